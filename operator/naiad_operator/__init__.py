@@ -1,0 +1,1 @@
+"""Naiad's Kubernetes operator: turns InferenceService resources into serving Deployments."""
