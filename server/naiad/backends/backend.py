@@ -1,0 +1,146 @@
+"""What a framework must offer to serve models: three small protocols (roadmap: a backend is one file or folder).
+
+`Backend` makes a `LoadedModel` of a model version (weights, sessions: what its instances share), which makes an `Instance`
+for each place in the instance groups. All three are blocking and are called off the event loop: a
+thread host or a worker process calls them, always one call at a time for one instance.
+"""
+
+import collections.abc
+import dataclasses
+import pathlib
+import typing
+from typing import Any
+
+from naiad.config.model_config import InstanceKind, ModelConfig
+from naiad.core.inference import Inference
+from naiad.core.record import record
+from naiad.core.response import InferResponse
+
+HostKind = typing.Literal["thread", "process"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSource:
+    """What a backend loads.
+
+    Attributes:
+        config: normalised.
+        version: the version number.
+        model_dir: the model's folder.
+        version_dir: the version's folder.
+        options: `--backend-config` settings of this backend, global ones included.
+    """
+
+    config: ModelConfig
+    version: int
+    model_dir: pathlib.Path
+    version_dir: pathlib.Path
+    options: collections.abc.Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceSpec:
+    """One instance to make.
+
+    Attributes:
+        name: `<group>_<k>` (row 11.32).
+        kind: where it runs.
+        device_id: the GPU for KIND_GPU, else 0.
+    """
+
+    name: str
+    kind: InstanceKind
+    device_id: int
+
+
+@record
+class Execution:
+    """What running a batch gave.
+
+    Attributes:
+        responses: one for each inference of the batch, in its order; a failed request has its `error` set (its reason
+            BACKEND), the others are unharmed. Outputs that were not requested are already left out.
+        input_end_ns: when inputs were ready and compute began (monotonic); what came before is compute_input.
+        output_start_ns: when compute ended and outputs were split; what comes after is compute_output.
+    """
+
+    responses: list[InferResponse]
+    input_end_ns: int
+    output_start_ns: int
+
+
+class Instance(typing.Protocol):
+    """One place where batches run, one at a time."""
+
+    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
+        """Run a batch whose tensors agree in shape.
+
+        Raises:
+            InferenceError: the whole batch failed.
+        """
+        ...
+
+    def ready(self) -> bool:
+        """Whether it could run a batch now; asked off the loop, with a timeout (row 2.12)."""
+        ...
+
+    def close(self) -> None:
+        """Give everything back. Called once, after the last batch."""
+        ...
+
+
+class LoadedModel(typing.Protocol):
+    """A model version in memory: what its instances share."""
+
+    def make_instance(self, spec: InstanceSpec) -> Instance:
+        """Make one instance.
+
+        Raises:
+            InferenceError: it cannot be made; the message is the reason shown in the index.
+        """
+        ...
+
+    def close(self) -> None:
+        """Give back what the instances shared. Called once, after every instance is closed."""
+        ...
+
+
+class Backend(typing.Protocol):
+    """A framework.
+
+    Attributes:
+        name: as in the config's `backend`.
+        default_host: where its instances run unless somebody chose otherwise.
+    """
+
+    name: str
+    default_host: HostKind
+
+    def complete(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
+    ) -> None:
+        """Fill in what the model itself knows (rows 11.49-11.51, 15.27).
+
+        Args:
+            message: the model_config_pb2.ModelConfig to complete, changed in place.
+            model_dir: the model's folder.
+            version_dir: the folder of the highest version that will be served.
+            options: `--backend-config` settings of this backend.
+
+        Raises:
+            InferenceError: the model cannot be read, or contradicts its config.
+        """
+        ...
+
+    def load(self, source: ModelSource) -> LoadedModel:
+        """Load a model version.
+
+        Raises:
+            InferenceError: it cannot be loaded; the message is the reason shown in the index.
+        """
+        ...

@@ -1,0 +1,201 @@
+"""A model's configuration as the server uses it: typed, normalised, every default filled in (section 11).
+
+Made from the protobuf message by `config.resolve`, once at load. The message itself stays beside it
+(`ModelConfig.message`) because `GET …/config` and ModelConfig print exactly what Triton would print.
+"""
+
+import collections.abc
+import dataclasses
+import enum
+import types
+from typing import Any
+
+from naiad.core.datatypes import DataType
+
+NOTHING: collections.abc.Mapping[str, str] = types.MappingProxyType({})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TensorSpec:
+    """An input or output of a model.
+
+    Attributes:
+        name: as in the config.
+        datatype: never None after normalisation.
+        dims: without the batch dimension; -1 is any size.
+        reshape: what the backend sees instead of `dims` (row 4.12); None when the same.
+        optional: a request may leave it out (row 4.10); inputs only.
+        is_shape_tensor: its values are a shape; TensorRT only.
+        label_filename: labels for classification, outputs only; "" when there are none.
+    """
+
+    name: str
+    datatype: DataType
+    dims: tuple[int, ...]
+    reshape: tuple[int, ...] | None = None
+    optional: bool = False
+    is_shape_tensor: bool = False
+    label_filename: str = ""
+
+
+class TimeoutAction(enum.Enum):
+    """What happens to a request whose time in the queue is over (rows 12.12, 12.13)."""
+
+    REJECT = "REJECT"
+    DELAY = "DELAY"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePolicy:
+    """The queue of one priority level.
+
+    Attributes:
+        timeout_action: REJECT or DELAY.
+        default_timeout_us: 0 means no timeout.
+        allow_timeout_override: a request's own smaller timeout counts (row 12.14).
+        max_queue_size: 0 means no limit (row 12.11).
+    """
+
+    timeout_action: TimeoutAction = TimeoutAction.REJECT
+    default_timeout_us: int = 0
+    allow_timeout_override: bool = False
+    max_queue_size: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DynamicBatching:
+    """The dynamic batcher's settings (row 11.22).
+
+    Attributes:
+        preferred_batch_sizes: ascending; empty means [max_batch_size].
+        max_queue_delay_us: how long the oldest request may wait for company.
+        preserve_ordering: responses leave in the order requests came.
+        priority_levels: 0 means no priorities; level 1 is the highest.
+        default_priority_level: for requests that name none or one out of range (row 4.14).
+        default_queue_policy: for every level that `queue_policies` does not name.
+        queue_policies: by priority level.
+    """
+
+    preferred_batch_sizes: tuple[int, ...] = ()
+    max_queue_delay_us: int = 0
+    preserve_ordering: bool = False
+    priority_levels: int = 0
+    default_priority_level: int = 0
+    default_queue_policy: QueuePolicy = QueuePolicy()
+    queue_policies: collections.abc.Mapping[int, QueuePolicy] = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({})
+    )
+
+    def policy_of(self, level: int) -> QueuePolicy:
+        """The queue policy of a priority level."""
+        return self.queue_policies.get(level, self.default_queue_policy)
+
+
+class InstanceKind(enum.Enum):
+    """Where an instance runs; KIND_AUTO is resolved before this type is made (row 11.31)."""
+
+    CPU = "CPU"
+    GPU = "GPU"
+    MODEL = "MODEL"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InstanceGroup:
+    """Instances alike.
+
+    Attributes:
+        name: `<model>_<i>` when the config names none (row 11.32).
+        kind: where they run.
+        count: instances, per GPU for KIND_GPU.
+        gpus: device ids for KIND_GPU, all of them when the config lists none; empty otherwise.
+        profiles: TensorRT optimisation profiles.
+        host_policy: its name, "" for the default one (row 11.34).
+    """
+
+    name: str
+    kind: InstanceKind
+    count: int
+    gpus: tuple[int, ...] = ()
+    profiles: tuple[str, ...] = ()
+    host_policy: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Accelerator:
+    """An execution accelerator with its parameters (row 16.10)."""
+
+    name: str
+    parameters: collections.abc.Mapping[str, str] = NOTHING
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Optimization:
+    """What the config asks of the framework.
+
+    Attributes:
+        graph_level: as written; 0 when absent (row 16.9).
+        gpu_accelerators: for KIND_GPU instances, in order of preference.
+        cpu_accelerators: for KIND_CPU instances.
+    """
+
+    graph_level: int = 0
+    gpu_accelerators: tuple[Accelerator, ...] = ()
+    cpu_accelerators: tuple[Accelerator, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VersionPolicy:
+    """Which versions are served (row 7.40); exactly one of the three is meant.
+
+    Attributes:
+        latest: serve the N highest; 0 when another policy is meant.
+        all: serve every version.
+        specific: serve these, where present.
+    """
+
+    latest: int = 0
+    all: bool = False
+    specific: tuple[int, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelConfig:
+    """Everything the server needs to know to load and run a model.
+
+    Attributes:
+        name: the model's name, equal to its folder's.
+        platform: as in the config; "" when `backend` alone says it.
+        backend: the backend's name, never empty.
+        runtime: the backend's runtime file (row 11.5); "" for the default.
+        default_model_filename: the model file inside a version folder.
+        max_batch_size: 0 means no batch dimension.
+        inputs: in the config's order.
+        outputs: in the config's order.
+        version_policy: which versions are served.
+        instance_groups: at least one.
+        dynamic_batching: None means the default scheduler.
+        optimization: hints for the framework.
+        decoupled: the model may answer a request any number of times.
+        parameters: the config's `parameters`, string values.
+        metric_tags: extra labels of the model's metrics (row 11.39).
+        op_library_filenames: custom operator libraries (row 11.42).
+        message: the normalised model_config_pb2.ModelConfig; nobody changes it.
+    """
+
+    name: str
+    platform: str
+    backend: str
+    runtime: str
+    default_model_filename: str
+    max_batch_size: int
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    version_policy: VersionPolicy
+    instance_groups: tuple[InstanceGroup, ...]
+    dynamic_batching: DynamicBatching | None
+    optimization: Optimization
+    decoupled: bool
+    parameters: collections.abc.Mapping[str, str]
+    metric_tags: collections.abc.Mapping[str, str]
+    op_library_filenames: tuple[str, ...]
+    message: Any

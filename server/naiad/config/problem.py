@@ -1,0 +1,35 @@
+"""A problem in a file that somebody wrote: where it is, what is wrong, and what to write instead.
+
+Every stage of reading a config adds to one list of these and goes on, so that a person sees all of them at once.
+"""
+
+import dataclasses
+import pathlib
+
+
+@dataclasses.dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """A place in a file: 1-based line and column; `width` characters are marked by the caret line."""
+
+    line: int
+    column: int
+    width: int = 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One thing that is wrong.
+
+    Attributes:
+        path: the file, or the folder when a file is missing.
+        position: None when it is about the file as a whole.
+        message: what is wrong, one plain sentence; contains the fragment of the row that it comes from.
+        suggestion: what to write instead; "" when there is nothing sensible to say.
+        line_text: the line that `position` points at, without its end; "" without position.
+    """
+
+    path: pathlib.Path
+    position: Position | None
+    message: str
+    suggestion: str = ""
+    line_text: str = ""

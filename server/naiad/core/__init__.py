@@ -1,0 +1,1 @@
+"""The nouns that every layer shares: tensors, requests, responses, time."""

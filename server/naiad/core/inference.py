@@ -1,0 +1,64 @@
+"""One inference under way: a request, the model version it runs on, and the way back to who asked.
+
+Made by the engine, carried by the scheduler's queue, read by the backend, settled exactly once. All of it is
+owned by the event loop; a backend on another thread may read `request` and `cancelled`, and write nothing.
+"""
+
+import collections.abc
+
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+
+OnResponse = collections.abc.Callable[[InferResponse], None]
+
+
+class Inference:
+    """A request on its way through queue, batch and backend.
+
+    Attributes:
+        request: what was asked, validated; inputs are in the model's shapes (reshape applied).
+        batch_size: how many batch rows it brings; 1 for a model without a batch dimension.
+        on_response: called on the loop with each response; the last one is final. Never called again after that.
+        received_ns: when the engine got it (monotonic).
+        queued_ns: when the scheduler took it (monotonic).
+        priority_level: 1 is the highest; 0 for a model without priorities.
+        deadline_ns: when its place in the queue expires (monotonic); 0 means never.
+        cancelled: the client does not want it any more. Whoever holds it next drops it (row 12.16).
+        settled: its final response was given. Nothing may respond to it any more.
+        on_cancel: set by whoever holds it (the scheduler): told at once when `cancel` is called.
+    """
+
+    __slots__ = (
+        "batch_size",
+        "cancelled",
+        "deadline_ns",
+        "on_cancel",
+        "on_response",
+        "priority_level",
+        "queued_ns",
+        "received_ns",
+        "request",
+        "settled",
+    )
+
+    def __init__(
+        self, request: InferRequest, on_response: OnResponse, *, batch_size: int, received_ns: int
+    ) -> None:
+        self.request = request
+        self.on_response = on_response
+        self.batch_size = batch_size
+        self.received_ns = received_ns
+        self.queued_ns = 0
+        self.priority_level = 0
+        self.deadline_ns = 0
+        self.cancelled = False
+        self.settled = False
+        self.on_cancel: collections.abc.Callable[[Inference], None] | None = None
+
+    def cancel(self) -> None:
+        """The client left or gave up. Safe at any time, any number of times; loop only."""
+        if self.settled or self.cancelled:
+            return
+        self.cancelled = True
+        if self.on_cancel is not None:
+            self.on_cancel(self)

@@ -1,0 +1,44 @@
+"""The official protobuf messages, from tritonclient's generated modules, without tritonclient.
+
+Importing `tritonclient.grpc` runs its `__init__`, which brings grpc, grpc.aio and a client: 170 ms and 47 MB.
+The two generated modules alone take 29 ms. They are loaded under their own names through empty parent
+packages, which are then taken away again, so that a later `import tritonclient.grpc` finds the same message classes
+(a second copy of the definitions would break whichever import comes second).
+"""
+
+import importlib
+import importlib.util
+import sys
+import types
+from typing import Any
+
+_PARENTS = ("tritonclient", "tritonclient.grpc")
+_MODULES = ("tritonclient.grpc.model_config_pb2", "tritonclient.grpc.service_pb2")
+
+
+def _load() -> tuple[Any, Any]:
+    if "tritonclient.grpc" in sys.modules:
+        return importlib.import_module(_MODULES[0]), importlib.import_module(_MODULES[1])
+    found = importlib.util.find_spec("tritonclient")
+    if found is None or found.submodule_search_locations is None:
+        raise ModuleNotFoundError(
+            "the package tritonclient is missing: install naiad with its extra, pip install 'naiad[server]'"
+        )
+    folder = found.submodule_search_locations[0]
+    before = {name: sys.modules.get(name) for name in _PARENTS}
+    for name, path in zip(_PARENTS, (folder, f"{folder}/grpc"), strict=True):
+        parent = types.ModuleType(name)
+        parent.__path__ = [path]
+        sys.modules[name] = parent
+    try:
+        return importlib.import_module(_MODULES[0]), importlib.import_module(_MODULES[1])
+    finally:
+        for name, module in before.items():
+            if module is None:
+                del sys.modules[name]
+            else:
+                sys.modules[name] = module
+
+
+model_config_pb2, service_pb2 = _load()
+"""Untyped: tritonclient ships no stubs. `model_config_pb2.ModelConfig`, `service_pb2.ModelInferRequest`, …"""

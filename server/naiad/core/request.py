@@ -1,0 +1,41 @@
+"""One inference request, as every protocol decodes it and every backend sees it."""
+
+from naiad.core.record import record
+from naiad.core.tensor import Tensor
+
+ParameterValue = bool | int | float | str
+Parameters = dict[str, ParameterValue]
+
+LATEST = -1
+
+SEQUENCE_START = 1
+SEQUENCE_END = 2
+
+
+@record
+class InferRequest:
+    """A request, decoded and not yet judged against any model.
+
+    Attributes:
+        model_name: the model asked for.
+        model_version: the version asked for, or LATEST.
+        id: the client's own name for the request; "" when it gave none.
+        inputs: in the order they came; names may still be unknown or doubled.
+        requested_outputs: names of the outputs asked for, in order; empty means all (row 3.29).
+        parameters: the client's own parameters, for the backend (row 3.26).
+        priority: 0 means the model's default level (row 4.14).
+        timeout_us: microseconds it may wait in the queue, where the model allows it (row 12.14); 0 means none.
+        correlation_id: the sequence it belongs to; 0 or "" means none.
+        flags: SEQUENCE_START and SEQUENCE_END, or-ed.
+    """
+
+    model_name: str
+    model_version: int
+    id: str
+    inputs: list[Tensor]
+    requested_outputs: list[str]
+    parameters: Parameters
+    priority: int = 0
+    timeout_us: int = 0
+    correlation_id: int | str = 0
+    flags: int = 0

@@ -1,0 +1,35 @@
+"""One response to an inference request; a stream of responses is several of these, the last one final."""
+
+from naiad.core.record import record
+from naiad.core.request import Parameters
+from naiad.core.tensor import Tensor
+from naiad.errors import InferenceError
+
+NO_PARAMETERS: Parameters = {}
+"""Shared by the many responses without parameters: nobody may add to it."""
+
+NO_OUTPUTS: list[Tensor] = []
+"""Shared by failed responses: nobody may add to it."""
+
+
+@record
+class InferResponse:
+    """What one request gets back.
+
+    Attributes:
+        model_name: the model that answered.
+        model_version: the version that answered, always a real one.
+        id: the request's id, echoed.
+        outputs: in the model's order, only the requested ones; shapes with the batch dimension.
+        parameters: the model's own (row 3.37).
+        error: set instead of outputs when the request failed.
+        final: whether no further response follows.
+    """
+
+    model_name: str
+    model_version: int
+    id: str
+    outputs: list[Tensor]
+    parameters: Parameters
+    error: InferenceError | None = None
+    final: bool = True

@@ -1,0 +1,128 @@
+"""What the engine tells protocols about itself: one frozen dataclass an answer, no wire type.
+
+`Engine` is a Protocol here so that a protocol's tests can bring a scripted engine; `engine.engine.ServingEngine` is the real one.
+"""
+
+import dataclasses
+import typing
+from typing import Any
+
+from naiad.core.datatypes import DataType
+from naiad.core.inference import Inference, OnResponse
+from naiad.core.request import LATEST, InferRequest
+from naiad.metrics.statistics import ModelStatistics
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ServerMetadata:
+    """Row 2.13."""
+
+    name: str
+    version: str
+    extensions: tuple[str, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMetadata:
+    """An input or output as metadata shows it: the batch dimension is a leading -1 (row 2.16)."""
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelMetadata:
+    """Row 2.15. `versions` are the READY ones, or only the one asked for."""
+
+    name: str
+    versions: tuple[int, ...]
+    platform: str
+    inputs: tuple[TensorMetadata, ...]
+    outputs: tuple[TensorMetadata, ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class IndexEntry:
+    """One line of the repository index (row 7.2): a model never loaded has only a name."""
+
+    name: str
+    version: int | None = None
+    state: str = ""
+    reason: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelVersionStatistics:
+    """The counters of one READY model version. `statistics` is live: read it at once, on the loop."""
+
+    name: str
+    version: int
+    statistics: ModelStatistics
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelShape:
+    """What a decoder must know of a model before it can decode (rows 3.1, 3.2, 3.4).
+
+    Attributes:
+        decoupled: it may answer many times.
+        max_batch_size: 0 means no batch dimension.
+        inputs: for raw mode: the one input, without the batch dimension in `shape`.
+    """
+
+    decoupled: bool
+    max_batch_size: int
+    inputs: tuple[TensorMetadata, ...]
+
+
+class Engine(typing.Protocol):
+    """What protocols may ask. All of it runs on the event loop; what is not async returns at once."""
+
+    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+        """Run a request.
+
+        `on_response` is called on the loop with the final response exactly once, perhaps before this returns (a
+        refused request). Never raises InferenceError: errors are responses. Returns the handle to `cancel()` it, or None when it is already answered.
+        """
+        ...
+
+    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
+        """What a decoder must know of a model.
+
+        Raises:
+            InferenceError: NOT_FOUND or UNAVAILABLE (row 2.8).
+        """
+        ...
+
+    def server_live(self) -> bool:
+        """Whether the process serves (row 2.1). Raises InferenceError UNAVAILABLE "Server exiting" at the end of a drain."""
+        ...
+
+    async def server_ready(self) -> bool:
+        """Rows 2.2, 2.4, 2.5. False while draining."""
+        ...
+
+    async def model_ready(self, name: str, version: int = LATEST) -> bool:
+        """Row 2.7. Raises InferenceError as `shape_of` does."""
+        ...
+
+    def server_metadata(self) -> ServerMetadata:
+        """Row 2.13."""
+        ...
+
+    def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
+        """Row 2.15. Raises InferenceError as `shape_of` does."""
+        ...
+
+    def model_config(self, name: str, version: int = LATEST) -> Any:
+        """The normalised model_config_pb2.ModelConfig; nobody changes it. Raises InferenceError as `shape_of` does."""
+        ...
+
+    def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
+        """Counters of one model version, of a model's READY versions, or of all READY ones (name ""). Row 8.8 for errors."""
+        ...
+
+    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+        """Rows 7.1-7.6."""
+        ...

@@ -1,0 +1,73 @@
+"""What can go wrong, without a word of HTTP or gRPC.
+
+Every failure a client can see is one `InferenceError`: a code (what kind of failure, the eight codes of
+Triton's C API), a message that says what to do, and a reason (which failure counter it belongs to, row 8.15).
+`protocol/status.py` turns codes into wire statuses where an answer leaves the process, and nowhere else.
+"""
+
+import enum
+
+
+class ErrorCode(enum.Enum):
+    """The kind of a failure; the wire statuses are rows 1.1 and 10.6."""
+
+    UNKNOWN = "UNKNOWN"
+    INTERNAL = "INTERNAL"
+    NOT_FOUND = "NOT_FOUND"
+    INVALID_ARG = "INVALID_ARG"
+    UNAVAILABLE = "UNAVAILABLE"
+    UNSUPPORTED = "UNSUPPORTED"
+    ALREADY_EXISTS = "ALREADY_EXISTS"
+    CANCELLED = "CANCELLED"
+
+
+class FailureReason(enum.Enum):
+    """The `reason` label of nv_inference_request_failure (rows 8.15, 8.16)."""
+
+    REJECTED = "REJECTED"
+    CANCELED = "CANCELED"
+    BACKEND = "BACKEND"
+    OTHER = "OTHER"
+
+
+class InferenceError(Exception):
+    """A failure that a client is told about.
+
+    Args:
+        code: what kind of failure it is.
+        message: what was wrong, where, what was expected and what to send instead.
+        reason: the failure counter that it raises when it ends an inference.
+    """
+
+    def __init__(
+        self, code: ErrorCode, message: str, *, reason: FailureReason = FailureReason.OTHER
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.reason = reason
+
+
+def invalid(message: str) -> InferenceError:
+    """An INVALID_ARG error: the client sent something that it can correct."""
+    return InferenceError(ErrorCode.INVALID_ARG, message)
+
+
+def internal(message: str) -> InferenceError:
+    """An INTERNAL error; also what Triton answers to malformed JSON (row 3.7)."""
+    return InferenceError(ErrorCode.INTERNAL, message)
+
+
+def not_found(message: str) -> InferenceError:
+    """A NOT_FOUND error: no such model, version or region."""
+    return InferenceError(ErrorCode.NOT_FOUND, message)
+
+
+def unavailable(message: str, *, reason: FailureReason = FailureReason.OTHER) -> InferenceError:
+    """An UNAVAILABLE error: it may work when tried again."""
+    return InferenceError(ErrorCode.UNAVAILABLE, message, reason=reason)
+
+
+def unsupported(message: str) -> InferenceError:
+    """An UNSUPPORTED error: this server does not do that."""
+    return InferenceError(ErrorCode.UNSUPPORTED, message)

@@ -1,0 +1,57 @@
+"""Where an instance runs: a thread of this process, or (roadmap 2/8) a worker process.
+
+A host takes whole batches from the event loop and gives whole batches back, with one wake-up each way
+(a hand-over costs as much as ten requests: performance-facts). It never touches a request's callback.
+"""
+
+import collections.abc
+import typing
+
+from naiad.backends.backend import Execution
+from naiad.core.inference import Inference
+from naiad.core.record import record
+from naiad.errors import InferenceError
+
+
+@record
+class BatchOutcome:
+    """A batch that came back.
+
+    Attributes:
+        batch: the inferences, as handed over.
+        execution: what came of it; None when the whole batch failed.
+        error: why the whole batch failed; None when it did not.
+        compute_start_ns: when the host took the batch (monotonic).
+        compute_end_ns: when the backend was done with it (monotonic).
+    """
+
+    batch: list[Inference]
+    execution: Execution | None
+    error: InferenceError | None
+    compute_start_ns: int
+    compute_end_ns: int
+
+
+OnOutcome = collections.abc.Callable[[BatchOutcome], None]
+
+
+class Host(typing.Protocol):
+    """One instance's place. All methods are called on the event loop, `submit` only while no batch is out.
+
+    Attributes:
+        name: the instance's name (row 11.32).
+    """
+
+    name: str
+
+    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+        """Hand over a batch; `on_outcome` is called on the loop exactly once, also when the instance dies."""
+        ...
+
+    async def ready(self) -> bool:
+        """Whether the instance says it could run a batch now."""
+        ...
+
+    async def close(self) -> None:
+        """Wait for the batch that is out, close the instance, end the thread or process. Idempotent."""
+        ...

@@ -1,0 +1,167 @@
+"""The counters of one model version: plain integers that the event loop adds to (section 8).
+
+Statistics replies and the metrics page read the same object, so they never disagree. Adding costs the hot path a few
+integer additions; everything that formats happens when somebody asks.
+"""
+
+import bisect
+import collections.abc
+import enum
+
+from naiad.core.record import record
+from naiad.errors import FailureReason
+
+MICROSECOND = 1_000
+
+
+class CloseReason(enum.Enum):
+    """Why a batch was closed and sent (user-pains 8)."""
+
+    FULL = "full"
+    PREFERRED = "preferred"
+    DELAY = "delay"
+    IDLE = "idle_instance"
+    SHAPE = "shape_change"
+    STOP = "shutdown"
+    SINGLE = "no_batching"
+
+
+@record
+class BatchTiming:
+    """How long the parts of one execution took, in nanoseconds."""
+
+    compute_input_ns: int
+    compute_infer_ns: int
+    compute_output_ns: int
+
+
+class BatchStatistics:
+    """What row 8.5 counts for one total batch size: executions and their nanoseconds."""
+
+    __slots__ = ("compute_infer_ns", "compute_input_ns", "compute_output_ns", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.compute_input_ns = 0
+        self.compute_infer_ns = 0
+        self.compute_output_ns = 0
+
+
+class Histogram:
+    """Counts of observations by upper bound; the last place is +Inf.
+
+    Args:
+        bounds: ascending upper bounds, in the unit that is observed.
+    """
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: collections.abc.Sequence[float]) -> None:
+        self.bounds = tuple(bounds)
+        self.counts = [0] * (len(self.bounds) + 1)
+        self.total: float = 0
+
+    def observe(self, value: float) -> None:
+        """Count one observation."""
+        self.counts[bisect.bisect_left(self.bounds, value)] += 1
+        self.total += value
+
+
+DURATION_BOUNDS_NS = tuple(
+    int(seconds * 1e9)
+    for seconds in (
+        0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30,
+    )
+)  # fmt: skip
+BATCH_SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
+
+
+class ModelStatistics:
+    """Everything counted for one model version since it was loaded (row 8.31).
+
+    Attributes:
+        success_count, success_ns: requests answered, and their time from arrival to response.
+        fail_ns: the same of failed ones; their number is the sum over `failures`.
+        failures: failed requests by reason (row 8.15).
+        queue_ns: time successful requests waited (row 8.4: as many as succeeded).
+        compute_input_ns, compute_infer_ns, compute_output_ns: summed over successful requests; each request counts
+            its whole batch's time.
+        inference_count: sum of batch sizes of successful requests.
+        execution_count: model executions that succeeded (row 8.11).
+        last_inference_ms: wall milliseconds of the last execution; 0 before.
+        pending: accepted and not yet given to a backend (row 8.19).
+        batches: by total batch size (row 8.5).
+        load_ns: how long loading took (row 8.20).
+    """
+
+    __slots__ = (
+        "batch_size", "batches", "closes", "compute_infer_ns", "compute_input_ns", "compute_output_ns",
+        "compute_time", "execution_count", "fail_ns", "failures", "inference_count", "last_inference_ms", "load_ns",
+        "pending", "queue_ns", "queue_time", "request_time", "success_count", "success_ns",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.success_count = 0
+        self.success_ns = 0
+        self.fail_ns = 0
+        self.failures = dict.fromkeys(FailureReason, 0)
+        self.queue_ns = 0
+        self.compute_input_ns = 0
+        self.compute_infer_ns = 0
+        self.compute_output_ns = 0
+        self.inference_count = 0
+        self.execution_count = 0
+        self.last_inference_ms = 0
+        self.pending = 0
+        self.batches: dict[int, BatchStatistics] = {}
+        self.load_ns = 0
+        self.request_time = Histogram(DURATION_BOUNDS_NS)
+        self.queue_time = Histogram(DURATION_BOUNDS_NS)
+        self.compute_time = Histogram(DURATION_BOUNDS_NS)
+        self.batch_size = Histogram(BATCH_SIZE_BOUNDS)
+        self.closes = dict.fromkeys(CloseReason, 0)
+
+    @property
+    def fail_count(self) -> int:
+        """Failed requests, whatever the reason."""
+        return sum(self.failures.values())
+
+    def record_success(
+        self, *, batch_size: int, request_ns: int, queue_ns: int, timing: BatchTiming
+    ) -> None:
+        """One request was answered."""
+        self.success_count += 1
+        self.inference_count += batch_size
+        self.success_ns += request_ns
+        self.queue_ns += queue_ns
+        self.compute_input_ns += timing.compute_input_ns
+        self.compute_infer_ns += timing.compute_infer_ns
+        self.compute_output_ns += timing.compute_output_ns
+        self.request_time.observe(request_ns)
+        self.queue_time.observe(queue_ns)
+
+    def record_failure(self, *, reason: FailureReason, request_ns: int) -> None:
+        """One request failed after it was found to be for this model version."""
+        self.failures[reason] += 1
+        self.fail_ns += request_ns
+        self.request_time.observe(request_ns)
+
+    def record_execution(self, *, batch_size: int, timing: BatchTiming, wall_ms: int) -> None:
+        """One batch ran and did not fail as a whole."""
+        self.execution_count += 1
+        self.last_inference_ms = wall_ms
+        entry = self.batches.get(batch_size)
+        if entry is None:
+            entry = self.batches[batch_size] = BatchStatistics()
+        entry.count += 1
+        entry.compute_input_ns += timing.compute_input_ns
+        entry.compute_infer_ns += timing.compute_infer_ns
+        entry.compute_output_ns += timing.compute_output_ns
+        self.batch_size.observe(batch_size)
+        self.compute_time.observe(
+            timing.compute_input_ns + timing.compute_infer_ns + timing.compute_output_ns
+        )
+
+    def record_close(self, reason: CloseReason) -> None:
+        """A batch was closed and sent."""
+        self.closes[reason] += 1
