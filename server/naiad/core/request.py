@@ -39,3 +39,8 @@ class InferRequest:
     timeout_us: int = 0
     correlation_id: int | str = 0
     flags: int = 0
+
+    @property
+    def label(self) -> str:
+        """What messages about this request begin with (row 1.3)."""
+        return f"[request id: {self.id or '<id_unknown>'}] "

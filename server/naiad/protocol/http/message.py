@@ -1,0 +1,70 @@
+"""What passes between the HTTP connection and whoever answers: a whole request in, a whole reply out.
+
+The connection (`connection.py`) knows bytes and sockets and nothing of inference; a handler knows inference and nothing of sockets.
+Paths that no `FastRoutes` claims go to the ASGI application through `bridge.py`.
+"""
+
+import collections.abc
+import typing
+
+from naiad.core.record import record
+
+Headers = dict[bytes, bytes]
+"""Names in lower case; a header that came several times is joined by b", "."""
+
+
+@record
+class HttpRequest:
+    """A request with its whole body.
+
+    Attributes:
+        method: upper case, e.g. b"POST".
+        path: percent-decoded path without the query.
+        headers: all of them.
+        body: the body after transfer decoding, still compressed when Content-Encoding says so.
+    """
+
+    method: bytes
+    path: str
+    headers: Headers
+    body: bytes
+
+
+@record
+class HttpReply:
+    """A reply with its whole body; the connection adds Content-Length, Connection and Date-less framing itself.
+
+    Attributes:
+        status: e.g. 200.
+        headers: in the order they are written, names as they are written.
+        body: the parts, written one after the other without joining large ones.
+    """
+
+    status: int
+    headers: tuple[tuple[bytes, bytes], ...]
+    body: tuple[bytes | memoryview, ...]
+
+
+class Cancellable(typing.Protocol):
+    """A handle on work under way."""
+
+    def cancel(self) -> None:
+        """The client is gone. Safe at any time, any number of times."""
+        ...
+
+
+OnReply = collections.abc.Callable[[HttpReply], None]
+FastHandler = collections.abc.Callable[[HttpRequest, OnReply], Cancellable | None]
+"""Called on the loop; calls back exactly once, now or later; the handle is cancelled when the client leaves before."""
+
+
+class FastRoutes(typing.Protocol):
+    """The paths that do not go through ASGI."""
+
+    def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
+        """The handler of a path, or None when the ASGI application shall answer. Called once the headers are complete."""
+        ...
+
+    def body_limit(self, path: str, headers: Headers) -> int:
+        """How many body bytes to take for this request; a longer one is refused before it is read (row 1.11)."""
+        ...
