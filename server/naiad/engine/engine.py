@@ -1,0 +1,183 @@
+"""The engine: what protocols talk to. Read this page first.
+
+A request goes `infer` -> the model version's rules (`validation.py`) -> its scheduler (`scheduling/`) -> an instance's host
+(`hosts/`) -> a backend (`backends/`), and its response comes back through the callback it brought. Everything else here answers
+questions about the server and its models; nothing here knows a wire format.
+"""
+
+import asyncio
+import enum
+from typing import Any
+
+from naiad.core.inference import Inference, OnResponse
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.engine.api import (
+    IndexEntry,
+    ModelMetadata,
+    ModelShape,
+    ModelVersionStatistics,
+    ServerMetadata,
+)
+from naiad.engine.model import Model
+from naiad.errors import InferenceError, invalid, unavailable
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import UNLOADED, Repository, VersionState
+
+EXTENSIONS = (
+    "model_repository",
+    "schedule_policy",
+    "model_configuration",
+    "binary_tensor_data",
+    "parameters",
+    "statistics",
+)
+"""The extensions that work here, in the order of row 2.14."""
+
+
+class Phase(enum.Enum):
+    """The server's life, forwards only: STARTING -> SERVING -> DRAINING -> EXITING."""
+
+    STARTING = 1
+    SERVING = 2
+    DRAINING = 3
+    EXITING = 4
+
+
+class ServingEngine:
+    """The real `engine.api.Engine`.
+
+    Args:
+        repository: who serves which model.
+        server_id: the server's name (`--id`).
+        version: the server's version.
+        strict_readiness: rows 2.4, 2.5.
+    """
+
+    def __init__(
+        self, *, repository: Repository[Model], server_id: str, version: str, strict_readiness: bool
+    ) -> None:
+        self._repository = repository
+        self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)
+        self._strict_readiness = strict_readiness
+        self.phase = Phase.STARTING
+        """Where the server is in its life; moved on by `serve`."""
+
+    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+        """Run a request: exactly one final response, errors included, perhaps before this returns."""
+        try:
+            model = self._repository.get(request.model_name, request.model_version)
+        except InferenceError as error:
+            on_response(
+                InferResponse(
+                    request.model_name,
+                    request.model_version,
+                    request.id,
+                    NO_OUTPUTS,
+                    NO_PARAMETERS,
+                    error,
+                )
+            )
+            return None
+        return model.infer(request, on_response)
+
+    def inflight(self) -> int:
+        """Inferences that were accepted and not answered yet, over all models."""
+        return sum(model.inflight() for _, _, model in self._repository.served())
+
+    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
+        """What a decoder must know of a model."""
+        return self._repository.get(name, version).shape
+
+    def server_live(self) -> bool:
+        """Live from the first socket on; at the very end the row's error (2.1)."""
+        self._refuse_when_exiting()
+        return True
+
+    async def server_ready(self) -> bool:
+        """Rows 2.2, 2.4, 2.5; false while starting and while draining, so that no new traffic is sent here."""
+        self._refuse_when_exiting()
+        if self.phase is not Phase.SERVING:
+            return False
+        if not self._strict_readiness:
+            return True
+        if not all(_counts_as_ready(state) for state in self._repository.states()):
+            return False
+        return all(
+            await asyncio.gather(*(model.ready() for _, _, model in self._repository.served()))
+        )
+
+    async def model_ready(self, name: str, version: int = LATEST) -> bool:
+        """Row 2.7."""
+        self._refuse_when_exiting()
+        return await self._repository.get(name, version).ready()
+
+    def server_metadata(self) -> ServerMetadata:
+        """Row 2.13."""
+        return self._metadata
+
+    def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
+        """Row 2.15."""
+        model = self._repository.get(name, version)
+        config = model.config
+        return ModelMetadata(
+            name=name,
+            versions=tuple(self._repository.ready_versions(name))
+            if version == LATEST
+            else (version,),
+            platform=config.platform or config.backend,
+            inputs=model.inputs,
+            outputs=model.outputs,
+        )
+
+    def model_config(self, name: str, version: int = LATEST) -> Any:
+        """The normalised config message."""
+        return self._repository.get(name, version).config.message
+
+    def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
+        """Counters, sorted by name and version (rows 8.1, 8.8)."""
+        found = [
+            ModelVersionStatistics(name=model_name, version=number, statistics=model.statistics)
+            for model_name, number, model in self._repository.served()
+            if name in ("", model_name)
+        ]
+        if not name:
+            return found
+        if not found:
+            raise invalid(
+                f"requested model '{name}' is not available: ask /v2/repository/index for the models and their states"
+            )
+        if version == LATEST:
+            return found
+        found = [entry for entry in found if entry.version == version]
+        if not found:
+            ready = ", ".join(map(str, self._repository.ready_versions(name)))
+            raise invalid(
+                f"requested model version is not available for model '{name}': version {version}; versions that are ready: {ready}"
+            )
+        return found
+
+    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+        """Rows 7.1 to 7.6."""
+        return [
+            IndexEntry(
+                name=state.name,
+                version=state.version,
+                state=state.state.value,
+                reason=state.reason,
+            )
+            for state in self._repository.states()
+            if not ready_only or state.state is State.READY
+        ]
+
+    def models(self) -> list[tuple[str, int, Model]]:
+        """Every READY version with its name and number: what the metrics page and `/status` show."""
+        return self._repository.served()
+
+    def _refuse_when_exiting(self) -> None:
+        if self.phase is Phase.EXITING:
+            raise unavailable("Server exiting")
+
+
+def _counts_as_ready(state: VersionState) -> bool:
+    return state.state is State.READY or state.reason == UNLOADED

@@ -1,0 +1,119 @@
+"""One model version in service: its rules, its scheduler, its instances and its counters.
+
+Made by the loader, owned by the repository, called by the engine. All of it belongs to the event loop.
+"""
+
+import asyncio
+import collections.abc
+
+from naiad.config.model_config import ModelConfig, TensorSpec
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference, OnResponse
+from naiad.core.request import InferRequest
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.engine.api import ModelShape, TensorMetadata
+from naiad.engine.validation import RequestRules
+from naiad.errors import FailureReason, InferenceError
+from naiad.hosts.host import Host
+from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.scheduler import Scheduler
+
+
+class Model:
+    """A loaded version.
+
+    Args:
+        config: its config.
+        version: its number.
+        scheduler: takes its inferences, and stops its hosts.
+        hosts: one an instance; asked for readiness.
+        statistics: its counters, shared with the scheduler.
+        release: gives back what the instances shared, blocking; called once, after the hosts are closed.
+        clock: for arrival times.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: ModelConfig,
+        version: int,
+        scheduler: Scheduler,
+        hosts: collections.abc.Sequence[Host],
+        statistics: ModelStatistics,
+        release: collections.abc.Callable[[], None],
+        clock: Clock,
+    ) -> None:
+        self.config = config
+        self.version = version
+        self.statistics = statistics
+        self._scheduler = scheduler
+        self._hosts = hosts
+        self._release = release
+        self._released = False
+        self._clock = clock
+        self._rules = RequestRules(config)
+        self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
+        self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
+        self.shape = ModelShape(
+            decoupled=config.decoupled,
+            max_batch_size=config.max_batch_size,
+            inputs=_metadata(config.inputs, batched=False),
+        )
+
+    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+        """Judge a request and give it to the scheduler; see `engine.api.Engine.infer` for the promise."""
+        received_ns = self._clock.monotonic_ns()
+        rules = self._rules
+        try:
+            batch_size = rules.judge(request)
+        except InferenceError as error:
+            # Not counted as a failed inference: the reference judges before its statistics begin (Run comes after Prepare).
+            on_response(self._failed(request, error))
+            return None
+        if rules.has_reshape:
+            request = rules.reshaped(request)
+        inference = Inference(request, on_response, batch_size=batch_size, received_ns=received_ns)
+        try:
+            self._scheduler.enqueue(inference)
+        except InferenceError as error:
+            inference.settled = True
+            if error.reason is FailureReason.REJECTED:
+                self.statistics.record_failure(
+                    reason=error.reason, request_ns=self._clock.monotonic_ns() - received_ns
+                )
+            on_response(self._failed(request, error))
+            return None
+        return inference
+
+    def inflight(self) -> int:
+        """Inferences queued or running."""
+        return self._scheduler.inflight()
+
+    async def ready(self) -> bool:
+        """Whether every instance says it could run a batch now (rows 2.7, 2.12)."""
+        return all(await asyncio.gather(*(host.ready() for host in self._hosts)))
+
+    async def stop(self) -> None:
+        """Finish what is in flight, close the instances, give the memory back. Idempotent."""
+        await self._scheduler.stop()
+        if not self._released:
+            self._released = True
+            await asyncio.to_thread(self._release)
+
+    def _failed(self, request: InferRequest, error: InferenceError) -> InferResponse:
+        return InferResponse(
+            self.config.name, self.version, request.id, NO_OUTPUTS, NO_PARAMETERS, error
+        )
+
+
+def _metadata(
+    specs: collections.abc.Sequence[TensorSpec], *, batched: bool
+) -> tuple[TensorMetadata, ...]:
+    return tuple(
+        TensorMetadata(
+            name=spec.name,
+            datatype=spec.datatype,
+            shape=(-1, *spec.dims) if batched and not spec.is_shape_tensor else spec.dims,
+        )
+        for spec in specs
+    )

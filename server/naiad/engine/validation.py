@@ -1,0 +1,272 @@
+"""Judges a request against a model's config, before any batch-mate can see it (section 4).
+
+Pure. The order of checks is the reference's (infer_request.cc, Normalize): requested outputs, number of inputs, names and batch
+dimension, batch size, then for each input datatype, shape and byte size. The common case costs one dictionary look-up an input:
+a shape that was accepted once is remembered (bounded), with the batch size that it means.
+"""
+
+import collections.abc
+import math
+import typing
+
+from naiad.config.model_config import ModelConfig, TensorSpec
+from naiad.core.datatypes import DataType
+from naiad.core.request import InferRequest
+from naiad.core.tensor import Tensor
+from naiad.errors import InferenceError, invalid
+
+_REMEMBERED_SHAPES = 256
+"""Shapes remembered an input; a client that sends ever new ones pays the full check each time and costs no memory."""
+
+_MAX_BYTES = 2**63 - 1
+
+
+class _InputRule:
+    """What one input must look like, and the shapes already found right."""
+
+    __slots__ = ("accepted", "datatype", "name", "spec")
+
+    def __init__(self, spec: TensorSpec) -> None:
+        self.name = spec.name
+        self.spec = spec
+        self.datatype: DataType = spec.datatype
+        self.accepted: dict[tuple[int, ...], int] = {}
+
+
+class RequestRules:
+    """The rules of one model's requests.
+
+    Args:
+        config: the model's config.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._model = config.name
+        self._max_batch_size = config.max_batch_size
+        self._rules = {spec.name: _InputRule(spec) for spec in config.inputs}
+        self._specs = config.inputs
+        self._outputs = frozenset(spec.name for spec in config.outputs)
+        self._input_count = len(config.inputs)
+        self._required_count = sum(not spec.optional for spec in config.inputs)
+        self.has_reshape = any(spec.reshape is not None for spec in config.inputs)
+        """Whether `reshaped` has work to do."""
+
+    def judge(self, request: InferRequest) -> int:
+        """Refuse a request that does not fit; say how many batch rows it brings (1 without a batch dimension).
+
+        Raises:
+            InferenceError: INVALID_ARG, prefixed with the request's id (row 1.3), in the words of rows 4.1 to 4.10.
+        """
+        inputs = request.inputs
+        count = len(inputs)
+        if request.requested_outputs:
+            self._judge_outputs(request)
+        if count > self._input_count or count < self._required_count:
+            raise self._wrong_count(request)
+        batch_size = -1
+        rules = self._rules
+        for tensor in inputs:
+            rule = rules.get(tensor.name)
+            if rule is None or rule.datatype is not tensor.datatype or tensor.fault is not None:
+                return self._judge_slowly(request)
+            size = rule.accepted.get(tensor.shape)
+            if size is None:
+                return self._judge_slowly(request)
+            if batch_size == -1:
+                batch_size = size
+            elif size != batch_size:
+                return self._judge_slowly(request)
+        if count > 1 and len({tensor.name for tensor in inputs}) != count:
+            return self._judge_slowly(request)
+        return 1 if batch_size == -1 else batch_size
+
+    def reshaped(self, request: InferRequest) -> InferRequest:
+        """The request with inputs in the shapes that the backend sees (row 4.12); call after `judge`."""
+        return InferRequest(
+            model_name=request.model_name,
+            model_version=request.model_version,
+            id=request.id,
+            inputs=[self._reshape(tensor) for tensor in request.inputs],
+            requested_outputs=request.requested_outputs,
+            parameters=request.parameters,
+            priority=request.priority,
+            timeout_us=request.timeout_us,
+            correlation_id=request.correlation_id,
+            flags=request.flags,
+        )
+
+    def _judge_outputs(self, request: InferRequest) -> None:
+        wanted = request.requested_outputs
+        if len(set(wanted)) != len(wanted):
+            twice = next(name for name in wanted if wanted.count(name) > 1)
+            raise _refusal(
+                request,
+                f"output '{twice}' already exists in request: name each requested output once",
+            )
+        for name in wanted:
+            if name not in self._outputs:
+                raise _refusal(
+                    request,
+                    f"unexpected inference output '{name}' for model '{self._model}'; its outputs are {_names(self._outputs)}",
+                )
+
+    def _judge_slowly(self, request: InferRequest) -> int:
+        """All checks in the reference's order; remembers the shapes of a request that passes."""
+        inputs = request.inputs
+        self._judge_names(request)
+        batch_size = self._batch_size(request) if self._max_batch_size > 0 else 1
+        for tensor in inputs:
+            self._judge_input(request, tensor)
+        for tensor in inputs:
+            accepted = self._rules[tensor.name].accepted
+            if len(accepted) < _REMEMBERED_SHAPES:
+                accepted[tensor.shape] = batch_size
+        return batch_size
+
+    def _judge_names(self, request: InferRequest) -> None:
+        seen = set[str]()
+        for tensor in request.inputs:
+            if tensor.name in seen:
+                raise _refusal(
+                    request,
+                    f"input '{tensor.name}' already exists in request: send each input once",
+                )
+            seen.add(tensor.name)
+        for tensor in request.inputs:
+            if tensor.name not in self._rules:
+                raise _refusal(
+                    request,
+                    f"unexpected inference input '{tensor.name}' for model '{self._model}'; its inputs are {_names(self._rules)}",
+                )
+        missing = [spec.name for spec in self._specs if not spec.optional and spec.name not in seen]
+        if missing:
+            raise self._wrong_count(request)
+
+    def _batch_size(self, request: InferRequest) -> int:
+        batch_size = -1
+        first = ""
+        for tensor in request.inputs:
+            if self._rules[tensor.name].spec.is_shape_tensor:
+                continue
+            if not tensor.shape:
+                raise _refusal(
+                    request,
+                    f"input '{tensor.name}' has no shape but model requires batch dimension for '{self._model}': "
+                    f"send shape {_dims((1, *self._rules[tensor.name].spec.dims))} for one item",
+                )
+            if batch_size == -1:
+                batch_size, first = tensor.shape[0], tensor.name
+            elif tensor.shape[0] != batch_size:
+                raise _refusal(
+                    request,
+                    f"input '{tensor.name}' batch size does not match other inputs for '{self._model}': "
+                    f"its first dimension is {tensor.shape[0]}, that of '{first}' is {batch_size}",
+                )
+        if batch_size == -1:
+            return 1
+        if batch_size > self._max_batch_size:
+            raise _refusal(
+                request,
+                f"inference request batch-size must be <= {self._max_batch_size} for '{self._model}', got {batch_size}: "
+                "send the items in several requests",
+            )
+        return batch_size
+
+    def _judge_input(self, request: InferRequest, tensor: Tensor) -> None:
+        spec = self._rules[tensor.name].spec
+        if tensor.datatype is not spec.datatype:
+            raise _refusal(
+                request,
+                f"inference input '{tensor.name}' data-type is '{tensor.datatype.name}', "
+                f"but model '{self._model}' expects '{spec.datatype.name}'",
+            )
+        batched = self._max_batch_size > 0 and not spec.is_shape_tensor
+        dims = tensor.shape[1:] if batched else tensor.shape
+        if len(dims) != len(spec.dims) or any(
+            wanted not in (-1, sent) for wanted, sent in zip(spec.dims, dims, strict=True)
+        ):
+            raise _refusal(request, self._wrong_shape(tensor, spec, batched=batched))
+        if batched and tensor.shape[0] == 0:
+            raise _refusal(
+                request,
+                f"unexpected shape for input '{tensor.name}' for model '{self._model}'. Expected "
+                f"{_dims((-1, *spec.dims))}, got {_dims(tensor.shape)}. The batch dimension must be at least 1.",
+            )
+        if math.prod(tensor.shape) * max(1, spec.datatype.size) > _MAX_BYTES:
+            raise _refusal(
+                request,
+                f"shape {_dims(tensor.shape)} of input '{tensor.name}' exceeds the maximum allowed size of a tensor",
+            )
+        if tensor.fault is not None:
+            raise _refusal(
+                request,
+                tensor.fault
+                if self._model in tensor.fault
+                else f"{tensor.fault} (model '{self._model}')",
+            )
+
+    def _wrong_shape(self, tensor: Tensor, spec: TensorSpec, *, batched: bool) -> str:
+        full = (-1, *spec.dims) if batched else spec.dims
+        said = (
+            f"unexpected shape for input '{tensor.name}' for model '{self._model}'. "
+            f"Expected {_dims(full)}, got {_dims(tensor.shape)}."
+        )
+        if not batched:
+            return said
+        hint = (
+            " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each "
+            f"input shape: the first -1 is the batch, 1 to {self._max_batch_size}."
+        )
+        if _fits(tensor.shape, spec.dims):
+            hint += f" For one item send {_dims((1, *tensor.shape))}."
+        return said + hint
+
+    def _wrong_count(self, request: InferRequest) -> InferenceError:
+        sent = [tensor.name for tensor in request.inputs]
+        missing = [spec.name for spec in self._specs if not spec.optional and spec.name not in sent]
+        if self._required_count == self._input_count:
+            expected = f"expected {self._input_count} inputs but got {len(sent)} inputs"
+        else:
+            expected = (
+                f"expected number of inputs between {self._required_count} and {self._input_count} "
+                f"but got {len(sent)} inputs"
+            )
+        return _refusal(
+            request,
+            f"{expected} for model '{self._model}'. Got input(s) {_names(sent)}, but missing required input(s) "
+            f"{_names(missing)}. Please provide all required input(s).",
+        )
+
+    def _reshape(self, tensor: Tensor) -> Tensor:
+        spec = self._rules[tensor.name].spec
+        if spec.reshape is None:
+            return tensor
+        batch = 1 if self._max_batch_size > 0 else 0
+        sizes = iter(
+            sent
+            for wanted, sent in zip(spec.dims, tensor.shape[batch:], strict=True)
+            if wanted == -1
+        )
+        shape = (
+            *tensor.shape[:batch],
+            *(next(sizes) if size == -1 else size for size in spec.reshape),
+        )
+        return Tensor(tensor.name, tensor.datatype, shape, tensor.array.reshape(shape))
+
+
+def _refusal(request: InferRequest, message: str) -> InferenceError:
+    return invalid(request.label + message)
+
+
+def _fits(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:
+    return len(shape) == len(dims) and all(
+        wanted in (-1, sent) for wanted, sent in zip(dims, shape, strict=True)
+    )
+
+
+def _dims(shape: collections.abc.Sequence[int]) -> str:
+    return "[" + ",".join(str(size) for size in shape) + "]"
+
+
+def _names(names: typing.Iterable[str]) -> str:
+    return "[" + ",".join(f"'{name}'" for name in names) + "]"

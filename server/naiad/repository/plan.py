@@ -1,0 +1,64 @@
+"""What shall be loaded: model folders and their configs in, one plan a model out (rows 7.6, 7.20, 7.29, 7.40).
+
+A plan says either which versions to load with which config, or why the model cannot be served at all.
+"""
+
+import collections
+import collections.abc
+import dataclasses
+import pathlib
+
+from naiad.config.model_config import ModelConfig
+
+DUPLICATE = "model appears in two or more repositories"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class VersionPlan:
+    """One version to load."""
+
+    config: ModelConfig
+    version: int
+    model_dir: pathlib.Path
+
+    @property
+    def version_dir(self) -> pathlib.Path:
+        """The version's folder (row 7.39)."""
+        return self.model_dir / str(self.version)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class ModelPlan:
+    """One model: either `versions` to load, or the `reason` why there are none.
+
+    Attributes:
+        name: the folder's name.
+        versions: ascending.
+        reason: "" when it can be loaded; else shown in the index and the READY table.
+        details: the same for people at a terminal: every problem with its line and caret; "" when there is no more to say.
+    """
+
+    name: str
+    versions: tuple[VersionPlan, ...] = ()
+    reason: str = ""
+    details: str = ""
+
+
+def without_duplicates(
+    folders: collections.abc.Iterable[pathlib.Path],
+) -> tuple[list[pathlib.Path], list[ModelPlan]]:
+    """Split folders into those whose name is theirs alone and plans that refuse the others (row 7.6)."""
+    by_name: dict[str, list[pathlib.Path]] = collections.defaultdict(list)
+    for folder in folders:
+        by_name[folder.name].append(folder)
+    unique = [paths[0] for paths in by_name.values() if len(paths) == 1]
+    refused = [
+        ModelPlan(
+            name=name,
+            reason=DUPLICATE,
+            details=f"{DUPLICATE}: {', '.join(str(path) for path in paths)}; rename or remove all but one",
+        )
+        for name, paths in by_name.items()
+        if len(paths) > 1
+    ]
+    return unique, refused

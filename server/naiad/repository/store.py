@@ -1,0 +1,82 @@
+"""Where model repositories live: a small interface, and the local folder, the one kind there is today.
+
+The scan asks a store for model folders and gets local paths; an object store (roadmap 4/8) copies first and then
+answers the same. Object-store addresses are refused here with one sentence, before anything else starts.
+"""
+
+import pathlib
+import re
+import typing
+
+from naiad.errors import InferenceError, invalid
+
+_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+
+
+class Store(typing.Protocol):
+    """One model repository.
+
+    Attributes:
+        location: as the user wrote it.
+    """
+
+    location: str
+
+    def model_folders(self) -> list[pathlib.Path]:
+        """The folders of its models, sorted by name. Blocking.
+
+        Raises:
+            InferenceError: the repository cannot be read.
+        """
+        ...
+
+
+class LocalStore:
+    """A repository that is a folder of this machine."""
+
+    def __init__(self, location: str) -> None:
+        self.location = location
+        self._root = pathlib.Path(location)
+
+    def model_folders(self) -> list[pathlib.Path]:
+        """Every folder in the root, except hidden ones; files beside them are ignored, as the reference does."""
+        try:
+            found = [
+                entry
+                for entry in self._root.iterdir()
+                if entry.is_dir() and not entry.name.startswith(".")
+            ]
+        except FileNotFoundError:
+            raise invalid(
+                f"--model-repository={self.location}: there is no such folder; give the folder that holds one folder a model"
+            ) from None
+        except NotADirectoryError:
+            raise invalid(
+                f"--model-repository={self.location}: this is a file; give the folder that holds one folder a model"
+            ) from None
+        except PermissionError:
+            raise invalid(
+                f"--model-repository={self.location}: this user may not read the folder; check its permissions"
+            ) from None
+        return sorted(found)
+
+
+def open_store(location: str) -> Store:
+    """The store of a `--model-repository` value.
+
+    Raises:
+        InferenceError: its kind of store does not exist here.
+    """
+    scheme = _SCHEME.match(location)
+    if scheme is None:
+        return LocalStore(location)
+    if scheme[1].lower() == "file":
+        return LocalStore(location[scheme.end() :] or "/")
+    raise unsupported_store(location, scheme[1])
+
+
+def unsupported_store(location: str, scheme: str) -> InferenceError:
+    """The one sentence for an object store."""
+    return invalid(
+        f"--model-repository={location}: {scheme}:// repositories are not served yet; copy the models to a local folder and give that"
+    )
