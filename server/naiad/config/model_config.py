@@ -12,7 +12,9 @@ from typing import Any
 
 from naiad.core.datatypes import DataType
 
-NOTHING: collections.abc.Mapping[str, str] = types.MappingProxyType({})
+
+def _nothing() -> collections.abc.Mapping[str, str]:
+    return types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +127,7 @@ class Accelerator:
     """An execution accelerator with its parameters (row 16.10)."""
 
     name: str
-    parameters: collections.abc.Mapping[str, str] = NOTHING
+    parameters: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=_nothing)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,160 @@
+"""argv -> Options: the rules of row 17.1, and one clear sentence for everything that does not fit. Pure.
+
+Written by hand because the reference's rules are not argparse's: a boolean may stand alone or take its value as the next word,
+`--flag value` and `--flag=value` both work, a unique beginning of a name is enough (getopt_long), and every mistake is exit 1.
+"""
+
+import collections.abc
+import difflib
+import types
+from typing import Any
+
+from naiad.options.options import Options
+from naiad.options.special import FALSE, SPECIAL, TRUE, Collected, boolean
+from naiad.options.table import FLAGS, Flag, Kind
+from naiad.options.usage import HelpAsked, UsageError
+
+_MAX_PORT = 65535
+
+
+def parse(arguments: collections.abc.Sequence[str]) -> Options:
+    """Options from the words after the command.
+
+    Raises:
+        UsageError: something is wrong with them.
+        HelpAsked: --help is among them.
+    """
+    said = Collected()
+    fields: dict[str, Any] = {}
+    notes: list[str] = []
+    for flag, value in _given(arguments):
+        if flag.missing:
+            _refuse_missing(flag, value)
+        elif flag.idle:
+            _typed(flag, value)
+            notes.append(f"--{flag.name} means nothing here: {flag.idle}")
+        elif flag.field:
+            fields[flag.field] = _typed(flag, value)
+        else:
+            SPECIAL[flag.name](said, flag, value)
+    if not said.repositories:
+        raise UsageError(
+            "--model-repository is missing: give the folder that holds one folder a model, "
+            "for example --model-repository=/models"
+        )
+    if said.strict_model_config is not None:
+        fields["disable_auto_complete_config"] = said.strict_model_config
+        notes.append("--strict-model-config is deprecated: use --disable-auto-complete-config")
+    fields.update(
+        model_repository=tuple(dict.fromkeys(said.repositories)),
+        backend_config=types.MappingProxyType(said.backends),
+        http_restricted_api=types.MappingProxyType(said.http_restricted),
+        grpc_restricted_protocol=types.MappingProxyType(said.grpc_restricted),
+        log_verbose=said.log_verbose,
+        counter_latencies=said.counter_latencies,
+    )
+    if fields.get("grpc_use_ssl_mutual"):
+        fields["grpc_use_ssl"] = True
+    options = Options(**fields, notes=tuple(notes))
+    _check_together(options)
+    return options
+
+
+def _given(arguments: collections.abc.Sequence[str]) -> list[tuple[Flag, str]]:
+    given = []
+    words = list(arguments)
+    while words:
+        word = words.pop(0)
+        if word in ("--help", "-h"):
+            raise HelpAsked
+        if not word.startswith("--") or word == "--":
+            raise UsageError(f"unexpected argument '{word}': options begin with two dashes")
+        name, equals, value = word[2:].partition("=")
+        flag = _find(name)
+        if not equals:
+            if flag.kind is Kind.BOOLEAN:
+                follows = words[0].lower() if words else ""
+                value = words.pop(0) if follows in TRUE | FALSE else "true"
+            elif not words:
+                raise UsageError(f"option --{flag.name} needs a value ({flag.kind.value})")
+            else:
+                value = words.pop(0)
+        given.append((flag, value))
+    return given
+
+
+def _find(name: str) -> Flag:
+    flag = FLAGS.get(name)
+    if flag is not None:
+        return flag
+    longer = [other for other in FLAGS if other.startswith(name)] if name else []
+    if len(longer) == 1:
+        return FLAGS[longer[0]]
+    if longer:
+        raise UsageError(
+            f"option --{name} is ambiguous: it could be {', '.join('--' + other for other in longer)}"
+        )
+    near = difflib.get_close_matches(name, FLAGS, n=1)
+    hint = f"; did you mean --{near[0]}?" if near else "; --help lists all options"
+    raise UsageError(f"unrecognized option '--{name}'{hint}")
+
+
+def _typed(flag: Flag, value: str) -> bool | int | float | str:
+    result: bool | int | float | str
+    try:
+        match flag.kind:
+            case Kind.BOOLEAN:
+                return boolean(flag, value)
+            case Kind.INTEGER:
+                result = int(value)
+            case Kind.FLOAT:
+                result = float(value)
+            case Kind.STRING:
+                if flag.choices and value not in flag.choices:
+                    raise UsageError(
+                        f"--{flag.name}={value}: expected one of {', '.join(flag.choices)}"
+                    )
+                return value
+    except ValueError:
+        raise UsageError(
+            f"--{flag.name}={value}: expected {'an' if flag.kind is Kind.INTEGER else 'a'} {flag.kind.value}"
+        ) from None
+    if flag.minimum is not None and not result >= flag.minimum:
+        raise UsageError(f"--{flag.name}={value}: must be at least {flag.minimum:g}")
+    return result
+
+
+def _refuse_missing(flag: Flag, value: str) -> None:
+    if value.lower() not in flag.harmless:
+        raise UsageError(
+            f"--{flag.name}={value}: {flag.missing}: not there yet; leave the option out"
+        )
+
+
+def _check_together(options: Options) -> None:
+    """Row 17.11, and what else only shows when options meet."""
+    ports: dict[tuple[str, int], str] = {}
+    listeners = (
+        ("http-port", options.allow_http, options.http_address, options.http_port),
+        ("grpc-port", options.allow_grpc, options.grpc_address, options.grpc_port),
+        (
+            "metrics-port", options.allow_metrics,
+            options.metrics_address or options.http_address, options.metrics_port,
+        ),
+    )  # fmt: skip
+    for name, allowed, address, port in listeners:
+        if port > _MAX_PORT:
+            raise UsageError(f"--{name}={port}: must be at most {_MAX_PORT}")
+        if not allowed or port == 0:
+            continue
+        other = ports.setdefault((address, port), name)
+        if other != name:
+            raise UsageError(
+                f"--{name} and --{other} are both {address}:{port}: give each a port of its own"
+            )
+    if not (options.allow_http or options.allow_grpc or options.allow_metrics):
+        raise UsageError(
+            "--allow-http, --allow-grpc and --allow-metrics are all off: nothing would be served"
+        )
+    if options.grpc_use_ssl and not (options.grpc_server_cert and options.grpc_server_key):
+        raise UsageError("--grpc-use-ssl needs --grpc-server-cert and --grpc-server-key")

@@ -1,0 +1,117 @@
+"""The options whose values have a form of their own: lists, KEY=VALUE, API lists with a header. Pure."""
+
+import collections.abc
+import dataclasses
+import difflib
+
+from naiad.options.table import Flag
+from naiad.options.usage import UsageError
+
+TRUE = frozenset(("true", "on", "1"))
+FALSE = frozenset(("false", "off", "0"))
+
+CATEGORIES = (
+    "health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics", "trace", "logging",
+)  # fmt: skip
+"""What restricted-api options may name (row 17.15)."""
+
+
+@dataclasses.dataclass(slots=True)
+class Collected:
+    """What the special options said so far; the parser turns it into fields."""
+
+    repositories: list[str] = dataclasses.field(default_factory=list)
+    backends: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
+    http_restricted: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    grpc_restricted: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    log_verbose: int = 0
+    counter_latencies: bool = True
+    strict_model_config: bool | None = None
+
+
+def boolean(flag: Flag, value: str) -> bool:
+    """A boolean as row 17.1 writes it, in any case."""
+    word = value.lower()
+    if word in TRUE:
+        return True
+    if word in FALSE:
+        return False
+    raise UsageError(f"--{flag.name}={value}: expected true, on, 1, false, off or 0")
+
+
+def _repository(said: Collected, flag: Flag, value: str) -> None:
+    if not value:
+        raise UsageError(f"--{flag.name} is empty: give a folder")
+    said.repositories.append(value)
+
+
+def _log_verbose(said: Collected, flag: Flag, value: str) -> None:
+    said.log_verbose = int(value) if value.isdecimal() else int(boolean(flag, value))
+
+
+def _strict_model_config(said: Collected, flag: Flag, value: str) -> None:
+    said.strict_model_config = boolean(flag, value)
+
+
+def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
+    key, setting = _setting(flag, value)
+    if key == "counter_latencies":
+        said.counter_latencies = boolean(flag, setting)
+    elif not (key in ("histogram_latencies", "summary_latencies") and setting.lower() in FALSE):
+        raise UsageError(
+            f"--metrics-config={value}: {key} is not there yet; "
+            "counter_latencies is, and naiad_* histograms are always on"
+        )
+
+
+def _backend_config(said: Collected, flag: Flag, value: str) -> None:
+    backend, comma, rest = value.partition(",")
+    if not comma:
+        backend, rest = "", value
+    key, setting = _setting(flag, rest)
+    said.backends.setdefault(backend, {})[key] = setting
+
+
+def _http_restricted(said: Collected, flag: Flag, value: str) -> None:
+    _add_restriction(flag, value, said.http_restricted)
+
+
+def _grpc_restricted(said: Collected, flag: Flag, value: str) -> None:
+    _add_restriction(flag, value, said.grpc_restricted)
+
+
+SPECIAL: dict[str, collections.abc.Callable[[Collected, Flag, str], None]] = {
+    "model-repository": _repository,
+    "model-store": _repository,
+    "log-verbose": _log_verbose,
+    "strict-model-config": _strict_model_config,
+    "metrics-config": _metrics_config,
+    "backend-config": _backend_config,
+    "http-restricted-api": _http_restricted,
+    "grpc-restricted-protocol": _grpc_restricted,
+}
+"""Flag name -> what it does with its value."""
+
+
+def _setting(flag: Flag, value: str) -> tuple[str, str]:
+    key, equals, setting = value.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
+    return key, setting
+
+
+def _add_restriction(flag: Flag, value: str, known: dict[str, tuple[str, str]]) -> None:
+    names, colon, rest = value.partition(":")
+    key, equals, secret = rest.partition("=")
+    if not (colon and equals and names and key):
+        raise UsageError(f"--{flag.name}={value}: expected API,API:HEADER=VALUE")
+    for name in names.split(","):
+        if name not in CATEGORIES:
+            near = difflib.get_close_matches(name, CATEGORIES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the APIs are {', '.join(CATEGORIES)}"
+            raise UsageError(f"--{flag.name}: unknown restricted api '{name}'; {hint}")
+        if name in known:
+            raise UsageError(
+                f"--{flag.name}: restricted api '{name}' can not be specified in multiple config groups"
+            )
+        known[name] = (key, secret)

@@ -1,0 +1,119 @@
+"""The command line: Triton's rules and defaults, and what a mistake is answered with (section 17)."""
+
+import pytest
+
+from naiad.options.options import Options
+from naiad.options.parsing import parse
+from naiad.options.special import SPECIAL
+from naiad.options.table import FLAGS
+from naiad.options.usage import HelpAsked, UsageError, usage
+
+REPOSITORY = "--model-repository=/models"
+
+
+def test_defaults_are_tritons() -> None:
+    assert parse([REPOSITORY]) == Options(model_repository=("/models",))
+
+
+@pytest.mark.parametrize(
+    ("words", "field", "expected"),
+    [
+        (["--http-port=9000"], "http_port", 9000),
+        (["--http-port", "9000"], "http_port", 9000),
+        (["--allow-http", "false", "--allow-grpc"], "allow_http", False),
+        (["--allow-metrics=OFF"], "allow_metrics", False),
+        (["--strict-readiness", "--id=x"], "strict_readiness", True),
+        (["--strict-readiness=0"], "strict_readiness", False),
+        (["--log-verbose=2"], "log_verbose", 2),
+        (["--log-verbose", "true"], "log_verbose", 1),
+        (["--metrics-interval-ms=500.5"], "metrics_interval_ms", 500.5),
+        (["--metrics-config=counter_latencies=false"], "counter_latencies", False),
+        (["--metrics-config", "summary_latencies=false"], "counter_latencies", True),
+        (["--strict-model-config=true"], "disable_auto_complete_config", True),
+        (["--grpc-use-ssl-mutual", "--grpc-server-cert=c", "--grpc-server-key=k"], "grpc_use_ssl", True),
+        (["--exit-t=3"], "exit_timeout_secs", 3),
+        (["--log-format=json"], "log_format", "json"),
+        (["--model-control-mode=none"], "http_port", 8000),
+        (["--rate-limit=off", "--allow-sagemaker=false"], "http_port", 8000),
+    ],
+)  # fmt: skip
+def test_a_flag_sets_its_field(words: list[str], field: str, expected: object) -> None:
+    assert getattr(parse([REPOSITORY, *words]), field) == expected
+
+
+def test_repositories_add_up_and_repeat_once() -> None:
+    options = parse(["--model-repository", "/a", "--model-store=/b", "--model-repository=/a"])
+    assert options.model_repository == ("/a", "/b")
+
+
+def test_backend_settings_are_kept_by_backend_and_globally() -> None:
+    options = parse(
+        [REPOSITORY, "--backend-config=onnxruntime,host=thread", "--backend-config", "default-max-batch-size=8"]
+    )  # fmt: skip
+    assert options.backend_config == {
+        "onnxruntime": {"host": "thread"},
+        "": {"default-max-batch-size": "8"},
+    }
+
+
+def test_restricted_apis_carry_their_header() -> None:
+    options = parse(
+        [REPOSITORY, "--http-restricted-api=health,metadata:admin=secret", "--grpc-restricted-protocol=inference:k=v=w"]
+    )  # fmt: skip
+    assert options.http_restricted_api == {
+        "health": ("admin", "secret"),
+        "metadata": ("admin", "secret"),
+    }
+    assert options.grpc_restricted_protocol == {"inference": ("k", "v=w")}
+
+
+def test_options_that_mean_nothing_here_leave_one_note_each() -> None:
+    options = parse([REPOSITORY, "--http-thread-count=16", "--pinned-memory-pool-byte-size=0"])
+    assert len(options.notes) == 2
+    assert all("means nothing here" in note for note in options.notes)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "--model-repository is missing"),
+        ([REPOSITORY, "--http-prot=1"], "did you mean --http-port?"),
+        ([REPOSITORY, "--grpc-k=1"], "ambiguous"),
+        ([REPOSITORY, "--http-port=x"], "expected an integer"),
+        ([REPOSITORY, "--http-port"], "needs a value"),
+        ([REPOSITORY, "--http-port=70000"], "at most 65535"),
+        ([REPOSITORY, "--http-port=8001"], "--grpc-port and --http-port are both"),
+        ([REPOSITORY, "--allow-http=maybe"], "expected true, on, 1"),
+        ([REPOSITORY, "--http-max-input-size=0"], "at least 1"),
+        ([REPOSITORY, "--model-load-thread-count=0"], "at least 1"),
+        ([REPOSITORY, "--log-format=xml"], "expected one of default, ISO8601, json"),
+        ([REPOSITORY, "--model-control-mode=poll"], "not there yet"),
+        ([REPOSITORY, "--load-model=x"], "explicit"),
+        ([REPOSITORY, "--cache-config=local,size=1"], "the response cache: not there yet"),
+        ([REPOSITORY, "--allow-client-shm=true"], "not there yet"),
+        ([REPOSITORY, "--metrics-config=histogram_latencies=true"], "not there yet"),
+        ([REPOSITORY, "--http-restricted-api=health"], "expected API,API:HEADER=VALUE"),
+        ([REPOSITORY, "--http-restricted-api=helth:k=v"], "did you mean health?"),
+        ([REPOSITORY, "--http-restricted-api=health:k=v", "--http-restricted-api=health:a=b"], "multiple"),
+        ([REPOSITORY, "--grpc-use-ssl"], "--grpc-server-cert"),
+        ([REPOSITORY, "serve"], "unexpected argument"),
+        ([REPOSITORY, "--allow-http=0", "--allow-grpc=0", "--allow-metrics=0"], "nothing would be served"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_answered_with_what_to_write(words: list[str], said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse(words)
+    assert said in str(caught.value)
+
+
+def test_help_lists_every_flag() -> None:
+    with pytest.raises(HelpAsked):
+        parse(["--help"])
+    text = usage("naiad serve")
+    assert all(f"--{name} " in text for name in FLAGS)
+
+
+def test_every_flag_is_wired_to_something() -> None:
+    fields = set(Options.__dataclass_fields__)
+    for flag in FLAGS.values():
+        assert flag.field in fields or flag.idle or flag.missing or flag.name in SPECIAL, flag.name
