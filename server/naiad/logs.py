@@ -1,0 +1,120 @@
+"""How log lines look: Triton's default and ISO8601 formats (rows 17.6, 17.7), and JSON, one object a line.
+
+Modules log through the standard library (`logging.getLogger("naiad.…")`) and pass what a line is about in `extra`:
+`request_id`, `model`, `version` and so on. The text formats put the request id in front of the message, JSON gives each a field.
+"""
+
+import datetime
+import json
+import logging
+import os
+import sys
+import typing
+
+from typing_extensions import override
+
+VERBOSE = logging.DEBUG
+
+_LETTERS = {
+    logging.DEBUG: "I",  # the reference logs verbose lines as information
+    logging.INFO: "I",
+    logging.WARNING: "W",
+    logging.ERROR: "E",
+    logging.CRITICAL: "F",
+}
+_OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+
+Format = typing.Literal["default", "ISO8601", "json"]
+
+
+class TextFormatter(logging.Formatter):
+    """`I0101 12:00:00.000000 pid file:line] "message"`, or the same with an ISO 8601 time in UTC.
+
+    A traceback or a message of several lines follows below as it is, because people read it.
+    """
+
+    def __init__(self, *, iso: bool) -> None:
+        super().__init__()
+        self._iso = iso
+        self._pid = os.getpid()
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
+        letter = _LETTERS.get(record.levelno, "I")
+        stamp = (
+            moment.strftime("%Y-%m-%dT%H:%M:%SZ ") + letter
+            if self._iso
+            else letter + moment.strftime("%m%d %H:%M:%S.%f")
+        )
+        request_id = getattr(record, "request_id", "")
+        message = f"[request id: {request_id}] " if request_id else ""
+        first, newline, rest = (message + record.getMessage()).partition("\n")
+        line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {json.dumps(first, ensure_ascii=False)}"
+        if newline:
+            line += "\n" + rest
+        if record.exc_info:
+            line += "\n" + self.formatException(record.exc_info)
+        return line
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object a line: time, level, logger, message, whatever `extra` brought, and `exception` where there is one."""
+
+    @override
+    def format(self, record: logging.LogRecord) -> str:
+        moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
+        fields: dict[str, object] = {
+            "time": moment.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        fields.update(
+            (name, value) for name, value in vars(record).items() if name not in _OWN_FIELDS
+        )
+        if record.exc_info:
+            fields["exception"] = self.formatException(record.exc_info)
+        return json.dumps(fields, default=str, ensure_ascii=False)
+
+
+class LevelFilter(logging.Filter):
+    """Lets through the levels that are switched on (`--log-info`, `--log-warning`, `--log-error`)."""
+
+    def __init__(self, *, info: bool, warning: bool, error: bool) -> None:
+        super().__init__()
+        self._allowed = {
+            logging.DEBUG: info,
+            logging.INFO: info,
+            logging.WARNING: warning,
+            logging.ERROR: error,
+            logging.CRITICAL: error,
+        }
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        return self._allowed.get(record.levelno, True)
+
+
+def configure(
+    *, info: bool, warning: bool, error: bool, verbose: int, line_format: str, file: str
+) -> None:
+    """Send every log line of the process to standard error, or to `file`, in the given format.
+
+    Raises:
+        OSError: the file cannot be opened.
+    """
+    handler: logging.Handler = (
+        logging.FileHandler(file, encoding="utf-8") if file else logging.StreamHandler(sys.stderr)
+    )
+    handler.setFormatter(
+        JsonFormatter() if line_format == "json" else TextFormatter(iso=line_format == "ISO8601")
+    )
+    handler.addFilter(LevelFilter(info=info, warning=warning, error=error))
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING)  # libraries speak up only when something is wrong
+    logging.getLogger("naiad").setLevel(VERBOSE if verbose else logging.INFO)

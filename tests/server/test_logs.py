@@ -1,0 +1,83 @@
+"""Log lines: Triton's formats to the letter, JSON that a machine can read."""
+
+import json
+import logging
+import pathlib
+import re
+
+import pytest
+
+from naiad import logs
+
+
+def _record(message: str, **extra: object) -> logging.LogRecord:
+    record = logging.makeLogRecord(
+        {
+            "name": "naiad.test",
+            "levelno": logging.WARNING,
+            "levelname": "WARNING",
+            "msg": message,
+            "filename": "engine.py",
+            "lineno": 7,
+            "created": 1767225600.25,
+        }
+    )
+    record.__dict__.update(extra)
+    return record
+
+
+def test_the_default_format_is_glogs() -> None:
+    line = logs.TextFormatter(iso=False).format(_record('say "hi"'))
+    assert re.fullmatch(r'W0101 00:00:00\.250000 \d+ engine\.py:7\] "say \\"hi\\""', line)
+
+
+def test_the_iso_format_has_the_time_first() -> None:
+    line = logs.TextFormatter(iso=True).format(_record("hi"))
+    assert re.fullmatch(r'2026-01-01T00:00:00Z W \d+ engine\.py:7\] "hi"', line)
+
+
+def test_the_request_id_comes_before_the_message() -> None:
+    line = logs.TextFormatter(iso=False).format(_record("slow", request_id="r-1"))
+    assert line.endswith('] "[request id: r-1] slow"')
+
+
+def test_a_message_of_several_lines_stays_readable() -> None:
+    line = logs.TextFormatter(iso=False).format(_record("first\n  ^^^\nlast"))
+    assert line.endswith('"first"\n  ^^^\nlast')
+
+
+def test_json_lines_carry_every_extra_field() -> None:
+    fields = json.loads(logs.JsonFormatter().format(_record("hi", request_id="r-1", model="m")))
+    assert fields == {
+        "time": "2026-01-01T00:00:00.250000Z",
+        "level": "warning",
+        "logger": "naiad.test",
+        "message": "hi",
+        "request_id": "r-1",
+        "model": "m",
+    }
+
+
+@pytest.mark.parametrize(("warning", "expected"), [(True, 1), (False, 0)])
+def test_levels_are_switched_one_by_one(
+    tmp_path: pathlib.Path, *, warning: bool, expected: int
+) -> None:
+    file = tmp_path / "log"
+    root = logging.getLogger()
+    before = list(root.handlers), root.level
+    for handler in list(root.handlers):
+        root.removeHandler(handler)
+    try:
+        logs.configure(
+            info=True, warning=warning, error=True, verbose=0, line_format="json", file=str(file)
+        )
+        logging.getLogger("naiad.test").warning("hm")
+        logging.getLogger("naiad.test").debug("only when verbose")
+    finally:
+        for handler in list(root.handlers):
+            root.removeHandler(handler)
+            handler.close()
+        for handler in before[0]:
+            root.addHandler(handler)
+        root.setLevel(before[1])
+    assert len(file.read_text().splitlines()) == expected
