@@ -4,7 +4,7 @@ Modules log through the standard library (`logging.getLogger("naiad.…")`) and 
 `request_id`, `model`, `version` and so on. The text formats put the request id in front of the message, JSON gives each a field.
 """
 
-import datetime
+import datetime as dt
 import json
 import logging
 import os
@@ -40,7 +40,7 @@ class TextFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
+        moment = dt.datetime.fromtimestamp(record.created, tz=dt.UTC)
         letter = _LETTERS.get(record.levelno, "I")
         stamp = (
             moment.strftime("%Y-%m-%dT%H:%M:%SZ ") + letter
@@ -63,7 +63,7 @@ class JsonFormatter(logging.Formatter):
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        moment = datetime.datetime.fromtimestamp(record.created, tz=datetime.UTC)
+        moment = dt.datetime.fromtimestamp(record.created, tz=dt.UTC)
         fields: dict[str, object] = {
             "time": moment.isoformat(timespec="microseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
