@@ -1,0 +1,164 @@
+"""The machine's own figures: CPU and memory by psutil, GPUs by NVML where there are any (rows 8.27, 8.28).
+
+NVML is asked once an interval, on a thread of the caller's choice (a call may take milliseconds); the page shows the last answer. A
+machine without NVIDIA driver has no GPUs, which is no error. UUIDs are NVML's, MIG instances are not listed one by one.
+"""
+
+import collections.abc
+import contextlib
+import dataclasses
+import logging
+from typing import Any
+
+import psutil
+
+from naiad.metrics import families
+from naiad.metrics.exposition import Sample, Series
+
+log = logging.getLogger("naiad.metrics")
+
+_MILLI = 1_000
+_PERCENT = 100
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Gpu:
+    """A GPU of this machine."""
+
+    index: int
+    uuid: str
+    name: str
+    compute_capability: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """What one GPU said; None where it does not know."""
+
+    uuid: str
+    utilization: float | None
+    memory_total: int | None
+    memory_used: int | None
+    power_usage: float | None
+    power_limit: float | None
+    energy: float | None
+
+
+class GpuMonitor:
+    """Asks NVML; all methods block and belong to one thread at a time."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._handles: list[Any] = []
+        self._energy_at_start: list[float | None] = []
+
+    def open(self) -> tuple[Gpu, ...]:
+        """Find the GPUs; none when there is no driver or no nvidia-ml-py."""
+        try:
+            import pynvml  # noqa: PLC0415 - only where GPUs are asked for
+
+            pynvml.nvmlInit()
+        except (ImportError, OSError) as error:
+            log.debug("no GPUs: %s", error)
+            return ()
+        except Exception as error:  # noqa: BLE001 - NVMLError is only known once the import worked
+            log.debug("no GPUs: %s", error)
+            return ()
+        self._nvml = pynvml
+        self._handles = [
+            pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
+        ]
+        self._energy_at_start = [self._energy(handle) for handle in self._handles]
+        return tuple(self._describe(index, handle) for index, handle in enumerate(self._handles))
+
+    def read(self) -> tuple[GpuReading, ...]:
+        """Ask every GPU once."""
+        return tuple(
+            self._reading(handle, start)
+            for handle, start in zip(self._handles, self._energy_at_start, strict=True)
+        )
+
+    def close(self) -> None:
+        """Give NVML back."""
+        if self._nvml is not None:
+            with contextlib.suppress(Exception):
+                self._nvml.nvmlShutdown()
+            self._nvml = None
+            self._handles = []
+
+    def _describe(self, index: int, handle: Any) -> Gpu:
+        major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", handle) or (0, 0)
+        return Gpu(
+            index=index,
+            uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
+            name=_text(self._ask("nvmlDeviceGetName", handle)),
+            compute_capability=major + minor / 10,
+        )
+
+    def _reading(self, handle: Any, energy_at_start: float | None) -> GpuReading:
+        rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
+        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
+        usage = self._ask("nvmlDeviceGetPowerUsage", handle)
+        limit = self._ask("nvmlDeviceGetPowerManagementLimit", handle)
+        energy = self._energy(handle)
+        return GpuReading(
+            uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
+            utilization=None if rates is None else rates.gpu / _PERCENT,
+            memory_total=None if memory is None else int(memory.total),
+            memory_used=None if memory is None else int(memory.used),
+            power_usage=None if usage is None else usage / _MILLI,
+            power_limit=None if limit is None else limit / _MILLI,
+            energy=None if energy is None else energy - (energy_at_start or 0),
+        )
+
+    def _energy(self, handle: Any) -> float | None:
+        joules = self._ask("nvmlDeviceGetTotalEnergyConsumption", handle)
+        return None if joules is None else float(joules) / _MILLI
+
+    def _ask(self, function: str, handle: Any) -> Any:
+        """One NVML call; None when this device does not offer it (a MIG slice, an old card)."""
+        try:
+            return getattr(self._nvml, function)(handle)
+        except self._nvml.NVMLError as error:
+            log.debug("%s: %s", function, error)
+            return None
+
+
+def cpu_series() -> list[Series]:
+    """CPU and memory now; utilisation since the last call (row 8.28)."""
+    memory = psutil.virtual_memory()
+    return [
+        Series(families.CPU_UTILIZATION, (Sample((), psutil.cpu_percent(None) / _PERCENT),)),
+        Series(families.CPU_MEMORY_TOTAL, (Sample((), memory.total),)),
+        Series(families.CPU_MEMORY_USED, (Sample((), memory.total - memory.available),)),
+    ]
+
+
+def gpu_series(readings: collections.abc.Iterable[GpuReading]) -> list[Series]:
+    """The GPU families, label gpu_uuid; what a GPU does not know is left out."""
+    readings = tuple(readings)
+    columns: tuple[
+        tuple[families.Family, collections.abc.Callable[[GpuReading], float | None]], ...
+    ] = (
+        (families.GPU_UTILIZATION, lambda one: one.utilization),
+        (families.GPU_MEMORY_TOTAL, lambda one: one.memory_total),
+        (families.GPU_MEMORY_USED, lambda one: one.memory_used),
+        (families.GPU_POWER_USAGE, lambda one: one.power_usage),
+        (families.GPU_POWER_LIMIT, lambda one: one.power_limit),
+        (families.GPU_ENERGY, lambda one: one.energy),
+    )
+    return [
+        Series(
+            family,
+            tuple(
+                Sample((("gpu_uuid", one.uuid),), value)
+                for one in readings
+                if (value := pick(one)) is not None
+            ),
+        )
+        for family, pick in columns
+    ]
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value or "")

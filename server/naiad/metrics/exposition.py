@@ -1,0 +1,95 @@
+"""The Prometheus text format, version 0.0.4.
+
+Written here because the client library appends `_total` to counters, and Triton's counters have no such ending; dashboards and
+autoscalers depend on the exact names (row 8.14). The library's own parser reads this page in the tests.
+"""
+
+import collections.abc
+import dataclasses
+import math
+
+from naiad.metrics.families import Family
+
+CONTENT_TYPE = b"text/plain; charset=utf-8"
+
+Labels = tuple[tuple[str, str], ...]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Sample:
+    """One line of the page: family name + suffix, labels, value."""
+
+    labels: Labels
+    value: float
+    suffix: str = ""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Series:
+    """A family with its samples."""
+
+    family: Family
+    samples: tuple[Sample, ...]
+
+
+def histogram(
+    labels: Labels,
+    *,
+    bounds: collections.abc.Sequence[float],
+    counts: collections.abc.Sequence[int],
+    total: float,
+) -> list[Sample]:
+    """The lines of one histogram.
+
+    Args:
+        labels: without `le`.
+        bounds: upper bounds as they are shown.
+        counts: observations by bound, not cumulated; one more than bounds, the last is above all of them.
+        total: sum of all observations.
+    """
+    lines = []
+    running = 0
+    for bound, count in zip((*bounds, math.inf), counts, strict=True):
+        running += count
+        lines.append(Sample((*labels, ("le", _number(bound))), running, "_bucket"))
+    lines.append(Sample(labels, total, "_sum"))
+    lines.append(Sample(labels, running, "_count"))
+    return lines
+
+
+def page(series: collections.abc.Iterable[Series]) -> bytes:
+    """The whole page; families without samples are left out, as the reference does."""
+    lines: list[str] = []
+    for entry in series:
+        if not entry.samples:
+            continue
+        family = entry.family
+        lines.append(f"# HELP {family.name} {family.help}")
+        lines.append(f"# TYPE {family.name} {family.type}")
+        lines.extend(
+            f"{family.name}{sample.suffix}{_labels(sample.labels)} {_number(sample.value)}"
+            for sample in entry.samples
+        )
+    return ("\n".join(lines) + "\n").encode() if lines else b""
+
+
+def _labels(labels: Labels) -> str:
+    if not labels:
+        return ""
+    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
+
+
+def _escape(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+def _number(value: float) -> str:
+    if value == math.inf:
+        return "+Inf"
+    if value == -math.inf:
+        return "-Inf"
+    if math.isnan(value):
+        return "NaN"
+    if isinstance(value, int) or (value.is_integer() and abs(value) < 1e15):  # noqa: PLR2004 - exact as a float, and readable
+        return str(int(value))
+    return repr(value)

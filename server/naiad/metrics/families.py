@@ -1,0 +1,106 @@
+"""Every metric family with its help text and type, in one table, in the order of the page.
+
+`nv_*` families are Triton's, names and help texts (rows 8.14 to 8.28). `naiad_*` families are ours: what Triton users cannot get
+(user-pains 8, 12): real histograms, and why each batch was closed.
+"""
+
+import dataclasses
+import typing
+
+Type = typing.Literal["counter", "gauge", "histogram"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Family:
+    """A metric family."""
+
+    name: str
+    help: str
+    type: Type
+
+
+REQUEST_SUCCESS = Family(
+    "nv_inference_request_success", "Number of successful inference requests, all batch sizes", "counter"
+)  # fmt: skip
+REQUEST_FAILURE = Family(
+    "nv_inference_request_failure", "Number of failed inference requests, all batch sizes", "counter"
+)  # fmt: skip
+INFERENCE_COUNT = Family(
+    "nv_inference_count", "Number of inferences performed (does not include cached requests)", "counter"
+)  # fmt: skip
+EXEC_COUNT = Family(
+    "nv_inference_exec_count", "Number of model executions performed (does not include cached requests)", "counter"
+)  # fmt: skip
+REQUEST_DURATION = Family(
+    "nv_inference_request_duration_us",
+    "Cumulative inference request duration in microseconds (includes cached requests)",
+    "counter",
+)
+QUEUE_DURATION = Family(
+    "nv_inference_queue_duration_us",
+    "Cumulative inference queuing duration in microseconds (includes cached requests)",
+    "counter",
+)
+COMPUTE_INPUT_DURATION = Family(
+    "nv_inference_compute_input_duration_us",
+    "Cumulative compute input duration in microseconds (does not include cached requests)",
+    "counter",
+)
+COMPUTE_INFER_DURATION = Family(
+    "nv_inference_compute_infer_duration_us",
+    "Cumulative compute inference duration in microseconds (does not include cached requests)",
+    "counter",
+)
+COMPUTE_OUTPUT_DURATION = Family(
+    "nv_inference_compute_output_duration_us",
+    "Cumulative inference compute output duration in microseconds (does not include cached requests)",
+    "counter",
+)
+PENDING = Family(
+    "nv_inference_pending_request_count",
+    "Instantaneous number of pending requests awaiting execution per-model.",
+    "gauge",
+)
+MODEL_LOAD_DURATION = Family("nv_model_load_duration_secs", "Model load time in seconds", "gauge")
+PINNED_TOTAL = Family(
+    "nv_pinned_memory_pool_total_bytes", "Pinned memory pool total memory size, in bytes", "gauge"
+)
+PINNED_USED = Family(
+    "nv_pinned_memory_pool_used_bytes", "Pinned memory pool used memory size, in bytes", "gauge"
+)
+GPU_UTILIZATION = Family("nv_gpu_utilization", "GPU utilization rate [0.0 - 1.0)", "gauge")
+GPU_MEMORY_TOTAL = Family("nv_gpu_memory_total_bytes", "GPU total memory, in bytes", "gauge")
+GPU_MEMORY_USED = Family("nv_gpu_memory_used_bytes", "GPU used memory, in bytes", "gauge")
+GPU_POWER_USAGE = Family("nv_gpu_power_usage", "GPU power usage in watts", "gauge")
+GPU_POWER_LIMIT = Family("nv_gpu_power_limit", "GPU power management limit in watts", "gauge")
+GPU_ENERGY = Family(
+    "nv_energy_consumption",
+    "GPU energy consumption in joules since the Triton Server started",
+    "counter",
+)
+CPU_UTILIZATION = Family("nv_cpu_utilization", "CPU utilization rate [0.0 - 1.0]", "gauge")
+CPU_MEMORY_TOTAL = Family("nv_cpu_memory_total_bytes", "CPU total memory (RAM), in bytes", "gauge")
+CPU_MEMORY_USED = Family("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge")
+
+REQUEST_TIME = Family(
+    "naiad_request_duration_seconds", "Time from arrival of a request to its response", "histogram"
+)
+QUEUE_TIME = Family(
+    "naiad_queue_duration_seconds",
+    "Time that answered requests waited for an instance",
+    "histogram",
+)
+COMPUTE_TIME = Family(
+    "naiad_compute_duration_seconds", "Time of one batch in the backend, input and output included", "histogram"
+)  # fmt: skip
+BATCH_SIZE = Family("naiad_batch_size", "Rows of the batches that ran", "histogram")
+BATCH_CLOSED = Family(
+    "naiad_batch_closed", "Batches sent, by the reason why each was closed when it was", "counter"
+)
+
+LATENCY_COUNTERS = frozenset(
+    (
+        REQUEST_DURATION, QUEUE_DURATION, COMPUTE_INPUT_DURATION, COMPUTE_INFER_DURATION, COMPUTE_OUTPUT_DURATION,
+    )
+)  # fmt: skip
+"""What `--metrics-config counter_latencies=false` takes away."""
