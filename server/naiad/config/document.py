@@ -1,0 +1,60 @@
+"""A config file as it was read: the message, where each value stands in the text, and what was wrong with it.
+
+The rules of the config (validate, resolve) work on the message and ask this for the place of a field, so that
+every problem, of spelling or of sense, points at its line. It holds no rules itself.
+"""
+
+import collections.abc
+import dataclasses
+import pathlib
+from typing import Any
+
+from naiad.config.problem import Position, Problem
+
+FieldPath = tuple[str | int, ...]
+"""`("input", 0, "dims", 1)`; an entry of a map is named by its key: `("parameters", "key", "string_value")`."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Document:
+    """What reading a config file gave.
+
+    Attributes:
+        path: the file; it need not exist: then `text` is "" and `message` is empty.
+        text: what was read, without a byte order mark.
+        message: model_config_pb2.ModelConfig, with all that could be read. Where a name was misspelled and one
+            field was clearly meant, its value stands there, so that later rules do not complain about its absence.
+        positions: of each value, each block (its name, or its brace inside a list), and each list as a whole. A map
+            entry whose value is a block stands where its key is written.
+        problems: what syntax and typing found, in file order; a file with any is never served.
+    """
+
+    path: pathlib.Path
+    text: str
+    message: Any
+    positions: collections.abc.Mapping[FieldPath, Position]
+    problems: tuple[Problem, ...]
+
+    def position(self, path: FieldPath) -> Position | None:
+        """Where a field stands, else where the nearest block around it does; None when nothing of it is written."""
+        for length in range(len(path), 0, -1):
+            found = self.positions.get(path[:length])
+            if found is not None:
+                return found
+        return None
+
+    def problem(self, path: FieldPath, message: str, suggestion: str = "") -> Problem:
+        """A problem with a field, pointing at its place in the file."""
+        position = self.position(path)
+        return Problem(
+            path=self.path,
+            position=position,
+            message=message,
+            suggestion=suggestion,
+            line_text="" if position is None else self.line(position.line),
+        )
+
+    def line(self, number: int) -> str:
+        """The text of a 1-based line without its end; "" when there is no such line."""
+        lines = self.text.split("\n")
+        return lines[number - 1].removesuffix("\r") if 0 < number <= len(lines) else ""
