@@ -1,0 +1,185 @@
+"""What an ONNX file lets one leave out of its config: inputs, outputs, batching (rows 11.49-11.51).
+
+Reads the file's outside only (`onnx_graph`), so that `naiad check` completes a config as the server would, without a framework.
+"""
+
+import collections.abc
+import pathlib
+from typing import Any
+
+from naiad.config.document import FieldPath
+from naiad.config.onnx_graph import (
+    GraphTensor,
+    OnnxFileError,
+    OnnxGraph,
+    model_file,
+    read,
+)
+from naiad.core.messages import model_config_pb2
+from naiad.errors import ErrorCode, InferenceError
+
+DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
+"""The `--backend-config` setting of row 11.50."""
+
+_DEFAULT = "4"
+
+
+class CompletionError(InferenceError):
+    """A config that cannot be completed.
+
+    Args:
+        message: what is wrong.
+        field: the field of the config that it is about; () for the model file.
+        suggestion: what to write instead.
+        code: as for any InferenceError.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: FieldPath = (),
+        suggestion: str = "",
+        code: ErrorCode = ErrorCode.INVALID_ARG,
+    ) -> None:
+        super().__init__(code, f"{message}: {suggestion}" if suggestion else message)
+        self.plain = message
+        self.field = field
+        self.suggestion = suggestion
+
+
+def complete_offline(
+    message: Any,
+    *,
+    model_dir: pathlib.Path,
+    version_dir: pathlib.Path,
+    options: collections.abc.Mapping[str, str],
+) -> None:
+    """Fill in what the ONNX file knows, unless the config already lists inputs and outputs.
+
+    Args:
+        message: the ModelConfig, normalised; changed in place.
+        model_dir: the model's folder; unused, the signature is that of `Backend.complete`.
+        version_dir: the folder of the version whose file is read.
+        options: `--backend-config` settings of the backend.
+
+    Raises:
+        CompletionError: the file cannot be read, or contradicts max_batch_size.
+    """
+    if message.input and message.output:
+        return
+    try:
+        graph = read(model_file(version_dir, message.default_model_filename))
+    except OnnxFileError as error:
+        raise CompletionError(
+            f"unable to load model '{message.name}': {error}", code=ErrorCode.UNAVAILABLE
+        ) from error
+    complete_from(message, graph, options)
+
+
+def complete_from(
+    message: Any, graph: OnnxGraph, options: collections.abc.Mapping[str, str]
+) -> None:
+    """The same for a graph that was read already.
+
+    Raises:
+        CompletionError: as `complete_offline`.
+    """
+    for side, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        if not getattr(message, side):
+            for tensor in tensors:
+                _require_servable(message, side, tensor)
+    _complete_batching(message, graph, options)
+    for side, tensors in (("input", graph.inputs), ("output", graph.outputs)):
+        if not getattr(message, side):
+            for tensor in tensors:
+                _add(message, side, tensor)
+
+
+def fixed_first(graph: OnnxGraph) -> list[GraphTensor]:
+    """The inputs and outputs that keep a graph from taking batches: their first dimension is not free."""
+    return [
+        tensor
+        for tensor in (*graph.inputs, *graph.outputs)
+        if tensor.shape is not None and tensor.shape[:1] != (-1,)
+    ]
+
+
+def default_max_batch_size(options: collections.abc.Mapping[str, str]) -> int:
+    """The batch size of a model that can batch and does not say how far (row 11.50).
+
+    Raises:
+        CompletionError: the setting is not a number.
+    """
+    text = options.get(DEFAULT_MAX_BATCH_SIZE, _DEFAULT)
+    try:
+        return max(int(text), 0)
+    except ValueError:
+        raise CompletionError(
+            f"--backend-config {DEFAULT_MAX_BATCH_SIZE}={text} is not a number",
+            suggestion=f"write {DEFAULT_MAX_BATCH_SIZE}={_DEFAULT}, or leave it out",
+        ) from None
+
+
+def _complete_batching(
+    message: Any, graph: OnnxGraph, options: collections.abc.Mapping[str, str]
+) -> None:
+    fixed = fixed_first(graph)
+    if fixed:
+        if message.max_batch_size != 0:
+            shapes = ", ".join(f"'{tensor.name}' {tensor.shape_text}" for tensor in fixed)
+            raise CompletionError(
+                f"autofill failed for model '{message.name}': model does not support batching while "
+                f"non-zero max_batch_size is specified; the graph fixes the first dimension of {shapes}",
+                field=("max_batch_size",),
+                suggestion="write max_batch_size: 0, or export the model with a free first dimension",
+            )
+        return
+    if message.max_batch_size == 0:
+        message.max_batch_size = default_max_batch_size(options)
+    if message.max_batch_size > 1 and message.WhichOneof("scheduling_choice") is None:
+        message.dynamic_batching.SetInParent()
+
+
+def _require_servable(message: Any, side: str, tensor: GraphTensor) -> None:
+    if tensor.kind != "tensor":
+        raise CompletionError(
+            f"unable to load model '{message.name}': {unsupported_kind(tensor)}",
+            suggestion=f"list the {side}s to serve in config.pbtxt, or export the model without '{tensor.name}'",
+        )
+    if tensor.datatype is None:
+        raise CompletionError(
+            f"unable to load model '{message.name}': {side} '{tensor.name}' is {tensor.type_name}, "
+            "which has no datatype in the protocol",
+            suggestion="export the model with another element type",
+        )
+    if tensor.shape is None:
+        raise CompletionError(
+            f"unable to load model '{message.name}': the graph does not say how many dimensions "
+            f"{side} '{tensor.name}' has",
+            suggestion=f"list the {side}s with their dims in config.pbtxt",
+        )
+
+
+def unsupported_kind(tensor: GraphTensor) -> str:
+    """What the reference says of a value that is no tensor."""
+    onnx_type = f"ONNX_TYPE_{tensor.kind.replace(' ', '').upper()}"
+    return (
+        f"Unsupported ONNX Type '{onnx_type}' for I/O '{tensor.name}', expected 'ONNX_TYPE_TENSOR'."
+    )
+
+
+def _add(message: Any, side: str, tensor: GraphTensor) -> None:
+    """Add the input or output that the graph has, without its batch dimension."""
+    assert tensor.datatype is not None
+    assert tensor.shape is not None
+    batching = message.max_batch_size > 0
+    spec = getattr(message, side).add(
+        name=tensor.name,
+        data_type=model_config_pb2.DataType.Value(tensor.datatype.config_name),
+        dims=tensor.shape[1:] if batching else tensor.shape,
+    )
+    if not spec.dims:
+        spec.dims.append(1)
+        if batching:
+            spec.reshape.SetInParent()

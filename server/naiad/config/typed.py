@@ -1,0 +1,149 @@
+"""From the normalised message to `ModelConfig`, what the rest of the server reads. Decides nothing. Pure."""
+
+import types
+from typing import Any
+
+from naiad.config.model_config import (
+    Accelerator,
+    DynamicBatching,
+    InstanceGroup,
+    InstanceKind,
+    ModelConfig,
+    Optimization,
+    QueuePolicy,
+    TensorSpec,
+    TimeoutAction,
+    VersionPolicy,
+)
+from naiad.core import datatypes
+from naiad.core.messages import model_config_pb2
+
+_KINDS = {
+    model_config_pb2.ModelInstanceGroup.KIND_CPU: InstanceKind.CPU,
+    model_config_pb2.ModelInstanceGroup.KIND_GPU: InstanceKind.GPU,
+    model_config_pb2.ModelInstanceGroup.KIND_MODEL: InstanceKind.MODEL,
+}
+
+
+def typed(message: Any) -> ModelConfig:
+    """The typed config of a message that is normalised and without problems."""
+    return ModelConfig(
+        name=message.name,
+        platform=message.platform,
+        backend=message.backend,
+        runtime=message.runtime,
+        default_model_filename=message.default_model_filename,
+        max_batch_size=message.max_batch_size,
+        inputs=tuple(_input(spec) for spec in message.input),
+        outputs=tuple(_output(spec) for spec in message.output),
+        version_policy=_version_policy(message.version_policy),
+        instance_groups=tuple(_instance_group(group) for group in message.instance_group),
+        dynamic_batching=(
+            _dynamic_batching(message.dynamic_batching)
+            if message.HasField("dynamic_batching")
+            else None
+        ),
+        optimization=_optimization(message.optimization),
+        decoupled=message.model_transaction_policy.decoupled,
+        parameters=types.MappingProxyType(
+            {key: value.string_value for key, value in message.parameters.items()}
+        ),
+        metric_tags=types.MappingProxyType(dict(message.metric_tags)),
+        op_library_filenames=tuple(message.model_operations.op_library_filename),
+        message=message,
+    )
+
+
+def _datatype(number: int) -> datatypes.DataType:
+    return datatypes.BY_CONFIG_NAME[model_config_pb2.DataType.Name(number)]
+
+
+def _reshape(spec: Any) -> tuple[int, ...] | None:
+    if not spec.HasField("reshape") or list(spec.reshape.shape) == list(spec.dims):
+        return None
+    return tuple(spec.reshape.shape)
+
+
+def _input(spec: Any) -> TensorSpec:
+    return TensorSpec(
+        name=spec.name,
+        datatype=_datatype(spec.data_type),
+        dims=tuple(spec.dims),
+        reshape=_reshape(spec),
+        optional=spec.optional,
+        is_shape_tensor=spec.is_shape_tensor,
+    )
+
+
+def _output(spec: Any) -> TensorSpec:
+    return TensorSpec(
+        name=spec.name,
+        datatype=_datatype(spec.data_type),
+        dims=tuple(spec.dims),
+        reshape=_reshape(spec),
+        is_shape_tensor=spec.is_shape_tensor,
+        label_filename=spec.label_filename,
+    )
+
+
+def _version_policy(policy: Any) -> VersionPolicy:
+    match policy.WhichOneof("policy_choice"):
+        case "specific":
+            return VersionPolicy(specific=tuple(policy.specific.versions))
+        case "latest":
+            return VersionPolicy(latest=policy.latest.num_versions)
+        case _:
+            return VersionPolicy(all=True)
+
+
+def _instance_group(group: Any) -> InstanceGroup:
+    return InstanceGroup(
+        name=group.name,
+        kind=_KINDS[group.kind],
+        count=group.count,
+        gpus=tuple(group.gpus),
+        profiles=tuple(group.profile),
+        host_policy=group.host_policy,
+    )
+
+
+def _queue_policy(policy: Any) -> QueuePolicy:
+    delay = policy.timeout_action == model_config_pb2.ModelQueuePolicy.DELAY
+    return QueuePolicy(
+        timeout_action=TimeoutAction.DELAY if delay else TimeoutAction.REJECT,
+        default_timeout_us=policy.default_timeout_microseconds,
+        allow_timeout_override=policy.allow_timeout_override,
+        max_queue_size=policy.max_queue_size,
+    )
+
+
+def _dynamic_batching(batching: Any) -> DynamicBatching:
+    return DynamicBatching(
+        preferred_batch_sizes=tuple(sorted(set(batching.preferred_batch_size))),
+        max_queue_delay_us=batching.max_queue_delay_microseconds,
+        preserve_ordering=batching.preserve_ordering,
+        priority_levels=batching.priority_levels,
+        default_priority_level=batching.default_priority_level,
+        default_queue_policy=_queue_policy(batching.default_queue_policy),
+        queue_policies=types.MappingProxyType(
+            {
+                level: _queue_policy(policy)
+                for level, policy in sorted(batching.priority_queue_policy.items())
+            }
+        ),
+    )
+
+
+def _optimization(optimization: Any) -> Optimization:
+    accelerators = optimization.execution_accelerators
+    return Optimization(
+        graph_level=optimization.graph.level,
+        gpu_accelerators=tuple(map(_accelerator, accelerators.gpu_execution_accelerator)),
+        cpu_accelerators=tuple(map(_accelerator, accelerators.cpu_execution_accelerator)),
+    )
+
+
+def _accelerator(accelerator: Any) -> Accelerator:
+    return Accelerator(
+        name=accelerator.name, parameters=types.MappingProxyType(dict(accelerator.parameters))
+    )
