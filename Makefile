@@ -1,0 +1,41 @@
+# The commands of this project. Everything they need is installed into .venv, from the versions in constraints.txt.
+PYTHON ?= python3
+VENV   ?= .venv
+BIN     = $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help run smoke test lint format bench clean
+
+help: ## show these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+run: $(VENV)/.server ## serve the example models, send a real request, keep serving
+	@$(BIN)/python examples/first_request.py
+
+smoke: $(VENV)/.server ## the same, but answer once and exit
+	@$(BIN)/python examples/first_request.py --once
+
+test: $(VENV)/.dev ## run every test
+	$(BIN)/pytest
+
+lint: $(VENV)/.dev ## check style, types and layers
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	PYTHONPATH=server:operator $(BIN)/lint-imports --no-cache
+
+format: $(VENV)/.dev ## put the code into shape
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(VENV)/.dev ## measure beside Triton; results go to benchmarks/results
+	$(BIN)/python -m benchmarks.run
+
+clean: ## remove what these commands made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+
+$(VENV)/.server: pyproject.toml constraints.txt
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/environment server
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/environment dev

@@ -1,0 +1,50 @@
+"""`naiad serve …`, `naiad check …`, and `tritonserver …`, which is `naiad serve` under Triton's name.
+
+Imports only what the command needs: `naiad check` starts no server, `naiad --help` nothing at all.
+"""
+
+import sys
+
+from naiad import __version__
+
+_USAGE = """\
+Usage: naiad COMMAND [options]
+
+  naiad serve --model-repository DIR   serve the models in DIR (naiad serve --help lists all options)
+  naiad check DIR                      check the model configs in DIR and load nothing
+  naiad --version                      print the version
+"""
+
+
+def main() -> int:
+    """The command `naiad`."""
+    command, *arguments = sys.argv[1:] or ["--help"]
+    match command:
+        case "serve":
+            from naiad.serve.command import serve  # noqa: PLC0415 - see the module docstring
+
+            return serve(arguments, command="naiad serve")
+        case "check":
+            from naiad.check import main as check  # noqa: PLC0415 - see the module docstring
+
+            return check(arguments)
+        case "--version" | "-V" | "version":
+            sys.stdout.write(f"naiad {__version__}\n")
+            return 0
+        case "--help" | "-h" | "help":
+            sys.stdout.write(_USAGE)
+            return 0
+        case _:
+            sys.stderr.write(f"naiad: there is no command '{command}'\n\n{_USAGE}")
+            return 1
+
+
+def tritonserver() -> int:
+    """The command `tritonserver`: scripts and images that start Triton start this."""
+    from naiad.serve.command import serve  # noqa: PLC0415 - see the module docstring
+
+    return serve(sys.argv[1:], command="tritonserver")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

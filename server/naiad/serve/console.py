@@ -1,0 +1,119 @@
+"""What a person at the terminal sees: one line a model while it loads, a table of what is ready, and where to send requests.
+
+On a terminal it is drawn with rich on standard output; otherwise the same facts are log lines, so that nothing but logs goes to a file.
+"""
+
+import collections.abc
+import dataclasses
+import logging
+import sys
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import VersionState
+from naiad.repository.plan import ModelPlan
+
+log = logging.getLogger("naiad.serve")
+
+_NS_A_SECOND = 1e9
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Address:
+    """Where one protocol is served."""
+
+    title: str
+    url: str
+
+
+class LoadingLines:
+    """The repository's `Progress`: one line a model version when it starts and when it is done."""
+
+    def __init__(self, console: Console | None) -> None:
+        self._console = console
+        self._total = 0
+        self._done = 0
+
+    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+        """All configs are read."""
+        self._total = sum(max(1, len(plan.versions)) for plan in plans)
+        if not plans:
+            log.warning("the model repository holds no model folders: nothing will be served")
+
+    def changed(self, state: VersionState) -> None:
+        """A version entered a state."""
+        title = state.name if state.version is None else f"{state.name} version {state.version}"
+        match state.state:
+            case State.LOADING:
+                log.info("loading: %s", title)
+            case State.READY:
+                self._done += 1
+                seconds = state.load_ns / _NS_A_SECOND
+                self._say(
+                    f"[green]✓[/] {escape(title)} [dim]loaded in {seconds:.2f} s[/]",
+                    f"successfully loaded {title} in {seconds:.2f} s ({self._done} of {self._total})",
+                )
+            case State.UNAVAILABLE if state.reason == "unloaded":
+                log.info("successfully unloaded %s", title)
+            case State.UNAVAILABLE:
+                self._done += 1
+                log.error("failed to load %s: %s", title, state.details or state.reason)
+                self._say(f"[red]✗[/] {escape(title)} [red]failed[/]", "")
+            case _:
+                log.debug("%s is %s", title, state.state.value)
+
+    def _say(self, markup: str, line: str) -> None:
+        if self._console is not None:
+            self._console.print(f"  {markup} [dim]({self._done} of {self._total})[/]")
+        elif line:
+            log.info("%s", line)
+
+
+def open_console() -> Console | None:
+    """A console when standard output is a terminal, else None."""
+    return Console(highlight=False) if sys.stdout.isatty() else None
+
+
+def show_models(console: Console | None, states: collections.abc.Sequence[VersionState]) -> None:
+    """The table of what is READY and, for what is not, the reason and where to look."""
+    if console is not None:
+        table = Table(title="Models", title_justify="left", title_style="bold")
+        for heading in ("model", "version", "state", "reason"):
+            table.add_column(heading, overflow="fold")
+        for state in states:
+            colour = "green" if state.state is State.READY else "red"
+            table.add_row(
+                escape(state.name),
+                _version(state),
+                f"[{colour}]{state.state.value}[/]",
+                escape(state.reason),
+            )
+        console.print(table)
+        return
+    width = max((len(state.name) for state in states), default=0)
+    rows = [
+        f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {state.reason}".rstrip()
+        for state in states
+    ]
+    log.info("models:\n%s", "\n".join([f"{'model':<{width}}  version  state        reason", *rows]))
+
+
+def show_addresses(
+    console: Console | None, addresses: collections.abc.Sequence[Address], *, example: str
+) -> None:
+    """Where to send requests, and one command that works."""
+    if console is not None:
+        for address in addresses:
+            console.print(f"  [bold]{address.title:<9}[/] {address.url}")
+        if example:
+            console.print(f"\n  Try:  [cyan]{escape(example)}[/]\n")
+        return
+    for address in addresses:
+        log.info("Started %s at %s", address.title, address.url)
+
+
+def _version(state: VersionState) -> str:
+    return "-" if state.version is None else str(state.version)
