@@ -15,6 +15,7 @@ from naiad.config.onnx_graph import (
     model_file,
     read,
 )
+from naiad.config.platforms import ONNXRUNTIME
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError
 
@@ -46,6 +47,11 @@ class CompletionError(InferenceError):
         self.plain = message
         self.field = field
         self.suggestion = suggestion
+
+
+def offline(backend: str) -> collections.abc.Callable[..., None] | None:
+    """The completion that needs no framework and runs no user's code, for a backend that has one."""
+    return complete_offline if backend == ONNXRUNTIME else None
 
 
 def complete_offline(

@@ -1,0 +1,210 @@
+"""A config held against the ONNX graph that it describes (rows 16.2-16.4), without a session.
+
+Compared are names, datatypes and dims, with the words of the reference where it has some. Outputs are held to less than in the
+reference: a dimension that the file leaves free may be known only to onnxruntime, which works out shapes. Pure.
+"""
+
+from typing import Any
+
+from naiad.config.autocomplete import fixed_first, unsupported_kind
+from naiad.config.document import FieldPath
+from naiad.config.findings import Findings, did_you_mean
+from naiad.config.onnx_graph import GraphTensor, OnnxGraph
+from naiad.config.tensors import shown
+from naiad.core.messages import model_config_pb2
+
+_TYPE_INVALID = model_config_pb2.TYPE_INVALID
+
+
+def check_graph(message: Any, graph: OnnxGraph, findings: Findings) -> None:
+    """Add a problem for everything in the config that the graph contradicts.
+
+    Args:
+        message: the ModelConfig, completed.
+        graph: of the version's model file.
+        findings: where problems go.
+    """
+    _Check(message, graph, findings).all()
+
+
+class _Check:
+    """One comparison."""
+
+    def __init__(self, message: Any, graph: OnnxGraph, findings: Findings) -> None:
+        self._message = message
+        self._graph = graph
+        self._findings = findings
+        self._load = f"unable to load model '{message.name}', "
+        self._batching = message.max_batch_size > 0
+        self._fixed = fixed_first(graph) if self._batching else []
+
+    def all(self) -> None:
+        """Every rule."""
+        inputs = {tensor.name: tensor for tensor in (*self._graph.inputs, *self._graph.overridable)}
+        outputs = {tensor.name: tensor for tensor in self._graph.outputs}
+        self._count()
+        self._first_dimension()
+        for side, known in (("input", inputs), ("output", outputs)):
+            for index, spec in enumerate(getattr(self._message, side)):
+                path = (side, index)
+                tensor = known.get(spec.name)
+                if tensor is not None:
+                    self._tensor(path, spec, tensor)
+                elif spec.name:
+                    self._unknown(path, spec.name, known)
+
+    def _count(self) -> None:
+        """As many inputs as the graph has, apart from those that may be left out."""
+        specs, graph = self._message.input, self._graph
+        expected = sum(not spec.optional for spec in specs)
+        given = {spec.name for spec in specs}
+        missing = [tensor for tensor in graph.inputs if tensor.name not in given]
+        unknown = given - {tensor.name for tensor in (*graph.inputs, *graph.overridable)}
+        if expected == len(graph.inputs) or self._findings.unread(()):
+            return
+        if unknown and len(missing) <= len(unknown):
+            return  # the unknown names are the reason, and each is a problem of its own
+        message = (
+            f"{self._load}configuration expects {expected} inputs, "
+            f"model provides {len(graph.inputs)}"
+        )
+        if missing:
+            self._findings.add(
+                ("input",), message, "add " + ", ".join(self._block(t) for t in missing)
+            )
+            return
+        required = {tensor.name for tensor in graph.inputs}
+        for index, spec in enumerate(specs):
+            if spec.optional and spec.name in required:
+                self._findings.add(
+                    ("input", index, "optional"),
+                    message,
+                    f"take optional out: the graph has no value for '{spec.name}' of its own",
+                )
+            elif not spec.optional and spec.name not in required:
+                self._findings.add(
+                    ("input", index),
+                    message,
+                    f"add optional: true to '{spec.name}': the graph has a value for it, or leave it out",
+                )
+
+    def _block(self, tensor: GraphTensor) -> str:
+        """The config that would describe an input."""
+        dims = [*(tensor.shape or ())][1 if self._batching else 0 :] or [1]
+        return (
+            f'input {{ name: "{tensor.name}" data_type: {tensor.type_name} dims: {shown(dims)} }}'
+        )
+
+    def _first_dimension(self) -> None:
+        """A model with batches has a free first dimension everywhere."""
+        if not self._fixed or self._findings.unread(("max_batch_size",)):
+            return
+        first = self._fixed[0]
+        others = [f"'{tensor.name}' {tensor.shape_text}" for tensor in self._fixed[1:]]
+        also = f"; so with {', '.join(others)}" if others else ""
+        self._findings.add(
+            ("max_batch_size",),
+            f"model '{self._message.name}', tensor '{first.name}': for the model to support batching the "
+            "shape should have at least 1 dimension and the first dimension must be -1; but shape "
+            f"expected by the model is {first.shape_text}{also}",
+            f"write max_batch_size: 0 and the whole shape as dims, here {shown(first.shape or (1,))}; "
+            "or export the model with a free first dimension",
+        )
+
+    def _unknown(self, path: FieldPath, name: str, known: dict[str, GraphTensor]) -> None:
+        listed = {spec.name for spec in getattr(self._message, str(path[0]))}
+        free = [other for other in known if other not in listed]
+        allowed = ", ".join(sorted(known))
+        only = f'write name: "{free[0]}"' if len(free) == 1 else ""
+        self._findings.add(
+            (*path, "name"),
+            f"unexpected inference {path[0]} '{name}', allowed {path[0]}s are: {allowed}",
+            did_you_mean(name, free) or only,
+        )
+
+    def _tensor(self, path: FieldPath, spec: Any, tensor: GraphTensor) -> None:
+        side = path[0]
+        if tensor.kind != "tensor":
+            self._findings.add(
+                path,
+                f"{self._load}{unsupported_kind(tensor)}",
+                f"take this {side} out of the config",
+            )
+            return
+        if side == "input" and spec.optional and self._batching:
+            self._findings.add(
+                (*path, "optional"),
+                f"{self._load}optional input '{spec.name}' is not supported for models that "
+                "support batching",
+                "take optional out, or write max_batch_size: 0",
+            )
+        self._datatype(path, spec, tensor)
+        if not self._findings.unread((*path, "dims")) and not self._findings.unread(
+            (*path, "reshape")
+        ):
+            self._dims(path, spec, tensor)
+
+    def _datatype(self, path: FieldPath, spec: Any, tensor: GraphTensor) -> None:
+        if spec.data_type == _TYPE_INVALID:
+            return  # a problem already
+        name = model_config_pb2.DataType.Name(spec.data_type)
+        if tensor.type_name != name:
+            self._findings.add(
+                (*path, "data_type"),
+                f"{self._load}configuration expects datatype {name} for {path[0]} '{spec.name}', "
+                f"model provides {tensor.type_name}",
+                f"write data_type: {tensor.type_name}"
+                if tensor.datatype is not None
+                else "export the model with another element type: this one has no datatype in the protocol",
+            )
+
+    def _dims(self, path: FieldPath, spec: Any, tensor: GraphTensor) -> None:
+        """The config's shape, as the graph sees it, fits the graph's (CompareDimsSupported in the reference)."""
+        field = "reshape" if spec.HasField("reshape") else "dims"
+        dims = list(spec.reshape.shape if field == "reshape" else spec.dims)
+        if tensor.shape is None or tensor in self._fixed or (not dims and field == "dims"):
+            return
+        if not self._batching and self._findings.unread(()):
+            return  # max_batch_size may be what could not be read
+        label = f"model '{self._message.name}', tensor '{spec.name}': "
+        if not tensor.shape:
+            if any(size != 1 for size in dims):
+                self._findings.add(
+                    (*path, field),
+                    f"{self._load}scalar tensor '{spec.name}', should only provide 1 in the model "
+                    "configuration when the model doesn't support batching. Model configuration "
+                    f"provided: {shown(dims)}.",
+                    "write dims: [ 1 ]",
+                )
+            return
+        full = [-1, *dims] if self._batching else dims
+        whole = f"{field} {shown(dims)}" + (" after the batch dimension" if self._batching else "")
+        says = f"{label}config says {whole}, the graph says {tensor.shape_text}"
+        right = list(tensor.shape[1:] if self._batching else tensor.shape)
+        fix = f"write dims: {shown(right)}" if field == "dims" else f"reshape to {shown(right)}"
+        if len(full) != len(tensor.shape):
+            self._findings.add(
+                (*path, field),
+                f"{says}: the model expects {len(tensor.shape)} dimensions but the model configuration "
+                f"specifies {len(full)}",
+                self._rank_help(full, tensor, right, fix),
+            )
+            return
+        for index, (ours, theirs) in enumerate(zip(full, tensor.shape, strict=True)):
+            if theirs not in (-1, ours):
+                place = index - 1 if self._batching else index
+                at = (
+                    (*path, "dims", place)
+                    if field == "dims"
+                    else (*path, "reshape", "shape", place)
+                )
+                self._findings.add(at, f"{says}: {ours} is not {theirs}", fix)
+
+    def _rank_help(self, full: list[int], tensor: GraphTensor, right: list[int], fix: str) -> str:
+        """What is most likely meant when the number of dimensions differs: mostly the batch dimension."""
+        shape = tensor.shape or ()
+        if self._batching and len(full) == len(shape) + 1:
+            return f"{fix}: dims leave the batch dimension out, because max_batch_size is above 0"
+        if not self._batching and len(full) == len(shape) - 1 and shape[0] == -1:
+            return f"write max_batch_size: 8 (or as much as you like), or dims: {shown(right)}"
+        return fix

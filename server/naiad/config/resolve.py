@@ -1,0 +1,349 @@
+"""From a model's folder to its configuration: read, name, complete, normalise, check (section 11).
+
+The one place where the steps of reading a config stand in their order. It reads the file system and calls the backend's
+completion; the rules themselves are in the modules that it calls. Nothing is raised for what an author wrote:
+everything wrong is a `Problem` at its line.
+"""
+
+import collections.abc
+import dataclasses
+import pathlib
+import types
+from typing import Any
+
+from naiad.config import onnx_graph, pbtxt, platforms, versions
+from naiad.config.autocomplete import CompletionError, offline
+from naiad.config.document import Document
+from naiad.config.findings import Findings, in_order
+from naiad.config.graph_check import check_graph
+from naiad.config.model_config import ModelConfig
+from naiad.config.normalise import normalise, normalise_instance_groups
+from naiad.config.problem import Problem
+from naiad.config.typed import typed
+from naiad.config.unsupported import CUSTOM_BATCHING_LIBRARY, find_unsupported
+from naiad.config.validate import check_name, validate
+from naiad.errors import InferenceError
+
+Completer = collections.abc.Callable[..., None]
+"""`Backend.complete`: called as complete(message, model_dir=…, version_dir=…, options=…); may raise InferenceError."""
+
+CONFIG_FILE = "config.pbtxt"
+CONFIG_FOLDER = "configs"
+
+_NOT_FOUND = {
+    platforms.ONNXRUNTIME: "unable to load model '{model}': unable to find '{path}'",
+    platforms.PYTHON: "Python model file not found in '{path}'",
+}
+"""What the backends say of a model file that is not there (rows 15.1, 16.1)."""
+
+_NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
+    types.MappingProxyType({})
+)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Resolution:
+    """What a model's folder says.
+
+    Attributes:
+        config: None when there are problems.
+        document: the config file as it was read; empty when there is none.
+        problems: in the order of the file.
+        versions: those present that the policy serves, ascending.
+        warnings: what does not stop the model, and somebody should know.
+    """
+
+    config: ModelConfig | None
+    document: Document
+    problems: tuple[Problem, ...]
+    versions: tuple[int, ...]
+    warnings: tuple[str, ...]
+
+
+def config_file(model_dir: pathlib.Path, config_name: str) -> pathlib.Path:
+    """`configs/<NAME>.pbtxt` where it is there, else `config.pbtxt` (row 7.34)."""
+    custom = model_dir / CONFIG_FOLDER / f"{config_name}.pbtxt"
+    return custom if config_name and custom.is_file() else model_dir / CONFIG_FILE
+
+
+def resolve(
+    model_dir: pathlib.Path,
+    *,
+    config_name: str = "",
+    auto_complete: bool = True,
+    gpus: collections.abc.Sequence[int] = (),
+    complete: collections.abc.Callable[[str], Completer | None] | None = None,
+    backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NO_OPTIONS,
+) -> Resolution:
+    """Read a model's configuration. May block: it reads files and runs the backend's completion.
+
+    Args:
+        model_dir: the model's folder; its name is the model's.
+        config_name: `--model-config-name` (row 7.34).
+        auto_complete: whether missing fields are filled in from the files (row 11.48).
+        gpus: device ids that there are.
+        complete: a backend's completion by the backend's name, None for one that has none; without it, what needs no
+            framework.
+        backend_options: `--backend-config` by backend name, "" for all.
+    """
+    document = pbtxt.read(config_file(model_dir, config_name))
+    return _Resolving(
+        model_dir=model_dir,
+        document=document,
+        auto_complete=auto_complete,
+        gpus=gpus,
+        complete=complete or offline,
+        backend_options=backend_options,
+    ).run()
+
+
+class _Resolving:
+    """The state of one `resolve`: a message that is worked on, and findings."""
+
+    def __init__(
+        self,
+        *,
+        model_dir: pathlib.Path,
+        document: Document,
+        auto_complete: bool,
+        gpus: collections.abc.Sequence[int],
+        complete: collections.abc.Callable[[str], Completer | None],
+        backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]],
+    ) -> None:
+        self._model_dir = model_dir
+        self._document = document
+        self._auto_complete = auto_complete
+        self._gpus = gpus
+        self._complete = complete
+        self._backend_options = backend_options
+        there = (
+            document if document.path.is_file() else dataclasses.replace(document, path=model_dir)
+        )
+        self._findings = Findings(there)
+        self._message: Any = document.message
+        self._present: tuple[int, ...] = ()
+        self._versions: tuple[int, ...] = ()
+
+    def run(self) -> Resolution:
+        """Every step, in its order."""
+        self._message = type(self._document.message)()
+        self._message.CopyFrom(self._document.message)
+        if not self._auto_complete and not self._document.path.is_file():
+            self._findings.add(
+                (),
+                f"failed to open text file for read {self._document.path}: No such file or directory",
+                "write it, or start without --disable-auto-complete-config",
+            )
+        check_name(self._message, self._findings, self._model_dir.name)
+        self._message.name = self._model_dir.name
+        self._find_versions()
+        platforms.autofill(self._message, self._listing() if self._auto_complete else None)
+        find_unsupported(self._message, self._findings)
+        self._find_custom_batching()
+        normalise(self._message)
+        self._serve_versions()
+        normalise_instance_groups(self._message, self._gpus)
+        self._complete_and_compare()
+        normalise(self._message)
+        validate(self._message, self._findings, self._gpus)
+        self._check_labels()
+        problems = in_order([*self._document.problems, *self._findings.problems])
+        return Resolution(
+            config=None if problems else typed(self._message),
+            document=self._document,
+            problems=problems,
+            versions=self._versions,
+            warnings=tuple(self._findings.warnings),
+        )
+
+    def _find_versions(self) -> None:
+        folders = [name for name, is_folder in self._entries(self._model_dir).items() if is_folder]
+        self._present, warnings = versions.present(folders)
+        self._findings.warnings.extend(warnings)
+
+    def _serve_versions(self) -> None:
+        """Row 7.40."""
+        name = self._message.name
+        self._versions, absent = versions.served(self._message.version_policy, self._present)
+        self._findings.warnings.extend(
+            f"version {version} is specified for model '{name}', but the version directory is not present"
+            for version in absent
+        )
+        if not self._versions and not self._findings.unread(("version_policy",)):
+            there = ", ".join(map(str, self._present)) or "none"
+            self._findings.add(
+                ("version_policy",),
+                "at least one version must be available under the version policy of model "
+                f"'{name}'; versions present: {there}",
+                "write a version_policy that names one of them"
+                if self._present
+                else f"put the model file into {self._model_dir / '1'}",
+            )
+
+    def _listing(self) -> dict[str, bool]:
+        """What lies in the highest version's folder."""
+        return self._entries(self._model_dir / str(self._present[-1])) if self._present else {}
+
+    def _entries(self, folder: pathlib.Path) -> dict[str, bool]:
+        """What lies in a folder: name to whether it is a folder; a problem when it cannot be read."""
+        try:
+            return {entry.name: entry.is_dir() for entry in folder.iterdir()}
+        except OSError as error:
+            text = f"unable to read '{folder}': {error.strerror}"
+            self._findings.problems.append(Problem(path=folder, position=None, message=text))
+            return {}
+
+    def _find_custom_batching(self) -> None:
+        """Row 12.18: a library in the model's or a version's folder asks for custom batching, too."""
+        for folder in (self._model_dir, *(self._model_dir / str(n) for n in self._present)):
+            library = folder / CUSTOM_BATCHING_LIBRARY
+            if library.exists():
+                self._findings.problems.append(
+                    Problem(
+                        path=library,
+                        position=None,
+                        message=f"{CUSTOM_BATCHING_LIBRARY} is not there yet: custom batching",
+                        suggestion="take the file away to batch by the config's own rules",
+                    )
+                )
+
+    def _options(self, backend: str) -> dict[str, str]:
+        """A backend's settings, those for all backends included."""
+        try:
+            own = self._backend_options[backend]
+        except KeyError:
+            own = {}
+        return {**self._backend_options.get("", {}), **own}
+
+    def _complete_and_compare(self) -> None:
+        """Complete from the highest version that can be read; hold every served version against the result.
+
+        A version that disagrees fails alone, as in Triton, when it is loaded; only when all do is there no model.
+        """
+        if not self._versions or not self._message.backend:
+            return
+        failures = {
+            version: [problem]
+            for version in self._versions
+            if (problem := self._missing_file(version)) is not None
+        }
+        if self._auto_complete and not self._document.problems:
+            self._run_completion(failures)
+        if self._message.backend == platforms.ONNXRUNTIME:
+            for version in self._versions:
+                if version not in failures and (found := self._compare(version)):
+                    failures[version] = found
+        everything = [problem for found in failures.values() for problem in found]
+        if len(failures) == len(self._versions):
+            self._findings.problems.extend(everything)
+        else:
+            self._findings.warnings.extend(
+                f"version {version} will not load: {problem.message}"
+                for version, found in sorted(failures.items())
+                for problem in found
+            )
+
+    def _run_completion(self, failures: dict[int, list[Problem]]) -> None:
+        complete = self._complete(self._message.backend)
+        if complete is None:
+            return
+        for version in reversed(self._versions):
+            if version in failures:
+                continue
+            attempt = type(self._message)()
+            attempt.CopyFrom(self._message)
+            try:
+                complete(
+                    attempt,
+                    model_dir=self._model_dir,
+                    version_dir=self._model_dir / str(version),
+                    options=self._options(self._message.backend),
+                )
+            except InferenceError as error:
+                failures[version] = [self._completion_problem(error, version)]
+            else:
+                if attempt.max_batch_size != self._message.max_batch_size:
+                    self._findings.warnings.append(
+                        f"autofilled max_batch_size to {attempt.max_batch_size} for model "
+                        f"'{attempt.name}'; write max_batch_size to choose another"
+                    )
+                self._message = attempt
+                return
+
+    def _completion_problem(self, error: InferenceError, version: int) -> Problem:
+        if not isinstance(error, CompletionError):
+            return Problem(path=self._model_file(version), position=None, message=error.message)
+        if error.field:
+            return self._findings.document.problem(error.field, error.plain, error.suggestion)
+        return Problem(
+            path=self._model_file(version),
+            position=None,
+            message=error.plain,
+            suggestion=error.suggestion,
+        )
+
+    def _model_file(self, version: int) -> pathlib.Path:
+        filename = self._message.default_model_filename
+        return onnx_graph.model_file(self._model_dir / str(version), filename)
+
+    def _missing_file(self, version: int) -> Problem | None:
+        """A model file that is not in its version's folder; the file that may have been meant is named."""
+        said = _NOT_FOUND.get(self._message.backend)
+        path = self._model_file(version)
+        if said is None or self._message.cc_model_filenames or path.exists():
+            return None
+        alike = sorted(entry.name for entry in path.parent.glob(f"*{path.suffix}"))
+        text = said.format(path=path, model=self._message.name)
+        document = self._findings.document
+        return document.problem(
+            ("default_model_filename",),
+            text,
+            f'write default_model_filename: "{alike[0]}", or rename that file'
+            if alike
+            else f"put it there: {path.parent} has {_names(path.parent)}",
+        )
+
+    def _compare(self, version: int) -> list[Problem]:
+        """What in the config this version's graph contradicts."""
+        path = self._model_file(version)
+        try:
+            graph = onnx_graph.read(path)
+        except onnx_graph.OnnxFileError as error:
+            text = f"unable to load model '{self._message.name}': {error}"
+            return [Problem(path=path, position=None, message=text)]
+        findings = Findings(self._findings.document)
+        check_graph(self._message, graph, findings)
+        for name in sorted(graph.external_files):
+            if not (path.parent / name).is_file():
+                text = f"the weights file '{name}' that this model names is not beside it"
+                findings.problems.append(Problem(path=path, position=None, message=text))
+        return findings.problems
+
+    def _check_labels(self) -> None:
+        """A label file is inside the model's folder and can be read (row 11.17)."""
+        folder = self._model_dir.resolve()
+        for index, output in enumerate(self._message.output):
+            if not output.label_filename:
+                continue
+            path = self._model_dir / output.label_filename
+            place = ("output", index, "label_filename")
+            if not path.resolve().is_relative_to(folder):
+                self._findings.add(
+                    place,
+                    f"label file path '{path}' for output '{output.name}' in model "
+                    f"'{self._message.name}' is outside model directory",
+                    "copy the file into the model's folder and write its name",
+                )
+            elif not path.is_file():
+                self._findings.add(
+                    place,
+                    f"failed to open text file for read {path}: No such file or directory",
+                    "put the file there, or take label_filename out",
+                )
+
+
+def _names(folder: pathlib.Path) -> str:
+    """What lies in a folder, for a message; the first few."""
+    names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+    most = 5
+    return (", ".join(names[:most]) + (" …" if len(names) > most else "")) or "nothing in it"
