@@ -1,0 +1,178 @@
+"""From requests to one batch and back: arrays merged along the first dimension, outputs cut into each request's part.
+
+Merging is the only copy on the way in, and there is none for a request that runs alone; parts of outputs are views. What
+is here knows no framework; a backend that gives each request to its model as it is (Python) needs only `client_shape`.
+"""
+
+import collections.abc
+import dataclasses
+import typing
+from typing import Any
+
+import numpy as np
+
+from naiad.config.model_config import ModelConfig, TensorSpec
+from naiad.core.inference import Inference
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.tensor import Tensor
+from naiad.errors import FailureReason, InferenceError, internal
+
+Array = np.ndarray[Any, Any]
+
+
+def merge(requests: collections.abc.Sequence[collections.abc.Sequence[Tensor]]) -> dict[str, Array]:
+    """One array for each input, the requests' rows one after the other.
+
+    Args:
+        requests: the inputs of each request, at least one; all requests have the same inputs, and these agree in datatype
+            and in every dimension but the first.
+
+    Returns:
+        By name: the request's own array when there is one request (copied only if it lies at an address that its
+        datatype cannot be read from), else a new one.
+    """
+    first = requests[0]
+    if len(requests) == 1:
+        return {tensor.name: _readable(tensor.array) for tensor in first}
+    columns: dict[str, list[Array]] = {tensor.name: [] for tensor in first}
+    for inputs in requests:
+        for tensor in inputs:
+            columns[tensor.name].append(tensor.array)
+    return {name: np.concatenate(arrays) for name, arrays in columns.items()}
+
+
+def _readable(array: Array) -> Array:
+    """The array, aligned and in C order. A view of a client's bytes may begin at any address; native code may not."""
+    flags = array.flags
+    return array if flags.aligned and flags.c_contiguous else array.copy()
+
+
+def wanted_names(batch: collections.abc.Sequence[Inference], all_names: list[str]) -> list[str]:
+    """The outputs that some request of the batch asks for, in the model's order; `all_names` itself when that is all."""
+    asked: set[str] = set()
+    for inference in batch:
+        names = inference.request.requested_outputs
+        if not names:
+            return all_names
+        asked.update(names)
+    return [name for name in all_names if name in asked]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class OutputRule:
+    """How an output of the model becomes an output of a response.
+
+    Attributes:
+        spec: from the config.
+        batched: the first dimension is the batch.
+    """
+
+    spec: TensorSpec
+    batched: bool
+
+    def check(self, array: Array, *, rows: int, model: str) -> None:
+        """Hold an output of a whole batch against the config (row 4.17).
+
+        Args:
+            array: what the model gave.
+            rows: the batch's size; not looked at when not `batched`.
+            model: its name, for messages.
+
+        Raises:
+            InferenceError: INTERNAL: another datatype, another shape, or another number of rows than went in.
+        """
+        spec = self.spec
+        if array.dtype is not spec.datatype.dtype and array.dtype != spec.datatype.dtype:
+            raise broken(
+                f"unexpected datatype {array.dtype} of output '{spec.name}' for model '{model}': "
+                f"its config says {spec.datatype.config_name}"
+            )
+        shape = array.shape
+        expected = spec.dims if spec.reshape is None else spec.reshape
+        if self.batched:
+            if not shape or shape[0] != rows:
+                raise broken(
+                    f"failed to split the output tensor '{spec.name}' in responses: expected batch size of "
+                    f"{rows} in model output, got {shape[0] if shape else 'a scalar'} (shape {list(shape)}): the first dimension of every output "
+                    f"of model '{model}' must be the batch, because its max_batch_size is not 0"
+                )
+            shape = shape[1:]
+        if shape != expected and not _fits(shape, expected):
+            raise broken(
+                f"unexpected shape of output '{spec.name}' for model '{model}': the model gave {list(array.shape)}, "
+                f"its config says {[-1, *expected] if self.batched else list(expected)}"
+            )
+
+    def client_view(self, array: Array) -> Array:
+        """The array in the shape that clients see (row 4.12): a view, or the array itself."""
+        spec = self.spec
+        if spec.reshape is None:
+            return array
+        return array.reshape(client_shape(spec, array.shape, batched=self.batched))
+
+
+def output_rules(config: ModelConfig) -> dict[str, OutputRule]:
+    """A model's outputs by name, in the config's order."""
+    batched = config.max_batch_size > 0
+    return {spec.name: OutputRule(spec, batched) for spec in config.outputs}
+
+
+def client_shape(spec: TensorSpec, shape: tuple[int, ...], *, batched: bool) -> tuple[int, ...]:
+    """What clients see of an output that the model gave in its `reshape` (row 4.12).
+
+    Free dimensions of `reshape` give their sizes to those of `dims`, in order; the batch dimension stays. A shape that is not
+    the one of `reshape` is given back as it is.
+    """
+    if spec.reshape is None:
+        return shape
+    batch, rest = (shape[:1], shape[1:]) if batched else ((), shape)
+    if not _fits(rest, spec.reshape):
+        return shape
+    free = iter([size for size, dim in zip(rest, spec.reshape, strict=True) if dim < 0])
+    return batch + tuple(next(free) if dim < 0 else dim for dim in spec.dims)
+
+
+def split(
+    batch: collections.abc.Sequence[Inference],
+    outputs: collections.abc.Sequence[tuple[OutputRule, Array]],
+) -> list[list[Tensor]]:
+    """Each request's outputs, only those it asked for: views of the batch's arrays.
+
+    Args:
+        batch: the requests that ran, in the order in which they were merged.
+        outputs: checked arrays of the whole batch, in the model's order and in the clients' shape.
+    """
+    parts: list[list[Tensor]] = []
+    alone = len(batch) == 1
+    start = 0
+    for inference in batch:
+        names = inference.request.requested_outputs
+        stop = start + inference.batch_size
+        tensors: list[Tensor] = []
+        for rule, array in outputs:
+            spec = rule.spec
+            if not names or spec.name in names:
+                part = array if alone else array[start:stop]
+                tensors.append(Tensor(spec.name, spec.datatype, part.shape, part))
+        parts.append(tensors)
+        start = stop
+    return parts
+
+
+def failure(inference: Inference, error: InferenceError, *, version: int) -> InferResponse:
+    """The final response of a request that failed alone."""
+    request = inference.request
+    return InferResponse(request.model_name, version, request.id, NO_OUTPUTS, NO_PARAMETERS, error)
+
+
+def broken(message: str) -> InferenceError:
+    """The model did what its config says it does not: INTERNAL, counted as the backend's failure."""
+    error = internal(message)
+    error.reason = FailureReason.BACKEND
+    return error
+
+
+def _fits(shape: tuple[int, ...], expected: typing.Sequence[int]) -> bool:
+    return len(shape) == len(expected) and all(
+        dim in (-1, size) for size, dim in zip(shape, expected, strict=True)
+    )

@@ -1,0 +1,310 @@
+"""How a model's session is to be made, decided from its config alone (rows 16.8-16.11); nothing of onnxruntime is imported.
+
+`session.py` carries a plan out. Provider options are onnxruntime's own names and text values. What is planned for CUDA and
+TensorRT follows the documentation of those providers and has not been run on a device.
+"""
+
+import collections.abc
+import dataclasses
+import typing
+
+from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
+from naiad.errors import InferenceError, invalid
+
+GraphLevel = typing.Literal["disable", "basic", "extended", "all"]
+
+CPU = "CPUExecutionProvider"
+CUDA = "CUDAExecutionProvider"
+TENSORRT = "TensorrtExecutionProvider"
+OPENVINO = "OpenVINOExecutionProvider"
+
+_PACKAGES = {
+    CUDA: "naiad[server-gpu] (onnxruntime-gpu), installed in place of naiad[server]: pip uninstall onnxruntime first",
+    TENSORRT: "naiad[server-gpu] (onnxruntime-gpu) together with the TensorRT libraries",
+    OPENVINO: "onnxruntime-openvino, installed in place of onnxruntime",
+}
+
+_GRAPH_LEVELS: collections.abc.Mapping[int, GraphLevel] = {-1: "basic", 1: "extended", 2: "disable"}
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Provider:
+    """An execution provider and its options, as `InferenceSession(providers=…)` takes them."""
+
+    name: str
+    options: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GlobalThreads:
+    """One thread pool for all sessions of the process; 0 threads means onnxruntime's choice (row 16.11)."""
+
+    intra_op: int
+    inter_op: int
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SessionPlan:
+    """A session to make.
+
+    Attributes:
+        graph_level: how far the graph is optimised (row 16.9).
+        parallel: nodes of the graph run side by side (`execution_mode: 1`).
+        intra_op_threads: threads within a node; 0 means onnxruntime's choice, one for each core.
+        inter_op_threads: threads across nodes when `parallel`; 0 means onnxruntime's choice.
+        global_threads: set when the session has no threads of its own.
+        memory_arena: None means onnxruntime's default, which is on.
+        memory_pattern: None means onnxruntime's default, which is on.
+        config_entries: session options by onnxruntime's key.
+        run_entries: run options by onnxruntime's key.
+        providers: in order of preference, the CPU last.
+        op_libraries: custom operator libraries (row 11.42).
+    """
+
+    graph_level: GraphLevel
+    parallel: bool
+    intra_op_threads: int
+    inter_op_threads: int
+    global_threads: GlobalThreads | None
+    memory_arena: bool | None
+    memory_pattern: bool | None
+    config_entries: tuple[tuple[str, str], ...]
+    run_entries: tuple[tuple[str, str], ...]
+    providers: tuple[Provider, ...]
+    op_libraries: tuple[str, ...]
+
+
+def plan_session(
+    config: ModelConfig,
+    options: collections.abc.Mapping[str, str],
+    *,
+    kind: InstanceKind,
+    device_id: int,
+) -> SessionPlan:
+    """What a model's config and `--backend-config` ask of a session.
+
+    A thread count of the model's own parameters wins over that of `--backend-config`. Parameters whose key begins with
+    `session.` are handed to onnxruntime as session options; `memory.enable_memory_arena_shrinkage` as a run option.
+
+    Raises:
+        InferenceError: a value that is none, or an execution accelerator that does not exist.
+    """
+    read = _Reader(config.name)
+    parameters = config.parameters
+    mode = read.number("execution_mode", parameters.get("execution_mode", "0"))
+    if mode not in {0, 1}:
+        raise invalid(
+            f"Invalid configuration value provided. Expected values for execution_mode are 0 or 1 but got {mode} "
+            f"(parameters of model '{config.name}')"
+        )
+    shrink = "memory.enable_memory_arena_shrinkage"
+    return SessionPlan(
+        graph_level=_GRAPH_LEVELS.get(config.optimization.graph_level, "all"),
+        parallel=mode == 1,
+        intra_op_threads=read.threads("intra_op_thread_count", parameters, options),
+        inter_op_threads=read.threads("inter_op_thread_count", parameters, options),
+        global_threads=_global_threads(read, options),
+        memory_arena=read.optional_flag("enable_mem_arena", parameters),
+        memory_pattern=read.optional_flag("enable_mem_pattern", parameters),
+        config_entries=tuple(
+            (key, value) for key, value in parameters.items() if key.startswith("session.")
+        ),
+        run_entries=((shrink, parameters[shrink]),) if shrink in parameters else (),
+        providers=_providers(read, config, kind=kind, device_id=device_id),
+        op_libraries=config.op_library_filenames,
+    )
+
+
+def missing_provider(
+    plan: SessionPlan, available: collections.abc.Collection[str], *, model: str
+) -> InferenceError | None:
+    """The error of a plan that the installed onnxruntime cannot carry out; None when it can.
+
+    Args:
+        plan: the plan.
+        available: the providers of the installed build.
+        model: the model's name, for the message.
+    """
+    for provider in plan.providers:
+        if provider.name not in available:
+            return invalid(
+                f"unable to load model '{model}': its instances need {provider.name}, and the installed onnxruntime has "
+                f"only {', '.join(available)}. Install {_PACKAGES[provider.name]}, "
+                "or use instances of KIND_CPU without that accelerator"
+            )
+    return None
+
+
+def _providers(
+    read: "_Reader", config: ModelConfig, *, kind: InstanceKind, device_id: int
+) -> tuple[Provider, ...]:
+    if kind is not InstanceKind.GPU:
+        return (
+            *(_cpu_accelerator(each) for each in config.optimization.cpu_accelerators),
+            Provider(name=CPU),
+        )
+    device = {"device_id": str(device_id)}
+    ahead: list[Provider] = []
+    cuda: dict[str, str] = {}
+    for accelerator in config.optimization.gpu_accelerators:
+        match accelerator.name:
+            case "tensorrt":
+                options = read.tensorrt(accelerator)
+                ahead.append(Provider(name=TENSORRT, options={**options, **device}))
+            case "cuda":
+                cuda.update(read.cuda(accelerator))
+            case name:
+                raise invalid(
+                    f"unknown Execution Accelerator '{name}' is requested "
+                    "(for KIND_GPU instances there are tensorrt and cuda)"
+                )
+    cuda.update(read.cuda_parameters(config.parameters))
+    return (*ahead, Provider(name=CUDA, options={**cuda, **device}), Provider(name=CPU))
+
+
+def _cpu_accelerator(accelerator: Accelerator) -> Provider:
+    if accelerator.name != "openvino":
+        raise invalid(
+            f"unknown Execution Accelerator '{accelerator.name}' is requested "
+            "(for KIND_CPU instances there is openvino)"
+        )
+    return Provider(name=OPENVINO, options={"device_type": "CPU", **accelerator.parameters})
+
+
+def _global_threads(
+    read: "_Reader", options: collections.abc.Mapping[str, str]
+) -> GlobalThreads | None:
+    key = "enable-global-threadpool"
+    if not read.flag(key, options.get(key, "0")):
+        return None
+    return GlobalThreads(
+        intra_op=read.threads("intra_op_thread_count", {}, options),
+        inter_op=read.threads("inter_op_thread_count", {}, options),
+    )
+
+
+_TRUE = {"true", "on", "1"}
+_FALSE = {"false", "off", "0"}
+
+_TENSORRT_NUMBERS = {
+    "trt_max_partition_iterations", "trt_min_subgraph_size", "trt_dla_core", "trt_builder_optimization_level",
+    "trt_auxiliary_streams", "trt_ep_context_embed_mode",
+}  # fmt: skip
+_TENSORRT_FLAGS = {
+    "trt_dla_enable", "trt_engine_cache_enable", "trt_dump_subgraphs", "trt_force_sequential_engine_build",
+    "trt_context_memory_sharing_enable", "trt_layer_norm_fp32_fallback", "trt_timing_cache_enable",
+    "trt_force_timing_cache", "trt_detailed_build_log", "trt_build_heuristics_enable", "trt_sparsity_enable",
+    "trt_cuda_graph_enable", "trt_dump_ep_context_model",
+}  # fmt: skip
+_TENSORRT_TEXTS = {
+    "trt_engine_cache_path", "trt_engine_cache_prefix", "trt_timing_cache_path", "trt_tactic_sources",
+    "trt_extra_plugin_lib_paths", "trt_profile_min_shapes", "trt_profile_max_shapes", "trt_profile_opt_shapes",
+    "trt_ep_context_file_path",
+}  # fmt: skip
+_PRECISIONS = {
+    "FP32": {},
+    "FP16": {"trt_fp16_enable": "1"},
+    "BF16": {"trt_bf16_enable": "1"},
+    "INT8": {"trt_int8_enable": "1"},
+}
+_CUDA_FLAGS = {"do_copy_in_default_stream", "use_ep_level_unified_stream"}
+_CUDA_CHOICES = {
+    "cudnn_conv_algo_search": ("EXHAUSTIVE", "HEURISTIC", "DEFAULT"),
+    "arena_extend_strategy": ("kNextPowerOfTwo", "kSameAsRequested"),
+}
+
+
+class _Reader:
+    """Reads the text values of one model's parameters; an error names the model and the parameter."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+
+    def number(self, key: str, text: str) -> int:
+        try:
+            return int(text)
+        except ValueError:
+            raise self._wrong(key, text, "integral number", "a whole number") from None
+
+    def flag(self, key: str, text: str) -> bool:
+        lowered = text.lower()
+        if lowered in _TRUE:
+            return True
+        if lowered in _FALSE:
+            return False
+        raise self._wrong(key, text, "boolean", "true or false")
+
+    def optional_flag(self, key: str, parameters: collections.abc.Mapping[str, str]) -> bool | None:
+        return self.flag(key, parameters[key]) if key in parameters else None
+
+    def threads(
+        self,
+        key: str,
+        parameters: collections.abc.Mapping[str, str],
+        options: collections.abc.Mapping[str, str],
+    ) -> int:
+        """A thread count; a negative one means onnxruntime's choice, as 0 does."""
+        return max(0, self.number(key, parameters.get(key) or options.get(key) or "0"))
+
+    def tensorrt(self, accelerator: Accelerator) -> dict[str, str]:
+        options: dict[str, str] = {}
+        for key, value in accelerator.parameters.items():
+            if key == "precision_mode":
+                if value not in _PRECISIONS:
+                    raise invalid(
+                        f"unsupported precision mode '{value}' is requested for the tensorrt accelerator of model "
+                        f"'{self._model}': use {', '.join(_PRECISIONS)}"
+                    )
+                options.update(_PRECISIONS[value])
+            elif key == "max_workspace_size_bytes":
+                options["trt_max_workspace_size"] = str(self.number(key, value))
+            elif key == "int8_calibration_table_name":
+                options["trt_int8_calibration_table_name"] = value
+            elif key == "int8_use_native_calibration_table":
+                options["trt_int8_use_native_calibration_table"] = self._bit(key, value)
+            elif key in _TENSORRT_NUMBERS:
+                options[key] = str(self.number(key, value))
+            elif key in _TENSORRT_FLAGS:
+                options[key] = self._bit(key, value)
+            elif key in _TENSORRT_TEXTS:
+                options[key] = value
+            else:
+                raise invalid(
+                    f"unknown parameter '{key}' is provided for TensorRT Execution Accelerator of model '{self._model}'"
+                )
+        return options
+
+    def cuda(self, accelerator: Accelerator) -> dict[str, str]:
+        return {
+            key: self._bit(key, value) if key in _CUDA_FLAGS else value
+            for key, value in accelerator.parameters.items()
+        }
+
+    def cuda_parameters(self, parameters: collections.abc.Mapping[str, str]) -> dict[str, str]:
+        """CUDA options written as the model's parameters, the older way (row 16.8)."""
+        options: dict[str, str] = {}
+        for key, choices in _CUDA_CHOICES.items():
+            if key in parameters:
+                value = self.number(key, parameters[key])
+                if not 0 <= value < len(choices):
+                    known = ", ".join(f"{i} ({name})" for i, name in enumerate(choices))
+                    raise invalid(
+                        f"unsupported {key} value '{value}' is requested by model '{self._model}': use {known}"
+                    )
+                options[key] = choices[value]
+        if "gpu_mem_limit" in parameters:
+            options["gpu_mem_limit"] = str(
+                self.number("gpu_mem_limit", parameters["gpu_mem_limit"])
+            )
+        if "do_copy_in_default_stream" in parameters:
+            key = "do_copy_in_default_stream"
+            options[key] = self._bit(key, parameters[key])
+        return options
+
+    def _bit(self, key: str, text: str) -> str:
+        return "1" if self.flag(key, text) else "0"
+
+    def _wrong(self, key: str, text: str, what: str, expected: str) -> InferenceError:
+        return invalid(
+            f"failed to convert '{text}' to {what}: parameter '{key}' of model '{self._model}' must be {expected}"
+        )

@@ -1,0 +1,177 @@
+"""Makes onnxruntime sessions from plans. Every call into onnxruntime that can fail at load is here.
+
+Importing this imports onnxruntime. Its own log goes to the process's stderr past ours; only errors are let through.
+"""
+
+import pathlib
+import threading
+from typing import Any
+
+import onnxruntime
+
+from naiad.backends.onnxruntime import plan as plans
+from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
+from naiad.backends.onnxruntime.signature import Signature, graph_tensor
+from naiad.config import onnx_graph
+from naiad.config.onnx_graph import GraphTensor
+from naiad.errors import ErrorCode, InferenceError, invalid
+
+_SEVERITY_ERROR = 3
+
+_LEVELS = {
+    "disable": onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL,
+    "basic": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC,
+    "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
+    "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
+}
+
+onnxruntime.set_default_logger_severity(_SEVERITY_ERROR)
+
+
+class GlobalThreadPool:
+    """The thread pool that all sessions share when `enable-global-threadpool` is set; made once a process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: GlobalThreads | None = None
+
+    def use(self, threads: GlobalThreads) -> None:
+        """Make it, unless it is there.
+
+        Raises:
+            InferenceError: onnxruntime refuses; it takes sizes only before its first session.
+        """
+        with self._lock:
+            if self._made is not None:
+                return  # backend options are the same for every model
+            try:
+                onnxruntime.set_global_thread_pool_sizes(threads.intra_op, threads.inter_op)
+            except RuntimeError as error:
+                raise invalid(f"enable-global-threadpool: {error}") from error
+            self._made = threads
+
+
+def make_session(
+    path: pathlib.Path, plan: SessionPlan, *, model: str, pool: GlobalThreadPool
+) -> Any:
+    """Make a session.
+
+    Args:
+        path: the ONNX file.
+        plan: how.
+        model: the model's name, for messages.
+        pool: used when the plan says so.
+
+    Returns:
+        An onnxruntime.InferenceSession whose first provider is the plan's first.
+
+    Raises:
+        InferenceError: UNAVAILABLE when there is no such file (row 16.1), INVALID_ARG when the installed onnxruntime cannot do what
+            the plan asks, else INTERNAL with onnxruntime's own reason first.
+    """
+    if not path.is_file():
+        raise InferenceError(
+            ErrorCode.UNAVAILABLE,
+            f"unable to find '{path}' for model '{model}': put the ONNX file there, or name it in "
+            "default_model_filename",
+        )
+    error = plans.missing_provider(plan, onnxruntime.get_available_providers(), model=model)
+    if error is not None:
+        raise error
+    options = _session_options(plan, model=model, pool=pool)
+    try:
+        session = onnxruntime.InferenceSession(
+            path,
+            options,
+            providers=[(provider.name, dict(provider.options)) for provider in plan.providers],
+        )
+    except Exception as failure:
+        raise InferenceError(
+            ErrorCode.INTERNAL, f"{failure} (loading '{path.name}' of model '{model}')"
+        ) from failure
+    # onnxruntime leaves a provider that cannot start out, with a line in its log: nobody asked for a slow CPU instead.
+    running = session.get_providers()
+    for provider in plan.providers:
+        if provider.name not in running:
+            raise invalid(
+                f"unable to load model '{model}': {provider.name} did not start (is there a device, a driver and its "
+                f"libraries?); onnxruntime would run it on {', '.join(running)} instead"
+            )
+    return session
+
+
+def run_options(plan: SessionPlan) -> Any:
+    """What every run of a session is given: an onnxruntime.RunOptions, or None for onnxruntime's defaults."""
+    if not plan.run_entries:
+        return None
+    options = onnxruntime.RunOptions()
+    for key, value in plan.run_entries:
+        options.add_run_config_entry(key, value)
+    return options
+
+
+def signature_of(session: Any, path: pathlib.Path) -> Signature:
+    """What the model of a session takes and gives.
+
+    onnxruntime shows a tensor of unknown rank as one without dimensions, that is, as a scalar. The file tells them
+    apart; where it cannot be read (an .ort file), they are taken for scalars.
+    """
+    unknown = _unknown_ranks(path)
+
+    def described(tensors: list[Any]) -> dict[str, GraphTensor]:
+        return {
+            tensor.name: graph_tensor(
+                tensor.name,
+                tensor.type,
+                None if not tensor.shape and tensor.name in unknown else tensor.shape,
+            )
+            for tensor in tensors
+        }
+
+    return Signature(
+        inputs=described(session.get_inputs()),
+        overridable=described(session.get_overridable_initializers()),
+        outputs=described(session.get_outputs()),
+    )
+
+
+def _unknown_ranks(path: pathlib.Path) -> frozenset[str]:
+    try:
+        graph = onnx_graph.read(path)
+    except onnx_graph.OnnxFileError:
+        return frozenset()
+    return frozenset(
+        tensor.name
+        for tensor in (*graph.inputs, *graph.overridable, *graph.outputs)
+        if tensor.shape is None
+    )
+
+
+def _session_options(plan: SessionPlan, *, model: str, pool: GlobalThreadPool) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = _SEVERITY_ERROR
+    options.logid = model
+    options.graph_optimization_level = _LEVELS[plan.graph_level]
+    if plan.parallel:
+        options.execution_mode = onnxruntime.ExecutionMode.ORT_PARALLEL
+    if plan.global_threads is not None:
+        pool.use(plan.global_threads)
+        options.use_per_session_threads = False
+    else:
+        options.intra_op_num_threads = plan.intra_op_threads
+        options.inter_op_num_threads = plan.inter_op_threads
+    if plan.memory_arena is not None:
+        options.enable_cpu_mem_arena = plan.memory_arena
+    if plan.memory_pattern is not None:
+        options.enable_mem_pattern = plan.memory_pattern
+    for key, value in plan.config_entries:
+        options.add_session_config_entry(key, value)
+    for library in plan.op_libraries:
+        try:
+            options.register_custom_ops_library(library)
+        except Exception as error:
+            raise invalid(
+                f"unable to load model '{model}': custom operator library '{library}' (model_operations, "
+                f"op_library_filename): {error}"
+            ) from error
+    return options

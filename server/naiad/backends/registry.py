@@ -1,0 +1,96 @@
+"""Which backends there are: a name, the module that serves it, and what to install for it.
+
+A backend's module is imported when the first model needs it, so that a framework costs neither start-up time nor memory
+until then (roadmap 8/8 adds a line here for each framework).
+"""
+
+import dataclasses
+import importlib
+import threading
+import typing
+
+from naiad.backends.backend import Backend
+from naiad.core.clock import Clock
+from naiad.errors import ErrorCode, InferenceError, invalid
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Entry:
+    """Where a backend is.
+
+    Attributes:
+        module: holds the factory.
+        factory: called with `clock=`; gives the Backend.
+        package: the package that it stands on, as imported; "" for none.
+        install: what brings that package.
+    """
+
+    module: str
+    factory: str
+    package: str = ""
+    install: str = ""
+
+
+_ENTRIES = {
+    "onnxruntime": _Entry(
+        module="naiad.backends.onnxruntime.backend",
+        factory="OnnxRuntimeBackend",
+        package="onnxruntime",
+        install="pip install 'naiad[server]' (or 'naiad[server-gpu]' in its place where there is an NVIDIA GPU)",
+    ),
+    "python": _Entry(module="naiad.backends.python.backend", factory="PythonBackend"),
+}
+
+
+class Registry:
+    """The backends of this server, each made once.
+
+    Args:
+        clock: for the moments that an `Execution` carries.
+    """
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._made: dict[str, Backend] = {}
+        self._lock = threading.Lock()  # several loader threads ask at once
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The backends that can be asked for."""
+        return tuple(_ENTRIES)
+
+    def get(self, name: str) -> Backend:
+        """The backend of that name; its framework is imported now. Blocking, from any thread.
+
+        Raises:
+            InferenceError: there is no such backend (row 11.53), or its framework cannot be imported.
+        """
+        with self._lock:
+            backend = self._made.get(name)
+            if backend is None:
+                backend = self._made[name] = self._make(name)
+            return backend
+
+    def _make(self, name: str) -> Backend:
+        entry = _ENTRIES.get(name)
+        if entry is None:
+            raise invalid(
+                f"unable to find backend library for backend '{name}': "
+                f"this server has {', '.join(sorted(_ENTRIES))}"
+            )
+        try:
+            module = importlib.import_module(entry.module)
+        except ImportError as error:
+            if not _is_of(error, entry.package):
+                raise
+            found = "is not installed" if isinstance(error, ModuleNotFoundError) else "is broken"
+            raise InferenceError(
+                ErrorCode.UNAVAILABLE,
+                f"unable to load backend '{name}': its package {entry.package} {found} ({error}): {entry.install}",
+            ) from error
+        return typing.cast("Backend", getattr(module, entry.factory)(clock=self._clock))
+
+
+def _is_of(error: ImportError, package: str) -> bool:
+    """Whether it is the framework that failed to import, and not a module of ours."""
+    return bool(package) and (error.name or "").partition(".")[0] == package

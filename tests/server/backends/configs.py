@@ -1,0 +1,100 @@
+"""Model configs and requests for backend tests, in a few words each."""
+
+import collections.abc
+from typing import Any
+
+import numpy as np
+
+from naiad.config.model_config import (
+    InstanceGroup,
+    InstanceKind,
+    ModelConfig,
+    Optimization,
+    TensorSpec,
+    VersionPolicy,
+)
+from naiad.core import datatypes
+from naiad.core.datatypes import DataType
+from naiad.core.inference import Inference
+from naiad.core.messages import model_config_pb2
+from naiad.core.request import InferRequest, Parameters
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+
+
+def spec(name: str, datatype: DataType, dims: tuple[int, ...], **more: Any) -> TensorSpec:
+    return TensorSpec(name=name, datatype=datatype, dims=dims, **more)
+
+
+def model_config(
+    *,
+    inputs: collections.abc.Sequence[TensorSpec],
+    outputs: collections.abc.Sequence[TensorSpec],
+    backend: str = "onnxruntime",
+    max_batch_size: int = 8,
+    name: str = "m",
+    **more: Any,
+) -> ModelConfig:
+    """A config with one CPU instance; `message` holds the name, the batch size and the tensors."""
+    message = model_config_pb2.ModelConfig(
+        name=name, backend=backend, max_batch_size=max_batch_size
+    )
+    for kind, specs in ((message.input, inputs), (message.output, outputs)):
+        for each in specs:
+            kind.add(
+                name=each.name,
+                dims=each.dims,
+                data_type=model_config_pb2.DataType.Value(each.datatype.config_name),
+            )
+    settings: dict[str, Any] = {
+        "name": name,
+        "platform": "",
+        "backend": backend,
+        "runtime": "",
+        "default_model_filename": "model.py" if backend == "python" else "model.onnx",
+        "max_batch_size": max_batch_size,
+        "inputs": tuple(inputs),
+        "outputs": tuple(outputs),
+        "version_policy": VersionPolicy(latest=1),
+        "instance_groups": (InstanceGroup(name=f"{name}_0", kind=InstanceKind.CPU, count=1),),
+        "dynamic_batching": None,
+        "optimization": Optimization(),
+        "decoupled": False,
+        "parameters": {},
+        "metric_tags": {},
+        "op_library_filenames": (),
+        "message": message,
+    }
+    return ModelConfig(**{**settings, **more})
+
+
+def tensor(name: str, values: Any, datatype: DataType | None = None) -> Tensor:
+    array = np.asarray(values) if datatype is None else np.array(values, datatype.dtype)
+    found = datatype or datatypes.BY_DTYPE[array.dtype]
+    return Tensor(name, found, array.shape, array)
+
+
+def inference(
+    *inputs: Tensor,
+    outputs: collections.abc.Sequence[str] = (),
+    rows: int | None = None,
+    request_id: str = "",
+    parameters: Parameters | None = None,
+    **more: Any,
+) -> Inference:
+    """A request whose batch size is the first dimension of its first input, or `rows`."""
+    request = InferRequest(
+        "m", 1, request_id, list(inputs), list(outputs), parameters or {}, **more
+    )
+    size = rows if rows is not None else inputs[0].shape[0]
+    return Inference(request, ignore, batch_size=size, received_ns=0)
+
+
+def ignore(response: InferResponse) -> None:
+    """A callback of a test that looks at what `execute` returns instead."""
+
+
+def values(response: InferResponse) -> dict[str, Any]:
+    """What a response holds, as lists; fails when it holds an error."""
+    assert response.error is None, response.error
+    return {each.name: each.array.tolist() for each in response.outputs}

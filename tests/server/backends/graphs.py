@@ -1,0 +1,74 @@
+"""Small ONNX models for tests, and backends that have loaded them."""
+
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onnx import NodeProto, TensorProto, ValueInfoProto, helper
+
+from naiad.backends.backend import Instance, InstanceSpec, LoadedModel, ModelSource
+from naiad.backends.onnxruntime.backend import OnnxRuntimeBackend
+from naiad.config.model_config import InstanceKind, ModelConfig
+from naiad.core.clock import Clock, ManualClock
+
+Shape = Sequence[int | str | None] | None
+
+
+def value(name: str, shape: Shape, element: int = TensorProto.FLOAT) -> ValueInfoProto:
+    return helper.make_tensor_value_info(name, element, shape)
+
+
+def write_graph(
+    folder: pathlib.Path,
+    nodes: Sequence[NodeProto],
+    inputs: Sequence[ValueInfoProto],
+    outputs: Sequence[ValueInfoProto],
+    *,
+    filename: str = "model.onnx",
+    **more: Any,
+) -> pathlib.Path:
+    """Write `<folder>/1/<filename>`; gives back `folder`."""
+    graph = helper.make_graph(nodes, "g", inputs, outputs, **more)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
+    path = folder / "1" / filename
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(model.SerializeToString())
+    return folder
+
+
+def write_add(folder: pathlib.Path) -> pathlib.Path:
+    """SUM = A + B and DIFFERENCE = A - B, float [n, 2]."""
+    return write_graph(
+        folder,
+        [
+            helper.make_node("Add", ["A", "B"], ["SUM"]),
+            helper.make_node("Sub", ["A", "B"], ["DIFFERENCE"]),
+        ],
+        [value("A", ["n", 2]), value("B", ["n", 2])],
+        [value("SUM", ["n", 2]), value("DIFFERENCE", ["n", 2])],
+    )
+
+
+def load(
+    folder: pathlib.Path,
+    config: ModelConfig,
+    *,
+    options: Mapping[str, str] | None = None,
+    clock: Clock | None = None,
+) -> LoadedModel:
+    backend = OnnxRuntimeBackend(clock=clock or ManualClock())
+    return backend.load(
+        ModelSource(
+            config=config,
+            version=1,
+            model_dir=folder,
+            version_dir=folder / "1",
+            options=options or {},
+        )
+    )
+
+
+def instance_of(folder: pathlib.Path, config: ModelConfig, **more: Any) -> Instance:
+    return load(folder, config, **more).make_instance(
+        InstanceSpec(name="m_0_0", kind=InstanceKind.CPU, device_id=0)
+    )
