@@ -165,10 +165,16 @@ class RequestRules:
         if batch_size == -1:
             return 1
         if batch_size > self._max_batch_size:
+            advice = "send the items in several requests"
+            for tensor in request.inputs:
+                if _fits(tensor.shape, self._rules[tensor.name].spec.dims):
+                    advice = (
+                        f"input '{tensor.name}' has no batch dimension. {_one_item(tensor.shape)}"
+                    )
             raise _refusal(
                 request,
                 f"inference request batch-size must be <= {self._max_batch_size} for '{self._model}', got {batch_size}: "
-                "send the items in several requests",
+                + advice,
             )
         return batch_size
 
@@ -218,7 +224,7 @@ class RequestRules:
             f"input shape: the first -1 is the batch, 1 to {self._max_batch_size}."
         )
         if _fits(tensor.shape, spec.dims):
-            hint += f" For one item send {_dims((1, *tensor.shape))}."
+            hint += " " + _one_item(tensor.shape)
         return said + hint
 
     def _wrong_count(self, request: InferRequest) -> InferenceError:
@@ -256,6 +262,10 @@ class RequestRules:
 
 def _refusal(request: InferRequest, message: str) -> InferenceError:
     return invalid(request.label + message)
+
+
+def _one_item(shape: tuple[int, ...]) -> str:
+    return f"For one item send {_dims((1, *shape))}."
 
 
 def _fits(shape: tuple[int, ...], dims: tuple[int, ...]) -> bool:

@@ -1,0 +1,145 @@
+"""What a request must look like, in the words of section 4."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from naiad.config.model_config import (
+    InstanceGroup,
+    InstanceKind,
+    ModelConfig,
+    Optimization,
+    TensorSpec,
+    VersionPolicy,
+)
+from naiad.core import datatypes
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.tensor import Tensor
+from naiad.engine.validation import RequestRules
+from naiad.errors import ErrorCode, InferenceError
+
+
+def config(*inputs: TensorSpec, max_batch_size: int = 8) -> ModelConfig:
+    return ModelConfig(
+        name="m", platform="", backend="b", runtime="", default_model_filename="", max_batch_size=max_batch_size,
+        inputs=inputs, outputs=(TensorSpec(name="OUT", datatype=datatypes.FP32, dims=(1,)),),
+        version_policy=VersionPolicy(latest=1),
+        instance_groups=(InstanceGroup(name="m", kind=InstanceKind.CPU, count=1),),
+        dynamic_batching=None, optimization=Optimization(), decoupled=False, parameters={}, metric_tags={},
+        op_library_filenames=(), message=None,
+    )  # fmt: skip
+
+
+def spec(name: str = "IN", *dims: int, **more: Any) -> TensorSpec:
+    return TensorSpec(name=name, datatype=datatypes.FP32, dims=dims or (16,), **more)
+
+
+def tensor(
+    name: str, *shape: int, datatype: datatypes.DataType = datatypes.FP32, fault: str | None = None
+) -> Tensor:
+    return Tensor(name, datatype, shape, np.zeros(shape, datatype.dtype), fault)
+
+
+def request(*inputs: Tensor, outputs: tuple[str, ...] = (), id: str = "") -> InferRequest:  # noqa: A002 - the protocol's name
+    return InferRequest("m", LATEST, id, list(inputs), list(outputs), {})
+
+
+def refusal(rules: RequestRules, asked: InferRequest) -> str:
+    with pytest.raises(InferenceError) as caught:
+        rules.judge(asked)
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    return caught.value.message
+
+
+def test_a_fitting_request_says_its_batch_size() -> None:
+    rules = RequestRules(config(spec()))
+    for _ in range(2):  # the second time from memory
+        assert rules.judge(request(tensor("IN", 3, 16))) == 3
+        assert rules.judge(request(tensor("IN", 8, 16))) == 8
+
+
+def test_without_a_batch_dimension_a_request_counts_one() -> None:
+    rules = RequestRules(config(spec("IN", 16, -1), max_batch_size=0))
+    assert rules.judge(request(tensor("IN", 16, 5))) == 1
+
+
+def test_every_message_begins_with_the_request_id() -> None:
+    rules = RequestRules(config(spec()))
+    assert refusal(rules, request(id="r7")).startswith("[request id: r7] ")
+    assert refusal(rules, request()).startswith("[request id: <id_unknown>] ")
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (request(), "expected 1 inputs but got 0 inputs for model 'm'. Got input(s) [], but missing required input(s) ['IN']"),
+        (request(tensor("IN", 1, 16), tensor("X", 1)), "expected 1 inputs but got 2 inputs"),
+        (request(tensor("X", 1, 16)), "unexpected inference input 'X' for model 'm'; its inputs are ['IN']"),
+        (request(tensor("IN", 1, 16, datatype=datatypes.INT8)), "inference input 'IN' data-type is 'INT8', but model 'm' expects 'FP32'"),
+        (request(tensor("IN", 1, 15)), "unexpected shape for input 'IN' for model 'm'. Expected [-1,16], got [1,15]"),
+        (request(tensor("IN", 16)), "For one item send [1,16]"),
+        (request(tensor("IN", 9, 16)), "inference request batch-size must be <= 8 for 'm', got 9"),
+        (request(tensor("IN", 0, 16)), "The batch dimension must be at least 1"),
+        (request(tensor("IN")), "input 'IN' has no shape but model requires batch dimension for 'm'"),
+        (request(tensor("IN", 1, 16), outputs=("NO",)), "unexpected inference output 'NO' for model 'm'; its outputs are ['OUT']"),
+        (request(tensor("IN", 1, 16), outputs=("OUT", "OUT")), "output 'OUT' already exists in request"),
+        (request(tensor("IN", 1, 16, fault="input byte size mismatch for input 'IN' for model 'm'. Expected 64, got 8")), "input byte size mismatch for input 'IN' for model 'm'. Expected 64, got 8"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_said(asked: InferRequest, said: str) -> None:
+    assert said in refusal(RequestRules(config(spec())), asked)
+
+
+def test_a_remembered_shape_does_not_hide_a_fault() -> None:
+    rules = RequestRules(config(spec()))
+    rules.judge(request(tensor("IN", 1, 16)))
+    assert "too short" in refusal(rules, request(tensor("IN", 1, 16, fault="too short")))
+
+
+def test_the_shape_is_judged_before_the_bytes() -> None:
+    rules = RequestRules(config(spec()))
+    assert "unexpected shape" in refusal(rules, request(tensor("IN", 1, 15, fault="too short")))
+
+
+def test_two_inputs_must_agree_on_the_batch() -> None:
+    rules = RequestRules(config(spec("A"), spec("B")))
+    rules.judge(request(tensor("A", 2, 16), tensor("B", 2, 16)))
+    rules.judge(request(tensor("A", 3, 16), tensor("B", 3, 16)))
+    said = refusal(rules, request(tensor("A", 2, 16), tensor("B", 3, 16)))
+    assert "input 'B' batch size does not match other inputs for 'm'" in said
+
+
+def test_the_same_input_twice_is_refused_even_when_both_fit() -> None:
+    rules = RequestRules(config(spec("A"), spec("B", optional=True)))
+    rules.judge(request(tensor("A", 1, 16), tensor("B", 1, 16)))
+    said = refusal(rules, request(tensor("A", 1, 16), tensor("A", 1, 16)))
+    assert "input 'A' already exists in request" in said
+
+
+def test_optional_inputs_may_be_left_out() -> None:
+    rules = RequestRules(config(spec("A"), spec("B", optional=True)))
+    assert rules.judge(request(tensor("A", 1, 16))) == 1
+    assert "expected number of inputs between 1 and 2 but got 0" in refusal(rules, request())
+    assert "missing required input(s) ['A']" in refusal(rules, request(tensor("B", 1, 16)))
+
+
+def test_all_inputs_optional_and_none_sent_is_a_batch_of_one() -> None:
+    assert RequestRules(config(spec("A", optional=True))).judge(request()) == 1
+
+
+def test_reshape_changes_what_the_backend_sees() -> None:
+    rules = RequestRules(config(spec("IN", -1, 4, reshape=(2, -1, 2))))
+    asked = request(tensor("IN", 3, 5, 4))
+    rules.judge(asked)
+    assert rules.has_reshape
+    inner = rules.reshaped(asked).inputs[0]
+    assert inner.shape == (3, 2, 5, 2)
+    assert inner.array.shape == (3, 2, 5, 2)
+
+
+def test_memory_of_shapes_is_bounded() -> None:
+    rules = RequestRules(config(spec("IN", -1)))
+    for size in range(1, 1000):
+        assert rules.judge(request(tensor("IN", 1, size))) == 1
+    assert len(rules._rules["IN"].accepted) == 256

@@ -1,0 +1,140 @@
+"""The metrics page, read back by the Prometheus client's own parser."""
+
+import math
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from naiad.errors import FailureReason
+from naiad.metrics.collect import Counted, model_series
+from naiad.metrics.devices import GpuReading, cpu_series, gpu_series
+from naiad.metrics.exposition import Sample, Series, page
+from naiad.metrics.families import Family
+from naiad.metrics.statistics import BatchTiming, CloseReason, ModelStatistics
+
+
+def statistics() -> ModelStatistics:
+    """Three requests: two answered in one batch of 3 rows, one rejected."""
+    counted = ModelStatistics()
+    timing = BatchTiming(1_500, 2_000_000, 3_000)
+    for rows in (1, 2):
+        counted.record_success(
+            batch_size=rows, request_ns=4_000_000, queue_ns=1_000_000, timing=timing
+        )
+    counted.record_execution(batch_size=3, timing=timing, wall_ms=1_700_000_000_000)
+    counted.record_failure(reason=FailureReason.REJECTED, request_ns=10_000)
+    counted.record_close(CloseReason.IDLE)
+    counted.pending = 2
+    counted.load_ns = 1_250_000_000
+    return counted
+
+
+def samples(text: bytes) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+    """Sample name -> labels -> value."""
+    found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
+    for family in text_string_to_metric_families(text.decode()):
+        for sample in family.samples:
+            # The parser gives counters the ending that Triton's do not have.
+            name = (
+                sample.name
+                if f"\n{sample.name}{{" in "\n" + text.decode()
+                else sample.name.removesuffix("_total")
+            )
+            found.setdefault(name, {})[tuple(sorted(sample.labels.items()))] = sample.value
+    return found
+
+
+def counted(**more: object) -> Counted:
+    fields = {"name": "m", "version": 1, "statistics": statistics(), "tags": {}} | more
+    return Counted(**fields)  # type: ignore[arg-type] # the test names the fields it cares about
+
+
+MODEL = (("model", "m"), ("version", "1"))
+
+
+def test_tritons_counters_have_their_exact_names_and_values() -> None:
+    found = samples(page(model_series([counted()], counter_latencies=True)))
+    assert found["nv_inference_request_success"][MODEL] == 2
+    assert found["nv_inference_count"][MODEL] == 3
+    assert found["nv_inference_exec_count"][MODEL] == 1
+    assert found["nv_inference_request_duration_us"][MODEL] == 8_000
+    assert found["nv_inference_queue_duration_us"][MODEL] == 2_000
+    assert found["nv_inference_compute_input_duration_us"][MODEL] == 3
+    assert found["nv_inference_pending_request_count"][MODEL] == 2
+    assert found["nv_model_load_duration_secs"][MODEL] == 1.25
+
+
+def test_every_failure_reason_has_a_series_from_the_start() -> None:
+    found = samples(
+        page(model_series([counted(statistics=ModelStatistics())], counter_latencies=True))
+    )
+    reasons = {
+        dict(labels)["reason"]: value
+        for labels, value in found["nv_inference_request_failure"].items()
+    }
+    assert reasons == {"REJECTED": 0, "CANCELED": 0, "BACKEND": 0, "OTHER": 0}
+
+
+def test_histograms_are_cumulative_and_end_in_their_count() -> None:
+    found = samples(page(model_series([counted()], counter_latencies=True)))
+    buckets = {
+        dict(labels)["le"]: value
+        for labels, value in found["naiad_request_duration_seconds_bucket"].items()
+    }
+    assert buckets["0.0025"] == 1  # the rejected one
+    assert buckets["0.005"] == 3
+    assert buckets["+Inf"] == 3
+    assert found["naiad_request_duration_seconds_count"][MODEL] == 3
+    assert math.isclose(found["naiad_request_duration_seconds_sum"][MODEL], 0.00801)
+    assert found["naiad_batch_size_sum"][MODEL] == 3
+
+
+def test_why_batches_closed_is_counted() -> None:
+    found = samples(page(model_series([counted()], counter_latencies=True)))
+    closes = {
+        dict(labels)["reason"]: value for labels, value in found["naiad_batch_closed"].items()
+    }
+    assert closes["idle_instance"] == 1
+    assert closes["full"] == 0
+
+
+def test_latency_counters_can_be_switched_off() -> None:
+    found = samples(page(model_series([counted()], counter_latencies=False)))
+    assert "nv_inference_request_duration_us" not in found
+    assert found["nv_inference_request_success"][MODEL] == 0
+    assert found["naiad_request_duration_seconds_count"][MODEL] == 3
+
+
+def test_metric_tags_and_gpus_are_labels() -> None:
+    tagged = counted(tags={"team": "vision"}, gpu_uuids=("GPU-1",))
+    assert tagged.labels() == (
+        ("gpu_uuid", "GPU-1"),
+        ("model", "m"),
+        ("_team", "vision"),
+        ("version", "1"),
+    )
+
+
+@pytest.mark.parametrize("value", ['say "hi"', "back\\slash", "two\nlines", "ünïcode"])
+def test_label_values_are_escaped(value: str) -> None:
+    text = page([Series(Family("f", "help", "gauge"), (Sample((("l", value),), 1.5),))])
+    assert samples(text)["f"] == {(("l", value),): 1.5}
+
+
+def test_a_family_without_samples_is_left_out() -> None:
+    assert page([Series(Family("f", "help", "gauge"), ())]) == b""
+
+
+def test_cpu_figures_are_fractions_and_bytes() -> None:
+    found = samples(page(cpu_series()))
+    assert 0 <= found["nv_cpu_utilization"][()] <= 1
+    assert 0 < found["nv_cpu_memory_used_bytes"][()] < found["nv_cpu_memory_total_bytes"][()]
+
+
+def test_what_a_gpu_does_not_know_is_left_out() -> None:
+    reading = GpuReading(
+        uuid="GPU-1", utilization=0.5, memory_total=10, memory_used=4, power_usage=None, power_limit=None, energy=None,
+    )  # fmt: skip
+    found = samples(page(gpu_series([reading])))
+    assert found["nv_gpu_utilization"] == {(("gpu_uuid", "GPU-1"),): 0.5}
+    assert "nv_gpu_power_usage" not in found

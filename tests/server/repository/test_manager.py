@@ -1,0 +1,224 @@
+"""The repository in memory: who serves what, and what a caller is told otherwise (rows 2.8, 7.2-7.6, 7.32)."""
+
+import asyncio
+import collections.abc
+import pathlib
+from typing import Any
+
+import pytest
+
+from naiad.core.clock import ManualClock
+from naiad.errors import ErrorCode, InferenceError, internal, invalid
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import Repository, VersionState
+from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
+
+
+class FakeServed:
+    """A served version that remembers whether it was stopped."""
+
+    def __init__(self, title: str, *, fails_to_stop: bool = False) -> None:
+        self.title = title
+        self.stopped = False
+        self._fails_to_stop = fails_to_stop
+
+    async def stop(self) -> None:
+        self.stopped = True
+        if self._fails_to_stop:
+            raise RuntimeError("no")
+
+
+class FakeStore:
+    def __init__(self, root: str, *names: str) -> None:
+        self.location = root
+        self._names = names
+
+    def model_folders(self) -> list[pathlib.Path]:
+        return [pathlib.Path(self.location) / name for name in self._names]
+
+
+class Recorder:
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, int | None, State]] = []
+
+    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+        pass
+
+    def changed(self, state: VersionState) -> None:
+        self.seen.append((state.name, state.version, state.state))
+
+
+class Config:
+    """As much of a ModelConfig as the repository reads."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def make(
+    *stores: FakeStore,
+    versions: dict[str, tuple[int, ...]] | None = None,
+    failures: dict[tuple[str, int], list[Exception]] | None = None,
+    refusals: dict[str, Exception | str] | None = None,
+    threads: int = 4,
+    retries: int = 0,
+    recorder: Recorder | None = None,
+) -> Repository[FakeServed]:
+    """A repository whose models load as told; `failures` are raised one a try."""
+
+    async def resolve(folder: pathlib.Path) -> ModelPlan:
+        refusal = (refusals or {}).get(folder.name)
+        if isinstance(refusal, Exception):
+            raise refusal
+        if refusal is not None:
+            return ModelPlan(name=folder.name, reason=refusal)
+        config: Any = Config(folder.name)
+        numbers = (versions or {}).get(folder.name, (1,))
+        return ModelPlan(
+            name=folder.name,
+            versions=tuple(
+                VersionPlan(config=config, version=number, model_dir=folder) for number in numbers
+            ),
+        )
+
+    async def load(plan: VersionPlan) -> FakeServed:
+        waiting = (failures or {}).get((plan.config.name, plan.version), [])
+        if waiting:
+            raise waiting.pop(0)
+        return FakeServed(f"{plan.config.name}/{plan.version}")
+
+    return Repository(
+        stores=stores,
+        resolve=resolve,
+        load=load,
+        load_thread_count=threads,
+        retry_count=retries,
+        progress=recorder or Recorder(),
+        clock=ManualClock(),
+    )
+
+
+async def test_the_highest_ready_version_is_the_default() -> None:
+    repository = make(
+        FakeStore("/r", "m"),
+        versions={"m": (1, 2, 3)},
+        failures={("m", 3): [internal("broken file")]},
+    )
+    await repository.load_all()
+    assert repository.get("m").title == "m/2"
+    assert repository.get("m", 1).title == "m/1"
+    assert repository.ready_versions("m") == [1, 2]
+    assert [(name, number) for name, number, _ in repository.served()] == [("m", 1), ("m", 2)]
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "code", "said"),
+    [
+        ("x", -1, ErrorCode.NOT_FOUND, "Request for unknown model: 'x' is not found"),
+        ("m", 9, ErrorCode.NOT_FOUND, "'m' version 9 is not found"),
+        ("m", 2, ErrorCode.UNAVAILABLE, "'m' version 2 is not at ready state"),
+        ("dead", -1, ErrorCode.NOT_FOUND, "'dead' has no available versions"),
+        ("bad", -1, ErrorCode.NOT_FOUND, "'bad' has no available versions: config.pbtxt:1:1: oh"),
+    ],
+)
+async def test_why_a_model_cannot_answer_is_said(
+    name: str, version: int, code: ErrorCode, said: str
+) -> None:
+    repository = make(
+        FakeStore("/r", "m", "dead", "bad"),
+        versions={"m": (1, 2)},
+        failures={("m", 2): [internal("no")], ("dead", 1): [internal("out of memory")]},
+        refusals={"bad": "config.pbtxt:1:1: oh"},
+    )
+    await repository.load_all()
+    with pytest.raises(InferenceError) as caught:
+        repository.get(name, version)
+    assert caught.value.code is code
+    assert said in caught.value.message
+
+
+async def test_the_name_of_two_folders_is_served_by_neither() -> None:
+    repository = make(FakeStore("/a", "m", "n"), FakeStore("/b", "m"))
+    await repository.load_all()
+    assert [(s.name, s.version, s.state, s.reason) for s in repository.states()] == [
+        ("m", None, State.UNAVAILABLE, DUPLICATE),
+        ("n", 1, State.READY, ""),
+    ]
+
+
+async def test_a_failing_model_leaves_the_others_serving_and_says_why() -> None:
+    repository = make(
+        FakeStore("/r", "good", "bad", "odd", "worse"),
+        failures={("bad", 1): [invalid("graph has 2 inputs")]},
+        refusals={"odd": ValueError("unreadable"), "worse": invalid("no config")},
+    )
+    await repository.load_all()
+    reasons = {state.name: state.reason for state in repository.states()}
+    assert reasons == {
+        "good": "",
+        "bad": "graph has 2 inputs",
+        "odd": "ValueError: unreadable",
+        "worse": "no config",
+    }
+    assert repository.get("good").title == "good/1"
+
+
+async def test_a_failed_load_is_tried_again_as_often_as_asked() -> None:
+    recorder = Recorder()
+    repository = make(
+        FakeStore("/r", "m"),
+        failures={("m", 1): [internal("1"), RuntimeError("2")]},
+        retries=2,
+        recorder=recorder,
+    )
+    await repository.load_all()
+    assert repository.get("m").title == "m/1"
+    assert [state for _, _, state in recorder.seen] == [
+        State.LOADING, State.UNAVAILABLE, State.LOADING, State.UNAVAILABLE, State.LOADING, State.READY,
+    ]  # fmt: skip
+
+
+async def test_unloading_stops_every_version_and_survives_one_that_fails() -> None:
+    repository = make(FakeStore("/r", "a", "b"))
+    await repository.load_all()
+    served = [entry for _, _, entry in repository.served()]
+    served[0]._fails_to_stop = True
+    await repository.unload_all()
+    assert all(entry.stopped for entry in served)
+    assert [(s.state, s.reason) for s in repository.states()] == [
+        (State.UNAVAILABLE, "unloaded"),
+        (State.UNAVAILABLE, "unloaded"),
+    ]
+    with pytest.raises(InferenceError, match="has no available versions"):
+        repository.get("a")
+
+
+async def test_no_more_models_load_at_once_than_allowed() -> None:
+    running = 0
+    most = 0
+
+    async def resolve(folder: pathlib.Path) -> ModelPlan:
+        config: Any = Config(folder.name)
+        plan = VersionPlan(config=config, version=1, model_dir=folder)
+        return ModelPlan(name=folder.name, versions=(plan,))
+
+    async def load(plan: VersionPlan) -> FakeServed:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0)
+        running -= 1
+        return FakeServed(plan.config.name)
+
+    repository = Repository(
+        stores=[FakeStore("/r", *"abcdefg")],
+        resolve=resolve,
+        load=load,
+        load_thread_count=3,
+        retry_count=0,
+        progress=Recorder(),
+        clock=ManualClock(),
+    )
+    await repository.load_all()
+    assert most == 3
+    assert len(repository.served()) == 7
