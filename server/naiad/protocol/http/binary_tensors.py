@@ -1,0 +1,117 @@
+"""Tensors as raw bytes behind the JSON (rows 3.9, 3.10, 3.13, 3.32). Pure.
+
+Reading makes views of the body, never copies; BYTES elements are cut out one by one, because each needs an object of its own.
+Bytes that do not fill their shape are no error here: they become the tensor's `fault`, so that name, datatype and shape are
+judged first, in Triton's order.
+"""
+
+import struct
+import typing
+
+import numpy as np
+
+from naiad.core.datatypes import BYTES, DataType
+from naiad.core.tensor import Tensor
+
+Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
+
+MAX_RANK = 32
+"""Dimensions that a numpy array of any supported version can have; no model comes near."""
+
+_LENGTH = struct.Struct("<I")
+_COPIED = 65_536
+"""Up to here the bytes of an output are copied, which is cheaper than a view that is kept alive."""
+
+
+def read(
+    body: bytes,
+    start: int,
+    size: int,
+    *,
+    model: str,
+    name: str,
+    datatype: DataType,
+    shape: tuple[int, ...],
+    count: int,
+) -> Tensor:
+    """A tensor whose bytes are `body[start:start + size]`; they lie within the body.
+
+    Args:
+        body: what the tensor becomes a view of.
+        start: where its bytes begin.
+        size: how many there are.
+        model: the model's name, for messages.
+        name: the tensor's name.
+        datatype: what its elements are.
+        shape: its shape.
+        count: how many elements that shape holds.
+    """
+    if len(shape) > MAX_RANK:
+        return faulty(name, datatype, shape, f"a shape can have at most {MAX_RANK} dimensions")
+    if datatype is BYTES:
+        return _read_strings(body, start, size, model=model, name=name, shape=shape, count=count)
+    expected = count * datatype.size
+    if size != expected:
+        fault = (
+            f"input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {size}: shape {list(shape)} of "
+            f"{datatype.name} takes {datatype.size} bytes an element"
+        )
+        return faulty(name, datatype, shape, fault)
+    return Tensor(name, datatype, shape, np.ndarray(shape, datatype.dtype, body, start))
+
+
+def faulty(name: str, datatype: DataType, shape: tuple[int, ...], fault: str) -> Tensor:
+    """A tensor whose bytes do not fill its shape: nobody may read its array."""
+    return Tensor(name, datatype, shape, _NOTHING, fault)
+
+
+_NOTHING: Elements = np.empty((0,), dtype=np.uint8)
+
+
+def _read_strings(
+    body: bytes, start: int, size: int, *, model: str, name: str, shape: tuple[int, ...], count: int
+) -> Tensor:
+    """Row 3.13: each element is a little-endian uint32 length and that many bytes."""
+    elements: list[bytes] = []
+    at, end = start, start + size
+    unpack, append = _LENGTH.unpack_from, elements.append
+    fault = ""
+    while at < end:
+        if end - at < _LENGTH.size:
+            fault = (
+                f"incomplete string length indicator for inference input '{name}' for model '{model}', expecting 4 bytes but only "
+                f"{end - at} bytes available after {len(elements)} elements"
+            )
+            break
+        (length,) = unpack(body, at)
+        at += _LENGTH.size
+        if length > end - at:
+            fault = (
+                f"incomplete string data for inference input '{name}' for model '{model}', expecting string of length {length} but only "
+                f"{end - at} bytes available after {len(elements)} elements"
+            )
+            break
+        append(body[at : at + length])
+        at += length
+    if not fault and len(elements) != count:
+        fault = f"expected {count} string elements for inference input '{name}' for model '{model}', got {len(elements)}"
+    if fault:
+        hint = "; each element is a little-endian uint32 length, then its bytes"
+        return faulty(name, BYTES, shape, fault + hint)
+    array: Elements = np.empty(count, dtype=object)
+    array[:] = elements
+    return Tensor(name, BYTES, shape, array.reshape(shape))
+
+
+def write(tensor: Tensor) -> bytes | memoryview:
+    """A tensor's bytes in wire form, row-major, little-endian; a view of the array when it is large and holds no BYTES."""
+    array = tensor.array
+    if tensor.datatype is BYTES:
+        pack = _LENGTH.pack
+        return b"".join(
+            [part for element in array.ravel().tolist() for part in (pack(len(element)), element)]
+        )
+    if array.nbytes <= _COPIED:
+        return array.tobytes()
+    # bfloat16 knows no buffer protocol, so every dtype goes out as bytes.
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data

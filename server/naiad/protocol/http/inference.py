@@ -1,0 +1,191 @@
+"""One infer route: a whole HTTP request in, the engine asked, a whole HTTP reply out. The fast lane's work.
+
+Callbacks all the way: no task, no future, no validation class a request. Only bodies that are compressed and large leave the loop for
+the time of the (de)compression. The order of checks is row 3.1's: model and decoupled, decompression, header length, JSON.
+"""
+
+import dataclasses
+import functools
+import logging
+import re
+
+from naiad.core.request import LATEST
+from naiad.core.response import InferResponse
+from naiad.engine.api import Engine, ModelShape
+from naiad.errors import InferenceError, invalid, unsupported
+from naiad.protocol.http import compression, infer_json, raw_request, request_parameters
+from naiad.protocol.http.compression import Encoding
+from naiad.protocol.http.infer_json import HEADER_LENGTH, Decoded, ReplyForm
+from naiad.protocol.http.message import Cancellable, HttpRequest, OnReply
+from naiad.protocol.http.offload import Offloaded
+from naiad.protocol.http.replies import error_reply, server_fault
+
+log = logging.getLogger(__name__)
+
+MAX_INT32 = 2**31 - 1
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class InferenceLimits:
+    """What holds for every infer request.
+
+    Attributes:
+        max_input_size: bytes (row 1.11).
+        forwarded: which headers become request parameters (row 1.17); None means none, and costs nothing.
+    """
+
+    max_input_size: int
+    forwarded: "re.Pattern[str] | None"
+
+
+class InferRoute:
+    """The handler of one model version's infer path; there is one a path, made once and used by all requests.
+
+    Args:
+        engine: who answers.
+        limits: what requests may be.
+        model: the model's name.
+        version: its version, or LATEST.
+    """
+
+    __slots__ = ("_engine", "_limits", "_model", "_version")
+
+    def __init__(
+        self, engine: Engine, limits: InferenceLimits, *, model: str, version: int = LATEST
+    ) -> None:
+        self._engine = engine
+        self._limits = limits
+        self._model = model
+        self._version = version
+
+    def __call__(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
+        """Answer a request (a `FastHandler`)."""
+        headers = request.headers
+        try:
+            shape = self._shape()
+            if b"content-encoding" in headers:
+                return self._unpack(request, shape, on_reply)
+            return self._run(request, request.body, shape, on_reply)
+        except InferenceError as error:
+            on_reply(error_reply(error))
+        except Exception:  # a bug of ours must not cost other requests their connection
+            log.exception("a request for model '%s' could not be answered", self._model)
+            on_reply(server_fault())
+        return None
+
+    def _shape(self) -> ModelShape:
+        shape = self._engine.shape_of(self._model, self._version)
+        if shape.decoupled:
+            raise unsupported(
+                "HTTP end point doesn't support models with decoupled transaction policy: call model "
+                f"'{self._model}' over gRPC with ModelStreamInfer"
+            )
+        return shape
+
+    def _unpack(
+        self, request: HttpRequest, shape: ModelShape, on_reply: OnReply
+    ) -> Cancellable | None:
+        encoded = request.headers[b"content-encoding"]
+        match compression.of_request(encoded):
+            case Encoding.IDENTITY:
+                return self._run(request, request.body, shape, on_reply)
+            case Encoding.UNKNOWN:
+                error = compression.unsupported_encoding(encoded)
+                on_reply(error_reply(error, extra=(compression.ACCEPTED,)))
+                return None
+            case Encoding.GZIP | Encoding.DEFLATE:
+                pass
+        limit = self._limits.max_input_size
+        if len(request.body) <= compression.UNPACKED_HERE:
+            body = compression.decompress(request.body, limit=limit)
+            return self._run(request, body, shape, on_reply)
+        return Offloaded(
+            functools.partial(compression.decompress, request.body, limit=limit),
+            functools.partial(self._run_unpacked, request, shape, on_reply),
+            on_reply,
+        ).start()
+
+    def _run_unpacked(
+        self, request: HttpRequest, shape: ModelShape, on_reply: OnReply, body: bytes
+    ) -> Cancellable | None:
+        return self._run(request, body, shape, on_reply)
+
+    def _run(
+        self, request: HttpRequest, body: bytes, shape: ModelShape, on_reply: OnReply
+    ) -> Cancellable | None:
+        """Decode, forward headers, ask the engine.
+
+        Raises:
+            InferenceError: the request cannot be read.
+        """
+        headers = request.headers
+        said = headers.get(b"inference-header-content-length")
+        header_length = len(body) if said is None else header_length_of(said, len(body))
+        decoded = self._decode(body, header_length, shape)
+        if self._limits.forwarded is not None:
+            request_parameters.forward_headers(
+                headers, self._limits.forwarded, decoded.request.parameters
+            )
+        accepted = headers.get(b"accept-encoding")
+        encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
+        callback = functools.partial(_answer, on_reply, decoded.form, encoding)
+        return self._engine.infer(decoded.request, callback)
+
+    def _decode(self, body: bytes, header_length: int, shape: ModelShape) -> Decoded:
+        limit = self._limits.max_input_size
+        if header_length:
+            return infer_json.decode(
+                body, header_length, model=self._model, version=self._version, max_input_size=limit
+            )
+        return raw_request.decode(
+            body, shape, model=self._model, version=self._version, max_input_size=limit
+        )
+
+
+def header_length_of(said: bytes, body_length: int) -> int:
+    """How many bytes of a body are JSON (row 3.3); 0 asks for raw mode (row 3.4).
+
+    Raises:
+        InferenceError: INVALID_ARG for what is no number, or none between 0 and the body's length.
+    """
+    name, text = HEADER_LENGTH.decode(), said[:40].decode("latin-1")
+    try:
+        length = int(said)
+    except ValueError:
+        raise invalid(
+            f"Unable to parse {name}, got: {text}: send the number of bytes of the JSON"
+        ) from None
+    if not -MAX_INT32 - 1 <= length <= MAX_INT32:
+        raise invalid(
+            f"Unable to parse {name}, value is out of range [ {-MAX_INT32 - 1}, {MAX_INT32} ], got: {text}"
+        )
+    if not 0 <= length <= body_length:
+        raise invalid(
+            f"inference header size should be in range (0, {body_length}), got: {text}: {name} is the number of bytes of the "
+            "JSON with which the body begins"
+        )
+    return length
+
+
+def _answer(
+    on_reply: OnReply, form: ReplyForm, encoding: Encoding, response: InferResponse
+) -> None:
+    """The engine's callback: encode and reply."""
+    if response.error is not None:
+        on_reply(error_reply(response.error))
+        return
+    try:
+        reply = infer_json.encode(response, form)
+    except InferenceError as error:
+        reply = error_reply(error)
+    except Exception:  # this request fails, its batch-mates in the same callback round do not
+        log.exception("a response of model '%s' could not be written", response.model_name)
+        reply = server_fault()
+    if encoding is Encoding.IDENTITY or reply.status != 200:  # noqa: PLR2004 - HTTP's own number
+        on_reply(reply)
+    elif compression.size_of(reply) <= compression.PACKED_HERE:
+        on_reply(compression.compress(reply, encoding))
+    else:
+        Offloaded(
+            functools.partial(compression.compress, reply, encoding), on_reply, on_reply
+        ).start()

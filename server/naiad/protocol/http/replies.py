@@ -1,0 +1,61 @@
+"""Whole replies that do not carry tensors: JSON, errors, empty ones. Pure.
+
+Every error of this server is a JSON object with the single key "error" (row 1.2), whoever raises it.
+"""
+
+import typing
+
+import orjson
+
+from naiad.errors import InferenceError, internal
+from naiad.protocol.http.message import HttpReply
+from naiad.protocol.status import http_status
+
+CONTENT_TYPE = b"Content-Type"
+JSON_TYPE = (CONTENT_TYPE, b"application/json")
+JSON_HEADERS = (JSON_TYPE,)
+BINARY_TYPE = (CONTENT_TYPE, b"application/octet-stream")
+
+ExtraHeaders = tuple[tuple[bytes, bytes], ...]
+
+OK = HttpReply(200, (), ())
+"""200 with an empty body: what health checks answer (rows 2.1, 2.2)."""
+
+NOT_OK = HttpReply(400, (), ())
+"""400 with an empty body: the server is not ready (row 2.2)."""
+
+
+def json_reply(value: typing.Any, *, status: int = 200) -> HttpReply:
+    """A value as a JSON reply. `value` holds what orjson writes: dict, list, str, int, float, bool, None."""
+    return HttpReply(status, JSON_HEADERS, (orjson.dumps(value),))
+
+
+def refusal(status: int, message: str, *, extra: ExtraHeaders = ()) -> HttpReply:
+    """An error that the front end itself answers (rows 1.2, 1.4)."""
+    # A message may quote what a client sent, and that may hold lone surrogates, which JSON cannot.
+    text = message.encode("utf-8", "replace").decode()
+    return HttpReply(status, JSON_HEADERS + extra, (orjson.dumps({"error": text}),))
+
+
+def error_reply(error: InferenceError, *, extra: ExtraHeaders = ()) -> HttpReply:
+    """A failure with the status of its code (row 1.1)."""
+    return refusal(http_status(error.code), error.message, extra=extra)
+
+
+def wrong_method(allowed: bytes) -> HttpReply:
+    """Row 1.4, with the Allow header that HTTP asks for; `allowed` is its value."""
+    return refusal(405, "Method Not Allowed", extra=((b"Allow", allowed),))
+
+
+def options_reply(allowed: bytes) -> HttpReply:
+    """What OPTIONS answers on a path that exists: which verbs it takes."""
+    return HttpReply(204, ((b"Allow", allowed),), ())
+
+
+def server_fault() -> HttpReply:
+    """What a client is told of a bug of ours; whoever calls this has logged it."""
+    return error_reply(
+        internal(
+            "the server failed to handle this request: it is not the request's fault. The server's log says why; please report it"
+        )
+    )

@@ -1,0 +1,195 @@
+"""The paths of the fast lane: infer, live and ready (row 1.6). Everything else is the control plane's.
+
+A path is parsed once: its handlers are kept (bounded), so that finding them costs one dictionary look-up a request. Restricted
+APIs (row 17.16) put a guard around the handlers when they are made; without restrictions nothing is asked.
+"""
+
+import dataclasses
+import functools
+import re
+
+from naiad.core.request import LATEST
+from naiad.engine.api import Engine
+from naiad.errors import InferenceError, invalid
+from naiad.protocol.http import compression
+from naiad.protocol.http.compression import Encoding
+from naiad.protocol.http.health import HealthRoutes
+from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
+from naiad.protocol.http.message import (
+    Cancellable,
+    FastHandler,
+    Headers,
+    HttpReply,
+    HttpRequest,
+    OnReply,
+)
+from naiad.protocol.http.replies import error_reply, options_reply, refusal, wrong_method
+from naiad.protocol.restricted import Category, Restriction, Restrictions
+
+MAX_INPUT_SIZE = 67_108_864
+MAX_INT64 = 2**63 - 1
+
+_KNOWN_PATHS = 1_024
+"""Paths remembered. A client that calls more different ones than this pays for parsing again, and costs no more memory."""
+
+_MODEL_PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|ready)")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class HttpOptions:
+    """What the operator chose for HTTP.
+
+    Attributes:
+        max_input_size: bytes; `--http-max-input-size` (row 1.11).
+        header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
+        restrictions: `--http-restricted-api` (row 17.15).
+    """
+
+    max_input_size: int = MAX_INPUT_SIZE
+    header_forward_pattern: str = ""
+    restrictions: Restrictions = dataclasses.field(default_factory=dict)
+
+    def limits(self) -> InferenceLimits:
+        """What they mean for infer requests.
+
+        Raises:
+            ValueError: the pattern is no regular expression.
+        """
+        pattern = None
+        if self.header_forward_pattern:
+            try:
+                pattern = re.compile(self.header_forward_pattern, re.IGNORECASE)
+            except re.error as error:
+                raise ValueError(
+                    f"--http-header-forward-pattern: '{self.header_forward_pattern}' is no regular expression: {error}"
+                ) from None
+        return InferenceLimits(max_input_size=self.max_input_size, forwarded=pattern)
+
+
+def model_version(segment: str) -> int:
+    """The version that a path names; "" means LATEST.
+
+    Raises:
+        InferenceError: INVALID_ARG for a number that is too large (row 1.8).
+    """
+    if not segment:
+        return LATEST
+    # A number of 19 digits is compared; one of a thousand is not even made.
+    version = int(segment) if len(segment) <= 40 else MAX_INT64 + 1  # noqa: PLR2004 - any length above 19 does
+    if version > MAX_INT64:
+        raise invalid(
+            f"failed to get model version from specified version string '{segment[:40]}' (details: out of range), version "
+            "should be an integral value > 0"
+        )
+    return version
+
+
+class Endpoint:
+    """One path of the fast lane: a handler for the verb it takes, an answer for every other.
+
+    Args:
+        verb: the verb, e.g. b"POST".
+        handler: who answers it.
+        restriction: what a call has to bring, if anything (row 17.16: looked at before the verb).
+    """
+
+    __slots__ = ("handlers", "other")
+
+    def __init__(self, verb: bytes, handler: FastHandler, restriction: Restriction | None) -> None:
+        handlers: dict[bytes, FastHandler] = {verb: handler}
+        allowed = b"OPTIONS, POST"
+        if verb == b"GET":
+            # The connection leaves out the body.
+            handlers[b"HEAD"] = handler
+            allowed = b"GET, HEAD, OPTIONS"
+        handlers[b"OPTIONS"] = functools.partial(_always, options_reply(allowed))
+        other: FastHandler = functools.partial(_always, wrong_method(allowed))
+        if restriction is not None:
+            guard = functools.partial(functools.partial, _guarded, restriction)
+            handlers = {name: guard(each) for name, each in handlers.items()}
+            other = guard(other)
+        self.handlers = handlers
+        self.other = other
+
+
+def _always(reply: HttpReply, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
+    on_reply(reply)
+    return None
+
+
+def _guarded(
+    restriction: Restriction, handler: FastHandler, request: HttpRequest, on_reply: OnReply
+) -> Cancellable | None:
+    if restriction.admits(request.headers.get(restriction.header.lower().encode())):
+        return handler(request, on_reply)
+    on_reply(refusal(403, restriction.refusal))
+    return None
+
+
+class Routes:
+    """The fast lane's `FastRoutes`.
+
+    Args:
+        engine: who answers.
+        options: what the operator chose.
+    """
+
+    def __init__(self, engine: Engine, options: HttpOptions) -> None:
+        self._engine = engine
+        self._options = options
+        self._limits = options.limits()
+        self._health = HealthRoutes(engine)
+        self._known: dict[str, Endpoint] = {}
+
+    def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
+        """The handler of a path; None when the control plane shall answer."""
+        endpoint = self._known.get(path)
+        if endpoint is None:
+            endpoint = self._make(path)
+            if endpoint is None:
+                return None
+            if len(self._known) >= _KNOWN_PATHS:
+                self._known.clear()
+            self._known[path] = endpoint
+        return endpoint.handlers.get(method, endpoint.other)
+
+    def body_limit(self, path: str, headers: Headers) -> int:
+        """How many body bytes a request may have (row 1.11).
+
+        Binary tensors behind JSON are bounded by what a length header can say (row 3.3), as in Triton, not by the input
+        size, which is for JSON, raw bodies and what a compressed body becomes.
+        """
+        limit = self._options.max_input_size
+        if b"content-encoding" in headers:
+            encoding = compression.of_request(headers[b"content-encoding"])
+            if encoding is not Encoding.IDENTITY:
+                # What does not compress grows by a little.
+                return limit + limit // 1000 + 1024
+        said = headers.get(b"inference-header-content-length", b"0")
+        if said.isdigit() and said.strip(b"0") and path.endswith("/infer"):
+            return MAX_INT32
+        return limit
+
+    def _make(self, path: str) -> Endpoint | None:
+        restriction = self._options.restrictions.get
+        if path == "/v2/health/live":
+            return Endpoint(b"GET", self._health.live, restriction(Category.HEALTH))
+        if path == "/v2/health/ready":
+            return Endpoint(b"GET", self._health.ready, restriction(Category.HEALTH))
+        match = _MODEL_PATH.fullmatch(path)
+        if match is None:
+            return None
+        model, segment, action = match.groups("")
+        verb, category = (
+            (b"POST", Category.INFERENCE) if action == "infer" else (b"GET", Category.HEALTH)
+        )
+        return Endpoint(verb, self._handler(model, segment, action), restriction(category))
+
+    def _handler(self, model: str, segment: str, action: str) -> FastHandler:
+        try:
+            version = model_version(segment)
+        except InferenceError as error:
+            return functools.partial(_always, error_reply(error))
+        if action == "infer":
+            return InferRoute(self._engine, self._limits, model=model, version=version)
+        return functools.partial(self._health.model_ready, model, version)

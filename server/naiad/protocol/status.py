@@ -1,0 +1,72 @@
+"""An error's code as wire statuses: HTTP numbers (row 1.1) and gRPC numbers and names (row 10.6).
+
+The only place where either is written down. The matches are exhaustive, so that a ninth `ErrorCode` does not type-check until
+both protocols have a status for it. gRPC statuses are plain numbers here, so that this page needs no grpc.
+"""
+
+from naiad.errors import ErrorCode
+
+
+def http_status(code: ErrorCode) -> int:
+    """The HTTP status of a failure (row 1.1).
+
+    CANCELLED, ALREADY_EXISTS and UNKNOWN have no status of their own over HTTP and share 400, as Triton answers them.
+    """
+    match code:
+        case ErrorCode.INTERNAL:
+            return 500
+        case ErrorCode.NOT_FOUND:
+            return 404
+        case ErrorCode.UNAVAILABLE:
+            return 503
+        case ErrorCode.UNSUPPORTED:
+            return 501
+        case (
+            ErrorCode.UNKNOWN
+            | ErrorCode.INVALID_ARG
+            | ErrorCode.ALREADY_EXISTS
+            | ErrorCode.CANCELLED
+        ):
+            return 400
+
+
+def grpc_status(code: ErrorCode) -> int:  # noqa: PLR0911 - one return a code, so that mypy sees a missing one
+    """The number of the gRPC status of a failure (row 10.6), e.g. 3 for INVALID_ARGUMENT."""
+    match code:
+        case ErrorCode.CANCELLED:
+            return 1
+        case ErrorCode.UNKNOWN:
+            return 2
+        case ErrorCode.INVALID_ARG:
+            return 3
+        case ErrorCode.NOT_FOUND:
+            return 5
+        case ErrorCode.ALREADY_EXISTS:
+            return 6
+        case ErrorCode.UNSUPPORTED:
+            return 12
+        case ErrorCode.INTERNAL:
+            return 13
+        case ErrorCode.UNAVAILABLE:
+            return 14
+
+
+def grpc_status_name(code: ErrorCode) -> str:  # noqa: PLR0911 - as above
+    """The name of the gRPC status of a failure (row 10.6), e.g. "INVALID_ARGUMENT"."""
+    match code:
+        case ErrorCode.CANCELLED:
+            return "CANCELLED"
+        case ErrorCode.UNKNOWN:
+            return "UNKNOWN"
+        case ErrorCode.INVALID_ARG:
+            return "INVALID_ARGUMENT"
+        case ErrorCode.NOT_FOUND:
+            return "NOT_FOUND"
+        case ErrorCode.ALREADY_EXISTS:
+            return "ALREADY_EXISTS"
+        case ErrorCode.UNSUPPORTED:
+            return "UNIMPLEMENTED"
+        case ErrorCode.INTERNAL:
+            return "INTERNAL"
+        case ErrorCode.UNAVAILABLE:
+            return "UNAVAILABLE"
