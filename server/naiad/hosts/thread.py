@@ -1,0 +1,168 @@
+"""An instance in a thread of this process: the cheapest host, for frameworks that release the interpreter lock.
+
+One thread an instance, named after it. A batch goes in through a queue, its outcome comes back through one wake-up
+of the loop. Whatever the instance raises becomes an outcome, `SystemExit` included: neither the thread nor the server ends
+by what a model does. A framework that brings the process down takes the server with it; that is what a process host is for.
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import functools
+import logging
+import pathlib
+import queue
+import threading
+
+from naiad.backends.backend import Execution, Instance
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference
+from naiad.core.record import record
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import BatchOutcome, OnOutcome
+
+_log = logging.getLogger(__name__)
+
+READY_TIMEOUT_S = 5.0
+"""How long an instance may think about whether it is ready (row 2.12)."""
+
+_OS_NAME_BYTES = 15
+
+
+@record
+class _Job:
+    batch: list[Inference]
+    on_outcome: OnOutcome
+
+
+class ThreadHost:
+    """Implements `Host`. Its thread starts with the first batch.
+
+    Args:
+        name: the instance's name (row 11.32), also the thread's.
+        instance: what runs the batches; the host's from now on, closed by `close`.
+        clock: stamps when a batch began and ended.
+        loop: whose thread calls every method and gets the outcomes.
+    """
+
+    def __init__(
+        self, name: str, instance: Instance, *, clock: Clock, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.name = name
+        self._instance = instance
+        self._now = clock.monotonic_ns
+        self._loop = loop
+        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._probe: asyncio.Future[bool] | None = None
+        self._ended: asyncio.Future[None] | None = None
+
+    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+        """See `Host`."""
+        if self._thread is None:
+            self._start()
+        self._jobs.put(_Job(batch, on_outcome))
+
+    async def ready(self) -> bool:
+        """See `Host`. Asks beside a batch that is out, as Triton does: a long batch makes no instance unready.
+
+        Calls that come while one is under way share its answer; no answer within 5 s and an exception mean no.
+        """
+        if self._ended is not None:
+            return False
+        probe = self._probe
+        if probe is None or probe.done():
+            probe = self._probe = self._loop.create_future()
+            # A thread of its own, which nobody waits for at exit: `ready` may hang.
+            threading.Thread(
+                target=self._ask, args=(probe,), name=f"{self.name}-ready", daemon=True
+            ).start()
+        done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
+        return bool(done) and probe.result()
+
+    async def close(self) -> None:
+        """See `Host`."""
+        if self._ended is None:
+            self._ended = self._loop.create_future()
+            if self._probe is not None and not self._probe.done():
+                await asyncio.wait({self._probe}, timeout=READY_TIMEOUT_S)
+            if self._thread is None:
+                self._start()
+            self._jobs.put(None)
+        await asyncio.shield(self._ended)
+        if self._thread is not None:
+            self._thread.join()
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._work, name=self.name, daemon=False)
+        self._thread.start()
+
+    def _work(self) -> None:
+        _name_this_thread(self.name)
+        get, run, post = self._jobs.get, self._run, self._post
+        while (job := get()) is not None:
+            post(functools.partial(job.on_outcome, run(job.batch)))
+            # Or this frame would keep the last batch in memory until the next one comes.
+            del job
+        try:
+            self._instance.close()
+        except BaseException:  # noqa: BLE001  the thread must end in order, whatever the model does
+            _log.exception("instance '%s' did not close cleanly", self.name)
+        self._post(self._finish)
+
+    def _run(self, batch: list[Inference]) -> BatchOutcome:
+        started = self._now()
+        execution: Execution | None = None
+        error: InferenceError | None = None
+        try:
+            execution = self._instance.execute(batch)
+            if len(execution.responses) != len(batch):
+                error = _failed(
+                    batch,
+                    f"answered {len(execution.responses)} responses to {len(batch)} requests; it must give "
+                    "one for each, in their order",
+                )
+                execution = None
+        except InferenceError as failure:
+            error = InferenceError(failure.code, failure.message, reason=FailureReason.BACKEND)
+        except BaseException as failure:  # noqa: BLE001  also SystemExit: a model may not end the thread
+            _log.exception("instance '%s' failed a batch of %d requests", self.name, len(batch))
+            error = _failed(batch, f"raised {type(failure).__name__}: {failure}")
+        return BatchOutcome(batch, execution, error, started, self._now())
+
+    def _ask(self, probe: "asyncio.Future[bool]") -> None:
+        try:
+            answer = bool(self._instance.ready())
+        except BaseException:  # noqa: BLE001  an exception of any kind means not ready (row 2.12)
+            _log.exception("instance '%s' could not say whether it is ready", self.name)
+            answer = False
+        self._post(functools.partial(_answer, probe, answer))
+
+    def _finish(self) -> None:
+        assert self._ended is not None
+        if not self._ended.done():
+            self._ended.set_result(None)
+
+    def _post(self, callback: collections.abc.Callable[[], None]) -> None:
+        """Have the loop call it; a loop that is closed already has nobody left who waits."""
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(callback)
+
+
+def _answer(probe: "asyncio.Future[bool]", answer: bool) -> None:  # noqa: FBT001  the future's own value
+    if not probe.done():
+        probe.set_result(answer)
+
+
+def _failed(batch: list[Inference], what: str) -> InferenceError:
+    model = batch[0].request.model_name
+    return InferenceError(
+        ErrorCode.INTERNAL, f"model '{model}' {what}", reason=FailureReason.BACKEND
+    )
+
+
+def _name_this_thread(name: str) -> None:
+    """Show the instance in top and in a debugger; Linux keeps 15 bytes, so the end of a long name is shown."""
+    shown = name.encode()[-_OS_NAME_BYTES:]
+    with contextlib.suppress(OSError):
+        pathlib.Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_bytes(shown)

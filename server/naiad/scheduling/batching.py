@@ -1,0 +1,210 @@
+"""Which requests run together, and when: the dynamic batcher's decision as one function of (queue, now, policy).
+
+Pure: it knows neither clock nor instance; it is asked only when an instance is free. The rules are rows 12.2 to 12.10:
+a batch is a run from the head of the queue, so nobody is overtaken inside a priority level; a request of higher
+priority that comes while a batch waits for company goes to the head of it, because the batch is formed afresh each
+time. Without a delay, what is queued runs at once, cut to the largest preferred size it holds.
+"""
+
+import collections.abc
+import dataclasses
+
+from naiad.config.model_config import DynamicBatching, ModelConfig, TimeoutAction
+from naiad.core.inference import Inference
+from naiad.core.record import record
+from naiad.core.tensor import Tensor
+from naiad.metrics.statistics import CloseReason
+from naiad.scheduling.queue import MICROSECOND_NS, InferenceQueue
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class BatchingPolicy:
+    """A model's settings, in the form in which the decision needs them.
+
+    Attributes:
+        single: every request runs alone, whatever its batch size (rows 12.1, 12.22).
+        max_rows: the most batch rows of a batch.
+        preferred: sizes that run at once, in rows, ascending.
+        delay_ns: how long the oldest request of a batch may wait for company.
+        same_shape: inputs whose shapes must agree: those with a dimension of any size (row 12.7).
+        same_values: inputs whose values must agree: shape tensors.
+        same_inputs: requests must bring the same set of inputs, for some are optional (row 12.8).
+        append_only: whether a new request always goes behind those that wait and could join any of them.
+    """
+
+    single: bool
+    max_rows: int
+    preferred: tuple[int, ...]
+    delay_ns: int
+    same_shape: frozenset[str]
+    same_values: frozenset[str]
+    same_inputs: bool
+    append_only: bool
+
+
+@record
+class Dispatch:
+    """Run this batch now; it has left the queue."""
+
+    batch: list[Inference]
+    reason: CloseReason
+
+
+@record
+class WaitUntil:
+    """Wait for company.
+
+    Attributes:
+        at_ns: ask again at this time.
+        rows: or when the queue holds this many rows, if that is earlier; 0: at any new request.
+    """
+
+    at_ns: int
+    rows: int
+
+
+def plan_batching(config: ModelConfig) -> BatchingPolicy:
+    """The policy of a model."""
+    batching = config.dynamic_batching
+    max_rows = max(1, config.max_batch_size)
+    same_values = frozenset(spec.name for spec in config.inputs if spec.is_shape_tensor)
+    same_shape = frozenset(spec.name for spec in config.inputs if -1 in spec.dims) - same_values
+    same_inputs = any(spec.optional for spec in config.inputs)
+    if batching is None or not config.max_batch_size:
+        batching, single = DynamicBatching(), True
+    else:
+        single = False
+    return BatchingPolicy(
+        single=single,
+        max_rows=max_rows,
+        preferred=tuple(sorted(set(batching.preferred_batch_sizes))) or (max_rows,),
+        delay_ns=batching.max_queue_delay_us * MICROSECOND_NS,
+        same_shape=same_shape,
+        same_values=same_values,
+        same_inputs=same_inputs,
+        append_only=not (same_shape or same_values or same_inputs)
+        and _first_in_first_out(batching),
+    )
+
+
+def next_batch(
+    queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool = False
+) -> Dispatch | WaitUntil | None:
+    """What a free instance should do; None when nothing waits.
+
+    Args:
+        queue: its timeouts applied up to `now`. A batch that is dispatched is taken out of it.
+        now: monotonic nanoseconds.
+        policy: the model's.
+        draining: nobody else will come, so waiting for company is pointless (shutdown).
+    """
+    if not queue:
+        return None
+    if policy.single:
+        return Dispatch(queue.take(1), CloseReason.SINGLE)
+    run = _longest_run(queue, policy)
+    delay = policy.delay_ns
+    overdue = delay > 0 and (draining or now - run.oldest_ns >= delay)
+    if run.preferred_count and not overdue:
+        full = run.closed is CloseReason.FULL and run.preferred_count == run.count
+        reason = CloseReason.FULL if full else CloseReason.PREFERRED
+        return Dispatch(queue.take(run.preferred_count), reason)
+    because = run.closed or _reason_to_go(run, policy, overdue=overdue, draining=draining)
+    if because is None:
+        enough = 0
+        if policy.append_only:
+            enough = next(size for size in policy.preferred if size > run.rows)
+        return WaitUntil(run.oldest_ns + delay, enough)
+    return Dispatch(queue.take(run.count), because)
+
+
+@record
+class _Run:
+    """The requests from the head of the queue that could run together.
+
+    Attributes:
+        count: how many.
+        rows: their batch rows.
+        oldest_ns: when the first of them came.
+        preferred_count: how many of them make the best preferred size; 0 when none does.
+        closed: why no other can join; None when another could.
+    """
+
+    count: int
+    rows: int
+    oldest_ns: int
+    preferred_count: int
+    closed: CloseReason | None
+
+
+def _reason_to_go(
+    run: _Run, policy: BatchingPolicy, *, overdue: bool, draining: bool
+) -> CloseReason | None:
+    """Why a batch that could still grow runs now; None when it should wait."""
+    if overdue:
+        return CloseReason.STOP if draining else CloseReason.DELAY
+    if run.rows >= policy.preferred[-1]:
+        return CloseReason.PREFERRED
+    return None if policy.delay_ns else CloseReason.IDLE
+
+
+def _longest_run(queue: InferenceQueue, policy: BatchingPolicy) -> _Run:
+    preferred, max_rows = policy.preferred, policy.max_rows
+    largest = preferred[-1]
+    compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
+    count = rows = best_count = oldest = 0
+    closed: CloseReason | None = None
+    head: Inference | None = None
+    for inference in queue:
+        grown = rows + inference.batch_size
+        if head is None:
+            head, oldest = inference, inference.queued_ns
+        else:
+            if grown > largest and not best_count:
+                # It passes every preferred size: what is there is as good as a preferred batch.
+                best_count = count
+            if grown > max_rows:
+                closed = CloseReason.FULL
+                break
+            if compares and not batchable(head, inference, policy):
+                closed = CloseReason.SHAPE
+                break
+            oldest = min(oldest, inference.queued_ns)
+        rows = grown
+        count += 1
+        if rows in preferred:
+            best_count = count
+        if rows >= max_rows:
+            closed = CloseReason.FULL
+            break
+    return _Run(count, rows, oldest, best_count, closed)
+
+
+def batchable(one: Inference, other: Inference, policy: BatchingPolicy) -> bool:
+    """Whether two requests may share a batch: the same inputs and, beside the batch dimension, the same shapes."""
+    mine: collections.abc.Sequence[Tensor] = one.request.inputs
+    theirs = other.request.inputs
+    if policy.same_inputs and len(mine) != len(theirs):
+        return False
+    for index, tensor in enumerate(theirs):
+        peer: Tensor | None = mine[index] if index < len(mine) else None
+        if peer is None or peer.name != tensor.name:
+            peer = next((each for each in mine if each.name == tensor.name), None)
+            if peer is None:
+                return False
+        if tensor.name in policy.same_shape:
+            if peer.shape[1:] != tensor.shape[1:]:
+                return False
+        elif tensor.name in policy.same_values and (
+            peer.shape[1:] != tensor.shape[1:] or peer.array.tobytes() != tensor.array.tobytes()
+        ):
+            return False
+    return True
+
+
+def _first_in_first_out(batching: DynamicBatching) -> bool:
+    policies = (batching.default_queue_policy, *batching.queue_policies.values())
+    return not batching.priority_levels and not any(
+        policy.default_timeout_us and policy.timeout_action is TimeoutAction.DELAY
+        for policy in policies
+    )

@@ -1,0 +1,252 @@
+"""The scheduler of a model version: a queue in front of its instances, for the dynamic batcher and the default scheduler.
+
+It carries out what `queue` and `batching` decide, on the event loop, with at most one timer armed. Requests that come
+in one turn of the loop are looked at together at its end, so that they share a batch even where the delay is 0; the
+default scheduler has nothing to wait for and sends at once. A batch that comes back frees its instance, which gets
+the next batch before anybody is answered: the instance works while the loop writes.
+
+Ownership: from `enqueue` on, an inference is in the queue, in exactly one batch, or settled. A client's callback is
+called with the books in order, because it may enqueue and cancel.
+"""
+
+import asyncio
+import collections.abc
+import functools
+
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import BatchOutcome, Host, OnOutcome
+from naiad.metrics.statistics import MICROSECOND, ModelStatistics
+from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch
+from naiad.scheduling.ordering import Reordering
+from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.settlement import Settlement
+
+_NEVER = 1 << 63
+_EARLY_NS = 10_000
+"""A timer that is early by less than a turn of the loop is on time."""
+
+
+class _Place:
+    """A host, and the place of the batch that is out there among all batches."""
+
+    __slots__ = ("host", "on_outcome", "ticket")
+
+    def __init__(
+        self, host: Host, came_back: collections.abc.Callable[["_Place", BatchOutcome], None]
+    ) -> None:
+        self.host = host
+        self.ticket = 0
+        self.on_outcome: OnOutcome = functools.partial(came_back, self)
+
+
+class DynamicScheduler:
+    """Implements `Scheduler`.
+
+    Args:
+        model: the model's name, for messages.
+        queue: empty; the scheduler's from now on.
+        policy: how batches form.
+        settlement: answers and counts.
+        preserve_ordering: responses leave in the order in which batches were sent (row 12.9).
+        hold: send nothing before this many requests came (row 12.19).
+        hosts: the instances; of several free ones the one that worked last is taken, for its memory is warm.
+        statistics: for what is counted before the answer: pending requests and closed batches.
+        clock: the time.
+        loop: whose thread calls every method.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        queue: InferenceQueue,
+        policy: BatchingPolicy,
+        settlement: Settlement,
+        preserve_ordering: bool,
+        hold: int,
+        hosts: collections.abc.Sequence[Host],
+        statistics: ModelStatistics,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._model = model
+        self._queue = queue
+        self._policy = policy
+        self._settlement = settlement
+        self._order = Reordering[BatchOutcome]() if preserve_ordering else None
+        self._hold = hold
+        self._hosts = tuple(hosts)
+        self._statistics = statistics
+        self._now = clock.monotonic_ns
+        self._loop = loop
+        self._free = [_Place(host, self._came_back) for host in reversed(self._hosts)]
+        self._owned = 0
+        self._in_turn = False
+        self._turn_is_due = False
+        self._enough_rows = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_ns = _NEVER
+        self._stopping = False
+        self._drained = asyncio.Event()
+
+    def enqueue(self, inference: Inference) -> None:
+        """See `Scheduler`. Who is refused is not counted here: the error's `reason` says where it belongs."""
+        if self._stopping:
+            raise self._stopped(inference)
+        if inference.cancelled:
+            raise InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
+        queue, now = self._queue, self._now()
+        try:
+            queue.push(inference, now)
+        except InferenceError:
+            # It may be full only because nobody looked since the last arrivals, or because a timer is late.
+            self._turn()
+            queue.push(inference, now)
+        inference.on_cancel = self._withdraw
+        self._owned += 1
+        self._statistics.pending += 1
+        if self._hold:
+            self._hold -= 1
+        if self._turn_is_due or self._hold:
+            return
+        if self._free and queue.rows >= self._enough_rows:
+            if self._policy.single:
+                self._turn()
+            else:
+                self._turn_is_due = True
+                self._loop.call_soon(self._turn)
+        if inference.deadline_ns and inference.deadline_ns < self._timer_ns:
+            self._arm(inference.deadline_ns, now)
+
+    def inflight(self) -> int:
+        """See `Scheduler`."""
+        return self._owned
+
+    async def stop(self) -> None:
+        """See `Scheduler`."""
+        if not self._stopping:
+            self._stopping = True
+            self._hold = 0
+            self._turn()
+            self._check_drained()
+        await self._drained.wait()
+        await asyncio.gather(*(host.close() for host in self._hosts))
+
+    def _turn(self) -> None:
+        self._turn_is_due = False
+        self._look(self._now())
+
+    def _wake(self) -> None:
+        at_ns, self._timer_ns, self._timer = self._timer_ns, _NEVER, None
+        now = self._now()
+        self._look(at_ns if 0 < at_ns - now <= _EARLY_NS else now)
+
+    def _look(self, now: int) -> None:
+        """Reject what is too late, send what can run, set the timer for the rest."""
+        if self._hold or self._in_turn:
+            return
+        self._in_turn = True
+        try:
+            wake_ns = self._send_what_can_run(now)
+        finally:
+            self._in_turn = False
+        if wake_ns < self._timer_ns:
+            self._arm(wake_ns, now)
+
+    def _send_what_can_run(self, now: int) -> int:
+        queue, free = self._queue, self._free
+        due = queue.next_deadline()
+        if due and due <= now:
+            for late in queue.expire(now):
+                self._reject_late(late, now)
+        self._enough_rows, wake_ns = 0, _NEVER
+        while free:
+            decision = next_batch(queue, now, self._policy, draining=self._stopping)
+            if decision is None:
+                break
+            if isinstance(decision, WaitUntil):
+                self._enough_rows, wake_ns = decision.rows, decision.at_ns
+                break
+            self._statistics.record_close(decision.reason)
+            self._send(free.pop(), decision.batch)
+        return min(wake_ns, queue.next_deadline() or _NEVER)
+
+    def _send(self, place: _Place, batch: list[Inference]) -> None:
+        self._statistics.pending -= len(batch)
+        if self._order is not None:
+            place.ticket = self._order.sent()
+        try:
+            place.host.submit(batch, place.on_outcome)
+        except Exception as failure:  # noqa: BLE001  whatever a host does, nobody may wait for ever
+            message = (
+                f"model '{self._model}': its instance '{place.host.name}' took no batch: {failure}"
+            )
+            error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
+            now = self._now()
+            self._loop.call_soon(place.on_outcome, BatchOutcome(batch, None, error, now, now))
+
+    def _came_back(self, place: _Place, outcome: BatchOutcome) -> None:
+        ticket = place.ticket
+        self._free.append(place)
+        if self._queue:
+            self._turn()
+        if self._order is None:
+            self._deliver(outcome)
+        else:
+            for due in self._order.came_back(ticket, outcome):
+                self._deliver(due)
+
+    def _deliver(self, outcome: BatchOutcome) -> None:
+        self._owned -= len(outcome.batch)
+        self._settlement.deliver(outcome)
+        self._check_drained()
+
+    def _withdraw(self, inference: Inference) -> None:
+        """Its client left. In a batch it stays (the flag tells the model, row 12.16), in the queue it ends now."""
+        if self._queue.remove(inference):
+            self._drop(
+                inference, InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
+            )
+
+    def _reject_late(self, inference: Inference, now: int) -> None:
+        waited_ms = (now - inference.queued_ns) / (1_000 * MICROSECOND)
+        allowed_ms = (inference.deadline_ns - inference.queued_ns) / (1_000 * MICROSECOND)
+        message = (
+            f"Request timeout expired: it waited {waited_ms:.1f} ms for a free instance of model '{self._model}' and may wait "
+            f"{allowed_ms:.1f} ms. Send it again later, or to another server; more instances or a larger "
+            "default_timeout_microseconds in the model's queue policy let more requests through."
+        )
+        self._drop(
+            inference,
+            InferenceError(ErrorCode.UNAVAILABLE, message, reason=FailureReason.REJECTED),
+        )
+
+    def _drop(self, inference: Inference, error: InferenceError) -> None:
+        """End an inference that has left the queue without a batch."""
+        self._owned -= 1
+        self._statistics.pending -= 1
+        self._settlement.fail(inference, error)
+        self._check_drained()
+
+    def _check_drained(self) -> None:
+        if self._stopping and not self._owned:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            self._drained.set()
+
+    def _arm(self, at_ns: int, now: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_ns = at_ns
+        self._timer = self._loop.call_later((at_ns - now) / 1e9, self._wake)
+
+    def _stopped(self, inference: Inference) -> InferenceError:
+        return InferenceError(
+            ErrorCode.UNAVAILABLE,
+            f"{inference.request.label}Server is stopping, scheduler for model has stopped accepting new inference "
+            f"requests: model '{self._model}' is being shut down. Send it to another server, or again later.",
+            reason=FailureReason.REJECTED,
+        )

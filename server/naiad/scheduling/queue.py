@@ -1,0 +1,212 @@
+"""The requests of one model that wait for an instance: who is next, who is refused, whose time is over.
+
+Pure: `now` is an argument, nobody is answered here. A level of priority is an ordered dict, so that taking the first
+request, adding one and removing any one of them (a cancel) all cost the same with ten waiting and with ten thousand,
+and a request that left is really gone: it takes no place of `max_queue_size` and holds no memory. Deadlines lie in a
+heap beside the levels; entries of requests that left are dropped when they come up, or all at once when they outnumber the living.
+"""
+
+import bisect
+import collections
+import collections.abc
+import heapq
+
+from naiad.config.model_config import DynamicBatching, QueuePolicy, TimeoutAction
+from naiad.core.inference import Inference
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+
+MICROSECOND_NS = 1_000
+
+_UNLIMITED = DynamicBatching()
+_STALE_DEADLINES = 64
+
+
+class _Level:
+    """One priority level: `waiting` are in time, `delayed` came too late for their timeout (row 12.13)."""
+
+    __slots__ = ("delayed", "policy", "waiting")
+
+    def __init__(self, policy: QueuePolicy) -> None:
+        self.policy = policy
+        self.waiting: collections.OrderedDict[Inference, None] = collections.OrderedDict()
+        self.delayed: collections.OrderedDict[Inference, None] = collections.OrderedDict()
+
+
+class InferenceQueue:
+    """Priority levels, first in first out inside each.
+
+    Args:
+        model: the model's name, for messages.
+        batching: levels and their policies; None for the default scheduler: one level without limits (row 12.1).
+
+    Attributes:
+        rows: batch rows of everything that waits.
+    """
+
+    __slots__ = (
+        "_batching", "_deadlines", "_levels", "_model", "_only", "_order", "_pushed", "_size", "rows",
+    )  # fmt: skip
+
+    def __init__(self, *, model: str, batching: DynamicBatching | None) -> None:
+        self._model = model
+        self._batching = _UNLIMITED if batching is None else batching
+        self._only: _Level | None = None
+        self._levels: dict[int, _Level] = {}
+        self._order: list[int] = []
+        if not self._batching.priority_levels:
+            self._only = self._levels[0] = _Level(self._batching.policy_of(0))
+            self._order.append(0)
+        self._deadlines: list[tuple[int, int, Inference]] = []
+        self._pushed = 0
+        self._size = 0
+        self.rows = 0
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __iter__(self) -> collections.abc.Iterator[Inference]:
+        """In the order in which they run."""
+        for priority in self._order:
+            level = self._levels[priority]
+            yield from level.waiting
+            if level.delayed:
+                yield from level.delayed
+
+    def push(self, inference: Inference, now: int) -> None:
+        """Take a request; sets its `queued_ns`, `priority_level` (row 4.14) and `deadline_ns` (row 12.14).
+
+        Raises:
+            InferenceError: UNAVAILABLE, its level is full (row 12.11); it was not taken.
+        """
+        level, priority = self._only, 0
+        if level is None:
+            priority = self._priority_of(inference)
+            level = self._level_at(priority)
+        policy = level.policy
+        limit = policy.max_queue_size
+        if limit and len(level.waiting) + len(level.delayed) >= limit:
+            raise self._full(inference, limit=limit, priority=priority)
+        inference.queued_ns = now
+        inference.priority_level = priority
+        if policy.default_timeout_us:
+            self._expect(inference, now + _timeout_us(inference, policy) * MICROSECOND_NS)
+        level.waiting[inference] = None
+        self._size += 1
+        self.rows += inference.batch_size
+
+    def remove(self, inference: Inference) -> bool:
+        """Take a request out of turn, for its client left; False when it does not wait here (any more)."""
+        level = self._levels.get(inference.priority_level)
+        if level is None:
+            return False
+        if inference in level.waiting:
+            del level.waiting[inference]
+        elif inference in level.delayed:
+            del level.delayed[inference]
+        else:
+            return False
+        self._left(inference)
+        self._forget_empty(inference.priority_level, level)
+        return True
+
+    def take(self, count: int) -> list[Inference]:
+        """Remove and return the first `count` requests."""
+        if count >= self._size:
+            batch = list(self)
+            self._size = self.rows = 0
+            self._deadlines.clear()
+            if self._only is None:
+                self._levels.clear()
+                self._order.clear()
+            else:
+                self._only.waiting.clear()
+                self._only.delayed.clear()
+            return batch
+        batch = []
+        while len(batch) < count:
+            priority = self._order[0]
+            level = self._levels[priority]
+            for line in (level.waiting, level.delayed):
+                while line and len(batch) < count:
+                    batch.append(line.popitem(last=False)[0])
+            self._forget_empty(priority, level)
+        for inference in batch:
+            self._left(inference)
+        return batch
+
+    def expire(self, now: int) -> list[Inference]:
+        """Apply the timeouts that are over: REJECT ones are removed and returned, DELAY ones go behind their level."""
+        rejected: list[Inference] = []
+        while (deadline := self.next_deadline()) and deadline <= now:
+            inference = heapq.heappop(self._deadlines)[2]
+            level = self._levels[inference.priority_level]
+            del level.waiting[inference]
+            if level.policy.timeout_action is TimeoutAction.DELAY:
+                level.delayed[inference] = None
+            else:
+                rejected.append(inference)
+                self._left(inference)
+                self._forget_empty(inference.priority_level, level)
+        return rejected
+
+    def next_deadline(self) -> int:
+        """When `expire` has something to do (monotonic ns); 0 means never."""
+        deadlines = self._deadlines
+        while deadlines:
+            deadline, _, inference = deadlines[0]
+            if self._in_time(inference):
+                return deadline
+            heapq.heappop(deadlines)
+        return 0
+
+    def _priority_of(self, inference: Inference) -> int:
+        asked = inference.request.priority
+        if 0 < asked <= self._batching.priority_levels:
+            return asked
+        return self._batching.default_priority_level
+
+    def _level_at(self, priority: int) -> _Level:
+        level = self._levels.get(priority)
+        if level is None:
+            level = self._levels[priority] = _Level(self._batching.policy_of(priority))
+            bisect.insort(self._order, priority)
+        return level
+
+    def _expect(self, inference: Inference, deadline: int) -> None:
+        inference.deadline_ns = deadline
+        if len(self._deadlines) > 2 * self._size + _STALE_DEADLINES:
+            self._deadlines = [entry for entry in self._deadlines if self._in_time(entry[2])]
+            heapq.heapify(self._deadlines)
+        self._pushed += 1
+        heapq.heappush(self._deadlines, (deadline, self._pushed, inference))
+
+    def _in_time(self, inference: Inference) -> bool:
+        level = self._levels.get(inference.priority_level)
+        return level is not None and inference in level.waiting
+
+    def _left(self, inference: Inference) -> None:
+        self._size -= 1
+        self.rows -= inference.batch_size
+
+    def _forget_empty(self, priority: int, level: _Level) -> None:
+        """A level lives while it holds something: clients choose levels, and there may be billions."""
+        if level is not self._only and not level.waiting and not level.delayed:
+            del self._levels[priority]
+            self._order.remove(priority)
+
+    def _full(self, inference: Inference, *, limit: int, priority: int) -> InferenceError:
+        where = f"priority level {priority} of model" if priority else "model"
+        return InferenceError(
+            ErrorCode.UNAVAILABLE,
+            f"{inference.request.label}Exceeds maximum queue size: {limit} requests wait already for {where} "
+            f"'{self._model}' (max_queue_size: {limit} in its queue policy). Send it again later, or to another "
+            "server; more instances or a larger max_queue_size admit more.",
+            reason=FailureReason.REJECTED,
+        )
+
+
+def _timeout_us(inference: Inference, policy: QueuePolicy) -> int:
+    asked = inference.request.timeout_us
+    if policy.allow_timeout_override and 0 < asked < policy.default_timeout_us:
+        return asked
+    return policy.default_timeout_us

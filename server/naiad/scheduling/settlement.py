@@ -1,0 +1,123 @@
+"""The end of an inference: its one final answer, counted first.
+
+Success, a failed request, a failed batch, a rejection and a cancel all end here, on the event loop. Counters are written before
+the client is told, so that whoever asks for statistics after an answer finds it in them. What a client's callback raises
+is logged and stays its own trouble: the other requests of the batch get their answers.
+"""
+
+import logging
+
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import BatchOutcome
+from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics
+
+_log = logging.getLogger(__name__)
+_MILLISECOND_NS = 1_000 * MICROSECOND
+
+
+class Settlement:
+    """Answers and counts, for one model version.
+
+    Args:
+        model: its name, for responses made here (errors).
+        version: its version.
+        statistics: the counters.
+        clock: the time.
+    """
+
+    __slots__ = ("_model", "_now", "_statistics", "_version", "_wall")
+
+    def __init__(
+        self, *, model: str, version: int, statistics: ModelStatistics, clock: Clock
+    ) -> None:
+        self._model = model
+        self._version = version
+        self._statistics = statistics
+        self._now = clock.monotonic_ns
+        self._wall = clock.wall_ns
+
+    def fail(self, inference: Inference, error: InferenceError) -> None:
+        """Answer with an error, counted under its reason; nothing happens to one that is settled already."""
+        if inference.settled:
+            return
+        request_ns = self._now() - inference.received_ns
+        self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
+        request_id = inference.request.id
+        self._answer(
+            inference,
+            InferResponse(self._model, self._version, request_id, NO_OUTPUTS, NO_PARAMETERS, error),
+        )
+
+    def deliver(self, outcome: BatchOutcome) -> None:
+        """Answer everybody in a batch that came back, whatever state its outcome is in."""
+        try:
+            self._deliver(outcome)
+        except Exception as failure:  # noqa: BLE001  a malformed outcome may fail anywhere, and everybody still waits
+            _log.exception("model '%s' gave answers that cannot be used", self._model)
+            message = f"model '{self._model}' gave answers that cannot be used: {failure}"
+            error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
+            for inference in outcome.batch:
+                self.fail(inference, error)
+
+    def _deliver(self, outcome: BatchOutcome) -> None:
+        execution = outcome.execution
+        if execution is None:
+            error = outcome.error
+            if error is None:
+                message = f"model '{self._model}': its instance gave neither an answer nor a reason"
+                error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
+            for inference in outcome.batch:
+                self.fail(inference, error)
+            return
+        started = outcome.compute_start_ns
+        timing = BatchTiming(
+            execution.input_end_ns - started,
+            execution.output_start_ns - execution.input_end_ns,
+            outcome.compute_end_ns - execution.output_start_ns,
+        )
+        self._count_execution(outcome, timing)
+        now, record_success = self._now, self._statistics.record_success
+        for inference, response in zip(outcome.batch, execution.responses, strict=True):
+            if inference.settled:
+                continue
+            request_ns = now() - inference.received_ns
+            if response.error is None:
+                record_success(
+                    batch_size=inference.batch_size,
+                    request_ns=request_ns,
+                    queue_ns=started - inference.queued_ns,
+                    timing=timing,
+                )
+            else:
+                self._statistics.record_failure(reason=response.error.reason, request_ns=request_ns)
+            self._answer(inference, response)
+
+    def _count_execution(self, outcome: BatchOutcome, timing: BatchTiming) -> None:
+        """A batch whose requests all failed is no execution (row 8.11); a total batch size counts the failed ones too."""
+        assert outcome.execution is not None
+        for response in outcome.execution.responses:
+            if response.error is None:
+                break
+        else:
+            return
+        rows = 0
+        for inference in outcome.batch:
+            rows += inference.batch_size
+        self._statistics.record_execution(
+            batch_size=rows, timing=timing, wall_ms=self._wall() // _MILLISECOND_NS
+        )
+
+    def _answer(self, inference: Inference, response: InferResponse) -> None:
+        inference.settled = True
+        inference.on_cancel = None
+        try:
+            inference.on_response(response)
+        except Exception:  # noqa: BLE001  a client's callback may raise anything; its batch-mates still wait
+            _log.exception(
+                "%sthe answer of model '%s' could not be delivered",
+                inference.request.label,
+                self._model,
+            )

@@ -1,0 +1,28 @@
+"""Batches leave in the order in which they were sent."""
+
+import itertools
+
+import pytest
+
+from naiad.scheduling.ordering import Reordering
+
+
+@pytest.mark.parametrize("comes_back", list(itertools.permutations(range(4))))
+def test_whatever_comes_back_first_everything_leaves_in_the_order_it_was_sent(
+    comes_back: tuple[int, ...],
+) -> None:
+    order = Reordering[str]()
+    assert [order.sent() for _ in range(4)] == [0, 1, 2, 3]
+    left: list[str] = []
+    for ticket in comes_back:
+        left += order.came_back(ticket, f"batch {ticket}")
+        assert len(left) == next((n for n in range(4) if f"batch {n}" not in left), 4)
+    assert left == [f"batch {n}" for n in range(4)]
+
+
+def test_what_is_next_leaves_at_once() -> None:
+    order = Reordering[str]()
+    order.sent()
+    order.sent()
+    assert order.came_back(1, "second") == []
+    assert order.came_back(0, "first") == ["first", "second"]

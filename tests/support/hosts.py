@@ -1,0 +1,135 @@
+"""Hosts and instances that do what a test tells them: no thread, no sleep, every batch on record."""
+
+import asyncio
+import collections.abc
+
+from naiad.backends.backend import Execution
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
+from naiad.errors import InferenceError
+from naiad.hosts.host import BatchOutcome, OnOutcome
+from tests.support.inferences import make_response
+
+Script = collections.abc.Callable[[collections.abc.Sequence[Inference]], list[InferResponse]]
+Respond = collections.abc.Callable[[Inference], InferResponse]
+
+
+def answer_all(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
+    """A success for everybody."""
+    return [make_response(inference) for inference in batch]
+
+
+class ScriptedHost:
+    """Implements `Host`: a batch is out until the test ends it, or for `takes_s` seconds of the loop's time.
+
+    Attributes:
+        batches: every batch it was given.
+        out: the batch that is out; None when it is free.
+        takes_s: None: the test calls `finish` or `fail`.
+        respond: makes the response to each inference.
+        closed: how often it was closed.
+    """
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        name: str = "m_0_0",
+        takes_s: float | None = None,
+        respond: Respond = make_response,
+    ) -> None:
+        self.name = name
+        self.batches: list[list[Inference]] = []
+        self.out: list[Inference] | None = None
+        self.takes_s = takes_s
+        self.respond = respond
+        self.closed = 0
+        self._clock = clock
+        self._loop = loop
+        self._on_outcome: OnOutcome | None = None
+        self._started_ns = 0
+
+    @property
+    def ids(self) -> list[list[str]]:
+        """The request ids of every batch."""
+        return [[inference.request.id for inference in batch] for batch in self.batches]
+
+    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+        assert self.out is None, "a batch is out"
+        assert not self.closed, "closed"
+        self.batches.append(batch)
+        self.out = batch
+        self._on_outcome = on_outcome
+        self._started_ns = self._clock.monotonic_ns()
+        if self.takes_s is not None:
+            self._loop.call_later(self.takes_s, self.finish)
+
+    def finish(self, *, input_ns: int = 0, output_ns: int = 0) -> None:
+        """The batch that is out comes back, answered by `respond`; the rest of its time is compute_infer."""
+        assert self.out is not None
+        self.finish_with(
+            [self.respond(inference) for inference in self.out],
+            input_ns=input_ns,
+            output_ns=output_ns,
+        )
+
+    def finish_with(
+        self, responses: list[InferResponse], *, input_ns: int = 0, output_ns: int = 0
+    ) -> None:
+        """The batch that is out comes back with these responses, too many or too few if the test says so."""
+        ended = self._clock.monotonic_ns()
+        self._end(Execution(responses, self._started_ns + input_ns, ended - output_ns), None, ended)
+
+    def fail(self, error: InferenceError) -> None:
+        """The batch that is out fails as a whole."""
+        self._end(None, error, self._clock.monotonic_ns())
+
+    def _end(
+        self, execution: Execution | None, error: InferenceError | None, ended_ns: int
+    ) -> None:
+        batch, on_outcome = self.out, self._on_outcome
+        assert batch is not None
+        assert on_outcome is not None
+        self.out = self._on_outcome = None
+        on_outcome(BatchOutcome(batch, execution, error, self._started_ns, ended_ns))
+
+    async def ready(self) -> bool:
+        return True
+
+    async def close(self) -> None:
+        assert self.out is None, "closed while a batch is out"
+        self.closed += 1
+
+
+class ScriptedInstance:
+    """Implements `Instance`.
+
+    Attributes:
+        executed: every batch it ran.
+        script: called with each batch; its result is the execution's responses; it may raise.
+        readiness: called by `ready`.
+        closed: how often it was closed.
+    """
+
+    def __init__(
+        self,
+        script: Script = answer_all,
+        *,
+        readiness: collections.abc.Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.executed: list[list[Inference]] = []
+        self.script = script
+        self.readiness = readiness
+        self.closed = 0
+
+    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
+        self.executed.append(list(batch))
+        return Execution(self.script(batch), 0, 0)
+
+    def ready(self) -> bool:
+        return self.readiness()
+
+    def close(self) -> None:
+        self.closed += 1
