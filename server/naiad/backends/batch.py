@@ -6,6 +6,7 @@ is here knows no framework; a backend that gives each request to its model as it
 
 import collections.abc
 import dataclasses
+import itertools
 import typing
 from typing import Any
 
@@ -142,21 +143,38 @@ def split(
         batch: the requests that ran, in the order in which they were merged.
         outputs: checked arrays of the whole batch, in the model's order and in the clients' shape.
     """
-    parts: list[list[Tensor]] = []
-    alone = len(batch) == 1
-    start = 0
-    for inference in batch:
+    if len(batch) == 1:
+        names = batch[0].request.requested_outputs
+        return [
+            [
+                Tensor(rule.spec.name, rule.spec.datatype, array.shape, array)
+                for rule, array in outputs
+                if not names or rule.spec.name in names
+            ]
+        ]
+    sizes = [inference.batch_size for inference in batch]
+    columns = [
+        (rule.spec.name, rule.spec.datatype, _rows_of(sizes, array)) for rule, array in outputs
+    ]
+    answers: list[list[Tensor]] = []
+    for i, inference in enumerate(batch):
         names = inference.request.requested_outputs
-        stop = start + inference.batch_size
         tensors: list[Tensor] = []
-        for rule, array in outputs:
-            spec = rule.spec
-            if not names or spec.name in names:
-                part = array if alone else array[start:stop]
-                tensors.append(Tensor(spec.name, spec.datatype, part.shape, part))
-        parts.append(tensors)
-        start = stop
-    return parts
+        for name, datatype, parts in columns:
+            if not names or name in names:
+                part = parts[i]
+                tensors.append(Tensor(name, datatype, part.shape, part))
+        answers.append(tensors)
+    return answers
+
+
+def _rows_of(sizes: list[int], array: Array) -> list[Array]:
+    """Each request's rows of one output, as views."""
+    if sizes.count(1) == len(sizes):
+        # One row each: iterating over a longer shape makes the views in C, twice as fast as slicing.
+        return list(array[:, np.newaxis])
+    ends = itertools.accumulate(sizes)
+    return [array[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
 
 def failure(inference: Inference, error: InferenceError, *, version: int) -> InferResponse:
