@@ -1,0 +1,227 @@
+"""One server process on 127.0.0.1: started on free ports, waited for, stopped by its own id.
+
+The same class carries the reference and Naiad, because both take Triton's options; which program it is, is the
+command's business. Output goes to a file, since a pipe that nobody reads would stop a talkative server.
+"""
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.reference.install import ReferenceEnvironment
+
+_POLL_S = 0.02
+
+
+class ServerFailedError(RuntimeError):
+    """A server ended or did not get ready in time; the message carries the end of its log."""
+
+
+@dataclass(frozen=True)
+class Program:
+    """How to start a server that understands Triton's options: the command in front of them, and its variables."""
+
+    name: str
+    command: tuple[str, ...]
+    environ: Mapping[str, str]
+
+    def run(self, options: Sequence[str], *, timeout_s: float = 30) -> tuple[int, str]:
+        """Runs it to its end, for options that make it exit: gives the exit status and all output."""
+        finished = subprocess.run(
+            [*self.command, *options],
+            env=dict(self.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+        )
+        return finished.returncode, finished.stdout
+
+
+def reference_program(environment: ReferenceEnvironment) -> Program:
+    """The real tritonserver of an installed environment, its Python backend and local cache in reach."""
+    triton = environment.triton
+    return Program(
+        name="reference",
+        command=(
+            str(triton / "bin" / "tritonserver"),
+            f"--backend-directory={triton / 'backends'}",
+            f"--cache-directory={triton / 'caches'}",
+        ),
+        environ=environment.variables(),
+    )
+
+
+def naiad_program() -> Program:
+    """Naiad from this tree, with the interpreter that runs the tests."""
+    server = Path(__file__).resolve().parents[2] / "server"
+    environ = {**os.environ, "PYTHONPATH": str(server), "TRITON_SERVER_CPU_ONLY": "1"}
+    return Program(name="naiad", command=(sys.executable, "-m", "naiad", "serve"), environ=environ)
+
+
+@dataclass(frozen=True)
+class Ports:
+    """The three ports of a server on 127.0.0.1."""
+
+    http: int
+    grpc: int
+    metrics: int
+
+    @classmethod
+    def free(cls) -> "Ports":
+        """Asks the system for three ports that nobody uses now; they are held together so that they differ."""
+        with contextlib.ExitStack() as stack:
+            sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+            for one in sockets:
+                one.bind(("127.0.0.1", 0))
+            return cls(*(one.getsockname()[1] for one in sockets))
+
+
+class ServerProcess:
+    """A running server. Use it as a context manager, or call `stop`.
+
+    Args:
+        program: what to start.
+        repositories: the model repositories, in order.
+        log: the file for the server's output.
+        options: further options, in Triton's spelling.
+        settle_s: how long the models may take to load.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        repositories: Sequence[Path],
+        *,
+        log: Path,
+        options: Sequence[str] = (),
+        settle_s: float = 60,
+    ) -> None:
+        self.program = program
+        self.ports = Ports.free()
+        self.log = log
+        self.settle_s = settle_s
+        self.command = [
+            *program.command,
+            *(f"--model-repository={path}" for path in repositories),
+            "--http-address=127.0.0.1",
+            "--grpc-address=127.0.0.1",
+            "--metrics-address=127.0.0.1",
+            f"--http-port={self.ports.http}",
+            f"--grpc-port={self.ports.grpc}",
+            f"--metrics-port={self.ports.metrics}",
+            *options,
+        ]
+        self.process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def http(self) -> str:
+        """`host:port` of HTTP."""
+        return f"127.0.0.1:{self.ports.http}"
+
+    @property
+    def grpc(self) -> str:
+        """`host:port` of gRPC."""
+        return f"127.0.0.1:{self.ports.grpc}"
+
+    @property
+    def metrics(self) -> str:
+        """`host:port` of the metrics."""
+        return f"127.0.0.1:{self.ports.metrics}"
+
+    def start(self) -> Self:
+        """Starts the process; `wait` waits for it."""
+        with self.log.open("wb") as output:
+            self.process = subprocess.Popen(
+                self.command,
+                env=dict(self.program.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+            )
+        return self
+
+    def wait(self) -> Self:
+        """Waits until it is live and no model is still loading (a repository may hold models that never load).
+
+        Raises:
+            ServerFailedError: it ended, or took longer than `settle_s`.
+        """
+        assert self.process is not None
+        deadline = time.monotonic() + self.settle_s
+        while time.monotonic() < deadline:
+            status = self.process.poll()
+            if status is not None:
+                raise ServerFailedError(f"{self.program.name} exited {status}\n{self.tail()}")
+            if self._settled():
+                return self
+            time.sleep(_POLL_S)
+        self.stop()
+        raise ServerFailedError(
+            f"{self.program.name} not up after {self.settle_s} s\n{self.tail()}"
+        )
+
+    def _settled(self) -> bool:
+        try:
+            connection = http.client.HTTPConnection("127.0.0.1", self.ports.http, timeout=2)
+            with contextlib.closing(connection):
+                connection.request("GET", "/v2/health/live")
+                reply = connection.getresponse()
+                reply.read()
+                if reply.status != http.HTTPStatus.OK:
+                    # A restricted health API answers 403 from a server that is up.
+                    return reply.status == http.HTTPStatus.FORBIDDEN
+                connection.request("POST", "/v2/repository/index")
+                reply = connection.getresponse()
+                body = reply.read()
+                if reply.status != http.HTTPStatus.OK:
+                    return True
+                states = [model.get("state") for model in json.loads(body)]
+                return not any(state in {"LOADING", "UNLOADING"} for state in states)
+        except (OSError, http.client.HTTPException):
+            return False
+
+    def stop(self, *, timeout_s: float = 20) -> int | None:
+        """Ends it: SIGTERM, and SIGKILL if that does not do. Gives its exit status."""
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(timeout_s)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+        return self.process.returncode
+
+    def output(self) -> str:
+        """All it has printed so far."""
+        return self.log.read_text(errors="replace")
+
+    def tail(self) -> str:
+        """The end of its output."""
+        return self.output()[-4000:]
+
+    def __enter__(self) -> Self:
+        return self.start().wait()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
