@@ -81,19 +81,19 @@ def fits(platform: str, backend: str) -> bool:
     return not platforms or platform in platforms
 
 
-def autofill(message: Any, listing: Listing | None) -> None:
+def autofill(message: Any, listing: Listing) -> None:
     """Fill `backend`, `platform` and `default_model_filename` where they follow from what is given or lies there.
 
     Args:
         message: the ModelConfig, changed in place; its name must be set.
-        listing: what lies in the version folder; None looks at no file and no name (row 11.48, auto-complete off).
+        listing: what lies in the version folder.
     """
     kind = _kind(message, listing)
     if kind is not None:
         message.backend = message.backend or kind.backend
         message.platform = message.platform or kind.platform
         message.default_model_filename = message.default_model_filename or kind.filename
-    elif listing is not None and not _says_something(message) and "." in message.name:
+    elif not _says_something(message) and "." in message.name:
         message.backend = message.name.partition(".")[2]
         message.default_model_filename = f"model.{message.backend}"
 
@@ -102,7 +102,7 @@ def _says_something(message: Any) -> bool:
     return bool(message.backend or message.platform or message.default_model_filename)
 
 
-def _kind(message: Any, listing: Listing | None) -> ModelKind | None:
+def _kind(message: Any, listing: Listing) -> ModelKind | None:
     """The kind of model that the config speaks of, or else the one whose file lies there."""
     kinds = [kind for kind in KINDS if message.backend in {"", kind.backend}]
     if message.platform:
@@ -116,7 +116,7 @@ def _kind(message: Any, listing: Listing | None) -> ModelKind | None:
     return found[0] if found else None
 
 
-def _lies_there(kind: ModelKind, listing: Listing | None) -> bool:
-    if listing is None or kind.filename not in listing:
+def _lies_there(kind: ModelKind, listing: Listing) -> bool:
+    if kind.filename not in listing:
         return False
     return kind.shape is _Shape.EITHER or listing[kind.filename] is (kind.shape is _Shape.FOLDER)

@@ -80,7 +80,9 @@ def resolve(
     Args:
         model_dir: the model's folder; its name is the model's.
         config_name: `--model-config-name` (row 7.34).
-        auto_complete: whether missing fields are filled in from the files (row 11.48).
+        auto_complete: whether the backend may complete the config, and the file may be missing (row 11.48). The
+            backend is found by the files present either way, as the real server does (2.51 and newer; the row has it
+            otherwise).
         gpus: device ids that there are.
         complete: a backend's completion by the backend's name, None for one that has none; without it, what needs no
             framework.
@@ -137,7 +139,7 @@ class _Resolving:
         check_name(self._message, self._findings, self._model_dir.name)
         self._message.name = self._model_dir.name
         self._find_versions()
-        platforms.autofill(self._message, self._listing() if self._auto_complete else None)
+        platforms.autofill(self._message, self._listing())
         find_unsupported(self._message, self._findings)
         self._find_custom_batching()
         normalise(self._message)
