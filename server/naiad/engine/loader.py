@@ -117,7 +117,7 @@ class Loader:
             auto_complete=self._auto_complete,
             gpus=self._gpus,
             complete=self._completer,
-            backend_options=_EffectiveOptions(self),
+            backend_options=self._backend_options,
         )
         for warning in resolution.warnings:
             log.warning("%s: %s", folder.name, warning)
@@ -160,17 +160,6 @@ class Loader:
                 instances.append((spec.name, instance))
             undo.pop_all()
         return loaded, instances
-
-
-class _EffectiveOptions(dict[str, collections.abc.Mapping[str, str]]):
-    """`backend_options` for `resolve`: any backend's name gives its options, global ones included."""
-
-    def __init__(self, loader: Loader) -> None:
-        super().__init__()
-        self._loader = loader
-
-    def __missing__(self, backend: str) -> collections.abc.Mapping[str, str]:
-        return self._loader.options_of(backend)
 
 
 def _refuse_process_host(

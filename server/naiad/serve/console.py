@@ -1,20 +1,20 @@
 """What a person at the terminal sees: one line a model while it loads, a table of what is ready, and where to send requests.
 
-On a terminal it is drawn with rich on standard output; otherwise the same facts are log lines, so that nothing but logs goes to a file.
+Names and reasons are other people's text: rich's markup is escaped in them. On a terminal it is drawn with rich on standard output; otherwise the same facts are log lines, so that nothing but logs goes to a file.
 """
 
 import collections.abc
 import dataclasses
 import logging
 import sys
-
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+import typing
 
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.repository.plan import ModelPlan
+
+if typing.TYPE_CHECKING:
+    from rich.console import Console
 
 log = logging.getLogger("naiad.serve")
 
@@ -32,7 +32,7 @@ class Address:
 class LoadingLines:
     """The repository's `Progress`: one line a model version when it starts and when it is done."""
 
-    def __init__(self, console: Console | None) -> None:
+    def __init__(self, console: "Console | None") -> None:
         self._console = console
         self._total = 0
         self._done = 0
@@ -72,14 +72,20 @@ class LoadingLines:
             log.info("%s", line)
 
 
-def open_console() -> Console | None:
+def open_console() -> "Console | None":
     """A console when standard output is a terminal, else None."""
-    return Console(highlight=False) if sys.stdout.isatty() else None
+    if not sys.stdout.isatty():
+        return None
+    from rich.console import Console  # noqa: PLC0415 - 0.1 s of start-up that only a terminal needs
+
+    return Console(highlight=False)
 
 
-def show_models(console: Console | None, states: collections.abc.Sequence[VersionState]) -> None:
+def show_models(console: "Console | None", states: collections.abc.Sequence[VersionState]) -> None:
     """The table of what is READY and, for what is not, the reason and where to look."""
     if console is not None:
+        from rich.table import Table  # noqa: PLC0415 - as in open_console
+
         table = Table(title="Models", title_justify="left", title_style="bold")
         for heading in ("model", "version", "state", "reason"):
             table.add_column(heading, overflow="fold")
@@ -102,7 +108,7 @@ def show_models(console: Console | None, states: collections.abc.Sequence[Versio
 
 
 def show_addresses(
-    console: Console | None, addresses: collections.abc.Sequence[Address], *, example: str
+    console: "Console | None", addresses: collections.abc.Sequence[Address], *, example: str
 ) -> None:
     """Where to send requests, and one command that works."""
     if console is not None:
@@ -113,6 +119,11 @@ def show_addresses(
         return
     for address in addresses:
         log.info("Started %s at %s", address.title, address.url)
+
+
+def escape(text: str) -> str:
+    """Text that rich prints as it is."""
+    return text.replace("[", r"\[")
 
 
 def _version(state: VersionState) -> str:

@@ -1,0 +1,62 @@
+"""The command line of the server: words in, exit status out. Wires nothing and starts nothing by itself."""
+
+import collections.abc
+import logging
+import os
+import sys
+
+import uvloop
+
+from naiad import logs
+from naiad.options.options import Options
+from naiad.options.parsing import parse
+from naiad.options.usage import HelpAsked, UsageError, usage
+from naiad.serve.console import open_console
+from naiad.serve.server import Server
+
+log = logging.getLogger("naiad.serve")
+
+
+def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
+    """Serve until a signal says stop.
+
+    Returns:
+        0 after an orderly end, 1 for anything that went wrong (rows 7.32, 17.1, 17.14).
+    """
+    try:
+        options = parse(arguments)
+    except HelpAsked:
+        sys.stdout.write(usage(command))
+        return 0
+    except UsageError as error:
+        sys.stderr.write(
+            f"{command}: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists all options\n"
+        )
+        return 1
+    if not _configure_logs(options, command):
+        return 1
+    for note in options.notes:
+        log.warning("%s", note)
+    status = uvloop.run(Server(options, console=open_console()).run())
+    logging.shutdown()
+    if status:
+        # A thread that does not end (a model stuck in a call) must not keep the process.
+        sys.stdout.flush()
+        os._exit(status)
+    return status
+
+
+def _configure_logs(options: Options, command: str) -> bool:
+    try:
+        logs.configure(
+            info=options.log_info,
+            warning=options.log_warning,
+            error=options.log_error,
+            verbose=options.log_verbose,
+            line_format=options.log_format,
+            file=options.log_file,
+        )
+    except OSError as error:
+        sys.stderr.write(f"{command}: --log-file={options.log_file}: {error.strerror}\n")
+        return False
+    return True

@@ -1,0 +1,88 @@
+"""How the server stops (design: Drain): first not ready but accepting, then nothing new, then what is in flight, then the models.
+
+Every step has the rest of one time budget; what is left when it is over is said, and the process exits with 1 (row 17.14).
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import dataclasses
+import logging
+
+from naiad.core.clock import Clock
+
+log = logging.getLogger("naiad.serve")
+
+_NS_A_SECOND = 1e9
+_COUNTDOWN_SECONDS = 1.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class DrainSteps:
+    """What there is to do, each step given the seconds that are left.
+
+    Attributes:
+        lame_duck: say not ready and let connections go after their next reply, while still accepting.
+        close: accept nothing more and finish what is under way; run side by side.
+        unload: finish and unload the models.
+        inflight: inferences not answered yet, for the countdown.
+        live_models: models still loaded, for the countdown.
+    """
+
+    lame_duck: collections.abc.Callable[[], None]
+    close: tuple[collections.abc.Callable[[float], collections.abc.Awaitable[None]], ...]
+    unload: collections.abc.Callable[[], collections.abc.Awaitable[None]]
+    inflight: collections.abc.Callable[[], int]
+    live_models: collections.abc.Callable[[], int]
+
+
+async def drain(
+    steps: DrainSteps, *, delay_seconds: float, timeout_seconds: float, clock: Clock
+) -> bool:
+    """Stop in order.
+
+    Args:
+        steps: what to do.
+        delay_seconds: how long to go on accepting (`--shutdown-delay-secs`).
+        timeout_seconds: for everything after that (`--exit-timeout-secs`).
+        clock: measures both.
+
+    Returns:
+        Whether everything ended in time.
+    """
+    steps.lame_duck()
+    if delay_seconds > 0:
+        log.info("stopping: not ready any more, accepting for another %g s", delay_seconds)
+        await asyncio.sleep(delay_seconds)
+    deadline_ns = clock.monotonic_ns() + int(timeout_seconds * _NS_A_SECOND)
+
+    def left() -> float:
+        return max(0.0, (deadline_ns - clock.monotonic_ns()) / _NS_A_SECOND)
+
+    countdown = asyncio.get_running_loop().create_task(_count_down(steps, left))
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await asyncio.gather(*(close(left()) for close in steps.close))
+            await steps.unload()
+    except TimeoutError:
+        log.error(  # noqa: TRY400 - the traceback of a timeout says nothing
+            "Exit timeout expired. Exiting immediately. (%d inferences were not answered)",
+            steps.inflight(),
+        )
+        return False
+    finally:
+        countdown.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await countdown
+    return True
+
+
+async def _count_down(steps: DrainSteps, left: collections.abc.Callable[[], float]) -> None:
+    while True:
+        log.info(
+            "Timeout %.0f: Found %d live models and %d in-flight inferences",
+            left(),
+            steps.live_models(),
+            steps.inflight(),
+        )
+        await asyncio.sleep(_COUNTDOWN_SECONDS)

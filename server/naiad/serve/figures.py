@@ -1,0 +1,63 @@
+"""Measures CPU, memory and GPUs every `--metrics-interval-ms`, away from the event loop; the metrics page shows the last figures.
+
+One timer and one measurement at a time: a slow driver makes figures old, never two measurements at once.
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import logging
+
+from naiad.metrics.devices import GpuMonitor, cpu_series, gpu_series
+from naiad.metrics.exposition import Series
+
+log = logging.getLogger("naiad.metrics")
+
+
+class MachineFigures:
+    """The machine's series, measured in the background.
+
+    Args:
+        gpus: asked every interval; None leaves GPUs out.
+        cpu: whether CPU and memory are measured.
+        interval_seconds: between two measurements.
+    """
+
+    def __init__(self, *, gpus: GpuMonitor | None, cpu: bool, interval_seconds: float) -> None:
+        self._gpus = gpus
+        self._cpu = cpu
+        self._interval = interval_seconds
+        self._series: collections.abc.Sequence[Series] = ()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Measure once, then go on in the background."""
+        if self._cpu or self._gpus is not None:
+            self._series = await asyncio.to_thread(self._measure)
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def series(self) -> collections.abc.Sequence[Series]:
+        """The last figures."""
+        return self._series
+
+    async def stop(self) -> None:
+        """Measure no more. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                self._series = await asyncio.to_thread(self._measure)
+            except Exception:
+                log.exception("measuring the machine failed; the metrics page shows older figures")
+
+    def _measure(self) -> list[Series]:
+        found = cpu_series() if self._cpu else []
+        if self._gpus is not None:
+            found += gpu_series(self._gpus.read())
+        return found

@@ -1,0 +1,204 @@
+"""The front ends made from the options: HTTP, gRPC, metrics. Only what is allowed is made, and gRPC is only then imported."""
+
+import collections.abc
+import dataclasses
+import logging
+
+from naiad.config.model_config import InstanceKind
+from naiad.core.clock import Clock
+from naiad.engine.engine import ServingEngine
+from naiad.engine.model import Model
+from naiad.metrics.collect import Counted, model_series
+from naiad.metrics.exposition import Sample, Series
+from naiad.metrics.families import PINNED_TOTAL, PINNED_USED
+from naiad.options.options import Options
+from naiad.protocol.http import app as control_plane
+from naiad.protocol.http.access_log import LoggedAccess
+from naiad.protocol.http.bridge import Receive, Scope, Send
+from naiad.protocol.http.listener import HttpListener, ListenError
+from naiad.protocol.http.routes import HttpOptions, Routes
+from naiad.protocol.http.settings import HttpSettings
+from naiad.protocol.metrics_endpoint import MetricsRoutes
+from naiad.protocol.restricted import restrictions
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import VersionState
+from naiad.serve.console import Address
+
+_METRICS_CLOSE_SECONDS = 1.0
+_ANY_ADDRESS = frozenset(("0.0.0.0", "::", ""))  # noqa: S104 - compared with, not listened on
+
+
+class FrontEndError(Exception):
+    """A front end cannot start; the message says which option to change."""
+
+
+class Frontends:
+    """What listens.
+
+    Args:
+        options: what the user asked for.
+        engine: who answers.
+        states: every model version's state, for `/status`.
+        figures: the machine's metrics.
+        gpu_uuids: by device id, for metric labels.
+        clock: for the access log.
+    """
+
+    def __init__(
+        self,
+        *,
+        options: Options,
+        engine: ServingEngine,
+        states: collections.abc.Callable[[], collections.abc.Sequence[VersionState]],
+        figures: collections.abc.Callable[[], collections.abc.Sequence[Series]],
+        gpu_uuids: tuple[str, ...],
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._engine = engine
+        self._states = states
+        self._figures = figures
+        self._gpu_uuids = gpu_uuids
+        self._clock = clock
+        self._http: HttpListener | None = None
+        self._metrics: HttpListener | None = None
+
+    async def start(self) -> None:
+        """Open every port that is allowed; all or an error.
+
+        Raises:
+            FrontEndError: a port or another setting cannot be used.
+        """
+        try:
+            if self._options.allow_http:
+                self._http = self._make_http()
+                await self._http.start()
+            if self._options.allow_metrics:
+                self._metrics = self._make_metrics()
+                await self._metrics.start()
+        except (ListenError, ValueError) as error:
+            raise FrontEndError(str(error)) from None
+
+    def addresses(self) -> list[Address]:
+        """What to tell people; a wildcard address is shown as localhost, where it can be reached from here."""
+        found = []
+        if self._http is not None:
+            base = f"http://{_reachable(self._http.address)}"
+            found.append(Address(title="HTTP", url=base))
+            found.append(Address(title="API docs", url=f"{base}/docs"))
+        if self._metrics is not None:
+            found.append(
+                Address(title="metrics", url=f"http://{_reachable(self._metrics.address)}/metrics")
+            )
+        return found
+
+    def example(self, states: collections.abc.Sequence[VersionState]) -> str:
+        """One command that works now; "" when there is none."""
+        if self._http is None:
+            return ""
+        ready = [state.name for state in states if state.state is State.READY]
+        path = f"v2/models/{ready[0]}" if ready else "v2/health/live"
+        return f"curl http://{_reachable(self._http.address)}/{path}"
+
+    def begin_drain(self) -> None:
+        """Let connections go after their next reply; go on accepting."""
+        if self._http is not None:
+            self._http.begin_drain(close_idle=False)
+
+    def closers(
+        self,
+    ) -> tuple[collections.abc.Callable[[float], collections.abc.Awaitable[None]], ...]:
+        """One function a front end that accepts nothing more and finishes what is under way."""
+        return (self._close_http,)
+
+    async def close_metrics(self) -> None:
+        """The metrics port closes last, so that the drain can be watched."""
+        if self._metrics is not None:
+            await self._metrics.close(_METRICS_CLOSE_SECONDS)
+
+    async def _close_http(self, seconds: float) -> None:
+        if self._http is not None:
+            await self._http.close(seconds)
+
+    def _make_http(self) -> HttpListener:
+        options = self._options
+        http = HttpOptions(
+            max_input_size=options.http_max_input_size,
+            header_forward_pattern=options.http_header_forward_pattern,
+            restrictions=restrictions(options.http_restricted_api),
+        )
+        access = logging.getLogger("naiad.access")
+        routes = Routes(self._engine, http)
+        return HttpListener(
+            options.http_address,
+            options.http_port,
+            routes=routes,
+            app=control_plane.build(self._engine, routes),
+            settings=self._settings(),
+            clock=self._clock,
+            access_log=LoggedAccess(access) if options.access_log else None,
+            reuse_port=options.reuse_http_port,
+        )
+
+    def _make_metrics(self) -> HttpListener:
+        options = self._options
+        return HttpListener(
+            options.metrics_address or options.http_address,
+            options.metrics_port,
+            routes=MetricsRoutes(collect=self._series, states=self._states),
+            app=_no_app,
+            settings=self._settings(),
+            clock=self._clock,
+            port_option="--metrics-port",
+        )
+
+    def _settings(self) -> HttpSettings:
+        return dataclasses.replace(
+            HttpSettings(),
+            keep_alive_timeout=self._options.http_idle_timeout_secs,
+            body_idle_timeout=self._options.http_body_timeout_secs,
+        )
+
+    def _series(self) -> list[Series]:
+        counted = [
+            Counted(
+                name=name,
+                version=version,
+                statistics=model.statistics,
+                tags=model.config.metric_tags,
+                gpu_uuids=self._gpus_of(model),
+            )
+            for name, version, model in self._engine.models()
+        ]
+        return [
+            *model_series(counted, counter_latencies=self._options.counter_latencies),
+            # There is no pinned memory pool: tensors live in ordinary memory (row 8.20 asks for the families).
+            Series(PINNED_TOTAL, (Sample((), 0),)),
+            Series(PINNED_USED, (Sample((), 0),)),
+            *self._figures(),
+        ]
+
+    def _gpus_of(self, model: Model) -> tuple[str, ...]:
+        devices = sorted(
+            {
+                gpu
+                for group in model.config.instance_groups
+                if group.kind is InstanceKind.GPU
+                for gpu in group.gpus
+            }
+        )
+        return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu < len(self._gpu_uuids))
+
+
+def _reachable(address: tuple[str, int]) -> str:
+    host, port = address
+    if host in _ANY_ADDRESS:
+        host = "localhost"
+    elif ":" in host:
+        host = f"[{host}]"
+    return f"{host}:{port}"
+
+
+async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:
+    """Never reached: the metrics routes answer every path."""
+    raise AssertionError(scope["path"])

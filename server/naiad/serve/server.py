@@ -1,0 +1,188 @@
+"""The server: makes every part, starts them in order, waits for a signal, stops them in order. Read it as the plan of the process.
+
+Start: GPUs found -> ports opened (live, not ready) -> models loaded -> ready. Ports first, so that a taken port is said at once, and
+so that health and the index answer while large models load. Stop: see `drain.py`. A second signal ends the process at once.
+"""
+
+import asyncio
+import functools
+import logging
+import os
+import signal
+import typing
+
+from naiad import __version__
+from naiad.backends.registry import Registry
+from naiad.core.clock import SystemClock
+from naiad.engine.engine import Phase, ServingEngine
+from naiad.engine.loader import Loader
+from naiad.engine.model import Model
+from naiad.errors import InferenceError
+from naiad.metrics.devices import Gpu, GpuMonitor
+from naiad.options.options import Options
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import Repository
+from naiad.repository.store import open_store
+from naiad.serve.console import LoadingLines, show_addresses, show_models
+from naiad.serve.drain import DrainSteps, drain
+from naiad.serve.figures import MachineFigures
+from naiad.serve.frontends import FrontEndError, Frontends
+
+if typing.TYPE_CHECKING:
+    from rich.console import Console
+
+log = logging.getLogger("naiad.serve")
+
+_MS_A_SECOND = 1e3
+
+
+class Server:
+    """One server process.
+
+    Args:
+        options: what the user asked for.
+        console: the terminal, or None where there is none.
+    """
+
+    def __init__(self, options: Options, *, console: "Console | None") -> None:
+        self._options = options
+        self._console = console
+        self._clock = SystemClock()
+        self._stopping = asyncio.Event()
+
+    async def run(self) -> int:
+        """Serve until a signal comes.
+
+        Returns:
+            The exit status: 0 after an orderly end, else 1 (rows 7.32, 17.14).
+        """
+        options = self._options
+        monitor = GpuMonitor()
+        gpus = await asyncio.to_thread(find_gpus, monitor, options.min_supported_compute_capability)
+        loader = Loader(
+            registry=Registry(clock=self._clock),
+            backend_options=options.backend_config,
+            config_name=options.model_config_name,
+            auto_complete=not options.disable_auto_complete_config,
+            gpus=tuple(gpu.index for gpu in gpus),
+            threads=options.model_load_thread_count,
+            clock=self._clock,
+        )
+        figures = MachineFigures(
+            gpus=monitor if gpus and options.allow_gpu_metrics else None,
+            cpu=options.allow_cpu_metrics,
+            interval_seconds=options.metrics_interval_ms / _MS_A_SECOND,
+        )
+        try:
+            repository = self._repository(loader)
+            engine = ServingEngine(
+                repository=repository,
+                server_id=options.id,
+                version=__version__,
+                strict_readiness=options.strict_readiness,
+            )
+            frontends = Frontends(
+                options=options,
+                engine=engine,
+                states=repository.states,
+                figures=figures.series,
+                gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+                clock=self._clock,
+            )
+            await frontends.start()
+            self._watch_signals()
+            await figures.start()
+            return await self._serve(repository, engine, frontends)
+        except (InferenceError, FrontEndError) as error:
+            log.error("%s", error)  # noqa: TRY400 - the message is the whole story
+            return 1
+        finally:
+            await figures.stop()
+            loader.close()
+            monitor.close()
+
+    def _repository(self, loader: Loader) -> Repository[Model]:
+        options = self._options
+        return Repository(
+            stores=[open_store(location) for location in options.model_repository],
+            resolve=loader.plan,
+            load=loader.load,
+            load_thread_count=options.model_load_thread_count,
+            retry_count=options.model_load_retry_count,
+            progress=LoadingLines(self._console),
+            clock=self._clock,
+        )
+
+    async def _serve(
+        self, repository: Repository[Model], engine: ServingEngine, frontends: Frontends
+    ) -> int:
+        options = self._options
+        loading = asyncio.get_running_loop().create_task(repository.load_all())
+        stopping = asyncio.get_running_loop().create_task(self._stopping.wait())
+        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        failed = False
+        if loading.done():
+            loading.result()
+            states = repository.states()
+            failed = any(state.state is not State.READY for state in states)
+            show_models(self._console, states)
+            if failed and options.exit_on_error:
+                log.error(
+                    "failed to load all models: exiting, because --exit-on-error is true; the reasons are above"
+                )
+                self._stopping.set()
+            else:
+                engine.phase = Phase.SERVING
+                show_addresses(
+                    self._console, frontends.addresses(), example=frontends.example(states)
+                )
+        await self._stopping.wait()
+        loading.cancel()
+        steps = DrainSteps(
+            lame_duck=functools.partial(self._lame_duck, engine, frontends),
+            close=frontends.closers(),
+            unload=repository.unload_all,
+            inflight=engine.inflight,
+            live_models=lambda: len(repository.served()),
+        )
+        in_time = await drain(
+            steps,
+            delay_seconds=options.shutdown_delay_secs,
+            timeout_seconds=options.exit_timeout_secs,
+            clock=self._clock,
+        )
+        engine.phase = Phase.EXITING
+        await frontends.close_metrics()
+        return 0 if in_time and not (failed and options.exit_on_error) else 1
+
+    def _lame_duck(self, engine: ServingEngine, frontends: Frontends) -> None:
+        engine.phase = Phase.DRAINING
+        frontends.begin_drain()
+
+    def _watch_signals(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._on_signal, number)
+
+    def _on_signal(self, number: signal.Signals) -> None:
+        if self._stopping.is_set():
+            log.warning("%s again: exiting at once", number.name)
+            logging.shutdown()
+            os._exit(1)
+        log.info("%s: stopping (a second signal exits at once)", number.name)
+        self._stopping.set()
+
+
+def find_gpus(monitor: GpuMonitor, least_capability: float) -> tuple[Gpu, ...]:
+    """The GPUs that may be used (rows 17.9, 17.18); blocking."""
+    if os.environ.get("TRITON_SERVER_CPU_ONLY"):
+        return ()
+    found = monitor.open()
+    for gpu in found:
+        if gpu.compute_capability < least_capability:
+            log.warning(
+                "GPU %d (%s) is not used: its compute capability %.1f is below %.1f",
+                gpu.index, gpu.name, gpu.compute_capability, least_capability,
+            )  # fmt: skip
+    return tuple(gpu for gpu in found if gpu.compute_capability >= least_capability)
