@@ -10,7 +10,9 @@ import typing
 from naiad.core.record import record
 
 Headers = dict[bytes, bytes]
-"""Names in lower case; a header that came several times is joined by b", "."""
+"""Names in lower case; a header that came several times is joined by b", ".
+
+Requests with the same header block share one dict: nobody may change it."""
 
 
 @record
@@ -38,11 +40,13 @@ class HttpReply:
         status: e.g. 200.
         headers: in the order they are written, names as they are written.
         body: the parts, written one after the other without joining large ones.
+        request_id: the client's own name for the request, for the access log; "" when it gave none.
     """
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: tuple[bytes | memoryview, ...]
+    request_id: str = ""
 
 
 class Cancellable(typing.Protocol):

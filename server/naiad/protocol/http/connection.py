@@ -1,0 +1,431 @@
+"""One HTTP connection: requests in, replies out, in order.
+
+The fast lane: a request whose path `FastRoutes` claims is answered by callback, without ASGI, task or future. All
+other requests go to the ASGI application, one at a time, after everything before them was answered and before anything
+behind them is begun. What a request costs here is mostly two dictionary look-ups: its header block (`head.py`) and the
+prefix of its reply (`framing.py`); whatever is not a whole, known request in one read goes through `intake.py`.
+
+Reading stops while a client does not take its replies, while too many of its requests wait, and while the application does
+not take a body. Nothing a client sends raises out of here: it is answered, or the connection is closed.
+"""
+
+import asyncio
+import collections
+import logging
+import typing
+
+from typing_extensions import override
+
+from naiad.protocol.http.bridge import AsgiExchange
+from naiad.protocol.http.exchange import Exchange
+from naiad.protocol.http.framing import CLOSE, KEEP, KEEP_1_0, Refusal, error_reply
+from naiad.protocol.http.head import NO_HEAD, RequestHead
+from naiad.protocol.http.intake import Intake
+from naiad.protocol.http.message import FastHandler, HttpRequest
+from naiad.protocol.http.peer import Peer
+from naiad.protocol.http.service import HttpService
+
+_logger = logging.getLogger(__name__)
+_FAILED = error_reply(500, "The server failed on this request. Its log says why.")
+
+
+class Connection(asyncio.Protocol):
+    """The protocol of one accepted socket.
+
+    Args:
+        service: what it shares with the others.
+    """
+
+    def __init__(self, service: HttpService) -> None:
+        self._service = service
+        self._settings = service.settings
+        self._roster = service.roster
+        self._known = service.heads.known
+        self._find = service.routes.find
+        self._limit = service.routes.body_limit
+        self._frame = service.framer.frame
+        self._recorder = service.recorder
+        self._room = service.settings.max_pipelined
+        self._intake = Intake(service, self)
+        self._transport: asyncio.Transport = typing.cast("asyncio.Transport", None)  # until made
+        self._pipeline: collections.deque[Exchange] = collections.deque()
+        self._bridge: AsgiExchange | None = None
+        self._bridge_started_ns = 0
+        self._since = 0.0
+        self._peer: Peer = typing.cast("Peer", None)
+        self._drained: asyncio.Future[None] | None = None
+        self._ready = (
+            True  # nothing unread, nothing but replies under way: the next bytes begin a request
+        )
+        self._barred = False  # the next request waits until the pipeline is empty
+        self._read_paused = False
+        self._write_paused = False
+        self._ending = False  # the last reply says Connection: close
+        self._no_more = False  # no further request is taken
+        self._deaf = False  # whatever comes is thrown away
+        self._must_linger = (
+            False  # the client may still be sending: a plain close would destroy the reply
+        )
+        self._lingering = False
+        self._closing = False
+        self._eof = False
+
+    # What the event loop calls
+
+    @override
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A client connected."""
+        self._transport = typing.cast("asyncio.Transport", transport)
+        self._peer = Peer(self._transport)
+        self._transport.set_write_buffer_limits(high=self._settings.write_high_bytes)
+        self._roster.enter(self)
+        self._since = self._roster.now
+        self._ending = self._roster.draining
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        """Bytes came. First the usual case: one whole request with a known header block, and room for it."""
+        if self._ready and len(self._pipeline) < self._room:
+            end = data.find(b"\r\n\r\n") + 4
+            head = self._known.get(data[:end])
+            if head is not None and end + head.length == len(data):
+                handler = self._find(head.method, head.path, head.headers)
+                if handler is not None and (
+                    not head.length or head.length <= self._limit(head.path, head.headers)
+                ):
+                    self._since = self._roster.now
+                    body = data[end:] if head.length else b""
+                    self.dispatch(head, handler, body, self.stamp() if self._recorder else 0)
+                    return
+        if self._deaf:
+            self._must_linger = True
+            return
+        if self._intake.body is not None or not self._intake.unread:
+            self._since = (
+                self._roster.now
+            )  # a head that comes in drops is timed from its first byte
+        self._intake.add(data)
+        self._take()
+
+    @override
+    def eof_received(self) -> bool:
+        """The client sends no more. What came whole is answered, if it still listens."""
+        self._eof = True
+        if self._intake.body is not None:
+            if self._bridge is not None:
+                self._bridge.disconnect()
+                self._bridge = None
+            self._intake.drop()
+        if not self._under_way() and not (self._write_paused and self._intake.unread):
+            return False
+        self._probe_peer()
+        self._settle()
+        return True
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client is gone: whatever is under way for it is cancelled."""
+        self._roster.leave(self)
+        self._deaf = self._no_more = self._closing = True
+        self._ready = False
+        self._intake.drop()
+        abandoned = tuple(self._pipeline)
+        self._pipeline.clear()
+        for exchange in abandoned:
+            exchange.abandon()
+        if self._bridge is not None:
+            self._bridge.disconnect()
+            self._bridge = None
+        self._release_writer()
+
+    @override
+    def pause_writing(self) -> None:
+        """The client does not take its replies: take no more of its requests."""
+        self._write_paused = True
+        self._settle()
+
+    @override
+    def resume_writing(self) -> None:
+        """It does again."""
+        self._write_paused = False
+        self._since = self._roster.now
+        self._release_writer()
+        self._take()
+
+    # What the roster and the listener call
+
+    def check(self, now: float) -> None:
+        """Act if the client made us wait too long."""
+        settings = self._settings
+        waited = now - self._since - self._roster.tick
+        if self._lingering:
+            if waited >= settings.linger_timeout:
+                self._transport.abort()
+        elif self._write_paused or self._closing:
+            self._check_stalled(now, waited)
+        elif self._intake.waits_for_client(under_way=self._under_way()):
+            late = self._intake.overdue(waited)
+            if late is not None:
+                self._refuse(late)
+        elif self._under_way():
+            if self._eof:
+                self._peer.abort_if_gone()
+        elif waited >= settings.keep_alive_timeout:
+            self._close(linger=False)
+
+    def drain(self, *, close_idle: bool) -> None:
+        """Close after the reply to what is under way; without anything under way, close now if `close_idle`."""
+        self._ending = True
+        if self._under_way() or self._intake.body is not None:
+            self._no_more = True
+            self._ready = False
+        elif close_idle and not self._intake.unread:
+            self._close(linger=False)
+
+    def cut(self) -> None:
+        """Drop the connection and end what runs for it."""
+        if self._bridge is not None:
+            self._bridge.cancel()
+        self._transport.abort()
+
+    # What the intake asks
+
+    def may_take(self) -> bool:
+        """Whether the next request may be begun now."""
+        return not (
+            self._no_more
+            or self._barred
+            or self._write_paused
+            or self._bridge is not None
+            or len(self._pipeline) >= self._room
+        )
+
+    def is_clear(self) -> bool:
+        """Whether every request before has its reply; if not, nothing is taken until they have."""
+        self._barred = bool(self._pipeline)
+        return not self._barred
+
+    def is_last(self) -> None:
+        """The client wants the connection closed after the request that is taken now."""
+        self._no_more = self._ending = True
+
+    def dispatch(self, head: RequestHead, handler: FastHandler, body: bytes, now: int) -> None:
+        """Call the handler of a complete request."""
+        exchange = Exchange(self, head, now)
+        self._pipeline.append(exchange)
+        if self._ending:
+            self._no_more, self._ready = True, False
+        try:
+            exchange.handle = handler(
+                HttpRequest(head.method, head.path, head.headers, body), exchange.reply
+            )
+        except Exception:
+            _logger.exception("%s failed", head.path)
+            exchange.reply(_FAILED)
+
+    def bridge(self, head: RequestHead) -> AsgiExchange:
+        """Begin a request in the application."""
+        self._bridge_started_ns = self.stamp()
+        self._bridge = AsgiExchange(
+            self._service.app,
+            head,
+            {
+                "scheme": "http",
+                "client": self._peer.address(),
+                "server": self._peer.address("sockname"),
+            },
+            carrier=self,
+            body_high=self._settings.body_high_bytes,
+        )
+        self._bridge.start(self._roster.loop)
+        return self._bridge
+
+    def write(self, data: bytes) -> None:
+        """Send bytes now."""
+        self._since = self._roster.now
+        self._transport.write(data)
+
+    def stamp(self) -> int:
+        """Monotonic nanoseconds, 0 when nobody needs them."""
+        return 0 if self._recorder is None else self._recorder.stamp()
+
+    # What the bridge asks, and tells
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """What to await before the next write; None when the client keeps up."""
+        if self._write_paused and self._drained is None:
+            self._drained = self._roster.loop.create_future()
+        return self._drained
+
+    def want_body(self) -> None:
+        """The application waits for body bytes."""
+        self._since = self._roster.now
+        self._intake.want_body()
+        self._settle()
+
+    def hold_body(self) -> None:
+        """The application has enough of the body: read no more of it."""
+        self._intake.body_held = True
+        self._settle()
+
+    def may_stay(self) -> bool:
+        """Whether the connection can be kept after a reply that begins now."""
+        return not self._ending and self._intake.small_rest()
+
+    def finished(self, *, status: int, size: int, keep: bool) -> None:
+        """The application's reply is complete."""
+        bridge, self._bridge = self._bridge, None
+        assert bridge is not None
+        self._since = self._roster.now
+        if self._recorder is not None:
+            client, since = self._peer.address(), self._bridge_started_ns
+            self._recorder.record(bridge.head, client, status=status, size=size, since_ns=since)
+        self._must_linger = self._must_linger or self._intake.body is not None
+        self._intake.ignore_body()
+        if keep:
+            self._take()
+        else:
+            self._shut()
+
+    # Sending replies
+
+    def answered(self, exchange: Exchange) -> None:
+        """A reply is there: send it, and those that waited behind it, unless it has to wait itself."""
+        pipeline = self._pipeline
+        if pipeline[0] is not exchange:
+            return
+        self._since = self._roster.now
+        while True:
+            pipeline.popleft()
+            self._send(exchange)
+            if not pipeline:
+                self._barred = False
+                break
+            exchange = pipeline[0]
+            if exchange.answer is None:
+                break
+        if (self._eof or self._intake.unread) and not self._intake.working:
+            self._take()
+
+    def _send(self, exchange: Exchange) -> None:
+        head, reply, close, tail = exchange.head, exchange.answer, False, KEEP
+        assert reply is not None
+        if self._ending or not head.plain:
+            is_end = self._ending and not self._pipeline and self._intake.body is None
+            close = is_end or not head.keep_alive
+            tail = CLOSE if close else KEEP if head.minor else KEEP_1_0
+        try:
+            first, rest = self._frame(reply, tail, head_only=head.head_only)
+        except ValueError:
+            _logger.exception("the reply to %s cannot be sent", head.path)
+            reply = _FAILED
+            first, rest = self._frame(reply, tail, head_only=head.head_only)
+        self._transport.write(first)
+        if rest:
+            self._transport.writelines(rest)
+        if self._recorder is not None:
+            size = 0 if head.head_only else sum(memoryview(part).nbytes for part in reply.body)
+            self._recorder.record(
+                head,
+                self._peer.address(),
+                status=reply.status,
+                size=size,
+                since_ns=exchange.started_ns,
+                request_id=reply.request_id,
+            )
+        if close:
+            self._shut()
+
+    def _release_writer(self) -> None:
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None
+
+    # Stopping, waiting, closing
+
+    def _take(self) -> None:
+        if self._intake.working:
+            return
+        try:
+            self._intake.take()
+        except Refusal as refusal:
+            self._refuse(refusal)
+        except Exception:
+            _logger.exception("taking a request failed")
+            self._refuse(Refusal(500, "The server failed on this request. Its log says why."))
+        if self._no_more and self._intake.body is None and self._intake.unread:
+            self._must_linger = True
+            self._intake.unread = b""
+        if not self._under_way() and not self._closing:
+            if self._deaf:
+                self._close(linger=self._must_linger)
+            elif self._eof and not self._write_paused:
+                self._close(linger=False)
+        self._settle()
+
+    def _under_way(self) -> bool:
+        return bool(self._pipeline) or self._bridge is not None
+
+    def _settle(self) -> None:
+        """Read or not, fast or not, after something has changed."""
+        intake = self._intake
+        may_take = self.may_take()
+        self._ready = may_take and not (intake.unread or intake.body or self._eof)
+        full = bool(intake.unread) and intake.body is None and not may_take
+        pause = (full or intake.body_held) and not self._deaf
+        if pause != self._read_paused and not self._transport.is_closing():
+            self._read_paused = pause
+            if pause:
+                self._transport.pause_reading()
+            else:
+                self._transport.resume_reading()
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer what cannot be served, behind what was asked before, and close. Nothing more is taken."""
+        bridge, self._bridge = self._bridge, None
+        self._intake.drop()
+        self._deaf = self._no_more = self._ending = self._must_linger = True
+        if bridge is not None:
+            bridge.cancel()
+            if bridge.begun:
+                self._transport.abort()
+                return
+        exchange = Exchange(self, NO_HEAD, self.stamp())
+        self._pipeline.append(exchange)
+        exchange.reply(error_reply(refusal.status, refusal.message))
+        self._settle()
+
+    def _shut(self) -> None:
+        """The last reply was sent."""
+        self._deaf = self._no_more = self._ending = True
+        if not self._intake.working:
+            self._close(linger=self._must_linger or bool(self._intake.unread))
+        self._settle()
+
+    def _close(self, *, linger: bool) -> None:
+        """Close once what was sent is out; with `linger`, not before the client has stopped sending, or some seconds."""
+        self._deaf = self._no_more = True
+        self._ready = False
+        if self._closing or self._lingering:
+            return
+        if linger and not self._eof and self._transport.can_write_eof():
+            self._lingering = True
+            self._since = self._roster.now
+            self._transport.write_eof()
+            self._settle()
+        else:
+            self._closing = True
+            self._transport.close()
+
+    def _check_stalled(self, now: float, waited: float) -> None:
+        if self._peer.took_bytes():
+            self._since = now
+        elif waited >= self._settings.write_stall_timeout:
+            self.cut()
+
+    def _probe_peer(self) -> None:
+        """See `Peer.probe`; a reply that has begun finds it out by itself."""
+        bridge = self._bridge
+        head = self._pipeline[0].head if self._pipeline else bridge.head if bridge else NO_HEAD
+        if head.minor and not (bridge is not None and bridge.begun):
+            self._peer.probe(self._roster.loop)

@@ -1,0 +1,90 @@
+"""One request of the fast lane on its way through a connection's pipeline, and the body it waits for."""
+
+import io
+import logging
+import typing
+
+from naiad.protocol.http.head import RequestHead
+from naiad.protocol.http.message import Cancellable, FastHandler, HttpReply
+
+_logger = logging.getLogger(__name__)
+
+
+class Pipeline(typing.Protocol):
+    """What an exchange knows of its connection."""
+
+    def answered(self, exchange: "Exchange") -> None:
+        """`exchange.answer` was set: send it when it is its turn."""
+        ...
+
+
+class Exchange:
+    """A request that was handed to its handler and whose reply was not sent yet.
+
+    Attributes:
+        head: the request's head.
+        answer: the reply, once there is one; it waits here for the replies before it.
+        handle: on the work under way, when the handler gave one.
+        started_ns: when the request was complete (monotonic); 0 when nobody asked for an access log.
+    """
+
+    __slots__ = ("_pipeline", "answer", "handle", "head", "started_ns")
+
+    def __init__(self, pipeline: Pipeline, head: RequestHead, started_ns: int) -> None:
+        self._pipeline: Pipeline | None = pipeline
+        self.head = head
+        self.answer: HttpReply | None = None
+        self.handle: Cancellable | None = None
+        self.started_ns = started_ns
+
+    def reply(self, reply: HttpReply) -> None:
+        """The handler's callback. A second reply, or one after the client left, is dropped."""
+        pipeline = self._pipeline
+        if pipeline is None or self.answer is not None:
+            return
+        self.answer = reply
+        pipeline.answered(self)
+
+    def abandon(self) -> None:
+        """The client is gone: nothing will be sent, and the work may stop."""
+        self._pipeline = None
+        if self.answer is None and self.handle is not None:
+            try:
+                self.handle.cancel()
+            except Exception:
+                _logger.exception("cancelling %s failed", self.head.path)
+
+
+class WholeBody:
+    """Collects the body of a fast-lane request: a single piece is kept as it came, several are copied once.
+
+    Args:
+        head: the request that the body belongs to.
+        handler: who gets them both.
+        started_ns: as in `Exchange`.
+    """
+
+    __slots__ = ("_buffer", "_first", "handler", "head", "started_ns")
+
+    def __init__(self, head: RequestHead, handler: FastHandler, started_ns: int) -> None:
+        self.head = head
+        self.handler = handler
+        self.started_ns = started_ns
+        self._first = b""
+        self._buffer: io.BytesIO | None = None
+
+    def feed(self, piece: bytes) -> None:
+        """The next piece."""
+        if self._buffer is not None:
+            self._buffer.write(piece)
+        elif not self._first:
+            self._first = piece
+        else:
+            self._buffer = io.BytesIO()
+            self._buffer.write(self._first)
+            self._buffer.write(piece)
+
+    def whole(self) -> bytes:
+        """All pieces together."""
+        # getvalue hands the buffer itself over when nobody writes any more: no second copy
+        return self._first if self._buffer is None else self._buffer.getvalue()

@@ -1,0 +1,133 @@
+"""Replies as bytes: status lines, headers, and the errors that the transport itself makes.
+
+Pure: no sockets. Prefixes of replies (status line and headers up to the length) repeat, so they are remembered, bounded.
+"""
+
+import http
+
+import orjson
+
+from naiad.protocol.http.message import Headers, HttpReply
+
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+KEEP = b"\r\n\r\n"
+"""Ends the headers of a reply after which an HTTP/1.1 connection stays open."""
+KEEP_1_0 = b"\r\nConnection: keep-alive\r\n\r\n"
+"""The same for HTTP/1.0, where it must be said."""
+CLOSE = b"\r\nConnection: close\r\n\r\n"
+
+_MAX_PREFIXES = 1024
+_JSON = ((b"Content-Type", b"application/json"),)
+_BODYLESS = frozenset({204, 304})
+
+ReplyHeaders = tuple[tuple[bytes, bytes], ...]
+
+
+class Refusal(Exception):  # noqa: N818 - it is a decision about a request, not a failure of ours
+    """The transport does not take a request: answered with `status` and {"error": message}, then closed.
+
+    Args:
+        status: the HTTP status.
+        message: what was wrong and what to send instead.
+    """
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+def error_reply(status: int, message: str) -> HttpReply:
+    """An error as every client of the protocol expects it: one key, "error" (row 1.2)."""
+    return HttpReply(status, _JSON, (orjson.dumps({"error": message}),))
+
+
+def too_large(limit: int, *, size: int | None = None) -> Refusal:
+    """A body above its limit (row 1.11). `size` in bytes, None when it came in chunks and nobody knows it."""
+    what = "Request body" if size is None else f"Request body of {size} bytes"
+    return Refusal(
+        400,
+        f"{what} exceeds the maximum allowed value of {limit} bytes. Use --http-max-input-size to increase the limit.",
+    )
+
+
+def status_line(status: int) -> bytes:
+    """The first line of a reply, CRLF included."""
+    try:
+        phrase = http.HTTPStatus(status).phrase
+    except ValueError:
+        phrase = "Unknown"
+    return f"HTTP/1.1 {status} {phrase}\r\n".encode("latin-1")
+
+
+def header_lines(headers: ReplyHeaders) -> bytes:
+    """Header lines, each with its CRLF.
+
+    Raises:
+        ValueError: a name or value holds a line break, with which a client could write headers of its own.
+    """
+    for name, value in headers:
+        if b"\n" in name or b"\r" in name or b"\n" in value or b"\r" in value:
+            raise ValueError(f"a reply header holds a line break: {name!r}: {value!r}")
+    return b"".join([b"%b: %b\r\n" % pair for pair in headers])
+
+
+class ReplyFramer:
+    """Puts replies into bytes.
+
+    Args:
+        join_bytes: up to this body size everything is joined to one buffer (one copy costs less than one more buffer).
+    """
+
+    def __init__(self, *, join_bytes: int) -> None:
+        self._join_bytes = join_bytes
+        self._prefixes: dict[tuple[int, ReplyHeaders], bytes] = {}
+
+    def frame(
+        self, reply: HttpReply, tail: bytes, *, head_only: bool = False
+    ) -> tuple[bytes, tuple[bytes | memoryview, ...]]:
+        """A first buffer, and for a large body the parts that follow it.
+
+        Args:
+            reply: what was answered.
+            tail: KEEP, KEEP_1_0 or CLOSE.
+            head_only: leave the body out but keep its length: the reply to HEAD.
+
+        Raises:
+            ValueError: a header holds a line break.
+        """
+        prefix = self._prefixes.get((reply.status, reply.headers))
+        if prefix is None:
+            prefix = self._remember(reply)
+        body = reply.body
+        size = 0
+        for part in body:
+            size += len(part) if type(part) is bytes else memoryview(part).nbytes
+        if size <= self._join_bytes and not head_only:
+            if size == 0 and reply.status in _BODYLESS:
+                return prefix + tail[2:], ()
+            return b"".join((prefix, b"Content-Length: %d" % size, tail, *body)), ()
+        head = b"".join((prefix, b"Content-Length: %d" % size, tail))
+        return head, () if head_only else body
+
+    def _remember(self, reply: HttpReply) -> bytes:
+        prefix = status_line(reply.status) + header_lines(reply.headers)
+        if len(self._prefixes) >= _MAX_PREFIXES:
+            self._prefixes.clear()
+        self._prefixes[reply.status, reply.headers] = prefix
+        return prefix
+
+
+def wants_close(headers: Headers) -> bool:
+    """Whether a Connection header asks to close: `close` wins over `keep-alive`."""
+    return b"close" in _tokens(headers.get(b"connection", b""))
+
+
+def wants_keep_alive(headers: Headers) -> bool:
+    """Whether a Connection header asks to stay, as HTTP/1.0 must."""
+    return b"keep-alive" in _tokens(headers.get(b"connection", b""))
+
+
+def _tokens(value: bytes) -> list[bytes]:
+    return [token.strip() for token in value.lower().split(b",")]
