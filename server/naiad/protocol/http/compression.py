@@ -136,6 +136,5 @@ def compress(reply: HttpReply, encoding: Encoding) -> HttpReply:
     packed = b"".join([*map(stream.compress, reply.body), stream.flush()])
     if len(packed) >= size_of(reply):
         return reply
-    return HttpReply(
-        reply.status, (*reply.headers, (b"Content-Encoding", encoding.value)), (packed,)
-    )
+    headers = (*reply.headers, (b"Content-Encoding", encoding.value))
+    return HttpReply(reply.status, headers, (packed,), reply.request_id)

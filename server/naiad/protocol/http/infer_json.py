@@ -356,9 +356,9 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     document["outputs"] = outputs
     text = orjson.dumps(document, None, orjson.OPT_SERIALIZE_NUMPY)
     if not parts:
-        return HttpReply(200, JSON_HEADERS, (text,))
+        return HttpReply(200, JSON_HEADERS, (text,), response.id)
     headers = (BINARY_TYPE, (HEADER_LENGTH, b"%d" % len(text)))
-    return HttpReply(200, headers, (text, *parts))
+    return HttpReply(200, headers, (text, *parts), response.id)
 
 
 def _printable(parameters: dict[str, ParameterValue]) -> Members:

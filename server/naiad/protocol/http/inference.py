@@ -172,12 +172,12 @@ def _answer(
 ) -> None:
     """The engine's callback: encode and reply."""
     if response.error is not None:
-        on_reply(error_reply(response.error))
+        on_reply(error_reply(response.error, request_id=response.id))
         return
     try:
         reply = infer_json.encode(response, form)
     except InferenceError as error:
-        reply = error_reply(error)
+        reply = error_reply(error, request_id=response.id)
     except Exception:  # this request fails, its batch-mates in the same callback round do not
         log.exception("a response of model '%s' could not be written", response.model_name)
         reply = server_fault()

@@ -30,16 +30,20 @@ def json_reply(value: typing.Any, *, status: int = 200) -> HttpReply:
     return HttpReply(status, JSON_HEADERS, (orjson.dumps(value),))
 
 
-def refusal(status: int, message: str, *, extra: ExtraHeaders = ()) -> HttpReply:
-    """An error that the front end itself answers (rows 1.2, 1.4)."""
+def refusal(
+    status: int, message: str, *, extra: ExtraHeaders = (), request_id: str = ""
+) -> HttpReply:
+    """An error that the front end itself answers (rows 1.2, 1.4); `request_id` is for the access log."""
     # A message may quote what a client sent, and that may hold lone surrogates, which JSON cannot.
     text = message.encode("utf-8", "replace").decode()
-    return HttpReply(status, JSON_HEADERS + extra, (orjson.dumps({"error": text}),))
+    return HttpReply(status, JSON_HEADERS + extra, (orjson.dumps({"error": text}),), request_id)
 
 
-def error_reply(error: InferenceError, *, extra: ExtraHeaders = ()) -> HttpReply:
+def error_reply(
+    error: InferenceError, *, extra: ExtraHeaders = (), request_id: str = ""
+) -> HttpReply:
     """A failure with the status of its code (row 1.1)."""
-    return refusal(http_status(error.code), error.message, extra=extra)
+    return refusal(http_status(error.code), error.message, extra=extra, request_id=request_id)
 
 
 def wrong_method(allowed: bytes) -> HttpReply:

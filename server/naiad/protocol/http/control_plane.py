@@ -1,0 +1,51 @@
+"""The control plane before it is there: an ASGI application that makes the real one when its first request comes.
+
+FastAPI costs 20 to 40 MB and a few tenths of a second; a server that only infers and answers probes never pays. Making it happens on
+another thread, so that inference goes on meanwhile.
+"""
+
+import asyncio
+import importlib
+
+from naiad.engine.api import Engine
+from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
+from naiad.protocol.http.guard import Guard
+from naiad.protocol.http.message import FastRoutes
+from naiad.protocol.restricted import Restrictions
+
+
+class ControlPlane:
+    """The ASGI application to give to the listener.
+
+    Args:
+        engine: who knows the answers.
+        routes: the fast lane, for paths that both have.
+        restrictions: what calls of some categories have to bring; may be empty.
+    """
+
+    def __init__(self, engine: Engine, routes: FastRoutes, restrictions: Restrictions) -> None:
+        self._engine = engine
+        self._routes = routes
+        self._restrictions = restrictions
+        self._app: AsgiApp | None = None
+        self._making = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        app = self._app or await self.load()
+        if scope["method"] == "HEAD":
+            # Whatever GET answers, HEAD answers too; the connection leaves out the body.
+            scope["method"] = "GET"
+        await app(scope, receive, send)
+
+    async def load(self) -> AsgiApp:
+        """Make the application now; once, however many ask at the same time."""
+        async with self._making:
+            if self._app is None:
+                self._app = await asyncio.get_running_loop().run_in_executor(None, self._make)
+            return self._app
+
+    def _make(self) -> AsgiApp:
+        module = importlib.import_module("naiad.protocol.http.app")
+        app: AsgiApp = module.build(self._engine, self._routes)
+        return Guard(app, self._restrictions) if self._restrictions else app

@@ -1,0 +1,182 @@
+"""The schemas and examples that the API's description shows; data only. Infer itself never looks at them."""
+
+import typing
+
+Schema = dict[str, typing.Any]
+
+DATATYPES = [
+    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
+    "FP16", "FP32", "FP64", "BF16", "BYTES",
+]  # fmt: skip
+
+_SHAPE: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+_DATA: Schema = {
+    "type": "array",
+    "items": {},
+    "description": "The elements in row-major order, flat or nested.",
+}
+_SCALAR: Schema = {"type": ["string", "number", "boolean"]}
+
+_PARAMETERS: Schema = {
+    "type": "object",
+    "additionalProperties": _SCALAR,
+    "properties": {
+        "priority": {"type": "integer", "minimum": 0},
+        "timeout": {
+            "type": "integer",
+            "minimum": 0,
+            "description": "Microseconds it may wait in the queue.",
+        },
+        "sequence_id": {"type": ["integer", "string"]},
+        "sequence_start": {"type": "boolean"},
+        "sequence_end": {"type": "boolean"},
+        "binary_data_output": {
+            "type": "boolean",
+            "description": "Send outputs that are not listed as binary data.",
+        },
+    },
+}
+
+INFER_REQUEST: Schema = {
+    "type": "object",
+    "required": ["inputs"],
+    "properties": {
+        "id": {"type": "string"},
+        "parameters": _PARAMETERS,
+        "inputs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "shape", "datatype"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "shape": _SHAPE,
+                    "datatype": {"type": "string", "enum": DATATYPES},
+                    "data": _DATA,
+                    "parameters": {
+                        "type": "object",
+                        "properties": {
+                            "binary_data_size": {
+                                "type": "integer",
+                                "minimum": 0,
+                                "description": "Instead of data: the tensor's bytes follow behind the JSON.",
+                            },
+                        },
+                    },
+                },
+            },
+        },
+        "outputs": {
+            "type": "array",
+            "description": "Leave it out for all outputs.",
+            "items": {
+                "type": "object",
+                "required": ["name"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "parameters": {
+                        "type": "object",
+                        "properties": {"binary_data": {"type": "boolean"}},
+                    },
+                },
+            },
+        },
+    },
+}
+
+INFER_REQUEST_EXAMPLE: Schema = {
+    "id": "my-request",
+    "inputs": [
+        {"name": "INPUT0", "shape": [1, 4], "datatype": "FP32", "data": [1.0, 2.0, 3.0, 4.0]}
+    ],
+    "outputs": [{"name": "OUTPUT0"}],
+}
+
+INFER_RESPONSE: Schema = {
+    "type": "object",
+    "required": ["model_name", "model_version", "outputs"],
+    "properties": {
+        "id": {"type": "string"},
+        "model_name": {"type": "string"},
+        "model_version": {"type": "string"},
+        "parameters": {"type": "object", "additionalProperties": _SCALAR},
+        "outputs": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "required": ["name", "datatype", "shape"],
+                "properties": {
+                    "name": {"type": "string"},
+                    "datatype": {"type": "string", "enum": DATATYPES},
+                    "shape": _SHAPE,
+                    "data": _DATA,
+                    "parameters": {
+                        "type": "object",
+                        "properties": {"binary_data_size": {"type": "integer"}},
+                    },
+                },
+            },
+        },
+    },
+}
+
+INFER_RESPONSE_EXAMPLE: Schema = {
+    "id": "my-request",
+    "model_name": "my_model",
+    "model_version": "1",
+    "outputs": [
+        {"name": "OUTPUT0", "datatype": "FP32", "shape": [1, 4], "data": [2.0, 3.0, 4.0, 5.0]}
+    ],
+}
+
+OBJECT: Schema = {"type": "object"}
+INDEX_REQUEST: Schema = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
+INDEX_RESPONSE: Schema = {"type": "array", "items": OBJECT}
+
+ERROR: Schema = {
+    "type": "object",
+    "required": ["error"],
+    "properties": {"error": {"type": "string"}},
+}
+
+BINARY_NOTE = (
+    "The body is JSON. Binary tensors may follow behind it, in the order of the inputs that have a `binary_data_size`; the "
+    "header `Inference-Header-Content-Length` then says how long the JSON is, in the reply too. With that header 0, or an "
+    "empty body, the whole body is the model's only input."
+)
+
+
+def content(schema: Schema, example: typing.Any = None) -> Schema:
+    """A JSON body of a schema, as OpenAPI writes it."""
+    body: Schema = {"schema": schema}
+    if example is not None:
+        body["example"] = example
+    return {"application/json": body}
+
+
+def answers(
+    *statuses: int, ok: Schema | None = None, example: typing.Any = None
+) -> dict[int | str, Schema]:
+    """The replies of an operation.
+
+    Args:
+        statuses: those that carry an error.
+        ok: the schema of the 200 reply; None when its body is empty.
+        example: a 200 reply.
+    """
+    good: Schema = {"description": "OK"}
+    if ok is not None:
+        good["content"] = content(ok, example)
+    replies: dict[int | str, Schema] = {200: good}
+    for status in statuses:
+        replies[status] = {"description": _MEANINGS[status], "content": content(ERROR)}
+    return replies
+
+
+_MEANINGS = {
+    400: "The request is wrong; the message says what to send instead.",
+    404: "There is no such model, version or region.",
+    500: "Malformed JSON, or the model failed.",
+    501: "This server does not do that.",
+    503: "Not now: the model is not ready, a queue is full or a timeout expired.",
+}
