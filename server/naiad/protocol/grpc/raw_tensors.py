@@ -1,0 +1,145 @@
+"""Tensors as the raw bytes of a message: raw_input_contents in, raw_output_contents out (rows 10.11, 10.14). Pure.
+
+Reading makes views of the message, never copies; a view may begin at any address, and whoever needs aligned memory makes the
+copy. BYTES elements are cut out one by one, because each needs an object of its own. Bytes that do not fill their shape
+are no error here: they become the tensor's `fault`, so that name, datatype and shape are judged first, in Triton's order.
+"""
+
+import struct
+import typing
+
+import numpy as np
+
+from naiad.core.datatypes import BYTES, DataType
+from naiad.core.tensor import Tensor
+
+Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
+
+MAX_RANK = 32
+"""Dimensions that a numpy array of any supported version can have; no model comes near."""
+
+_LENGTH = struct.Struct("<I")
+_COPIED = 65_536
+"""Up to here the bytes of an output are copied, which is cheaper than a view."""
+
+_NOTHING: Elements = np.empty((0,), dtype=np.uint8)
+
+
+def read(
+    body: bytes,
+    start: int,
+    size: int,
+    *,
+    model: str,
+    name: str,
+    datatype: DataType,
+    shape: tuple[int, ...],
+    count: int,
+) -> Tensor:
+    """A tensor whose bytes are `body[start:start + size]`; they lie within the body.
+
+    Args:
+        body: what the tensor becomes a view of.
+        start: where its bytes begin.
+        size: how many there are.
+        model: the model's name, for messages.
+        name: the tensor's name.
+        datatype: what its elements are.
+        shape: its shape, no dimension negative, at most MAX_RANK of them.
+        count: how many elements that shape holds.
+    """
+    if datatype is BYTES:
+        return _read_strings(body, start, size, model=model, name=name, shape=shape, count=count)
+    expected = count * datatype.size
+    if size != expected:
+        return wrong_size(
+            model=model, name=name, datatype=datatype, shape=shape, expected=expected, size=size
+        )
+    return Tensor(name, datatype, shape, np.ndarray(shape, datatype.dtype, body, start))
+
+
+def faulty(name: str, datatype: DataType, shape: tuple[int, ...], fault: str) -> Tensor:
+    """A tensor whose bytes do not fill its shape: nobody may read its array."""
+    return Tensor(name, datatype, shape, _NOTHING, fault)
+
+
+def wrong_size(
+    *,
+    model: str,
+    name: str,
+    datatype: DataType,
+    shape: tuple[int, ...],
+    expected: int,
+    size: int,
+) -> Tensor:
+    """A tensor that came with too few or too many bytes (row 4.8)."""
+    fault = (
+        f"input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {size}: "
+        f"shape {list(shape)} of {datatype.name} takes {datatype.size} bytes an element"
+    )
+    return faulty(name, datatype, shape, fault)
+
+
+def wrong_count(model: str, name: str, expected: int, got: int) -> str:
+    """Row 4.9."""
+    return f"expected {expected} string elements for inference input '{name}' for model '{model}', got {got}"
+
+
+def write(tensor: Tensor) -> bytes | memoryview:
+    """A tensor's bytes in wire form, row-major, little-endian; a view of the array when it is large and holds no BYTES."""
+    array = tensor.array
+    if tensor.datatype is BYTES:
+        pack = _LENGTH.pack
+        parts: list[bytes] = []
+        for element in array.ravel().tolist():
+            parts.append(pack(len(element)))
+            parts.append(element)
+        return b"".join(parts)
+    if array.nbytes <= _COPIED:
+        return array.tobytes()
+    # bfloat16 knows no buffer protocol, so every datatype goes out as plain bytes.
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _read_strings(
+    body: bytes, start: int, size: int, *, model: str, name: str, shape: tuple[int, ...], count: int
+) -> Tensor:
+    """Row 3.13: each element is a little-endian uint32 length and that many bytes."""
+    elements: list[bytes] = []
+    at, end = start, start + size
+    fault = ""
+    # A stream of empty elements costs four bytes each: no more are cut out than the shape asks for.
+    while at < end and len(elements) <= count:
+        if end - at < _LENGTH.size:
+            fault = (
+                f"incomplete string length indicator for inference input '{name}' for model '{model}', expecting 4 bytes "
+                f"but only {end - at} bytes available after {len(elements)} elements"
+            )
+            break
+        (length,) = _LENGTH.unpack_from(body, at)
+        at += _LENGTH.size
+        if length > end - at:
+            fault = (
+                f"incomplete string data for inference input '{name}' for model '{model}', expecting string of length "
+                f"{length} but only {end - at} bytes available after {len(elements)} elements"
+            )
+            break
+        elements.append(body[at : at + length])
+        at += length
+    if not fault and len(elements) > count:
+        fault = (
+            f"unexpected number of string elements {len(elements)} for inference input '{name}' for model '{model}', "
+            f"expecting {count}"
+        )
+    elif not fault and len(elements) < count:
+        fault = wrong_count(model, name, count, len(elements))
+    if fault:
+        return faulty(
+            name,
+            BYTES,
+            shape,
+            f"{fault}; each element is a little-endian uint32 length, then its bytes",
+        )
+    array: Elements = np.empty(count, dtype=object)
+    array[:] = elements
+    return Tensor(name, BYTES, shape, array.reshape(shape))

@@ -1,0 +1,96 @@
+"""Cuts a serialised ModelInferRequest into its raw tensors, its id and the rest, without parsing it. Pure.
+
+Two things come of it: a raw tensor is a place in the message, not a copy of it (protobuf copies twice: into its arena and out of it),
+and the rest is the same bytes in request after request, so that its parsed form can be remembered. Protobuf stays the
+arbiter: what is not plainly a row of known length-delimited fields is not cut, and the caller has it parsed as a whole.
+"""
+
+from naiad.core.record import record
+
+_ID = 0x1A
+_RAW = 0x3A
+_REST = frozenset((0x0A, 0x12, 0x22, 0x2A, 0x32))
+"""Tags (field number * 8 + 2): model_name, model_version, parameters, inputs, outputs."""
+
+_MOST_FIELDS = 512
+"""A message of more fields is protobuf's: this loop is Python, and a field can be as short as two bytes."""
+
+_MORE = 0x80
+_WIDEST = 35
+"""Bits of the longest length that is read here; a message is at most 2 GiB (row 10.7)."""
+
+
+@record
+class Split:
+    """The parts of a message.
+
+    Attributes:
+        head: everything but id and raw tensors, in order; a message of its own.
+        id: the id, "" when there is none.
+        raws: where each raw tensor begins and how many bytes it has.
+    """
+
+    head: bytes
+    id: str
+    raws: list[tuple[int, int]]
+
+
+def split(body: bytes) -> Split | None:
+    """Cut a message, or None when protobuf has to look at it.
+
+    Fields of one number keep their order, which is all that protobuf's merging depends on: parsing `head` and adding id and
+    raw tensors gives what parsing `body` gives.
+    """
+    try:
+        return _split(body)
+    except (IndexError, ValueError):
+        return None
+
+
+def _split(body: bytes) -> Split:
+    """Raises ValueError or IndexError where protobuf has to look."""
+    heads: list[bytes] = []
+    raws: list[tuple[int, int]] = []
+    request_id = b""
+    at = head_from = fields = 0
+    end = len(body)
+    while at < end:
+        field_from = at
+        tag = body[at]
+        size = body[at + 1]
+        at += 2
+        if size >= _MORE:
+            size, at = _long_size(body, at - 1)
+        value_from = at
+        at += size
+        fields += 1
+        if fields > _MOST_FIELDS:
+            raise ValueError(fields)
+        if tag in _REST:
+            continue
+        if field_from > head_from:
+            heads.append(body[head_from:field_from])
+        head_from = at
+        if tag == _RAW:
+            raws.append((value_from, size))
+        elif tag == _ID:
+            request_id = body[value_from:at]
+        else:
+            raise ValueError(tag)
+    if at > end:
+        raise ValueError(at)
+    if end > head_from:
+        heads.append(body[head_from:end])
+    return Split(b"".join(heads), request_id.decode(), raws)
+
+
+def _long_size(body: bytes, at: int) -> tuple[int, int]:
+    """A length of several bytes, seven bits in each, the lowest first; and where the value begins."""
+    size = 0
+    for shift in range(0, _WIDEST, 7):
+        byte = body[at]
+        at += 1
+        size |= (byte & 0x7F) << shift
+        if byte < _MORE:
+            return size, at
+    raise ValueError(size)

@@ -1,0 +1,88 @@
+"""InferResponse to ModelInferResponse bytes (rows 10.14, 10.23). Pure.
+
+The message is put together from its parts: what is the same in every response of a model (its name, each output's name, datatype
+and shape) is serialised by protobuf once and remembered, and the values go from the arrays into the message in one copy.
+"""
+
+import functools
+import typing
+
+from naiad.core.datatypes import DataType
+from naiad.core.messages import service_pb2
+from naiad.core.request import Parameters
+from naiad.core.response import InferResponse
+from naiad.errors import internal
+from naiad.protocol.grpc import raw_tensors
+
+
+def encode(response: InferResponse) -> bytes:
+    """ModelInferResponse bytes of a response without an error; values only in raw_output_contents (row 10.14).
+
+    Raises:
+        InferenceError: INTERNAL for a parameter that the model set and that no InferParameter can hold (row 10.23).
+    """
+    outputs = response.outputs
+    parts: list[bytes | memoryview] = [_model_part(response.model_name, response.model_version)]
+    if response.id:
+        request_id = response.id.encode()
+        parts.append(b"\x1a" + varint(len(request_id)) + request_id)
+    if response.parameters:
+        parts.append(_parameters_part(response.parameters))
+    parts += [_output_part(tensor.name, tensor.datatype, tensor.shape) for tensor in outputs]
+    for tensor in outputs:
+        values = raw_tensors.write(tensor)
+        parts.append(b"\x32" + varint(len(values)))
+        parts.append(values)
+    return b"".join(parts)
+
+
+def varint(number: int) -> bytes:
+    """A length as protobuf writes it."""
+    if number < 0x80:  # noqa: PLR2004 - seven bits a byte: the encoding itself
+        return _ONE_BYTE[number]
+    encoded = bytearray()
+    while number >= 0x80:  # noqa: PLR2004 - as above
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+_ONE_BYTE = [bytes((number,)) for number in range(0x80)]
+
+
+@functools.lru_cache(maxsize=1024)
+def _model_part(name: str, version: int) -> bytes:
+    message = service_pb2.ModelInferResponse(model_name=name, model_version=str(version))
+    return typing.cast("bytes", message.SerializeToString())
+
+
+@functools.lru_cache(maxsize=1024)
+def _output_part(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes:
+    output = service_pb2.ModelInferResponse.InferOutputTensor(
+        name=name, datatype=datatype.name, shape=shape
+    )
+    return typing.cast(
+        "bytes", service_pb2.ModelInferResponse(outputs=[output]).SerializeToString()
+    )
+
+
+def _parameters_part(parameters: Parameters) -> bytes:
+    message = service_pb2.ModelInferResponse()
+    for name, value in parameters.items():
+        try:
+            field = message.parameters[name]
+            match value:
+                case bool():
+                    field.bool_param = value
+                case int():
+                    field.int64_param = value
+                case float():
+                    field.double_param = value
+                case str():
+                    field.string_param = value
+        except ValueError:  # out of 64 bits, or a string with half of a surrogate pair
+            raise internal(
+                f"the model's response parameter '{name}' cannot be sent: its value has to fit 64 bits or be valid Unicode"
+            ) from None
+    return typing.cast("bytes", message.SerializeToString())
