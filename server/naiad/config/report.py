@@ -1,0 +1,124 @@
+"""Problems as a person reads them in a terminal, and as a program reads them.
+
+Each is shown as compilers do: where and what on one line that editors turn into a link, the line of the file, a mark
+under the place, and what to write instead. Texts come from files and are made harmless: no control character reaches the terminal.
+"""
+
+import collections.abc
+import unicodedata
+
+from naiad.config.problem import Position, Problem
+
+_TAB = 4
+_WIDEST = 120
+_CONTEXT = 40
+
+_RED, _BLUE, _BOLD, _CYAN, _PLAIN = "\x1b[1;31m", "\x1b[1;34m", "\x1b[1m", "\x1b[36m", "\x1b[0m"
+
+JsonProblem = dict[str, str | int | None]
+
+
+def render(problems: collections.abc.Iterable[Problem], *, colour: bool) -> str:
+    """Show problems one below the other, an empty line between them.
+
+    Args:
+        problems: in the order in which they are to be shown.
+        colour: with ANSI colours.
+
+    Returns:
+        Text that ends in a line feed; "" without problems.
+    """
+    return "\n".join(_one(problem, colour=colour) for problem in problems)
+
+
+def as_json(problems: collections.abc.Iterable[Problem]) -> list[JsonProblem]:
+    """Problems as objects with the keys path, line, column, width, message, suggestion; null where there is no position."""
+    return [
+        {
+            "path": str(problem.path),
+            "line": problem.position.line if problem.position else None,
+            "column": problem.position.column if problem.position else None,
+            "width": problem.position.width if problem.position else None,
+            "message": problem.message,
+            "suggestion": problem.suggestion,
+        }
+        for problem in problems
+    ]
+
+
+def _one(problem: Problem, *, colour: bool) -> str:
+    def paint(text: str, code: str) -> str:
+        return f"{code}{text}{_PLAIN}" if colour else text
+
+    position = problem.position
+    where = str(problem.path)
+    if position is not None:
+        where += f":{position.line}:{position.column}"
+    title = f"{paint(_harmless(where) + ':', _BOLD)} {paint('error:', _RED)} {paint(_harmless(problem.message), _BOLD)}"
+    lines = [title]
+    gutter = ""
+    if position is not None:
+        number = str(position.line)
+        gutter = " " * len(number)
+        shown, before, width = _excerpt(problem.line_text, position)
+        bar = paint("|", _BLUE)
+        lines += [
+            f" {gutter} {bar}",
+            f" {paint(number, _BLUE)} {bar} {shown}".rstrip(),
+            f" {gutter} {bar} {' ' * before}{paint('^' * width, _RED)}",
+        ]
+    if problem.suggestion:
+        lines.append(
+            f" {gutter} {paint('=', _BLUE)} {paint('help:', _CYAN)} {_harmless(problem.suggestion)}"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _excerpt(line: str, position: Position) -> tuple[str, int, int]:
+    """A line as shown, how many cells stand before the mark, and how wide the mark is.
+
+    Long lines are cut around the place. The mark covers as many cells as the characters do.
+    """
+    start = min(position.column - 1, len(line))
+    end = min(start + max(1, position.width), max(len(line), start))
+    first = 0
+    cut_before = cut_after = ""
+    if _cells(line) > _WIDEST:
+        first = max(0, start - _CONTEXT)
+        last = min(len(line), max(end, first + _WIDEST))
+        last = min(last, first + 2 * _WIDEST)
+        cut_before = "… " if first else ""
+        cut_after = " …" if last < len(line) else ""
+        line = line[:last]
+        end = min(end, last)
+    before = cut_before + _harmless(line[first:start])
+    marked = _harmless(line[start:end], column=_cells(line[first:start]))
+    after = _harmless(line[end:], column=_cells(line[first:end]))
+    return before + marked + after + cut_after, _cells(before), max(1, _cells(marked))
+
+
+def _harmless(text: str, *, column: int = 0) -> str:
+    """Text for a terminal: tabs as spaces, control and invisible characters as a visible sign."""
+    shown: list[str] = []
+    for character in text:
+        if character == "\t":
+            wide = _TAB - column % _TAB
+            shown.append(" " * wide)
+            column += wide
+            continue
+        if unicodedata.category(character) in {"Cc", "Cf", "Cs", "Zl", "Zp"}:
+            character = "�"  # noqa: PLW2901 - the sign in its place
+        shown.append(character)
+        column += _cell(character)
+    return "".join(shown)
+
+
+def _cells(text: str) -> int:
+    return sum(_cell(character) for character in _harmless(text))
+
+
+def _cell(character: str) -> int:
+    """How many columns of a terminal a character takes."""
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
