@@ -1,6 +1,6 @@
 """The scheduler of a model version: a queue in front of its instances, for the dynamic batcher and the default scheduler.
 
-It carries out what `queue` and `batching` decide, on the event loop, with at most one timer armed. Requests that come
+It carries out what `queue` and `batching` decide, on the event loop, with one alarm. Requests that come
 in one turn of the loop are looked at together at its end, so that they share a batch even where the delay is 0; the
 default scheduler has nothing to wait for and sends at once. A batch that comes back frees its instance, which gets
 the next batch before anybody is answered: the instance works while the loop writes.
@@ -18,14 +18,11 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import BatchOutcome, Host, OnOutcome
 from naiad.metrics.statistics import MICROSECOND, ModelStatistics
+from naiad.scheduling.alarm import NEVER, Alarm
 from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.settlement import Settlement
-
-_NEVER = 1 << 63
-_EARLY_NS = 10_000
-"""A timer that is early by less than a turn of the loop is on time."""
 
 
 class _Place:
@@ -86,8 +83,7 @@ class DynamicScheduler:
         self._in_turn = False
         self._turn_is_due = False
         self._enough_rows = 0
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_ns = _NEVER
+        self._alarm = Alarm(loop=loop, clock=clock, ring=self._look)
         self._stopping = False
         self._drained = asyncio.Event()
 
@@ -117,8 +113,8 @@ class DynamicScheduler:
             else:
                 self._turn_is_due = True
                 self._loop.call_soon(self._turn)
-        if inference.deadline_ns and inference.deadline_ns < self._timer_ns:
-            self._arm(inference.deadline_ns, now)
+        if inference.deadline_ns:
+            self._alarm.set(inference.deadline_ns, now)
 
     def inflight(self) -> int:
         """See `Scheduler`."""
@@ -138,11 +134,6 @@ class DynamicScheduler:
         self._turn_is_due = False
         self._look(self._now())
 
-    def _wake(self) -> None:
-        at_ns, self._timer_ns, self._timer = self._timer_ns, _NEVER, None
-        now = self._now()
-        self._look(at_ns if 0 < at_ns - now <= _EARLY_NS else now)
-
     def _look(self, now: int) -> None:
         """Reject what is too late, send what can run, set the timer for the rest."""
         if self._hold or self._in_turn:
@@ -152,8 +143,7 @@ class DynamicScheduler:
             wake_ns = self._send_what_can_run(now)
         finally:
             self._in_turn = False
-        if wake_ns < self._timer_ns:
-            self._arm(wake_ns, now)
+        self._alarm.set(wake_ns, now)
 
     def _send_what_can_run(self, now: int) -> int:
         queue, free = self._queue, self._free
@@ -161,7 +151,7 @@ class DynamicScheduler:
         if due and due <= now:
             for late in queue.expire(now):
                 self._reject_late(late, now)
-        self._enough_rows, wake_ns = 0, _NEVER
+        self._enough_rows, wake_ns = 0, NEVER
         while free:
             decision = next_batch(queue, now, self._policy, draining=self._stopping)
             if decision is None:
@@ -171,7 +161,7 @@ class DynamicScheduler:
                 break
             self._statistics.record_close(decision.reason)
             self._send(free.pop(), decision.batch)
-        return min(wake_ns, queue.next_deadline() or _NEVER)
+        return min(wake_ns, queue.next_deadline() or NEVER)
 
     def _send(self, place: _Place, batch: list[Inference]) -> None:
         self._statistics.pending -= len(batch)
@@ -232,16 +222,8 @@ class DynamicScheduler:
 
     def _check_drained(self) -> None:
         if self._stopping and not self._owned:
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
+            self._alarm.cancel()
             self._drained.set()
-
-    def _arm(self, at_ns: int, now: int) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_ns = at_ns
-        self._timer = self._loop.call_later((at_ns - now) / 1e9, self._wake)
 
     def _stopped(self, inference: Inference) -> InferenceError:
         return InferenceError(

@@ -1,0 +1,234 @@
+"""Everybody gets one answer, in order where asked for, and each is counted as the rows say."""
+
+import asyncio
+import logging
+
+import pytest
+
+from naiad.config.model_config import DynamicBatching
+from naiad.core.response import InferResponse
+from naiad.errors import FailureReason
+from tests.support.clock import WALL_AT_START_NS
+from tests.support.inferences import (
+    make_inference,
+    make_response,
+)
+from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, ids, turn
+
+pytestmark = pytest.mark.looptime
+
+
+async def test_one_bad_request_fails_alone() -> None:
+    model = ScheduledModel(DynamicBatching())
+    good, bad, good_too = model.send(), model.send(rows=2), model.send(rows=3)
+    await turn()
+    model.host.respond = lambda inference: make_response(
+        inference, error=BACKEND_FAILED if inference is bad else None
+    )
+    await asyncio.sleep(0.005)
+    model.host.finish()
+    assert [model.reason(each) for each in (good, bad, good_too)] == [
+        None,
+        FailureReason.BACKEND,
+        None,
+    ]
+    statistics = model.statistics
+    assert statistics.success_count == 2
+    assert statistics.inference_count == 4
+    assert statistics.failures[FailureReason.BACKEND] == 1
+    assert statistics.execution_count == 1
+    assert statistics.batches[6].count == 1
+
+
+async def test_a_batch_that_fails_as_a_whole_fails_everybody_in_it_and_is_no_execution() -> None:
+    model = ScheduledModel(DynamicBatching())
+    both = [model.send(), model.send()]
+    await turn()
+    model.host.fail(BACKEND_FAILED)
+    assert [model.reason(each) for each in both] == [FailureReason.BACKEND] * 2
+    assert model.answered[0][2].model_version == 1
+    assert model.statistics.failures[FailureReason.BACKEND] == 2
+    assert (model.statistics.execution_count, model.statistics.batches) == (0, {})
+    assert model.statistics.success_count == 0
+    model.nothing_left()
+
+
+async def test_a_batch_whose_requests_all_failed_is_no_execution() -> None:
+    model = ScheduledModel(DynamicBatching())
+    model.host.respond = lambda inference: make_response(inference, error=BACKEND_FAILED)
+    model.send()
+    await turn()
+    model.host.finish()
+    assert model.statistics.failures[FailureReason.BACKEND] == 1
+    assert (model.statistics.execution_count, model.statistics.last_inference_ms) == (0, 0)
+
+
+async def test_the_instance_goes_on_after_a_failed_batch() -> None:
+    model = ScheduledModel(takes_s=None)
+    first, second = model.send(), model.send()
+    model.host.fail(BACKEND_FAILED)
+    model.host.finish()
+    assert (model.reason(first), model.reason(second)) == (FailureReason.BACKEND, None)
+
+
+async def test_a_host_that_cannot_take_a_batch_fails_it_and_nobody_waits_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = ScheduledModel(DynamicBatching())
+
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(model.host, "submit", refuse)
+    inference = model.send()
+    await turn()
+    await turn()
+    error = model.error(inference)
+    assert error is not None
+    assert "can't start new thread" in error.message
+    model.nothing_left()
+
+
+async def test_too_few_responses_leave_nobody_without_an_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScheduledModel(DynamicBatching())
+    one, two = model.send(), model.send()
+    await turn()
+    model.host.finish_with([make_response(one)])
+    assert model.error(one) is None
+    assert model.reason(two) is FailureReason.BACKEND
+    assert "cannot be used" in caplog.text
+    model.nothing_left()
+
+
+async def test_an_answer_that_cannot_be_delivered_does_not_harm_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    model = ScheduledModel(DynamicBatching())
+
+    def explode(_: InferResponse) -> None:
+        raise ValueError("the connection is gone")
+
+    unlucky = make_inference(on_response=explode)
+    model.scheduler.enqueue(unlucky)
+    lucky = model.send()
+    await turn()
+    with caplog.at_level(logging.ERROR):
+        model.host.finish()
+    assert model.error(lucky) is None
+    assert unlucky.request.id in caplog.text
+    assert "the connection is gone" in caplog.text
+    model.nothing_left()
+
+
+async def test_a_response_for_somebody_who_has_his_answer_is_dropped() -> None:
+    model = ScheduledModel(DynamicBatching())
+    settled, other = model.send(), model.send()
+    await turn()
+    settled.settled = True
+    model.host.finish()
+    assert [request_id for request_id, _, _ in model.answered] == ids(other)
+    assert model.statistics.success_count == 1
+    model.nothing_left()
+
+
+async def test_a_client_may_send_its_next_request_from_its_answer() -> None:
+    model = ScheduledModel(DynamicBatching(), takes_s=0.010)
+    seen: list[float] = []
+
+    def again(_: InferResponse) -> None:
+        seen.append(model.now_ms)
+        if len(seen) < 3:
+            model.scheduler.enqueue(make_inference(on_response=again))
+
+    model.scheduler.enqueue(make_inference(on_response=again))
+    await asyncio.sleep(1)
+    assert seen == [10.0, 20.0, 30.0]
+
+
+@pytest.mark.parametrize("preserve", [False, True])
+async def test_with_preserve_ordering_a_fast_instance_does_not_overtake_a_slow_one(
+    *, preserve: bool
+) -> None:
+    model = ScheduledModel(
+        DynamicBatching(preserve_ordering=preserve), instances=2, max_batch_size=1
+    )
+    slow, fast, next_ = model.send(), model.send(), model.send()
+    await turn()
+    model.hosts[1].finish()
+    assert len(model.answered) == (0 if preserve else 1)
+    assert model.hosts[1].out == [next_], "the instance works on although its answer waits"
+    model.hosts[0].finish()
+    model.hosts[1].finish()
+    in_order = [request_id for request_id, _, _ in model.answered]
+    assert in_order == (ids(slow, fast, next_) if preserve else ids(fast, slow, next_))
+    model.nothing_left()
+
+
+async def test_a_failed_batch_keeps_its_place_in_the_order() -> None:
+    model = ScheduledModel(DynamicBatching(preserve_ordering=True), instances=2, max_batch_size=1)
+    first, second = model.send(), model.send()
+    await turn()
+    model.hosts[1].finish()
+    model.hosts[0].fail(BACKEND_FAILED)
+    assert [request_id for request_id, _, _ in model.answered] == ids(first, second)
+    assert model.reason(first) is FailureReason.BACKEND
+
+
+async def test_each_request_counts_its_own_waiting_and_its_whole_batch_s_computing() -> None:
+    model = ScheduledModel(DynamicBatching())
+    model.send(rows=2)
+    await turn()
+    await asyncio.sleep(0.002)
+    model.send(rows=3)
+    await asyncio.sleep(0.003)
+    model.send(rows=1)
+    model.host.finish(input_ns=1 * MS, output_ns=1 * MS)
+    await asyncio.sleep(0.010)
+    model.host.finish(input_ns=2 * MS, output_ns=3 * MS)
+    statistics = model.statistics
+    assert statistics.success_count == 3
+    assert statistics.inference_count == 6
+    assert statistics.execution_count == 2
+    assert statistics.queue_ns == 3 * MS, "0 + 3 + 0: only the second waited"
+    assert statistics.compute_input_ns == (1 + 2 * 2) * MS
+    assert statistics.compute_infer_ns == (3 + 2 * 5) * MS
+    assert statistics.compute_output_ns == (1 + 2 * 3) * MS
+    assert statistics.success_ns == (5 + 13 + 10) * MS
+    assert statistics.last_inference_ms == WALL_AT_START_NS // MS + 15
+    assert {
+        size: (entry.count, entry.compute_infer_ns) for size, entry in statistics.batches.items()
+    } == {2: (1, 3 * MS), 4: (1, 5 * MS)}
+    assert sum(statistics.request_time.counts) == 3
+    assert sum(statistics.compute_time.counts) == 2
+    assert statistics.fail_count == 0
+    model.nothing_left()
+
+
+async def test_pending_counts_what_was_accepted_and_is_not_with_an_instance() -> None:
+    model = ScheduledModel(DynamicBatching(), max_batch_size=2)
+    pending = []
+    for _ in range(3):
+        model.send()
+        pending.append(model.statistics.pending)
+    await turn()
+    pending.append(model.statistics.pending)
+    model.host.finish()
+    pending.append(model.statistics.pending)
+    assert pending == [1, 2, 3, 1, 0]
+    assert model.scheduler.inflight() == 1
+
+
+async def test_whoever_is_answered_finds_itself_counted() -> None:
+    model = ScheduledModel(DynamicBatching())
+    seen: list[tuple[int, int]] = []
+    statistics = model.statistics
+
+    def look(_: InferResponse) -> None:
+        seen.append((statistics.success_count, statistics.execution_count))
+
+    model.scheduler.enqueue(make_inference(on_response=look))
+    await turn()
+    model.host.finish()
+    assert seen == [(1, 1)]

@@ -1,0 +1,106 @@
+"""A model's scheduler in front of scripted hosts, with everything that its clients saw."""
+
+import asyncio
+import collections.abc
+
+from naiad.config.model_config import DynamicBatching, TensorSpec
+from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.factory import make_scheduler
+from tests.support.clock import LoopClock
+from tests.support.hosts import ScriptedHost
+from tests.support.inferences import (
+    make_config,
+    make_inference,
+    make_spec,
+)
+
+MS = 1_000_000
+BACKEND_FAILED = InferenceError(ErrorCode.INTERNAL, "broken", reason=FailureReason.BACKEND)
+
+
+class ScheduledModel:
+    """A scheduler, its hosts and everything that its clients saw."""
+
+    def __init__(
+        self,
+        batching: DynamicBatching | None = None,
+        *,
+        instances: int = 1,
+        takes_s: float | None = None,
+        max_batch_size: int = 8,
+        inputs: collections.abc.Sequence[TensorSpec] = (make_spec(),),
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        self.clock = LoopClock(loop)
+        self.hosts = [
+            ScriptedHost(clock=self.clock, loop=loop, name=f"m_0_{k}", takes_s=takes_s)
+            for k in range(instances)
+        ]
+        self.statistics = ModelStatistics()
+        self.scheduler = make_scheduler(
+            config=make_config(batching=batching, max_batch_size=max_batch_size, inputs=inputs),
+            version=1,
+            hosts=self.hosts,
+            statistics=self.statistics,
+            clock=self.clock,
+            loop=loop,
+        )
+        self.answered: list[tuple[str, float, InferResponse]] = []
+
+    @property
+    def host(self) -> ScriptedHost:
+        return self.hosts[0]
+
+    def send(
+        self, *tensors: Tensor, rows: int = 1, priority: int = 0, timeout_us: int = 0
+    ) -> Inference:
+        def on_response(response: InferResponse) -> None:
+            self.answered.append((response.id, self.now_ms, response))
+
+        inference = make_inference(
+            *tensors,
+            rows=rows,
+            priority=priority,
+            timeout_us=timeout_us,
+            received_ns=self.clock.monotonic_ns(),
+            on_response=on_response,
+        )
+        self.scheduler.enqueue(inference)
+        return inference
+
+    @property
+    def now_ms(self) -> float:
+        return self.clock.monotonic_ns() / MS
+
+    def when(self, inference: Inference) -> float:
+        """When it was answered, in milliseconds; exactly once."""
+        times = [at for request_id, at, _ in self.answered if request_id == inference.request.id]
+        assert len(times) == 1
+        return times[0]
+
+    def error(self, inference: Inference) -> InferenceError | None:
+        responses = [each for request_id, _, each in self.answered if request_id == inference.request.id]  # fmt: skip
+        assert len(responses) == 1
+        return responses[0].error
+
+    def reason(self, inference: Inference) -> FailureReason | None:
+        error = self.error(inference)
+        return None if error is None else error.reason
+
+    def nothing_left(self) -> None:
+        assert self.statistics.pending == 0
+        assert self.scheduler.inflight() == 0
+
+
+async def turn() -> None:
+    """Let the loop run what is due now."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+
+
+def ids(*inferences: Inference) -> list[str]:
+    return [inference.request.id for inference in inferences]
