@@ -22,38 +22,60 @@ class Findings:
         self.document = document
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
+        at = {_place(place): path for path, place in document.positions.items()}
+        self._unread = {
+            path[:length]
+            for problem in document.problems
+            if (path := at.get(_place(problem.position))) is not None
+            for length in range(1, len(path) + 1)
+        }
+        """Values that could not be read, and the blocks around them."""
+        self._unclear = [
+            problem for problem in document.problems if _place(problem.position) not in at
+        ]
+        """Problems that are about no one value: an unknown name, a missing brace."""
 
     def add(self, path: FieldPath, message: str, suggestion: str = "") -> None:
         """A problem with a field, at its place or at the block's around it."""
         self.problems.append(self.document.problem(path, message, suggestion))
 
-    def unread(self, path: FieldPath) -> bool:
-        """Whether something in this field or block was written that could not be read; `()` is the whole file."""
-        if not self.document.problems or not path:
-            return bool(self.document.problems)
-        start = self.document.positions.get(path)
-        if start is None:
-            return False
-        end = self._end(path, start)
+    def trusted(self, path: FieldPath) -> bool:
+        """Whether the message holds of a field what its author wrote, or rightly holds nothing."""
+        if not self.document.problems:
+            return True
+        if path not in self.document.positions:
+            return self.missing(path)
+        has_parts = any(
+            len(other) > len(path) and other[: len(path)] == path
+            for other in self.document.positions
+        )
+        return path not in self._unread and not (has_parts and self._is_unclear(path))
+
+    def missing(self, path: FieldPath) -> bool:
+        """Whether a field was left out; not so when something around it could not be made out, which may have been it."""
+        return path not in self.document.positions and not self._is_unclear(path[:-1])
+
+    def _is_unclear(self, block: FieldPath) -> bool:
+        """Whether something in this block was not made out; `()` is the whole file."""
+        start = self.document.positions.get(block)
+        if start is None or not self._unclear:
+            return bool(self._unclear)
+        later = (
+            place
+            for other, place in self.document.positions.items()
+            if place > start and other[: len(block)] != block
+        )
+        end = min(later, default=None)
         return any(
             problem.position is not None
             and start <= problem.position
             and (end is None or problem.position < end)
-            for problem in self.document.problems
+            for problem in self._unclear
         )
 
-    def missing(self, path: FieldPath) -> bool:
-        """Whether a field that is not in the message was really left out, as far as the file can tell."""
-        return path not in self.document.positions and not self.unread(path[:-1])
 
-    def _end(self, path: FieldPath, start: Position) -> Position | None:
-        """Where the next thing begins that is no part of `path`; None when nothing follows."""
-        later = (
-            position
-            for other, position in self.document.positions.items()
-            if position > start and other[: len(path)] != path
-        )
-        return min(later, default=None)
+def _place(position: Position | None) -> tuple[int, int] | None:
+    return None if position is None else (position.line, position.column)
 
 
 def in_order(problems: collections.abc.Iterable[Problem]) -> tuple[Problem, ...]:

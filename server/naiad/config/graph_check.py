@@ -60,7 +60,7 @@ class _Check:
         given = {spec.name for spec in specs}
         missing = [tensor for tensor in graph.inputs if tensor.name not in given]
         unknown = given - {tensor.name for tensor in (*graph.inputs, *graph.overridable)}
-        if expected == len(graph.inputs) or self._findings.unread(()):
+        if expected == len(graph.inputs) or not self._all_inputs_are_clear():
             return
         if unknown and len(missing) <= len(unknown):
             return  # the unknown names are the reason, and each is a problem of its own
@@ -88,6 +88,14 @@ class _Check:
                     f"add optional: true to '{spec.name}': the graph has a value for it, or leave it out",
                 )
 
+    def _all_inputs_are_clear(self) -> bool:
+        specs, findings = self._message.input, self._findings
+        return findings.missing(("input", len(specs))) and all(
+            findings.trusted(("input", index, field))
+            for index in range(len(specs))
+            for field in ("name", "optional")
+        )
+
     def _block(self, tensor: GraphTensor) -> str:
         """The config that would describe an input."""
         dims = [*(tensor.shape or ())][1 if self._batching else 0 :] or [1]
@@ -97,7 +105,7 @@ class _Check:
 
     def _first_dimension(self) -> None:
         """A model with batches has a free first dimension everywhere."""
-        if not self._fixed or self._findings.unread(("max_batch_size",)):
+        if not self._fixed:
             return
         first = self._fixed[0]
         others = [f"'{tensor.name}' {tensor.shape_text}" for tensor in self._fixed[1:]]
@@ -139,9 +147,7 @@ class _Check:
                 "take optional out, or write max_batch_size: 0",
             )
         self._datatype(path, spec, tensor)
-        if not self._findings.unread((*path, "dims")) and not self._findings.unread(
-            (*path, "reshape")
-        ):
+        if all(self._findings.trusted((*path, field)) for field in ("dims", "reshape")):
             self._dims(path, spec, tensor)
 
     def _datatype(self, path: FieldPath, spec: Any, tensor: GraphTensor) -> None:
@@ -164,7 +170,7 @@ class _Check:
         dims = list(spec.reshape.shape if field == "reshape" else spec.dims)
         if tensor.shape is None or tensor in self._fixed or (not dims and field == "dims"):
             return
-        if not self._batching and self._findings.unread(()):
+        if not self._batching and not self._findings.trusted(("max_batch_size",)):
             return  # max_batch_size may be what could not be read
         label = f"model '{self._message.name}', tensor '{spec.name}': "
         if not tensor.shape:

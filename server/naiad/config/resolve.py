@@ -36,6 +36,9 @@ _NOT_FOUND = {
 }
 """What the backends say of a model file that is not there (rows 15.1, 16.1)."""
 
+_SAY_WHICH_FILE = ("default_model_filename", "backend", "platform")
+"""Fields from which a model file's name follows."""
+
 _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
     types.MappingProxyType({})
 )
@@ -171,7 +174,7 @@ class _Resolving:
             f"version {version} is specified for model '{name}', but the version directory is not present"
             for version in absent
         )
-        if not self._versions and not self._findings.unread(("version_policy",)):
+        if not self._versions and self._findings.trusted(("version_policy",)):
             there = ", ".join(map(str, self._present)) or "none"
             self._findings.add(
                 ("version_policy",),
@@ -297,8 +300,9 @@ class _Resolving:
         alike = sorted(entry.name for entry in path.parent.glob(f"*{path.suffix}"))
         text = said.format(path=path, model=self._message.name)
         document = self._findings.document
+        written = (field for field in _SAY_WHICH_FILE if (field,) in document.positions)
         return document.problem(
-            ("default_model_filename",),
+            (next(written, "default_model_filename"),),
             text,
             f'write default_model_filename: "{alike[0]}", or rename that file'
             if alike

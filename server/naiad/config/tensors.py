@@ -55,26 +55,27 @@ class _Check:
         self._layout()
 
     def _add(self, field: str, text: str, suggestion: str = "") -> None:
-        path = (*self._path, field) if field else self._path
         message = f"{self._label}{text} for {self._message.name}"
-        self._findings.add(path, message, suggestion)
+        self._findings.add((*self._path, field), message, suggestion)
 
     def _required(self) -> None:
-        spec, missing = self._spec, self._findings.missing
-        if not spec.name and missing((*self._path, "name")):
-            self._add("", "must specify 'name'", f"add the tensor's name to this {self._side}")
-        if spec.data_type == model_config_pb2.TYPE_INVALID:
-            path = (*self._path, "data_type")
-            if missing(path) or not self._findings.unread(path):
-                types = ", ".join(datatype.config_name for datatype in datatypes.ALL)
-                self._add("data_type", "must specify 'data_type'", f"add data_type, one of {types}")
-        if not spec.dims and not self._findings.unread(self._path):
+        spec = self._spec
+        if not spec.name and self._is_absent("name"):
+            self._add("name", "must specify 'name'", f"add the tensor's name to this {self._side}")
+        if spec.data_type == model_config_pb2.TYPE_INVALID and self._is_absent("data_type"):
+            types = ", ".join(datatype.config_name for datatype in datatypes.ALL)
+            self._add("data_type", "must specify 'data_type'", f"add data_type, one of {types}")
+        if not spec.dims and self._is_absent("dims"):
             batch = ", without the batch dimension" if self._message.max_batch_size > 0 else ""
             self._add(
                 "dims",
                 "must specify 'dims'",
                 f"add dims{batch}; -1 stands for any size, [ 1 ] for one value",
             )
+
+    def _is_absent(self, field: str) -> bool:
+        """Whether it was left out, or written as nothing (`dims: []`)."""
+        return self._findings.trusted((*self._path, field))
 
     def _sizes(self, field: str, sizes: collections.abc.Sequence[int]) -> None:
         what = "dimension" if field == "dims" else "reshape dimensions"
@@ -98,7 +99,7 @@ class _Check:
     def _reshape(self) -> None:
         """Both shapes hold the same elements, between any two free dimensions too (row 11.12)."""
         dims, shape = list(self._spec.dims), list(self._spec.reshape.shape)
-        if not shape and self._message.max_batch_size == 0 and not self._findings.unread(()):
+        if not shape and self._unbatched():
             self._add(
                 "reshape",
                 "cannot have empty reshape for non-batching model as scalar tensors are not supported",
@@ -120,9 +121,12 @@ class _Check:
                 f"dims {shown(dims)} holds {_elements(ours)}, reshape {shown(shape)} holds {_elements(theirs)}",
             )
 
+    def _unbatched(self) -> bool:
+        return self._message.max_batch_size == 0 and self._findings.trusted(("max_batch_size",))
+
     def _layout(self) -> None:
         spec, tensorrt = self._spec, self._message.platform == "tensorrt_plan"
-        known = bool(spec.dims) and not self._findings.unread((*self._path, "dims"))
+        known = bool(spec.dims) and self._findings.trusted((*self._path, "dims"))
         if (
             self._side == "input"
             and spec.format in _FORMATS

@@ -13,6 +13,8 @@ from naiad.config.platforms import BACKENDS, ENSEMBLE, PLATFORMS, fits
 from naiad.config.tensors import check_tensors
 from naiad.core.messages import model_config_pb2
 
+_SAY_BACKEND: tuple[FieldPath, ...] = (("backend",), ("platform",), ("default_model_filename",))
+
 _Group = model_config_pb2.ModelInstanceGroup
 
 
@@ -55,7 +57,7 @@ def _check_backend(message: Any, findings: Findings) -> None:
     if ENSEMBLE in {message.platform, message.WhichOneof("scheduling_choice")}:
         return  # refused as a whole, by its own problem
     if not message.backend and not message.platform:
-        if not findings.unread(()):
+        if all(map(findings.trusted, _SAY_BACKEND)):
             findings.add(
                 ("default_model_filename",),
                 f"must specify 'platform' or 'backend' for '{message.name}': Could not determine backend "
@@ -84,7 +86,7 @@ def _check_backend(message: Any, findings: Findings) -> None:
 
 def _check_preferred_sizes(message: Any, findings: Findings) -> None:
     limit = message.max_batch_size
-    limit_known = limit > 0 or not findings.unread(())
+    limit_known = findings.trusted(("max_batch_size",))
     for index, size in enumerate(message.dynamic_batching.preferred_batch_size):
         path = ("dynamic_batching", "preferred_batch_size", index)
         if size <= 0:
@@ -112,7 +114,7 @@ def _check_priorities(message: Any, findings: Findings) -> None:
     span = f"in range [1, {levels}] for {message.name}"
     default = batching.default_priority_level
     path = ("dynamic_batching", "default_priority_level")
-    if not 1 <= default <= levels and not findings.unread(("dynamic_batching",)):
+    if not 1 <= default <= levels and findings.trusted(path):
         findings.add(
             path
             if path in findings.document.positions
