@@ -32,14 +32,15 @@ class Counted:
     gpu_uuids: tuple[str, ...] = ()
 
     def labels(self) -> Labels:
-        """Row 8.30."""
-        gpu = (("gpu_uuid", self.gpu_uuids[0]),) if self.gpu_uuids else ()
-        return (
-            *gpu,
-            ("model", self.name),
-            *((f"_{key}", value) for key, value in sorted(self.tags.items())),
-            ("version", str(self.version)),
-        )
+        """Row 8.30, sorted by name as the reference prints them."""
+        labels = {f"_{key}": value for key, value in self.tags.items()}
+        if self.gpu_uuids:
+            labels["gpu_uuid"] = self.gpu_uuids[0]
+        return tuple(sorted({**labels, "model": self.name, "version": str(self.version)}.items()))
+
+    def labels_with_reason(self, reason: str) -> Labels:
+        """The same with the label `reason` in its place."""
+        return tuple(sorted((*self.labels(), ("reason", reason))))
 
 
 _PLAIN: tuple[tuple[Family, collections.abc.Callable[[ModelStatistics], float]], ...] = (
@@ -111,7 +112,7 @@ def _failures(counted: collections.abc.Sequence[Counted]) -> collections.abc.Ite
 def _closes(counted: collections.abc.Sequence[Counted]) -> collections.abc.Iterator[Sample]:
     for one in counted:
         for reason in CloseReason:
-            yield Sample((*one.labels(), ("reason", reason.value)), one.statistics.closes[reason])
+            yield Sample(one.labels_with_reason(reason.value), one.statistics.closes[reason])
 
 
 def _durations(

@@ -24,7 +24,7 @@ _NO_BODY = 0
 
 _NOT_ALLOWED = HttpReply(
     405,
-    ((b"Content-Type", b"application/json"), (b"Allow", b"GET, HEAD")),
+    ((b"Content-Type", b"application/json"), (b"Allow", b"GET")),
     (b'{"error":"Method Not Allowed"}',),
 )
 _NOTHING = HttpReply(200, (), (b"",))
@@ -49,7 +49,7 @@ class MetricsRoutes:
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
         """Every path is answered here."""
-        if method not in (b"GET", b"HEAD"):
+        if method != b"GET":
             return _answer_not_allowed
         if path in _METRICS_PATHS:
             return self._metrics

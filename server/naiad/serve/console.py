@@ -23,10 +23,11 @@ _NS_A_SECOND = 1e9
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Address:
-    """Where one protocol is served."""
+    """Where one protocol is served; `service` is its name in the log, as the reference writes it (row 17.13)."""
 
     title: str
     url: str
+    service: str = ""
 
 
 class LoadingLines:
@@ -118,7 +119,12 @@ def show_addresses(
             console.print(f"\n  Try:  [cyan]{escape(example)}[/]\n")
         return
     for address in addresses:
-        log.info("Started %s at %s", address.title, address.url)
+        if address.service:
+            log.info(
+                "Started %s at %s",
+                address.service,
+                address.url.removeprefix("http://").split("/")[0],
+            )
 
 
 def escape(text: str) -> str:

@@ -12,9 +12,9 @@ from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
-from naiad.protocol.http import app as control_plane
 from naiad.protocol.http.access_log import LoggedAccess
 from naiad.protocol.http.bridge import Receive, Scope, Send
+from naiad.protocol.http.control_plane import ControlPlane
 from naiad.protocol.http.listener import HttpListener, ListenError
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.settings import HttpSettings
@@ -84,11 +84,15 @@ class Frontends:
         found = []
         if self._http is not None:
             base = f"http://{_reachable(self._http.address)}"
-            found.append(Address(title="HTTP", url=base))
+            found.append(Address(title="HTTP", url=base, service="HTTPService"))
             found.append(Address(title="API docs", url=f"{base}/docs"))
         if self._metrics is not None:
             found.append(
-                Address(title="metrics", url=f"http://{_reachable(self._metrics.address)}/metrics")
+                Address(
+                    title="metrics",
+                    url=f"http://{_reachable(self._metrics.address)}/metrics",
+                    service="Metrics Service",
+                )
             )
         return found
 
@@ -133,7 +137,7 @@ class Frontends:
             options.http_address,
             options.http_port,
             routes=routes,
-            app=control_plane.build(self._engine, routes),
+            app=ControlPlane(self._engine, routes, http.restrictions),
             settings=self._settings(),
             clock=self._clock,
             access_log=LoggedAccess(access) if options.access_log else None,

@@ -108,11 +108,9 @@ def test_latency_counters_can_be_switched_off() -> None:
 def test_metric_tags_and_gpus_are_labels() -> None:
     tagged = counted(tags={"team": "vision"}, gpu_uuids=("GPU-1",))
     assert tagged.labels() == (
-        ("gpu_uuid", "GPU-1"),
-        ("model", "m"),
-        ("_team", "vision"),
-        ("version", "1"),
-    )
+        ("_team", "vision"), ("gpu_uuid", "GPU-1"), ("model", "m"), ("version", "1"),
+    )  # fmt: skip
+    assert tagged.labels_with_reason("OTHER")[3] == ("reason", "OTHER")
 
 
 @pytest.mark.parametrize("value", ['say "hi"', "back\\slash", "two\nlines", "ünïcode"])
