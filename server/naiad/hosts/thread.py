@@ -55,6 +55,7 @@ class ThreadHost:
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._probe: asyncio.Future[bool] | None = None
+        self._asking: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
@@ -74,20 +75,19 @@ class ThreadHost:
         if probe is None or probe.done():
             probe = self._probe = self._loop.create_future()
             # A thread of its own, which nobody waits for at exit: `ready` may hang.
-            threading.Thread(
+            self._asking = threading.Thread(
                 target=self._ask, args=(probe,), name=f"{self.name}-ready", daemon=True
-            ).start()
+            )
+            self._asking.start()
         done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
         return bool(done) and probe.result()
 
     async def close(self) -> None:
         """See `Host`."""
         if self._ended is None:
-            self._ended = self._loop.create_future()
-            if self._probe is not None and not self._probe.done():
-                await asyncio.wait({self._probe}, timeout=READY_TIMEOUT_S)
             if self._thread is None:
                 self._start()
+            self._ended = self._loop.create_future()
             self._jobs.put(None)
         await asyncio.shield(self._ended)
         if self._thread is not None:
@@ -104,6 +104,8 @@ class ThreadHost:
             post(functools.partial(job.on_outcome, run(job.batch)))
             # Or this frame would keep the last batch in memory until the next one comes.
             del job
+        if self._asking is not None:
+            self._asking.join(READY_TIMEOUT_S)
         try:
             self._instance.close()
         except BaseException:  # noqa: BLE001  the thread must end in order, whatever the model does
