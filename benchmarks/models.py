@@ -1,0 +1,104 @@
+"""What is served: one Python model that runs unmodified on both servers, and ONNX models for ours alone.
+
+The Triton that can be installed here has no native ONNX backend, so no ratio is claimed for those.
+"""
+
+import pathlib
+import shutil
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+_PYTHON_MODEL = """\
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            tensor = pb_utils.get_input_tensor_by_name(request, "x")
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", tensor.as_numpy())]))
+        return responses
+"""
+
+_CONFIG = """\
+backend: "{backend}"
+max_batch_size: 64
+input {{ name: "x" data_type: TYPE_FP32 dims: {dims} }}
+output {{ name: "y" data_type: TYPE_FP32 dims: {dims} }}
+dynamic_batching {{}}
+instance_group {{ kind: KIND_CPU count: 1 }}
+"""
+
+WIDTH = 4
+CONVOLUTION_SHAPE = (3, 224, 224)
+
+
+def python_model(repository: pathlib.Path) -> None:
+    """`identity`: the Python model of both servers, [N,4] FP32 in and out."""
+    version = repository / "identity" / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(_PYTHON_MODEL)
+    (version.parent / "config.pbtxt").write_text(_CONFIG.format(backend="python", dims=WIDTH))
+
+
+def tiny_onnx(repository: pathlib.Path) -> None:
+    """`tiny`: one Add, [N,4] FP32 in and out."""
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        "tiny",
+        [value("x", TensorProto.FLOAT, ["N", WIDTH])],
+        [value("y", TensorProto.FLOAT, ["N", WIDTH])],
+    )
+    _save(graph, repository / "tiny")
+    (repository / "tiny" / "config.pbtxt").write_text(
+        _CONFIG.format(backend="onnxruntime", dims=WIDTH)
+    )
+
+
+def magika(repository: pathlib.Path) -> None:
+    """`magika`: the real network of the examples."""
+    shutil.copytree(_ROOT / "examples" / "model_repository" / "magika", repository / "magika")
+
+
+def convolution(path: pathlib.Path) -> None:
+    """A stack of 3x3 convolutions with a run time of some tens of milliseconds: where 3 % more is a figure."""
+    rng = np.random.default_rng(7)
+    nodes, weights = [], []
+    name, channels = "x", CONVOLUTION_SHAPE[0]
+    for index, wide in enumerate((32, 64, 64, 64, 64)):
+        weights.append(
+            onnx.numpy_helper.from_array(
+                (rng.standard_normal((wide, channels, 3, 3)) * 0.05).astype(np.float32), f"w{index}"
+            )
+        )
+        nodes.append(
+            helper.make_node(
+                "Conv", [name, f"w{index}"], [f"c{index}"], pads=[1, 1, 1, 1],
+                strides=[2, 2] if index == 0 else [1, 1],
+            )
+        )  # fmt: skip
+        nodes.append(helper.make_node("Relu", [f"c{index}"], [f"r{index}"]))
+        name, channels = f"r{index}", wide
+    nodes.append(helper.make_node("GlobalAveragePool", [name], ["y"]))
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        nodes,
+        "convolution",
+        [value("x", TensorProto.FLOAT, ["N", *CONVOLUTION_SHAPE])],
+        [value("y", TensorProto.FLOAT, ["N", channels, 1, 1])],
+        weights,
+    )
+    _save(graph, path)
+
+
+def _save(graph: onnx.GraphProto, folder: pathlib.Path) -> None:
+    version = folder / "1"
+    version.mkdir(parents=True)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    onnx.save(model, version / "model.onnx")

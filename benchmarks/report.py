@@ -1,0 +1,126 @@
+"""What a run of the benchmark leaves behind: a CSV, a plot, and tables in docs/performance.md between two markers."""
+
+import collections.abc
+import csv
+import dataclasses
+import pathlib
+import re
+
+import matplotlib as mpl
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+CONNECTIONS = (1, 16, 64)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """Medians of one combination.
+
+    Attributes:
+        wire: "HTTP JSON", "HTTP binary" or "gRPC".
+        model: what was asked.
+        connections: how many at once.
+        ours: requests a second, and p50 and p99 in ms.
+        theirs: the same of Triton; None where it has no such backend here.
+    """
+
+    wire: str
+    model: str
+    connections: int
+    ours: tuple[float, float, float]
+    theirs: tuple[float, float, float] | None
+
+    @property
+    def ratio(self) -> float | None:
+        """Ours over theirs, requests a second."""
+        return None if self.theirs is None else self.ours[0] / self.theirs[0]
+
+
+def write_csv(rows: collections.abc.Iterable[Row], path: pathlib.Path) -> None:
+    """One line a combination."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(
+            ("wire", "model", "connections", "naiad_rps", "naiad_p50_ms", "naiad_p99_ms",
+             "triton_rps", "triton_p50_ms", "triton_p99_ms", "ratio")
+        )  # fmt: skip
+        for row in rows:
+            theirs = ("", "", "") if row.theirs is None else tuple(f"{x:.3f}" for x in row.theirs)
+            ratio = "" if row.ratio is None else f"{row.ratio:.2f}"
+            writer.writerow(
+                (row.wire, row.model, row.connections, *(f"{x:.3f}" for x in row.ours), *theirs, ratio)
+            )  # fmt: skip
+
+
+def plot(rows: collections.abc.Sequence[Row], path: pathlib.Path) -> None:
+    """Requests a second beside Triton's, one panel a wire."""
+    wires = list(dict.fromkeys(row.wire for row in rows if row.theirs is not None))
+    figure, axes = plt.subplots(1, len(wires), figsize=(4 * len(wires), 3.6), squeeze=False)
+    for axis, wire in zip(axes[0], wires, strict=True):
+        shown = [row for row in rows if row.wire == wire and row.theirs is not None]
+        places = range(len(shown))
+        axis.bar(
+            [p - 0.2 for p in places],
+            [row.theirs[0] for row in shown if row.theirs],
+            0.4,
+            label="Triton",
+            color="#9aa5b1",
+        )
+        axis.bar(
+            [p + 0.2 for p in places],
+            [row.ours[0] for row in shown],
+            0.4,
+            label="Naiad",
+            color="#2a78d6",
+        )
+        for place, row in zip(places, shown, strict=True):
+            axis.annotate(
+                f"{row.ratio:.1f}x",
+                (place + 0.2, row.ours[0]),
+                ha="center",
+                va="bottom",
+                fontsize=9,
+            )
+        axis.set_xticks(list(places), [str(row.connections) for row in shown])
+        axis.set_xlabel("connections")
+        axis.set_title(wire, fontsize=11)
+        axis.spines[["top", "right"]].set_visible(False)
+    axes[0][0].set_ylabel("requests a second")
+    axes[0][0].legend(frameon=False)
+    figure.suptitle("The same Python model on both servers", fontsize=12)
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)
+
+
+def table(rows: collections.abc.Sequence[Row]) -> str:
+    """A Markdown table; columns for Triton only where there is a ratio."""
+    beside = any(row.theirs is not None for row in rows)
+    head = ["wire", "model", "connections", "Naiad req/s", "p50 ms", "p99 ms"]
+    head += ["Triton req/s", "p50 ms", "p99 ms", "ratio"] if beside else []
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        cells = [row.wire, row.model, str(row.connections), *_cells(row.ours)]
+        if beside and row.theirs is not None:
+            cells += [*_cells(row.theirs), f"**{row.ratio:.2f}**"]
+        lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def put_into(document: pathlib.Path, *, marker: str, text: str) -> None:
+    """Replace what stands between `<!-- marker -->` and `<!-- /marker -->`.
+
+    Raises:
+        ValueError: the document has no such markers.
+    """
+    content = document.read_text()
+    pattern = re.compile(rf"(<!-- {marker} -->\n).*?(<!-- /{marker} -->)", re.DOTALL)
+    if not pattern.search(content):
+        raise ValueError(f"{document} has no place marked <!-- {marker} -->")
+    document.write_text(pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", content))
+
+
+def _cells(figures: tuple[float, float, float]) -> list[str]:
+    return [f"{figures[0]:,.0f}", f"{figures[1]:.2f}", f"{figures[2]:.2f}"]
