@@ -1,6 +1,10 @@
 """What a mistake on the command line is, and what --help prints."""
 
-from naiad.options.table import GROUPS
+import dataclasses
+import sys
+
+from naiad.options.options import Options
+from naiad.options.table import GROUPS, Flag
 
 
 class UsageError(Exception):
@@ -22,3 +26,36 @@ def usage(command: str) -> str:
             lines.append(f"        {flag.help}")
         lines.append("")
     return "\n".join(lines)
+
+
+def markdown() -> str:
+    """The page docs/options.md; a test holds it to this table."""
+    lines = [
+        "# Options",
+        "",
+        "All options of `naiad serve`, which are also those of `tritonserver`. `--option=value` and `--option value` are the same; a boolean",
+        "may stand alone for true. This page is written by `python -m naiad.options.usage`.",
+    ]
+    for group, flags in GROUPS.items():
+        lines += ["", f"## {group}", "", "| option | value | default | |", "|---|---|---|---|"]
+        lines += [_row(flag) for flag in flags]
+    return "\n".join(lines) + "\n"
+
+
+def _row(flag: Flag) -> str:
+    value = ", ".join(f"`{choice}`" for choice in flag.choices) or flag.kind.value
+    default = _default(flag)
+    return f"| `--{flag.name}` | {value} | {default} | {flag.help} |"
+
+
+def _default(flag: Flag) -> str:
+    field = Options.__dataclass_fields__.get(flag.field)
+    if field is None or field.default is dataclasses.MISSING:
+        return ""
+    if isinstance(field.default, bool):
+        return str(field.default).lower()
+    return str(field.default)
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

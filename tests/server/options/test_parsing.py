@@ -1,12 +1,14 @@
 """The command line: Triton's rules and defaults, and what a mistake is answered with (section 17)."""
 
+import pathlib
+
 import pytest
 
 from naiad.options.options import Options
 from naiad.options.parsing import parse
 from naiad.options.special import SPECIAL
 from naiad.options.table import FLAGS
-from naiad.options.usage import HelpAsked, UsageError, usage
+from naiad.options.usage import HelpAsked, UsageError, markdown, usage
 
 REPOSITORY = "--model-repository=/models"
 
@@ -117,3 +119,8 @@ def test_every_flag_is_wired_to_something() -> None:
     fields = set(Options.__dataclass_fields__)
     for flag in FLAGS.values():
         assert flag.field in fields or flag.idle or flag.missing or flag.name in SPECIAL, flag.name
+
+
+def test_the_page_of_options_is_up_to_date() -> None:
+    page = pathlib.Path(__file__).parents[3] / "docs" / "options.md"
+    assert page.read_text() == markdown(), "run: python -m naiad.options.usage > docs/options.md"
