@@ -1,0 +1,171 @@
+"""Carries the methods by grpc.aio, on the server's own event loop.
+
+Bytes go through as they are: no serialisers. grpc.aio wants a coroutine a call, so each call that is not answered at once costs
+one future; that is dwarfed by what grpc.aio itself costs (see docs). A client that leaves and a deadline that passes both cancel
+the coroutine, which cancels the inference (row 10.24). Importing this module imports grpc, and nothing else here does.
+"""
+
+import asyncio
+import collections.abc
+import functools
+import logging
+import socket
+import typing
+
+import grpc
+import grpc.aio
+
+from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Unary
+from naiad.protocol.grpc.credentials import server_credentials
+from naiad.protocol.grpc.methods import INFER, STREAMS, Methods
+from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
+
+_log = logging.getLogger(__name__)
+
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+
+_STOP_NOW = 0.0
+
+
+class GrpcServer:
+    """The gRPC port.
+
+    Args:
+        settings: where and how to listen.
+        methods: what to answer.
+    """
+
+    def __init__(self, settings: GrpcSettings, methods: Methods) -> None:
+        self._settings = settings
+        self._methods = methods
+        self._server: typing.Any = None
+        self.address: tuple[str, int] = (settings.address, settings.port)
+        """Where it listens; after `start` with the real port in place of 0."""
+
+    async def start(self) -> None:
+        """Listen and answer.
+
+        Raises:
+            CannotServeError: the port or a TLS file cannot be used; the message names the option.
+        """
+        settings = self._settings
+        server = grpc.aio.server(options=channel_arguments(settings))
+        compresses = settings.infer_response_compression_level != "none"
+        server.add_generic_rpc_handlers(_handlers(self._methods, compresses=compresses))
+        try:
+            port = _bind(server, settings)
+        except CannotServeError:
+            await server.stop(None)  # else its core objects stay for good
+            raise
+        self.address = (settings.address, port)
+        await server.start()
+        self._server = server
+        _log.info("Started GRPCInferenceService at %s:%d", *self.address)
+
+    async def stop(self, grace: float) -> None:
+        """Take no more connections, refuse new calls (row 10.34), let those under way finish, then cut them.
+
+        Args:
+            grace: seconds that calls under way have. Those that are cut are cancelled in the engine too.
+        """
+        self._methods.shut()
+        if self._server is not None:
+            await self._server.stop(max(grace, _STOP_NOW))
+
+
+def _bind(server: typing.Any, settings: GrpcSettings) -> int:
+    where = target(settings)
+    credentials = None if settings.tls is None else server_credentials(settings.tls)
+    try:
+        if credentials is None:
+            port: int = server.add_insecure_port(where)
+        else:
+            port = server.add_secure_port(where, credentials)
+    except RuntimeError:
+        raise CannotServeError(
+            f"cannot listen for gRPC on {where}: {_why_not(settings)}; choose another --grpc-port or --grpc-address, or let "
+            "servers share the port with --reuse-grpc-port=true"
+        ) from None
+    return port
+
+
+def _why_not(settings: GrpcSettings) -> str:
+    """What the kernel says to the same address: grpc keeps it to itself."""
+    try:
+        found = socket.getaddrinfo(
+            settings.address.strip("[]"), settings.port, type=socket.SOCK_STREAM
+        )
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return "grpc gives no reason"
+
+
+def _handlers(methods: Methods, *, compresses: bool) -> tuple[typing.Any, ...]:
+    """The tables of grpc itself, one a service: its generic handler looks a path up in a dictionary."""
+    services: dict[str, dict[str, typing.Any]] = {}
+
+    def add(path: str, handler: typing.Any) -> None:
+        _, service, name = path.split("/")
+        services.setdefault(service, {})[name] = handler
+
+    for path in methods.paths():
+        method = methods.find(path)
+        assert method is not None, path
+        plain = compresses and path != INFER  # row 10.36: only infer responses
+        add(path, grpc.unary_unary_rpc_method_handler(_carried(method, plain=plain)))
+    for path, refused in STREAMS.items():
+        add(path, grpc.stream_stream_rpc_method_handler(_refused(refused)))
+    return tuple(
+        grpc.method_handlers_generic_handler(service, table) for service, table in services.items()
+    )
+
+
+Behaviour = collections.abc.Callable[
+    [bytes, typing.Any], collections.abc.Coroutine[None, None, bytes]
+]
+
+
+def _carried(method: Unary, *, plain: bool) -> Behaviour:
+    async def behaviour(body: bytes, context: typing.Any) -> bytes:
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        under_way = method(body, context, functools.partial(_settle, answered))
+        answer = answered.result() if answered.done() else await _wait(answered, under_way)
+        if isinstance(answer, Refusal):
+            await _abort(context, answer)
+        if plain:
+            context.disable_next_message_compression()
+        return answer
+
+    return behaviour
+
+
+async def _wait(answered: "asyncio.Future[Answer]", under_way: Cancellable | None) -> Answer:
+    """The answer; being cancelled here means that the client left, its deadline passed or the server is cut."""
+    try:
+        return await answered
+    except asyncio.CancelledError:
+        if under_way is not None:
+            under_way.cancel()
+        raise
+
+
+def _settle(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not answered.done():  # cancelled: nobody waits any more
+        answered.set_result(answer)
+
+
+def _refused(refused: Refusal) -> Behaviour:
+    async def behaviour(requests: typing.Any, context: typing.Any) -> bytes:
+        await _abort(context, refused)
+
+    return behaviour
+
+
+async def _abort(context: typing.Any, refused: Refusal) -> typing.NoReturn:
+    await context.abort(_STATUS[refused.status], refused.message)
+    raise AssertionError(refused)  # abort raises

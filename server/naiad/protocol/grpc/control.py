@@ -1,0 +1,174 @@
+"""The methods about the server and its models: health, metadata, config, repository (rows 10.2-10.8, 7.1-7.7, 7.13, 5.7).
+
+Each is: parse, one question to the engine, translate. Bytes in, bytes out; failures are raised as InferenceError.
+"""
+
+import typing
+
+from google.protobuf.message import DecodeError
+
+from naiad.core.messages import service_pb2
+from naiad.engine.api import Engine, TensorMetadata
+from naiad.errors import internal, not_found, unavailable, unsupported
+from naiad.protocol.grpc import statistics_proto
+from naiad.protocol.grpc.request_proto import version_number
+
+
+class Control:
+    """The methods.
+
+    Args:
+        engine: answers.
+    """
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def server_live(self, body: bytes) -> bytes:
+        """ServerLive (row 10.4)."""
+        return _bytes(service_pb2.ServerLiveResponse(live=self._engine.server_live()))
+
+    async def server_ready(self, body: bytes) -> bytes:
+        """ServerReady (row 10.4)."""
+        return _bytes(service_pb2.ServerReadyResponse(ready=await self._engine.server_ready()))
+
+    async def model_ready(self, body: bytes) -> bytes:
+        """ModelReady (row 10.4): an unhealthy instance is OK with ready=false, an unknown model an error."""
+        request = _parse(service_pb2.ModelReadyRequest, body)
+        ready = await self._engine.model_ready(request.name, version_number(request.version))
+        return _bytes(service_pb2.ModelReadyResponse(ready=ready))
+
+    def server_metadata(self, body: bytes) -> bytes:
+        """ServerMetadata (row 2.13)."""
+        said = self._engine.server_metadata()
+        return _bytes(
+            service_pb2.ServerMetadataResponse(
+                name=said.name, version=said.version, extensions=said.extensions
+            )
+        )
+
+    def model_metadata(self, body: bytes) -> bytes:
+        """ModelMetadata (rows 2.15, 2.16)."""
+        request = _parse(service_pb2.ModelMetadataRequest, body)
+        said = self._engine.model_metadata(request.name, version_number(request.version))
+        return _bytes(
+            service_pb2.ModelMetadataResponse(
+                name=said.name,
+                versions=[str(version) for version in said.versions],
+                platform=said.platform,
+                inputs=[_tensor(tensor) for tensor in said.inputs],
+                outputs=[_tensor(tensor) for tensor in said.outputs],
+            )
+        )
+
+    def model_config(self, body: bytes) -> bytes:
+        """ModelConfig (row 2.19): the message itself."""
+        request = _parse(service_pb2.ModelConfigRequest, body)
+        config = self._engine.model_config(request.name, version_number(request.version))
+        return _bytes(service_pb2.ModelConfigResponse(config=config))
+
+    def model_statistics(self, body: bytes) -> bytes:
+        """ModelStatistics (rows 8.2-8.8)."""
+        request = _parse(service_pb2.ModelStatisticsRequest, body)
+        version = version_number(request.version)
+        return statistics_proto.encode(self._engine.statistics(request.name, version))
+
+    def repository_index(self, body: bytes) -> bytes:
+        """RepositoryIndex (rows 7.1-7.7)."""
+        request = _parse(service_pb2.RepositoryIndexRequest, body)
+        _refuse_repository_name(request)
+        response = service_pb2.RepositoryIndexResponse()
+        for entry in self._engine.index(ready_only=request.ready):
+            response.models.add(
+                name=entry.name,
+                version="" if entry.version is None else str(entry.version),
+                state=entry.state,
+                reason=entry.reason,
+            )
+        return _bytes(response)
+
+    def repository_model_load(self, body: bytes) -> bytes:
+        """RepositoryModelLoad: always refused in control mode none (row 7.13)."""
+        request = _parse(service_pb2.RepositoryModelLoadRequest, body)
+        _refuse_repository_name(request)
+        raise _fixed_repository()
+
+    def repository_model_unload(self, body: bytes) -> bytes:
+        """RepositoryModelUnload: always refused in control mode none (row 7.13)."""
+        request = _parse(service_pb2.RepositoryModelUnloadRequest, body)
+        _refuse_repository_name(request)
+        raise _fixed_repository()
+
+    def system_shared_memory_status(self, body: bytes) -> bytes:
+        """SystemSharedMemoryStatus (rows 5.7, 5.13): there are no regions."""
+        request = _parse(service_pb2.SystemSharedMemoryStatusRequest, body)
+        if request.name:
+            raise _no_region("system", request.name)
+        return b""
+
+    def cuda_shared_memory_status(self, body: bytes) -> bytes:
+        """CudaSharedMemoryStatus (rows 5.7, 5.13): there are no regions."""
+        request = _parse(service_pb2.CudaSharedMemoryStatusRequest, body)
+        if request.name:
+            raise _no_region("cuda", request.name)
+        return b""
+
+    def shared_memory_change(self, body: bytes) -> bytes:
+        """Register and Unregister of both kinds (row 5.7)."""
+        raise unsupported(
+            "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable. "
+            "This version of the server cannot enable it yet: send tensors in the requests"
+        )
+
+    def trace_setting(self, body: bytes) -> bytes:
+        """TraceSetting: not there yet."""
+        raise unsupported("TraceSetting is not there yet: this server does not trace requests")
+
+    def log_settings(self, body: bytes) -> bytes:
+        """LogSettings: not there yet."""
+        raise unsupported(
+            "LogSettings is not there yet: set the --log-* options when the server is started"
+        )
+
+
+def _parse(message_class: typing.Any, body: bytes) -> typing.Any:
+    """The message, or INTERNAL as grpc answers bytes that are none."""
+    try:
+        return message_class.FromString(body)
+    except DecodeError as error:
+        name = message_class.DESCRIPTOR.name
+        raise internal(
+            f"Unable to parse request: the message is no {name} ({error}); "
+            "generate the client from Triton's grpc_service.proto"
+        ) from None
+
+
+def _bytes(message: typing.Any) -> bytes:
+    return typing.cast("bytes", message.SerializeToString())
+
+
+def _tensor(tensor: TensorMetadata) -> typing.Any:
+    return service_pb2.ModelMetadataResponse.TensorMetadata(
+        name=tensor.name, datatype=tensor.datatype.name, shape=tensor.shape
+    )
+
+
+def _refuse_repository_name(request: typing.Any) -> None:
+    """Row 7.7."""
+    if request.repository_name:
+        raise unsupported(
+            "'repository_name' specification is not supported: leave it empty, all repositories are one"
+        )
+
+
+def _fixed_repository() -> Exception:
+    return unavailable(
+        "explicit model load / unload is not allowed if polling is enabled, nor with --model-control-mode=none, which this "
+        "server runs in: it serves what was in the repository when it started; restart it to change that"
+    )
+
+
+def _no_region(kind: str, name: str) -> Exception:
+    return not_found(
+        f"Unable to find {kind} shared memory region: '{name}'. Client shared memory is disabled, so there are none"
+    )

@@ -1,0 +1,79 @@
+"""TLS files to grpc's server credentials (row 10.37). Whatever is wrong with them is one sentence that names the option.
+
+grpc itself starts with files that do not fit together and only says so in its own log, or in the clients'. OpenSSL, through the
+standard library, reads them first.
+"""
+
+import pathlib
+import ssl
+
+import grpc
+
+from naiad.protocol.grpc.settings import CannotServeError, TlsSettings
+
+
+def server_credentials(tls: TlsSettings) -> grpc.ServerCredentials:
+    """Credentials that serve the certificate, and ask clients for theirs when the settings say so.
+
+    Raises:
+        CannotServeError: a file is missing, cannot be read or is no PEM, the key is not the certificate's, or clients shall
+            show certificates and there is nothing to check them against.
+    """
+    certificate = _read(tls.server_cert, "--grpc-server-cert")
+    key = _read(tls.server_key, "--grpc-server-key")
+    root: bytes | None = None
+    if tls.root_cert:
+        root = _read(tls.root_cert, "--grpc-root-cert")
+    elif tls.mutual:
+        raise CannotServeError(
+            "--grpc-use-ssl-mutual needs --grpc-root-cert: the PEM file with the authorities that sign the clients' certificates"
+        )
+    _check(tls)
+    return grpc.ssl_server_credentials(
+        ((key, certificate),), root_certificates=root, require_client_auth=tls.mutual
+    )
+
+
+def _read(path: str, option: str) -> bytes:
+    if not path:
+        raise CannotServeError(f"--grpc-use-ssl needs {option}: the path of a PEM file")
+    try:
+        content = pathlib.Path(path).read_bytes()
+    except OSError as error:
+        raise CannotServeError(f"{option}={path} cannot be read: {error.strerror}") from None
+    if b"-----BEGIN " not in content:
+        raise CannotServeError(
+            f"{option}={path} is no PEM file: there is no '-----BEGIN' line in it; convert it with openssl"
+        )
+    return content
+
+
+def _check(tls: TlsSettings) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    try:
+        context.load_cert_chain(tls.server_cert, tls.server_key, password=_no_password)
+    except _EncryptedKeyError:
+        raise CannotServeError(
+            f"--grpc-server-key={tls.server_key} is encrypted: give a key without a pass phrase"
+        ) from None
+    except ssl.SSLError as error:
+        raise CannotServeError(
+            f"--grpc-server-cert={tls.server_cert} and --grpc-server-key={tls.server_key} are no certificate and its private "
+            f"key: {error.reason or error}"
+        ) from None
+    if tls.root_cert:
+        try:
+            context.load_verify_locations(tls.root_cert)
+        except ssl.SSLError as error:
+            raise CannotServeError(
+                f"--grpc-root-cert={tls.root_cert} holds no certificate authority: {error.reason or error}"
+            ) from None
+
+
+class _EncryptedKeyError(Exception):
+    pass
+
+
+def _no_password() -> str:
+    """Without this OpenSSL would ask on the terminal."""
+    raise _EncryptedKeyError

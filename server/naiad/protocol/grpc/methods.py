@@ -1,0 +1,174 @@
+"""Which path is which method (rows 10.1, 10.2), who may call it (row 10.35), and when no more calls are taken (row 10.34).
+
+A transport asks `find` for a method and gives it bytes; it learns nothing else of the service.
+"""
+
+import collections.abc
+
+from naiad.engine.api import Engine
+from naiad.errors import unavailable, unsupported
+from naiad.protocol.grpc.call import (
+    Call,
+    Cancellable,
+    OnAnswer,
+    Refusal,
+    Unary,
+    at_once,
+    later,
+    refusal,
+)
+from naiad.protocol.grpc.control import Control
+from naiad.protocol.grpc.forwarding import HeaderForwarding, compiled
+from naiad.protocol.grpc.health import CHECK, WATCH, HealthCheck
+from naiad.protocol.grpc.infer import ModelInfer
+from naiad.protocol.grpc.settings import GrpcSettings
+from naiad.protocol.restricted import Category, Restriction, Restrictions
+
+SERVICE = "/inference.GRPCInferenceService/"
+INFER = SERVICE + "ModelInfer"
+STREAM_INFER = SERVICE + "ModelStreamInfer"
+
+KEY_PREFIX = "triton-grpc-protocol-"
+"""What a restriction's header is called in metadata begins with this (row 10.35)."""
+
+STREAMS: collections.abc.Mapping[str, Refusal] = {
+    STREAM_INFER: refusal(
+        unsupported("ModelStreamInfer is not there yet: send each request with ModelInfer")
+    ),
+    WATCH: refusal(
+        unsupported("Watch is not implemented: call grpc.health.v1.Health/Check from time to time")
+    ),
+}
+"""Methods that are known and refused; a transport answers them without waiting for a message."""
+
+_SHUT = refusal(
+    unavailable(
+        "GRPC server is shutting down and has stopped accepting new requests. Send them to another server"
+    )
+)
+
+
+class Methods:
+    """The table.
+
+    Args:
+        engine: answers.
+        forwarding: which metadata become request parameters; None when none do.
+        restrictions: the categories that ask for a key.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        forwarding: HeaderForwarding | None,
+        restrictions: Restrictions,
+    ) -> None:
+        self._restrictions = restrictions
+        self._shut = False
+        self._table = {
+            path: self._guarded(method, category)
+            for path, (method, category) in _everything(engine, forwarding).items()
+        }
+
+    def find(self, path: str) -> Unary | None:
+        """The method of a path, or None when there is none (UNIMPLEMENTED, says the transport)."""
+        return self._table.get(path)
+
+    def paths(self) -> tuple[str, ...]:
+        """All paths that `find` knows."""
+        return tuple(self._table)
+
+    def shut(self) -> None:
+        """From now on refuse new calls (row 10.34), all but those about health: those say themselves what goes on."""
+        self._shut = True
+
+    def _guarded(self, method: Unary, category: Category) -> Unary:
+        restriction = self._restrictions.get(category)
+        guarded = method if restriction is None else _restricted(method, restriction)
+        if category is Category.HEALTH:
+            return guarded
+
+        def gate(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
+            if self._shut:
+                on_answer(_SHUT)
+                return None
+            return guarded(body, call, on_answer)
+
+        return gate
+
+
+def build(engine: Engine, settings: GrpcSettings) -> Methods:
+    """The table that the settings ask for.
+
+    Raises:
+        CannotServeError: the header pattern is no regular expression.
+    """
+    return Methods(
+        engine,
+        forwarding=compiled(settings.header_forward_pattern),
+        restrictions=settings.restrictions,
+    )
+
+
+def _restricted(method: Unary, restriction: Restriction) -> Unary:
+    wanted = KEY_PREFIX + restriction.header.lower()  # metadata keys are in lower case on the wire
+    refused = refusal(
+        unavailable(
+            f"This protocol is restricted, expecting header '{wanted}': send it as metadata with the value that "
+            "whoever runs this server was given"
+        )
+    )
+
+    def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
+        sent: bytes | None = None
+        for key, value in call.invocation_metadata() or ():
+            if key == wanted:
+                sent = value.encode() if isinstance(value, str) else value
+                break
+        if restriction.admits(sent):
+            return method(body, call, on_answer)
+        on_answer(refused)
+        return None
+
+    return guarded
+
+
+def _everything(
+    engine: Engine, forwarding: HeaderForwarding | None
+) -> dict[str, tuple[Unary, Category]]:
+    control = Control(engine)
+    change = at_once(control.shared_memory_change)
+    methods: dict[str, tuple[Unary, Category]] = {
+        "ModelInfer": (ModelInfer(engine, forwarding), Category.INFERENCE),
+        "ServerLive": (at_once(control.server_live), Category.HEALTH),
+        "ServerReady": (later(control.server_ready), Category.HEALTH),
+        "ModelReady": (later(control.model_ready), Category.HEALTH),
+        "ServerMetadata": (at_once(control.server_metadata), Category.METADATA),
+        "ModelMetadata": (at_once(control.model_metadata), Category.METADATA),
+        "ModelConfig": (at_once(control.model_config), Category.MODEL_CONFIG),
+        "ModelStatistics": (at_once(control.model_statistics), Category.STATISTICS),
+        "RepositoryIndex": (at_once(control.repository_index), Category.MODEL_REPOSITORY),
+        "RepositoryModelLoad": (at_once(control.repository_model_load), Category.MODEL_REPOSITORY),
+        "RepositoryModelUnload": (
+            at_once(control.repository_model_unload),
+            Category.MODEL_REPOSITORY,
+        ),
+        "SystemSharedMemoryStatus": (
+            at_once(control.system_shared_memory_status),
+            Category.SHARED_MEMORY,
+        ),
+        "SystemSharedMemoryRegister": (change, Category.SHARED_MEMORY),
+        "SystemSharedMemoryUnregister": (change, Category.SHARED_MEMORY),
+        "CudaSharedMemoryStatus": (
+            at_once(control.cuda_shared_memory_status),
+            Category.SHARED_MEMORY,
+        ),
+        "CudaSharedMemoryRegister": (change, Category.SHARED_MEMORY),
+        "CudaSharedMemoryUnregister": (change, Category.SHARED_MEMORY),
+        "TraceSetting": (at_once(control.trace_setting), Category.TRACE),
+        "LogSettings": (at_once(control.log_settings), Category.LOGGING),
+    }
+    table = {SERVICE + name: entry for name, entry in methods.items()}
+    table[CHECK] = (later(HealthCheck(engine).check), Category.HEALTH)
+    return table

@@ -1,0 +1,104 @@
+"""The gRPC options as one value, and what they are called in grpc (rows 10.7, 10.36-10.39, 17.4). Pure."""
+
+import dataclasses
+import types
+
+from naiad.protocol.restricted import Restrictions
+
+MAX_MESSAGE_BYTES = 2**31 - 1
+"""Row 10.7; what grpc can do at most."""
+
+_LARGEST = 2**31 - 1
+"""Channel arguments are C ints."""
+
+
+class CannotServeError(ValueError):
+    """gRPC cannot be served as it is asked; the message says which option to change."""
+
+
+COMPRESSION_LEVELS = ("none", "low", "medium", "high")
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class TlsSettings:
+    """`--grpc-use-ssl` and its files (row 10.37).
+
+    Attributes:
+        server_cert: PEM file with the server's certificate chain.
+        server_key: PEM file with its private key.
+        root_cert: PEM file with the authorities that client certificates are checked against; "" for none.
+        mutual: whether a client must show a certificate.
+    """
+
+    server_cert: str
+    server_key: str
+    root_cert: str = ""
+    mutual: bool = False
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class GrpcSettings:
+    """What an operator may turn; names and defaults are Triton's without `grpc-`.
+
+    Attributes:
+        address: host name or address; an IPv6 one may come with or without brackets.
+        port: 0 takes any free port.
+        reuse_port: whether other servers may listen on the same port (row 1.23).
+        header_forward_pattern: which metadata become request parameters; "" for none (row 10.21).
+        restrictions: categories of calls that ask for a key (row 10.35).
+        tls: None serves plain text.
+        infer_response_compression_level: one of COMPRESSION_LEVELS (row 10.36).
+        keepalive_time_ms, keepalive_timeout_ms, keepalive_permit_without_calls, max_pings_without_data,
+            min_recv_ping_interval_ms, max_ping_strikes: row 10.38.
+        max_connection_age_ms, max_connection_age_grace_ms: row 10.39; 0 means no limit.
+    """
+
+    address: str = "0.0.0.0"  # noqa: S104 - Triton's default
+    port: int = 8001
+    reuse_port: bool = False
+    header_forward_pattern: str = ""
+    restrictions: Restrictions = dataclasses.field(
+        default_factory=lambda: types.MappingProxyType({})
+    )
+    tls: TlsSettings | None = None
+    infer_response_compression_level: str = "none"
+    keepalive_time_ms: int = 7_200_000
+    keepalive_timeout_ms: int = 20_000
+    keepalive_permit_without_calls: bool = False
+    max_pings_without_data: int = 2
+    min_recv_ping_interval_ms: int = 300_000
+    max_ping_strikes: int = 2
+    max_connection_age_ms: int = 0
+    max_connection_age_grace_ms: int = 0
+
+
+def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
+    """The settings under the names that grpc gives them; a number too big for grpc becomes its biggest."""
+    arguments = {
+        "grpc.max_send_message_length": MAX_MESSAGE_BYTES,
+        "grpc.max_receive_message_length": MAX_MESSAGE_BYTES,
+        "grpc.so_reuseport": int(settings.reuse_port),
+        "grpc.keepalive_time_ms": settings.keepalive_time_ms,
+        "grpc.keepalive_timeout_ms": settings.keepalive_timeout_ms,
+        "grpc.keepalive_permit_without_calls": int(settings.keepalive_permit_without_calls),
+        "grpc.http2.max_pings_without_data": settings.max_pings_without_data,
+        "grpc.http2.min_ping_interval_without_data_ms": settings.min_recv_ping_interval_ms,
+        "grpc.http2.max_ping_strikes": settings.max_ping_strikes,
+    }
+    if settings.max_connection_age_ms:
+        arguments["grpc.max_connection_age_ms"] = settings.max_connection_age_ms
+    if settings.max_connection_age_grace_ms:
+        arguments["grpc.max_connection_age_grace_ms"] = settings.max_connection_age_grace_ms
+    level = COMPRESSION_LEVELS.index(settings.infer_response_compression_level)
+    if level:
+        # As a level, not as an algorithm: grpc then takes one that the client accepts (gzip for low, deflate above).
+        arguments["grpc.default_compression_level"] = level
+    return tuple((name, min(value, _LARGEST)) for name, value in arguments.items())
+
+
+def target(settings: GrpcSettings) -> str:
+    """Address and port in one, as grpc wants them: `127.0.0.1:8001`, `[::1]:8001`."""
+    address = settings.address
+    if ":" in address and not address.startswith("["):
+        address = f"[{address}]"
+    return f"{address}:{settings.port}"
