@@ -45,11 +45,17 @@ class Findings:
             return True
         if path not in self.document.positions:
             return self.missing(path)
-        has_parts = any(
+        return path not in self._unread and not (self._has_parts(path) and self._is_unclear(path))
+
+    def _has_parts(self, path: FieldPath) -> bool:
+        """Whether a field is a list or a block, inside which something unclear may stand."""
+        place = self.document.positions[path]
+        if self.document.line(place.line)[place.column - 1 : place.column] == "[":
+            return True
+        return any(
             len(other) > len(path) and other[: len(path)] == path
             for other in self.document.positions
         )
-        return path not in self._unread and not (has_parts and self._is_unclear(path))
 
     def missing(self, path: FieldPath) -> bool:
         """Whether a field was left out; not so when something around it could not be made out, which may have been it."""

@@ -146,7 +146,7 @@ def _check_order(message: Any, findings: Findings) -> None:
         (("dynamic_batching", "default_queue_policy"), batching.default_queue_policy)
     ]
     policies += [
-        (("dynamic_batching", "priority_queue_policy", level, "value"), policy)
+        (("dynamic_batching", "priority_queue_policy", level), policy)
         for level, policy in sorted(batching.priority_queue_policy.items())
     ]
     for path, policy in policies:

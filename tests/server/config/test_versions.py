@@ -9,8 +9,21 @@ from naiad.core.messages import model_config_pb2
 
 def test_versions_are_plain_numbers_and_anything_near_is_warned_about() -> None:
     found, warnings = versions.present(
-        "10 9 0 01 1.bak configs warmup initial_state assets -1 ² 9223372036854775807 "
-        "9223372036854775808".split()
+        [
+            "10",
+            "9",
+            "0",
+            "01",
+            "1.bak",
+            "configs",
+            "warmup",
+            "initial_state",
+            "assets",
+            "-1",
+            "²",
+            "9223372036854775807",
+            "9223372036854775808",
+        ]
     )
     assert found == (0, 9, 10, 9223372036854775807)
     assert [warning.partition("'")[2].partition("'")[0] for warning in warnings] == [
