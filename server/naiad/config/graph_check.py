@@ -196,15 +196,15 @@ class _Check:
                 self._rank_help(full, tensor, right, fix),
             )
             return
-        for index, (ours, theirs) in enumerate(zip(full, tensor.shape, strict=True)):
-            if theirs not in (-1, ours):
-                place = index - 1 if self._batching else index
-                at = (
-                    (*path, "dims", place)
-                    if field == "dims"
-                    else (*path, "reshape", "shape", place)
-                )
-                self._findings.add(at, f"{says}: {ours} is not {theirs}", fix)
+        wrong = {
+            index - self._batching: f"{ours} is not {theirs}"
+            for index, (ours, theirs) in enumerate(zip(full, tensor.shape, strict=True))
+            if theirs not in (-1, ours)
+        }
+        if wrong:
+            at = (*path, field) if field == "dims" else (*path, field, "shape")
+            place = (*at, *wrong) if len(wrong) == 1 else at
+            self._findings.add(place, f"{says}: {', '.join(wrong.values())}", fix)
 
     def _rank_help(self, full: list[int], tensor: GraphTensor, right: list[int], fix: str) -> str:
         """What is most likely meant when the number of dimensions differs: mostly the batch dimension."""
