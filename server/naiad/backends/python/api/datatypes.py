@@ -1,0 +1,73 @@
+"""Triton's datatype numbers and numpy's dtypes (row 15.28)."""
+
+from typing import Any
+
+import numpy as np
+
+from naiad.backends.python.api.errors import TritonModelException
+
+BYTES = 13
+BF16 = 14
+
+_NUMPY = (
+    (1, "BOOL", np.bool_),
+    (2, "UINT8", np.uint8),
+    (3, "UINT16", np.uint16),
+    (4, "UINT32", np.uint32),
+    (5, "UINT64", np.uint64),
+    (6, "INT8", np.int8),
+    (7, "INT16", np.int16),
+    (8, "INT32", np.int32),
+    (9, "INT64", np.int64),
+    (10, "FP16", np.float16),
+    (11, "FP32", np.float32),
+    (12, "FP64", np.float64),
+    (BYTES, "STRING", np.object_),
+)
+
+_TYPES = {number: scalar for number, _, scalar in _NUMPY}
+_BY_STRING = {"TYPE_" + name: scalar for _, name, scalar in _NUMPY}
+CODES = {np.dtype(scalar): number for number, _, scalar in _NUMPY}
+"""Triton's number of a numpy dtype; BF16 is not here, numpy has none."""
+
+
+def code_of(dtype: Any) -> int:
+    """Triton's number of a numpy dtype.
+
+    Raises:
+        TritonModelException: Triton has no such datatype.
+    """
+    number = CODES.get(dtype)
+    if number is None:
+        if dtype.kind == "S":
+            return BYTES
+        raise TritonModelException(
+            "NumPy dtype is not supported: {!r}. {}".format(
+                dtype,
+                "Text goes as an object array of bytes: array.astype(object)"
+                if dtype.kind == "U"
+                else "Use one of bool, (u)int8 to (u)int64, float16 to float64, or object (bytes); "
+                "BF16 goes by DLPack: Tensor.from_dlpack",
+            )
+        )
+    return number
+
+
+def triton_to_numpy_type(data_type: int) -> Any:
+    """The numpy scalar type of a Triton datatype number; None when there is none (BF16)."""
+    return _TYPES.get(data_type)
+
+
+def numpy_to_triton_type(data_type: Any) -> "int | None":
+    """Triton's datatype number of a numpy type or dtype; None when there is none."""
+    dtype = np.dtype(data_type)
+    return BYTES if dtype.kind == "S" else CODES.get(dtype)
+
+
+def triton_string_to_numpy(triton_type_string: str) -> Any:
+    """The numpy scalar type of a config's datatype name, e.g. TYPE_FP32; TYPE_BOOL gives np.bool_.
+
+    Raises:
+        KeyError: there is none (TYPE_BF16).
+    """
+    return _BY_STRING[triton_type_string]

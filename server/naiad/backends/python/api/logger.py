@@ -1,0 +1,57 @@
+"""`Logger` of models (row 15.25): into Python's logging as `naiad.models.<name>`, so that the server's log settings hold."""
+
+import enum
+import logging
+
+from naiad.backends.python.api import context
+
+
+class Level(enum.IntEnum):
+    """Triton's levels; VERBOSE is Python's DEBUG."""
+
+    INFO = logging.INFO
+    WARNING = logging.WARNING
+    ERROR = logging.ERROR
+    VERBOSE = logging.DEBUG
+
+
+class Logger:
+    """All of it is static, as in Triton: `Logger.log_info("ready")`."""
+
+    LogLevel = Level
+    INFO = Level.INFO
+    WARNING = Level.WARNING
+    ERROR = Level.ERROR
+    VERBOSE = Level.VERBOSE
+
+    @staticmethod
+    def log(message: str, level: Level = Level.INFO) -> None:
+        """Write a line at a level."""
+        _write(message, level)
+
+    @staticmethod
+    def log_info(message: str) -> None:
+        """Write a line at INFO."""
+        _write(message, Level.INFO)
+
+    @staticmethod
+    def log_warn(message: str) -> None:
+        """Write a line at WARNING."""
+        _write(message, Level.WARNING)
+
+    @staticmethod
+    def log_error(message: str) -> None:
+        """Write a line at ERROR."""
+        _write(message, Level.ERROR)
+
+    @staticmethod
+    def log_verbose(message: str) -> None:
+        """Write a line that is seen when verbose logging is on."""
+        _write(message, Level.VERBOSE)
+
+
+def _write(message: str, level: Level) -> None:
+    running = context.current.get()
+    name = "naiad.models" if running is None else "naiad.models." + running.model
+    # Two frames up is the model's line, which the log shows as its place.
+    logging.getLogger(name).log(level, "%s", message, stacklevel=3)

@@ -1,0 +1,86 @@
+"""What a model answers one request with (rows 15.13, 15.14)."""
+
+import json
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+from naiad.backends.python.api.errors import TritonError, TritonModelException
+from naiad.backends.python.api.tensor import Tensor
+
+_NONE: "dict[str, Any]" = {}
+
+
+class InferenceResponse:
+    """A response.
+
+    Args:
+        output_tensors: in any order; those that the request did not ask for are dropped.
+        error: the request failed; outputs are ignored.
+        parameters: by name; bool, int or str.
+
+    Raises:
+        TritonModelException: an output that is none, or a parameter of another type.
+        TypeError: something that is no tensor, or no TritonError.
+    """
+
+    __slots__ = ("_error", "_outputs", "_parameters")
+
+    def __init__(
+        self,
+        output_tensors: "Sequence[Tensor]" = (),
+        error: "TritonError | None" = None,
+        parameters: "dict[str, Any] | None" = None,
+    ) -> None:
+        for tensor in output_tensors:
+            if not isinstance(tensor, Tensor):
+                raise _not_a_tensor(tensor)
+        if error is not None and not isinstance(error, TritonError):
+            raise TypeError(
+                f"InferenceResponse(error=…) takes a TritonError, not a {type(error).__name__}; write "
+                "pb_utils.TritonError(str(error))"
+            )
+        self._outputs = output_tensors
+        self._error = error
+        self._parameters = _NONE if parameters is None else _checked(parameters)
+
+    def output_tensors(self) -> "list[Tensor]":
+        """Its outputs."""
+        return list(self._outputs)
+
+    def has_error(self) -> bool:
+        """Whether the request failed."""
+        return self._error is not None
+
+    def error(self) -> "TritonError | None":
+        """Why it failed."""
+        return self._error
+
+    def parameters(self) -> str:
+        """Its parameters as JSON."""
+        return json.dumps(self._parameters)
+
+
+contents_of = operator.attrgetter("_outputs", "_error", "_parameters")
+"""A response's tensors, error and parameters (a dict), for hosts."""
+
+
+def _not_a_tensor(value: Any) -> Exception:
+    if value is None:
+        return TritonModelException("Output tensor for inference response should not be empty.")
+    return TypeError(
+        f"InferenceResponse(output_tensors=[…]) takes pb_utils.Tensor objects, not {type(value).__name__}"
+    )
+
+
+def _checked(parameters: "dict[str, Any]") -> "dict[str, Any]":
+    for key, value in parameters.items():
+        if not isinstance(key, str):
+            raise TritonModelException(
+                f"Expect parameters keys to have type str, found type {type(key)}"
+            )
+        if not isinstance(value, (bool, int, str)):
+            raise TritonModelException(
+                f"Expect parameters values to have type bool/int/str, found type {type(value)} ('{key}')"
+            )
+    return parameters

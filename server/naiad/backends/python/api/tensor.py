@@ -1,0 +1,122 @@
+"""The Tensor that models see (row 15.11).
+
+On the hot path: a request makes at least two of these, so there is nothing in them but a name, an array and a number.
+"""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from naiad.backends.python.api import dlpack
+from naiad.backends.python.api.datatypes import BF16, CODES, code_of
+from naiad.backends.python.api.errors import TritonModelException
+
+
+class Tensor:
+    """A named tensor.
+
+    Args:
+        name: not empty.
+        numpy_array: any layout; a non-contiguous one is copied. BYTES is an object array of bytes (other elements are sent as
+            the UTF-8 of their str) or an S array.
+
+    Raises:
+        TritonModelException: an empty name, or a dtype that Triton does not have.
+        TypeError: no numpy array.
+    """
+
+    __slots__ = ("_array", "_code", "_name")
+
+    def __init__(self, name: str, numpy_array: "np.ndarray[Any, Any]") -> None:
+        if not name:
+            raise TritonModelException("Tensor name cannot be an empty string.")
+        try:
+            code = CODES.get(numpy_array.dtype)
+            contiguous = numpy_array.flags.c_contiguous
+        except AttributeError:
+            raise TypeError(
+                f"Tensor(name, numpy_array): '{name}' needs a numpy array, not a {type(numpy_array).__name__}; write np.asarray(...), or "
+                "Tensor.from_dlpack(name, tensor)"
+            ) from None
+        self._name = name
+        self._code = code_of(numpy_array.dtype) if code is None else code
+        self._array = numpy_array if contiguous else np.ascontiguousarray(numpy_array)
+
+    def name(self) -> str:
+        """Its name."""
+        return self._name
+
+    def as_numpy(self) -> "np.ndarray[Any, Any]":
+        """Its values. A model may write to them: memory that is not its own is copied the first time.
+
+        Raises:
+            TritonModelException: BF16, which numpy does not have.
+        """
+        if self._code == BF16:
+            raise TritonModelException(
+                "Tensor dtype is BF16 and cannot be converted to NumPy. Use to_dlpack() and from_dlpack() instead."
+            )
+        return self._own()
+
+    def triton_dtype(self) -> int:
+        """Triton's number of its datatype."""
+        return self._code
+
+    def shape(self) -> "list[int]":
+        """Its shape, the batch dimension included."""
+        return list(self._array.shape)
+
+    def is_cpu(self) -> bool:
+        """Whether it is in the host's memory: always, here."""
+        return True
+
+    def to_dlpack(self) -> Any:
+        """A DLPack capsule over its memory, without a copy; it can be taken once.
+
+        Raises:
+            TritonModelException: BYTES.
+        """
+        return dlpack.export(self._own(), self._code)
+
+    @staticmethod
+    def from_dlpack(name: str, tensor: Any) -> "Tensor":
+        """A tensor over another library's memory, without a copy.
+
+        Args:
+            name: not empty.
+            tensor: a DLPack capsule, or an object that gives one (torch, CuPy, JAX, numpy …).
+
+        Raises:
+            TritonModelException: as `dlpack.take`, or an empty name.
+        """
+        if not name:
+            raise TritonModelException("Tensor name cannot be an empty string.")
+        return wrap(name, *dlpack.take(tensor))
+
+    def __dlpack__(self, stream: Any = None, **_newer: Any) -> Any:
+        """As `to_dlpack`; the stream and what newer consumers ask for mean nothing on the CPU."""
+        return self.to_dlpack()
+
+    def __dlpack_device__(self) -> "tuple[int, int]":
+        """The CPU."""
+        return (dlpack.CPU, 0)
+
+    def _own(self) -> "np.ndarray[Any, Any]":
+        array = self._array
+        if not array.flags.writeable:
+            array = self._array = array.copy()
+        return array
+
+
+parts_of = operator.attrgetter("_name", "_array", "_code")
+"""A tensor's name, array and Triton datatype, for hosts; BF16 as uint16."""
+
+
+def wrap(name: str, array: "np.ndarray[Any, Any]", code: int) -> Tensor:
+    """A tensor whose name, layout and datatype somebody has already looked after; BF16 as uint16."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._name = name  # noqa: SLF001 - the one other way to make one, kept beside the class
+    tensor._array = array  # noqa: SLF001
+    tensor._code = code  # noqa: SLF001
+    return tensor

@@ -1,0 +1,256 @@
+"""Models written in Python (section 15): finds the class in model.py, completes configs, makes instances.
+
+What a model sees is `api/`; how its modules are kept apart from other models' is `modules.py`; how it is called is
+`instance.py`.
+"""
+
+import collections.abc
+import json
+import pathlib
+from typing import Any
+
+from google.protobuf import json_format
+
+from naiad.backends.backend import HostKind, InstanceSpec, ModelSource
+from naiad.backends.python.api import context
+from naiad.backends.python.api.context import Running
+from naiad.backends.python.api.model_config import ModelConfig
+from naiad.backends.python.failures import describe
+from naiad.backends.python.instance import PythonInstance
+from naiad.backends.python.modules import ModelPackage
+from naiad.config import config_json
+from naiad.core.clock import Clock
+from naiad.core.messages import model_config_pb2
+from naiad.errors import InferenceError, invalid
+
+_COMPLETED = ("input", "output")
+_FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
+
+
+class PythonBackend:
+    """The backend `python`.
+
+    Args:
+        clock: for the moments that an `Execution` carries.
+    """
+
+    name = "python"
+    default_host: HostKind = "thread"
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+
+    def complete(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
+    ) -> None:
+        """Let the model's own `auto_complete_config` fill in its config, if it has one (row 15.27).
+
+        It may set inputs, outputs, max_batch_size, dynamic batching and the transaction policy (row 11.49); anything else that
+        it changes is left out, as in Triton.
+        """
+        _check_parameters(message)
+        code = _ModelCode(
+            message.name,
+            message.default_model_filename,
+            model_dir=model_dir,
+            version_dir=version_dir,
+        )
+        code.open()
+        try:
+            completer = getattr(code.entry_class, "auto_complete_config", None)
+            if completer is not None:
+                code.enter(instance="")
+                _merge(message, _completed(code, completer, message))
+        finally:
+            code.close()
+
+    def load(self, source: ModelSource) -> "PythonModel":
+        """Import a model version's code."""
+        _check_parameters(source.config.message)
+        code = _ModelCode(
+            source.config.name,
+            source.config.default_model_filename,
+            model_dir=source.model_dir,
+            version_dir=source.version_dir,
+        )
+        code.open()
+        return PythonModel(source, code, clock=self._clock)
+
+
+class PythonModel:
+    """A model version: its code, of which each instance makes an object of its own.
+
+    Args:
+        source: what was loaded.
+        code: its modules, open.
+        clock: for its instances.
+    """
+
+    def __init__(self, source: ModelSource, code: "_ModelCode", *, clock: Clock) -> None:
+        self._source = source
+        self._code = code
+        self._clock = clock
+
+    def make_instance(self, spec: InstanceSpec) -> PythonInstance:
+        """Make a TritonPythonModel and initialise it (rows 15.2, 15.3)."""
+        source = self._source
+        config = source.config
+        running = self._code.enter(instance=spec.name)
+        arguments = {
+            "model_config": json.dumps(config_json.to_json(config.message)),
+            "model_instance_kind": spec.kind.value,
+            "model_instance_name": spec.name,
+            "model_instance_device_id": str(spec.device_id),
+            "model_repository": str(source.model_dir),
+            "model_version": str(source.version),
+            "model_name": config.name,
+        }
+        try:
+            model = self._code.entry_class()
+            if hasattr(model, "initialize"):
+                model.initialize(arguments)
+        except (Exception, SystemExit) as error:
+            raise invalid(
+                f"failed to initialize model '{config.name}' (instance '{spec.name}'): "
+                f"{describe(error, source.model_dir)}"
+            ) from error
+        return PythonInstance(
+            model,
+            config,
+            version=source.version,
+            running=running,
+            folder=source.model_dir,
+            clock=self._clock,
+        )
+
+    def close(self) -> None:
+        """Forget the model's modules."""
+        self._code.close()
+
+
+class _ModelCode:
+    """A model version's modules and the class among them.
+
+    Args:
+        model: the model's name.
+        filename: of the model file; "" means model.py.
+        model_dir: the model's folder.
+        version_dir: the version's folder.
+    """
+
+    def __init__(
+        self, model: str, filename: str, *, model_dir: pathlib.Path, version_dir: pathlib.Path
+    ) -> None:
+        self._model = model
+        self._path = version_dir / (filename or "model.py")
+        self._folder = model_dir
+        self._package = ModelPackage(f"{model}_{version_dir.name}", [version_dir, model_dir])
+        self.entry_class: Any = None
+
+    def open(self) -> None:
+        """Import the model file and find TritonPythonModel (row 15.1).
+
+        Raises:
+            InferenceError: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
+        """
+        path = self._path
+        if not path.is_file():
+            raise self._error(f"Python model file not found in '{path}'")
+        if path.suffix != ".py":
+            raise self._error(f"Model name must end with '.py'. Model name is \"{path.name}\".")
+        self._package.open()
+        try:
+            self.enter(instance="")
+            self.entry_class = self._find(self._package.load(path.stem))
+        except InferenceError:
+            self.close()
+            raise
+        except (Exception, SystemExit) as error:
+            self.close()
+            raise self._error(describe(error, self._folder)) from error
+
+    def enter(self, *, instance: str) -> Running:
+        """Say that this thread runs the model's code from now on; the result says the same to `context.current` later."""
+        running = Running(model=self._model, instance=instance, directory=str(self._path.parent))
+        context.current.set(running)
+        return running
+
+    def close(self) -> None:
+        """Forget the modules. Safe at any time."""
+        self.entry_class = None
+        self._package.close()
+
+    def call_error(self, what: str, error: BaseException) -> InferenceError:
+        """The error of a call into the model's code that failed."""
+        return self._error(f"{what} failed: {describe(error, self._folder)}")
+
+    def _find(self, module: Any) -> Any:
+        found = getattr(module, "TritonPythonModel", None)
+        if found is None:
+            raise self._error(
+                f"'{self._path}' does not define the class TritonPythonModel; it has to, with a method execute(self, requests)"
+            )
+        if not callable(getattr(found, "execute", None)):
+            raise self._error(
+                f"Python model {self._path} does not implement `execute` method: "
+                "add execute(self, requests) to its TritonPythonModel"
+            )
+        return found
+
+    def _error(self, text: str) -> InferenceError:
+        return invalid(f"unable to load model '{self._model}': {text}")
+
+
+def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
+    """What `auto_complete_config` makes of a config."""
+    given = ModelConfig(json.dumps(config_json.to_json(message)))
+    try:
+        completed = completer(given)
+    except (Exception, SystemExit) as error:
+        raise code.call_error("auto_complete_config", error) from error
+    if not isinstance(completed, ModelConfig):
+        raise invalid(
+            f"auto_complete_config function in model '{message.name}' must return a valid pb.ModelConfig object; it returned "
+            f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
+        )
+    return completed
+
+
+def _merge(message: Any, completed: ModelConfig) -> None:
+    """Take over what a backend may set (row 11.49)."""
+    shown = completed.as_dict()
+    wanted = {
+        key: shown[key]
+        for key in (*_COMPLETED, "max_batch_size", "dynamic_batching", "model_transaction_policy")
+        if key in shown
+    }
+    parsed = model_config_pb2.ModelConfig()
+    try:
+        json_format.ParseDict(wanted, parsed)
+    except json_format.ParseError as error:
+        raise invalid(
+            f"auto_complete_config function in model '{message.name}' set something that is no model configuration: {error}"
+        ) from error
+    for field in _COMPLETED:
+        message.ClearField(field)
+        getattr(message, field).extend(getattr(parsed, field))
+    message.max_batch_size = parsed.max_batch_size
+    if parsed.HasField("dynamic_batching") and message.WhichOneof("scheduling_choice") is None:
+        message.dynamic_batching.CopyFrom(parsed.dynamic_batching)
+    if parsed.HasField("model_transaction_policy"):
+        message.model_transaction_policy.CopyFrom(parsed.model_transaction_policy)
+
+
+def _check_parameters(message: Any) -> None:
+    """Refuse what Triton refuses (row 15.31); in a thread of the server every tensor is in the host's memory anyway."""
+    forced = message.parameters.get(_FORCE_CPU)
+    if forced is not None and forced.string_value.lower() not in {"yes", "no"}:
+        raise invalid(
+            f"Incorrect value for {_FORCE_CPU}: '{forced.string_value}' (model '{message.name}'); "
+            'it must be "yes" or "no"'
+        )

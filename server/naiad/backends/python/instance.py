@@ -1,0 +1,242 @@
+"""One TritonPythonModel in a thread: batches in, what `execute` returned out (rows 15.6, 15.7, 15.10-15.14).
+
+The hot path of the benchmark: a request costs the worker thread a few microseconds here, and whatever could be done once a
+batch or once a load is done there.
+
+An array that a model returns is sent while the model may already work on the next batch. So an array that the model, or
+anybody else, can still reach (a buffer that it keeps, a slice of a larger result) is copied; one that nobody else holds
+is not.
+"""
+
+import asyncio
+import collections.abc
+import inspect
+import logging
+import pathlib
+import sys
+from typing import Any
+
+import numpy as np
+
+from naiad.backends import batch as batches
+from naiad.backends.backend import Execution
+from naiad.backends.batch import Array
+from naiad.backends.python.api import context, datatypes as codes
+from naiad.backends.python.api.byte_tensors import elements_of
+from naiad.backends.python.api.context import Running
+from naiad.backends.python.api.errors import TritonError
+from naiad.backends.python.api.request import receive
+from naiad.backends.python.api.response import InferenceResponse, contents_of
+from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of
+from naiad.backends.python.failures import describe
+from naiad.config.model_config import ModelConfig
+from naiad.core import datatypes
+from naiad.core.clock import Clock
+from naiad.core.datatypes import DataType
+from naiad.core.inference import Inference
+from naiad.core.response import NO_PARAMETERS, InferResponse
+from naiad.core.tensor import Tensor
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+
+_DATATYPES: dict[int, DataType] = {
+    number: datatypes.BY_DTYPE[dtype] for dtype, number in codes.CODES.items()
+} | {codes.BF16: datatypes.BF16}
+
+
+class PythonInstance:
+    """An instance.
+
+    Args:
+        model: the TritonPythonModel, initialised.
+        config: the model's config.
+        version: the model's version.
+        running: says whose code runs.
+        folder: the model's folder, whose lines come first in tracebacks.
+        clock: for the moments that an `Execution` carries.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        config: ModelConfig,
+        *,
+        version: int,
+        running: Running,
+        folder: pathlib.Path,
+        clock: Clock,
+    ) -> None:
+        self._model = model
+        self._config = config
+        self._version = version
+        self._running = running
+        self._folder = folder
+        self._now_ns = clock.monotonic_ns
+        self._batched = config.max_batch_size > 0
+        self._outputs = {spec.name: spec for spec in config.outputs}
+        self._all_outputs = frozenset(self._outputs)
+        self._dropped: set[str] = set()
+        self._log = logging.getLogger(f"naiad.models.{config.name}")
+
+    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
+        """Call the model's `execute` with a batch.
+
+        Raises:
+            InferenceError: INTERNAL: it raised, or returned what is no list of one InferenceResponse for each request.
+        """
+        self._check_size(batch)
+        all_outputs = self._all_outputs
+        requests = [receive(inference, all_outputs) for inference in batch]
+        context.current.set(self._running)
+        input_end_ns = self._now_ns()
+        try:
+            returned = self._model.execute(requests)
+        except (Exception, SystemExit) as error:
+            raise self._failed(describe(error, self._folder)) from error
+        output_start_ns = self._now_ns()
+        # The wrappers of the inputs end here, so that what the model handed through is held by nobody else.
+        del requests
+        if type(returned) is not list:
+            raise self._failed(_not_a_list(returned))
+        if len(returned) != len(batch):
+            raise self._failed(
+                "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
+                f"InferenceRequest(s) size is:{len(batch)}, and InferenceResponse(s) size is:{len(returned)}\n"
+            )
+        version = self._version
+        responses: list[InferResponse] = []
+        for inference, answer in zip(batch, returned, strict=True):
+            if not isinstance(answer, InferenceResponse):
+                raise self._failed(
+                    "Expected an 'InferenceResponse' object in the execute function return list, found type "
+                    f"'{type(answer)}'."
+                )
+            tensors, own_error, parameters = contents_of(answer)
+            if own_error is not None:
+                responses.append(batches.failure(inference, _error_of(own_error), version=version))
+                continue
+            request = inference.request
+            responses.append(
+                InferResponse(
+                    request.model_name,
+                    version,
+                    request.id,
+                    self._outputs_of(tensors, request.requested_outputs),
+                    parameters or NO_PARAMETERS,
+                )
+            )
+        return Execution(responses, input_end_ns, output_start_ns)
+
+    def ready(self) -> bool:
+        """What the model's own `is_ready` says, if it has one (row 2.12)."""
+        model = self._model
+        if model is None:
+            return False
+        if not hasattr(model, "is_ready"):
+            return True
+        context.current.set(self._running)
+        try:
+            answer = model.is_ready()
+            if inspect.iscoroutine(answer):
+                answer = asyncio.run(answer)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook may raise anything: then it is not ready
+            self._log.error("is_ready failed: %s", describe(error, self._folder))
+            return False
+        if not isinstance(answer, bool):
+            self._log.error("is_ready() must return a boolean value; it returned %r", answer)
+            return False
+        return answer
+
+    def close(self) -> None:
+        """Call the model's `finalize`, if it has one, and let go of it (row 15.33)."""
+        model, self._model = self._model, None
+        if not hasattr(model, "finalize"):
+            return
+        context.current.set(self._running)
+        try:
+            model.finalize()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model goes all the same, whatever it raises
+            self._log.error("finalize failed: %s", describe(error, self._folder))
+
+    def _outputs_of(
+        self, tensors: collections.abc.Sequence[ModelTensor], names: list[str]
+    ) -> list[Tensor]:
+        """What a request gets of what the model returned: what it asked for, in the model's order."""
+        specs = self._outputs
+        outputs: list[Tensor] = []
+        for tensor in tensors:
+            name, array, code = parts_of(tensor)
+            spec = specs.get(name)
+            if spec is None:
+                self._note_dropped(name)
+                continue
+            if names and name not in names:
+                continue
+            if code == codes.BYTES:
+                array = _objects(array)
+            elif array.base is not None or sys.getrefcount(array) > _LONE:
+                array = array.copy()
+            if code == codes.BF16:
+                array = array.view(datatypes.BF16.dtype)
+            if spec.reshape is not None:
+                array = array.reshape(
+                    batches.client_shape(spec, array.shape, batched=self._batched)
+                )
+            outputs.append(Tensor(name, _DATATYPES[code], array.shape, array))
+        return outputs
+
+    def _check_size(self, batch: collections.abc.Sequence[Inference]) -> None:
+        if len(batch) > 1:
+            size = sum([inference.batch_size for inference in batch])
+            if size > self._config.max_batch_size:
+                raise batches.broken(
+                    f"batch size {size} for '{self._running.instance}', max allowed is {self._config.max_batch_size}"
+                )
+
+    def _note_dropped(self, name: str) -> None:
+        if name not in self._dropped:
+            self._dropped.add(name)
+            self._log.warning(
+                "the model returns an output '%s' that its config does not list (it lists %s): left out",
+                name,
+                ", ".join(sorted(self._outputs)) or "none",
+            )
+
+    def _failed(self, text: str) -> InferenceError:
+        error = batches.broken(
+            f"Failed to process the request(s) for model '{self._running.instance}', message: {text}"
+        )
+        self._log.error("%s", error.message)
+        return error
+
+
+def _lone_count() -> int:
+    """What `sys.getrefcount` says, where `_outputs_of` asks, of an array that only its tensor holds."""
+    tensor = ModelTensor("x", np.zeros(1))
+    _, array, _ = parts_of(tensor)
+    return sys.getrefcount(array)
+
+
+_LONE = _lone_count()
+
+
+def _objects(array: Array) -> Array:
+    """BYTES as the server has them: an object array of bytes."""
+    elements = np.empty(array.size, dtype=object)
+    elements[:] = elements_of(array)
+    return elements.reshape(array.shape)
+
+
+def _not_a_list(returned: Any) -> str:
+    if inspect.iscoroutine(returned):
+        returned.close()  # else Python warns that it was never awaited
+        return "async execute is not there yet in this server: make execute a plain def that returns a list"
+    return (
+        f"Expected a list in the execute return, found type '{type(returned)}'. "
+        "Return [pb_utils.InferenceResponse(...), ...], one for each request, in their order"
+    )
+
+
+def _error_of(error: TritonError) -> InferenceError:
+    return InferenceError(
+        ErrorCode[error.code().name], error.message(), reason=FailureReason.BACKEND
+    )

@@ -1,0 +1,174 @@
+"""Loads model.py files into this process so that models do not meet (rows 15.1, 15.4).
+
+In Triton each instance has a process of its own. In a thread host they share one, and this is what is guaranteed:
+
+* Each model version is a package of its own, `naiad_models.<something>`; model.py and every module beside it, in the version folder
+  or the model folder, live in it. Two models, or two versions of one, may both have a `helper.py`: each import statement finds its
+  own, at any time and in any thread, and relative imports work. The version folder comes before the model folder.
+* A module beside the model wins over an installed package of that name, but not over the standard library; a folder without
+  `__init__.py` (data, weights) is taken for a module only when nothing else has its name.
+* Instances of one model version share module globals; what `initialize` puts on `self` is each one's own.
+* Imports by name at run time (`importlib.import_module`, unpickling) see both folders at the end of `sys.path`, where the first
+  model that was loaded wins. `sys.modules`, the working directory, environment variables, signal handlers and the state of
+  third-party libraries are everybody's.
+
+How: the modules of a package are executed with a `__builtins__` whose `__import__` looks beside the model first.
+"""
+
+import builtins
+import collections.abc
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import itertools
+import pathlib
+import re
+import sys
+import threading
+import types
+from typing import Any
+
+from typing_extensions import override
+
+from naiad.backends.python.api import triton_python_backend_utils
+
+_ROOT = "naiad_models"
+_UTILS = "triton_python_backend_utils"
+
+_serial = itertools.count()
+_lock = threading.Lock()
+
+
+class ModelPackage:
+    """The modules of one model version, in memory from `open` to `close`.
+
+    Args:
+        label: the model's name and version, for the package's name.
+        folders: where its modules are, in order of preference.
+    """
+
+    def __init__(self, label: str, folders: collections.abc.Sequence[pathlib.Path]) -> None:
+        self.name = f"{_ROOT}.{re.sub(r'[^0-9A-Za-z_]', '_', label)}_{next(_serial)}"
+        self._folders = [str(folder) for folder in folders]
+        self._finder = _Finder(self.name, self._folders)
+
+    def open(self) -> None:
+        """Make it importable, and `triton_python_backend_utils` with it."""
+        with _lock:
+            sys.modules[_UTILS] = triton_python_backend_utils
+            if _ROOT not in sys.modules:
+                sys.modules[_ROOT] = _package(_ROOT, [])
+            sys.modules[self.name] = _package(self.name, self._folders)
+            sys.meta_path.insert(0, self._finder)
+            sys.path.extend(self._folders)
+            importlib.invalidate_caches()  # its files may be newer than what was seen of its folders
+
+    def load(self, stem: str) -> types.ModuleType:
+        """Import one of its modules.
+
+        Raises:
+            Exception: whatever its code raises.
+        """
+        return importlib.import_module(f"{self.name}.{stem}")
+
+    def close(self) -> None:
+        """Forget its modules; objects made from them live on while somebody has them."""
+        with _lock:
+            if self._finder in sys.meta_path:
+                sys.meta_path.remove(self._finder)
+            for folder in self._folders:
+                if folder in sys.path:
+                    sys.path.reverse()  # the last one is ours
+                    sys.path.remove(folder)
+                    sys.path.reverse()
+            prefix = self.name + "."
+            for name in [
+                each for each in sys.modules if each == self.name or each.startswith(prefix)
+            ]:
+                del sys.modules[name]
+
+
+def _package(name: str, path: list[str]) -> types.ModuleType:
+    package = types.ModuleType(name)
+    package.__path__ = path
+    return package
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds the modules of one package and has them executed with its own import function."""
+
+    def __init__(self, package: str, folders: list[str]) -> None:
+        self._package = package
+        self._prefix = package + "."
+        self._folders = folders
+        self._beside: dict[str, bool] = {}
+        self._builtins = {**vars(builtins), "__import__": self._import}
+
+    @override
+    def find_spec(
+        self,
+        fullname: str,
+        path: collections.abc.Sequence[str] | None,
+        target: types.ModuleType | None = None,
+    ) -> importlib.machinery.ModuleSpec | None:
+        if not fullname.startswith(self._prefix):
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(fullname, path)
+        if spec is not None and isinstance(spec.loader, importlib.machinery.SourceFileLoader):
+            spec.loader = _Loader(fullname, spec.loader.path, self._builtins)
+        return spec
+
+    def _import(
+        self,
+        name: str,
+        globals: collections.abc.Mapping[str, Any] | None = None,  # noqa: A002 - as above
+        locals: collections.abc.Mapping[str, Any] | None = None,  # noqa: A002 - as above
+        fromlist: collections.abc.Sequence[str] | None = (),
+        level: int = 0,
+    ) -> types.ModuleType:
+        """What an import statement in the package calls."""
+        top = name.partition(".")[0]
+        if level or not self._is_beside(top):
+            return builtins.__import__(name, globals, locals, fromlist or (), level)
+        found = builtins.__import__(self._prefix + name, globals, locals, fromlist or (), 0)
+        return found if fromlist else sys.modules[self._prefix + top]
+
+    def _is_beside(self, top: str) -> bool:
+        known = self._beside.get(top)
+        if known is None:
+            known = self._beside[top] = self._look_for(top)
+        return known
+
+    def _look_for(self, top: str) -> bool:
+        if top in sys.stdlib_module_names or top == _UTILS:
+            return False
+        spec = importlib.machinery.PathFinder.find_spec(self._prefix + top, self._folders)
+        if spec is None:
+            return False
+        if spec.loader is not None and spec.origin is not None:
+            return True
+        return top not in sys.modules and _find_elsewhere(top, set(self._folders)) is None
+
+
+def _find_elsewhere(
+    top: str, folders: collections.abc.Set[str]
+) -> importlib.machinery.ModuleSpec | None:
+    path = [entry for entry in sys.path if entry not in folders]
+    return importlib.machinery.PathFinder.find_spec(top, path)
+
+
+class _Loader(importlib.machinery.SourceFileLoader):
+    """Executes a module with given builtins, and leaves no byte code behind: a repository is not ours to write to."""
+
+    def __init__(self, fullname: str, path: str, own_builtins: dict[str, Any]) -> None:
+        super().__init__(fullname, path)
+        self._builtins = own_builtins
+
+    @override
+    def exec_module(self, module: types.ModuleType) -> None:
+        vars(module)["__builtins__"] = self._builtins
+        super().exec_module(module)
+
+    @override
+    def set_data(self, path: str, data: Any, *, _mode: int = 0o666) -> None:
+        """Write nothing."""
