@@ -156,6 +156,9 @@ BROKEN: dict[str, Broken] = {
     "broken_import": _source(
         "no_such_module_here", "15.1", None, text="import no_such_module_here\n"
     ),
+}
+
+COMPLETING: dict[str, Broken] = {
     "broken_complete_return": _complete("", "15.27", "wrong-return"),
     "broken_complete_raise": _complete("completion went wrong on purpose", "15.27", "raise"),
     "broken_complete_conflict": _complete(

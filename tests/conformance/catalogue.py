@@ -88,6 +88,10 @@ GOOD: dict[str, Model] = {
         python_model(tensor("IN", "STRING", "[ -1 ]"), tensor("OUT", "STRING", "[ -1 ]"), batch=4),
         "passthrough",
     ),
+    "words_one": Model(
+        python_model(tensor("IN", "STRING", "[ 1 ]"), tensor("OUT", "STRING", "[ 1 ]")),
+        "passthrough",
+    ),
     "matrix": Model(
         python_model(tensor("IN", "FP32", "[ -1, 2 ]"), tensor("OUT", "FP32", "[ -1, 2 ]")),
         "passthrough",
@@ -255,6 +259,14 @@ GOOD: dict[str, Model] = {
         python_model(_DELAY, _REPORT, 'default_model_filename: "other.py"'),
         None,
         files={"1/other.py": "describe"},
+    ),
+    "configured": Model(
+        python_model(_IN4, _OUT4, batch=2),
+        "passthrough",
+        files={
+            "configs/special.pbtxt": python_model(_IN4, _OUT4, batch=7),
+            "configs/other.pbtxt": python_model(_IN4, _OUT4, batch=3),
+        },
     ),
     "counted": Model(python_model(_DELAY, _REPORT, batch=4), "describe"),
     "counted_failures": Model(

@@ -1,0 +1,125 @@
+"""Fixtures of the conformance run, and its closing report: rows that nothing shows, and the differences that are meant."""
+
+import http.client
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.differences import DIFFERENCES
+from tests.conformance.rows import ISSUE_ROWS, UNSHOWN
+from tests.conformance.scenario import Scenario, normalised
+from tests.conformance.setups import Servers, programs
+from tests.conformance.verdict import Difference, judge
+from tests.conformance.wire import Answer, Target
+
+_HERE = Path(__file__).parent
+_SHOWN = pytest.StashKey[set[str]]()
+_FILES = pytest.StashKey[set[str]]()
+_USED = pytest.StashKey[list[Difference]]()
+
+Ask = Callable[[Scenario], None]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Makes room for what the report needs."""
+    config.addinivalue_line(
+        "markers", "rows(*numbers): the rows that a test without a scenario shows"
+    )
+    config.stash[_SHOWN] = set()
+    config.stash[_FILES] = set()
+    config.stash[_USED] = []
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks this folder's tests, and notes which rows the collected scenarios show."""
+    for item in items:
+        if not item.path.is_relative_to(_HERE):
+            continue
+        item.add_marker(pytest.mark.conformance)
+        # The first test of a set-up starts its servers, and the very first may install the reference.
+        item.add_marker(pytest.mark.timeout(900))
+        config.stash[_FILES].add(item.path.name)
+        callspec = getattr(item, "callspec", None)
+        scenario = callspec.params.get("scenario") if callspec is not None else None
+        if isinstance(scenario, Scenario):
+            config.stash[_SHOWN].update(scenario.rows)
+        for marker in item.iter_markers("rows"):
+            config.stash[_SHOWN].update(str(row) for row in marker.args)
+
+
+@pytest.fixture(scope="session")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """The servers under comparison; all that were started are stopped at the end."""
+    found = Servers(folder=tmp_path_factory.mktemp("conformance"), programs=programs())
+    yield found
+    found.stop()
+
+
+@pytest.fixture
+def ask(servers: Servers, pytestconfig: pytest.Config) -> Ask:
+    """Asks both servers a scenario and fails with everything that is wrong about the answers."""
+
+    def run(scenario: Scenario) -> None:
+        targets = servers.targets(scenario.server)
+        answers = [normalised(scenario, _answer(scenario, target, servers)) for target in targets]
+        _record(scenario, [target.name for target in targets], answers)
+        verdict = judge(scenario, answers[0], answers[1] if len(answers) > 1 else None, DIFFERENCES)
+        pytestconfig.stash[_USED].extend(verdict.used)
+        if verdict.faults:
+            pytest.fail("\n".join(verdict.faults), pytrace=False)
+
+    return run
+
+
+def _answer(scenario: Scenario, target: Target, servers: Servers) -> Answer:
+    """Asks one server. Where it ends over it, the answer says so, and the next scenario gets new servers."""
+    try:
+        return scenario.ask(target)
+    except (OSError, http.client.HTTPException) as error:
+        process = target.process.process
+        if process is None or process.poll() is None:
+            return {"no answer": f"{type(error).__name__}: {error}"}
+        servers.drop(scenario.server)
+        return {"ended with": process.returncode}
+
+
+def _record(scenario: Scenario, names: list[str], answers: list[dict[str, str]]) -> None:
+    path = os.environ.get("NAIAD_CONFORMANCE_RECORD")
+    if path:
+        with Path(path).open("a") as record:
+            for name, answer in zip(names, answers, strict=True):
+                record.write(f"{scenario.name}\t{name}\t{json.dumps(answer)}\n")
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Prints the rows of the issue that no scenario shows and the differences that showed, after a whole run."""
+    if not config.stash[_FILES]:
+        return
+    whole = {path.name for path in _HERE.glob("test_*.py")}
+    if whole - config.stash[_FILES]:
+        terminalreporter.write_line(
+            "conformance: not the whole folder was run, so no report on rows"
+        )
+    else:
+        _report_rows(terminalreporter, config.stash[_SHOWN])
+    used = dict.fromkeys(config.stash[_USED])
+    if used:
+        terminalreporter.section("conformance: differences from tritonserver 2.51 that are meant")
+        for difference in used:
+            terminalreporter.write_line(
+                f"{difference.scenario}: {difference.path}: {difference.reason}"
+            )
+
+
+def _report_rows(reporter: pytest.TerminalReporter, shown: set[str]) -> None:
+    missing = [row for row in ISSUE_ROWS if row not in shown]
+    reporter.section("conformance: rows of this issue that no scenario shows")
+    for row in missing:
+        reporter.write_line(f"{row}: {UNSHOWN.get(row, 'NO REASON GIVEN')}")
+    reporter.write_line(f"{len(ISSUE_ROWS) - len(missing)} of {len(ISSUE_ROWS)} rows are shown")

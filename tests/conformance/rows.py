@@ -1,0 +1,52 @@
+"""The rows of the feature table that this stage of Naiad claims, and why some of them no scenario can show.
+
+The closing report of a conformance run prints what is left over. A row that is shown needs no reason here, and a test
+says that none has one.
+"""
+
+_CLAIMED = {
+    1: "1 2 3 4 6 7 8 9 10 11 12 13 14 15 16 17 18 19 21 23",
+    2: "1 2 4 5 7 8 12 13 14 15 16 19 20 21",
+    3: "1 2 3 4 5 7 8 9 10 13 14 15 16 17 18 20 22 23 26 27 29 30 32 33 34 35 36 37",
+    4: "1 2 3 4 5 6 8 9 10 12 14 15 17",
+    5: "7",
+    7: "1 2 3 6 7 20 29 32 34 35 39 40",
+    8: "1 2 3 4 5 6 7 8 9 11 12 13 14 15 16 18 19 20 27 28 30 31",
+    10: "1 2 3 4 6 7 8 9 10 11 12 13 14 15 16 19 20 21 22 23 24 34 35 36 37 38 39",
+    11: "1 2 3 4 5 6 7 8 9 10 11 12 13 15 17 21 22 23 31 32 33 34 39 47 48 49 50 51 52 53",
+    12: "1 2 3 6 7 8 9 10 11 12 13 14 16 17 19 22",
+    15: "1 2 3 6 7 10 11 12 13 14 15 25 27 28 33 35",
+    16: "1 2 3 4 8 9 10 11 12",
+    17: "1 2 3 4 5 6 7 9 10 11 13 14 15 16 18",
+}
+
+ISSUE_ROWS: tuple[str, ...] = tuple(
+    f"{section}.{row}" for section, rows in _CLAIMED.items() for row in rows.split()
+)
+"""In the order of the table."""
+
+_NO_ONNX = (
+    "the reference has the python backend only: no native onnxruntime backend can be had here"
+)
+_NO_GPU = "needs a GPU, and the reference at hand is a build without"
+
+UNSHOWN: dict[str, str] = {
+    "1.11": "2.51 has no --http-max-input-size and no limit; ours is shown by our own tests",
+    "1.16": "the generate endpoints are not there yet",
+    "1.21": "nothing to observe: TLS over HTTP is a reverse proxy's work on both sides",
+    "2.12": "2.51 does not call is_ready of a model; shown by our own tests",
+    "4.15": "needs sequence batching, which is not there yet",
+    "8.7": "memory of a load is reported by GPU backends only; the empty list is shown by 8.2",
+    "8.9": "warmup is not there yet",
+    "8.27": _NO_GPU,
+    "10.13": "shared memory is not there yet",
+    "10.15": "shared memory is not there yet",
+    "10.22": "classification is not there yet",
+    "11.5": "names a compiled backend library or a python backend in its place; neither server has one here",
+    "11.7": _NO_GPU,
+    "11.50": _NO_ONNX,
+    "11.51": _NO_ONNX,
+    "11.52": "where compiled backends are searched: ours are Python modules",
+    "12.19": "environment variables of Triton's own tests, no client sees them",
+    **{f"16.{row}": _NO_ONNX for row in (1, 2, 3, 4, 8, 9, 10, 11, 12)},
+}

@@ -1,0 +1,178 @@
+"""The servers that scenarios run against: each a repository and options, started once a run, for both programs.
+
+They start lazily and in pairs, the reference and Naiad side by side, because the reference takes some seconds to start
+its stub processes. `NAIAD_CONFORMANCE=reference` asks the reference alone (to see what it answers, or that the rows'
+statements hold), `NAIAD_CONFORMANCE_RECORD=FILE` writes all answers down.
+"""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.conformance import catalogue
+from tests.conformance.broken import BROKEN, COMPLETING
+from tests.conformance.wire import Target
+from tests.reference.install import install
+from tests.reference.process import Program, ServerProcess, naiad_program, reference_program
+
+_TLS = Path(__file__).parent / "tls"
+
+
+@dataclass(frozen=True)
+class Setup:
+    """One server's repositories and options.
+
+    Attributes:
+        repositories: writes them below a folder and gives them in order.
+        options: as on the command line.
+    """
+
+    repositories: Callable[[Path], list[Path]]
+    options: tuple[str, ...]
+
+
+def _main(folder: Path) -> list[Path]:
+    good = {
+        name: model for name, model in catalogue.GOOD.items() if not name.startswith("complete")
+    }
+    first = catalogue.write(folder / "first", good)
+    catalogue.write(first, {name: broken.model for name, broken in BROKEN.items()})
+    catalogue.write(first, {"duplicated": good["identity"]})
+    second = catalogue.write(
+        folder / "second", {"duplicated": good["identity"], "elsewhere": good["identity"]}
+    )
+    (first / "a_file.txt").write_text("no model")
+    return [first, second]
+
+
+def _optioned(folder: Path) -> list[Path]:
+    names = (
+        "identity",
+        "matrix",
+        "report",
+        "complete",
+        "complete_nothing",
+        "complete_batch",
+        "configured",
+        "misbehave",
+    )
+    repository = catalogue.write(folder / "models", catalogue.GOOD, only=names)
+    catalogue.write(repository, {name: broken.model for name, broken in COMPLETING.items()})
+    return [repository]
+
+
+def _few(*names: str) -> Callable[[Path], list[Path]]:
+    return lambda folder: [catalogue.write(folder / "models", catalogue.GOOD, only=names)]
+
+
+SETUPS: dict[str, Setup] = {
+    # Without auto-complete: it would start each stub twice, which doubles the time the reference needs.
+    "main": Setup(_main, ("--exit-on-error=false", "--disable-auto-complete-config")),
+    "optioned": Setup(
+        _optioned,
+        (
+            "--exit-on-error=false",
+            "--strict-readiness=false",
+            "--id=another",
+            "--http-header-forward-pattern=x-.*|priority",
+            "--grpc-header-forward-pattern=x-.*|priority",
+            "--model-config-name=special",
+            "--metrics-config",
+            "counter_latencies=false",
+            "--allow-cpu-metrics=false",
+            "--grpc-infer-response-compression-level=high",
+            "--log-format=ISO8601",
+            "--log-verbose=1",
+            "--grpc-max-connection-age=600000",
+        ),
+    ),
+    "restricted": Setup(
+        _few("identity"),
+        (
+            "--http-restricted-api=health,inference:secret=open",
+            "--http-restricted-api=statistics:other=key",
+            "--grpc-restricted-protocol=inference,metadata:secret=open",
+            "--allow-metrics=false",
+            "--log-info=false",
+        ),
+    ),
+    "secure": Setup(
+        _few("identity"),
+        (
+            "--grpc-use-ssl=true",
+            f"--grpc-server-cert={_TLS / 'server.pem'}",
+            f"--grpc-server-key={_TLS / 'server.key'}",
+            f"--grpc-root-cert={_TLS / 'server.pem'}",
+        ),
+    ),
+}
+
+
+@dataclass
+class Servers:
+    """The programs under comparison, and the servers of them that are running.
+
+    Attributes:
+        folder: where repositories and logs are written.
+        programs: the reference, and Naiad unless only the reference is asked.
+    """
+
+    folder: Path
+    programs: tuple[Program, ...]
+    running: dict[str, list[Target]] = field(default_factory=dict)
+
+    def targets(self, setup: str) -> list[Target]:
+        """The servers of a set-up, started on first use. They read the same repository.
+
+        Under `unstarted` stands a process that was not started, for scenarios that start one of their own.
+        """
+        if setup == "unstarted":
+            return [
+                Target(ServerProcess(program, [], log=self.folder / "none.log"))
+                for program in self.programs
+            ]
+        if setup not in self.running:
+            spec = SETUPS[setup]
+            home = self.folder / f"{setup}-{len(list(self.folder.iterdir()))}"
+            home.mkdir()
+            repositories = spec.repositories(home)
+            started = [
+                Target(
+                    ServerProcess(
+                        program,
+                        repositories,
+                        log=home / f"{program.name}.log",
+                        options=spec.options,
+                    ).start()
+                )
+                for program in self.programs
+            ]
+            try:
+                for target in started:
+                    target.process.wait()
+            except BaseException:
+                for target in started:
+                    target.process.stop()
+                raise
+            self.running[setup] = started
+        return self.running[setup]
+
+    def drop(self, setup: str) -> None:
+        """Stops the servers of a set-up; the next scenario that asks for it gets new ones."""
+        for target in self.running.pop(setup, []):
+            target.close()
+            target.process.stop()
+
+    def stop(self) -> None:
+        """Stops everything that runs."""
+        for setup in tuple(self.running):
+            self.drop(setup)
+
+
+def programs() -> tuple[Program, ...]:
+    """The programs to compare, the reference first; it is installed when it is not there yet."""
+    reference = reference_program(install())
+    if os.environ.get("NAIAD_CONFORMANCE") == "reference":
+        return (reference,)
+    return (reference, naiad_program())
