@@ -382,6 +382,9 @@ class Connection(asyncio.Protocol):
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer what cannot be served, behind what was asked before, and close. Nothing more is taken."""
+        if self._intake.ignores_body():
+            self._close(linger=False)  # that request has its reply
+            return
         bridge, self._bridge = self._bridge, None
         self._intake.drop()
         self._deaf = self._no_more = self._ending = self._must_linger = True

@@ -7,7 +7,7 @@ import http
 
 import orjson
 
-from naiad.protocol.http.message import Headers, HttpReply
+from naiad.protocol.http.message import HttpReply
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -117,17 +117,3 @@ class ReplyFramer:
             self._prefixes.clear()
         self._prefixes[reply.status, reply.headers] = prefix
         return prefix
-
-
-def wants_close(headers: Headers) -> bool:
-    """Whether a Connection header asks to close: `close` wins over `keep-alive`."""
-    return b"close" in _tokens(headers.get(b"connection", b""))
-
-
-def wants_keep_alive(headers: Headers) -> bool:
-    """Whether a Connection header asks to stay, as HTTP/1.0 must."""
-    return b"keep-alive" in _tokens(headers.get(b"connection", b""))
-
-
-def _tokens(value: bytes) -> list[bytes]:
-    return [token.strip() for token in value.lower().split(b",")]

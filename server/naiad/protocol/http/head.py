@@ -5,13 +5,14 @@ refuses what two servers could read differently. Clients repeat their header blo
 ones are remembered: a hit costs a tenth of a parse. Pure: no sockets, no time.
 """
 
+import functools
 import re
 import urllib.parse
 
 import httptools
 
 from naiad.core.record import record
-from naiad.protocol.http.framing import Refusal, wants_close, wants_keep_alive
+from naiad.protocol.http.framing import Refusal
 from naiad.protocol.http.message import Headers
 
 CHUNKED = -1
@@ -161,7 +162,11 @@ def parse_head(block: bytes) -> RequestHead:
     minor = 1 if version == "1.1" else 0
     length = _length(headers, minor=minor)
     expects = _expects_continue(headers, minor=minor)
-    keep_alive = not wants_close(headers) if minor else wants_keep_alive(headers)
+    wish = headers.get(b"connection")
+    if minor:
+        keep_alive = wish is None or not has_token(wish, b"close")  # close wins over keep-alive
+    else:
+        keep_alive = wish is not None and has_token(wish, b"keep-alive")
     head_only = method == b"HEAD"
     return RequestHead(
         b"GET" if head_only else method,
@@ -215,6 +220,12 @@ def _expects_continue(headers: Headers, *, minor: int) -> bool:
     return True
 
 
+def has_token(value: bytes, token: bytes) -> bool:
+    """Whether a comma-separated header value has a token, in any case."""
+    return token in [part.strip() for part in value.lower().split(b",")]
+
+
+@functools.lru_cache(maxsize=1024)
 def _path(target: bytes) -> str:
     """The decoded path of a target in origin form (/path?query) or absolute form (http://host/path?query)."""
     if not target.startswith(b"/"):

@@ -138,6 +138,10 @@ class Intake:
         self._sink = None
         self.body_held = self.owes_continue = False
 
+    def ignores_body(self) -> bool:
+        """Whether a body is read past whose request has its reply."""
+        return self.body is not None and self._sink is None
+
     def small_rest(self) -> bool:
         """Whether what is left of the body is so little that reading past it is worth while."""
         if self.body is None:
