@@ -1,0 +1,264 @@
+"""From a folder to a config: which file, which versions, whose completion, and what fails alone."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from naiad.config.config_json import to_json
+from naiad.config.resolve import config_file, resolve
+from naiad.core.messages import model_config_pb2
+from naiad.errors import internal
+from tests.server.config.model_folders import make_model, only, shown
+from tests.server.config.onnx_models import model, value
+
+X = model([value("x", ["N", 2])], [value("y", ["N", 2])])
+WIDER = model([value("x", ["N", 3])], [value("y", ["N", 3])])
+
+
+class Completion:
+    """A backend's completion that adds one input, remembers its calls, and fails where it is told to."""
+
+    def __init__(self, *fails: str) -> None:
+        self.calls: list[tuple[str, dict[str, str]]] = []
+        self.seen: list[dict[str, Any]] = []
+        self._fails = fails
+
+    def __call__(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: Mapping[str, str],
+    ) -> None:
+        self.calls.append((version_dir.name, dict(options)))
+        self.seen.append(to_json(message))
+        message.input.add(name="half done")
+        if version_dir.name in self._fails:
+            raise internal(f"cannot read version {version_dir.name}")
+        del message.input[:]
+        message.input.add(name="x", data_type=model_config_pb2.TYPE_INT8, dims=[1])
+
+
+def test_a_folder_with_only_an_onnx_file_needs_no_config(tmp_path: pathlib.Path) -> None:
+    resolution = resolve(make_model(tmp_path, files={"1/model.onnx": X}))
+    assert resolution.problems == ()
+    assert resolution.versions == (1,)
+    assert resolution.config is not None
+    assert (resolution.config.name, resolution.config.backend) == ("m", "onnxruntime")
+    assert resolution.config.max_batch_size == 4
+    assert [group.count for group in resolution.config.instance_groups] == [2]
+    assert resolution.warnings == (
+        "autofilled max_batch_size to 4 for model 'm'; write max_batch_size to choose another",
+    )
+
+
+def test_the_named_config_is_taken_where_it_is_there(tmp_path: pathlib.Path) -> None:
+    files = {"1/model.py": b"", "configs/big.pbtxt": b'backend: "python" max_batch_size: 64'}
+    folder = make_model(tmp_path, 'backend: "python" max_batch_size: 2', files=files)
+    assert config_file(folder, "big") == folder / "configs" / "big.pbtxt"
+    for name, size in (("big", 64), ("other", 2), ("", 2)):
+        config = resolve(folder, config_name=name).config
+        assert config is not None
+        assert config.max_batch_size == size
+
+
+def test_problems_of_a_named_config_name_that_file(tmp_path: pathlib.Path) -> None:
+    files = {"1/model.py": b"", "configs/big.pbtxt": b"max_batch_size: -1"}
+    folder = make_model(tmp_path, files=files)
+    assert only(resolve(folder, config_name="big")).path == folder / "configs" / "big.pbtxt"
+
+
+@pytest.mark.parametrize(
+    ("policy", "versions", "warnings"),
+    [
+        ("", (11,), ()),
+        ("version_policy { latest { num_versions: 2 } }", (9, 11), ()),
+        ("version_policy { all {} }", (2, 9, 11), ()),
+        (
+            "version_policy { specific { versions: [ 9, 7 ] } }",
+            (9,),
+            ("version 7 is specified for model 'm', but the version directory is not present",),
+        ),
+    ],
+)
+def test_the_policy_picks_the_versions(
+    tmp_path: pathlib.Path, policy: str, versions: tuple[int, ...], warnings: tuple[str, ...]
+) -> None:
+    files = {f"{version}/model.py": b"" for version in (2, 9, 11)}
+    resolution = resolve(make_model(tmp_path, f'backend: "python" {policy}', files=files))
+    assert resolution.versions == versions
+    assert resolution.warnings == warnings
+
+
+@pytest.mark.parametrize(
+    ("policy", "place", "there"),
+    [
+        ("version_policy { specific { versions: [ 7 ] } }", (2, 1), "1, 3"),
+        ("version_policy { latest { num_versions: 0 } }", (2, 1), "1, 3"),
+    ],
+)
+def test_a_policy_that_serves_nothing_is_a_problem(
+    tmp_path: pathlib.Path, policy: str, place: tuple[int, int], there: str
+) -> None:
+    files = {"1/model.py": b"", "3/model.py": b""}
+    resolution = resolve(make_model(tmp_path, f'backend: "python"\n{policy}', files=files))
+    assert shown(resolution.problems) == [
+        (
+            *place,
+            (
+                "at least one version must be available under the version policy of model 'm'; "
+                f"versions present: {there}"
+            ),
+        )
+    ]
+
+
+def test_a_model_without_versions_is_told_where_the_file_belongs(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path, 'backend: "python"', files={"model.py": b"", "01/model.py": b""})
+    resolution = resolve(folder)
+    assert only(resolution).message == (
+        "at least one version must be available under the version policy of model 'm'; "
+        "versions present: none"
+    )
+    assert only(resolution).suggestion == f"put the model file into {folder / '1'}"
+    assert resolution.warnings[0].startswith("ignore version directory '01'")
+
+
+def test_a_backend_completes_the_highest_version_with_its_options(tmp_path: pathlib.Path) -> None:
+    completion = Completion()
+    files = {f"{version}/model.py": b"" for version in (1, 2)}
+    resolution = resolve(
+        make_model(tmp_path, "version_policy { all {} }", files=files),
+        complete={"python": completion}.get,
+        backend_options={"": {"a": "1", "b": "1"}, "python": {"b": "2"}, "other": {"c": "3"}},
+    )
+    assert completion.calls == [("2", {"a": "1", "b": "2"})]
+    assert resolution.config is not None
+    assert [spec.name for spec in resolution.config.inputs] == ["x"]
+
+
+def test_completion_sees_the_defaults_as_in_triton(tmp_path: pathlib.Path) -> None:
+    completion = Completion()
+    folder = make_model(tmp_path, "max_batch_size: 2 dynamic_batching {}")
+    resolve(folder, complete=lambda _backend: completion)
+    seen = completion.seen[0]
+    assert seen["version_policy"] == {"latest": {"num_versions": 1}}
+    assert seen["dynamic_batching"]["preferred_batch_size"] == [2]
+    assert seen["instance_group"][0]["name"] == "m"
+
+
+def test_a_version_that_cannot_be_read_fails_alone(tmp_path: pathlib.Path) -> None:
+    completion = Completion("2")
+    files = {f"{version}/model.py": b"" for version in (1, 2)}
+    folder = make_model(tmp_path, "version_policy { all {} }", files=files)
+    resolution = resolve(folder, complete=lambda _backend: completion)
+    assert [version for version, _ in completion.calls] == ["2", "1"]
+    assert resolution.versions == (1, 2)
+    assert resolution.config is not None
+    assert [spec.name for spec in resolution.config.inputs] == ["x"]
+    assert resolution.warnings == ("version 2 will not load: cannot read version 2",)
+
+
+def test_when_no_version_can_be_read_there_is_no_model(tmp_path: pathlib.Path) -> None:
+    files = {f"{version}/model.py": b"" for version in (1, 2)}
+    folder = make_model(tmp_path, "version_policy { all {} }", files=files)
+    resolution = resolve(folder, complete=lambda _backend: Completion("1", "2"))
+    assert resolution.config is None
+    assert {(p.path, p.message) for p in resolution.problems} == {
+        (folder / "1" / "model.py", "cannot read version 1"),
+        (folder / "2" / "model.py", "cannot read version 2"),
+    }
+
+
+def test_versions_of_different_shape_are_held_against_the_config_one_by_one(
+    tmp_path: pathlib.Path,
+) -> None:
+    files = {"1/model.onnx": WIDER, "2/model.onnx": X}
+    config = 'version_policy { all {} } max_batch_size: 1 platform: "onnxruntime_onnx"'
+    resolution = resolve(make_model(tmp_path, config, files=files))
+    assert resolution.config is not None
+    assert resolution.config.inputs[0].dims == (2,)
+    assert len(resolution.warnings) == 2
+    assert resolution.warnings[0].startswith("version 1 will not load: model 'm', tensor 'x'")
+
+
+def test_without_completion_only_the_file_decides(tmp_path: pathlib.Path) -> None:
+    completion = Completion()
+    folder = make_model(tmp_path, "max_batch_size: 3")
+    resolution = resolve(folder, auto_complete=False, complete=lambda _backend: completion)
+    assert completion.calls == []
+    assert resolution.config is not None
+    assert resolution.config.backend == "python"  # the real server (2.51) looks at the files, too
+    assert resolution.config.inputs == ()
+
+
+def test_without_completion_the_file_must_be_there(tmp_path: pathlib.Path) -> None:
+    problem = only(resolve(make_model(tmp_path), auto_complete=False))
+    assert problem.path == tmp_path / "m"
+    assert problem.message.startswith("failed to open text file for read")
+
+
+@pytest.mark.parametrize(
+    ("config", "files", "expected", "suggestion"),
+    [
+        (
+            'backend: "onnxruntime"',
+            {"1/net.onnx": b""},
+            (1, 10, "unable to load model 'm': unable to find 'M/1/model.onnx'"),
+            'write default_model_filename: "net.onnx", or rename that file',
+        ),
+        (
+            'platform: "onnxruntime_onnx"\ndefault_model_filename: "a.onnx"',
+            {"1/readme": b""},
+            (2, 25, "unable to load model 'm': unable to find 'M/1/a.onnx'"),
+            "put it there: M/1 has readme",
+        ),
+        (
+            'backend: "python"',
+            {"1/Model.py": b""},
+            (1, 10, "Python model file not found in 'M/1/model.py'"),
+            'write default_model_filename: "Model.py", or rename that file',
+        ),
+    ],
+)
+def test_a_model_file_that_is_not_there_is_named(
+    tmp_path: pathlib.Path,
+    config: str,
+    files: dict[str, bytes],
+    expected: tuple[int, int, str],
+    suggestion: str,
+) -> None:
+    folder = make_model(tmp_path, config, files=files)
+    problem = only(resolve(folder))
+    line, column, message = expected
+    assert shown([problem]) == [(line, column, message.replace("M/", f"{folder}/"))]
+    assert problem.suggestion == suggestion.replace("M/", f"{folder}/")
+
+
+def test_a_damaged_onnx_file_is_said_with_its_path(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path, files={"1/model.onnx": X.SerializeToString()[:40]})
+    problem = only(resolve(folder))
+    assert problem.path == folder / "1" / "model.onnx"
+    assert "is cut off after 40 bytes" in problem.message
+
+
+def test_syntax_and_sense_are_told_together_and_no_code_runs(tmp_path: pathlib.Path) -> None:
+    completion = Completion()
+    folder = make_model(tmp_path, "max_batchsize: 4\ndynamic_batching { preferred_batch_size: 8 }")
+    problems = resolve(folder, complete=lambda _backend: completion).problems
+    assert [problem.position and problem.position.line for problem in problems] == [1, 2]
+    assert completion.calls == []
+
+
+def test_a_folder_that_cannot_be_read_is_a_problem(tmp_path: pathlib.Path) -> None:
+    problems = resolve(tmp_path / "gone").problems
+    assert any(problem.message.startswith("unable to read") for problem in problems)
+
+
+def test_the_document_is_not_changed_by_completion(tmp_path: pathlib.Path) -> None:
+    resolution = resolve(make_model(tmp_path, "max_batch_size: 2", files={"1/model.onnx": X}))
+    assert list(resolution.document.message.input) == []
+    assert resolution.document.message.name == ""
