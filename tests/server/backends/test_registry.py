@@ -1,9 +1,12 @@
 import importlib
+import os
+import pathlib
 import subprocess
 import sys
 
 import pytest
 
+import naiad
 from naiad.backends.registry import Registry
 from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError
@@ -53,6 +56,11 @@ def test_no_framework_is_imported_before_a_model_needs_it() -> None:
         "print('onnxruntime' in sys.modules); registry.get('onnxruntime'); print('onnxruntime' in sys.modules)"
     )
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=50
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=50,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(naiad.__file__).parents[1])},
     )
     assert result.stdout.split() == ["False", "True"]

@@ -1,0 +1,153 @@
+"""Requests, responses and errors, as models see them."""
+
+import json
+
+import numpy as np
+import pytest
+
+from naiad.backends.python.api import triton_python_backend_utils as pb_utils
+from naiad.backends.python.api.request import receive
+from naiad.core import datatypes
+from tests.server.backends.configs import inference, tensor
+
+T = pb_utils.Tensor("T", np.zeros(1))
+
+
+def test_a_request_shows_what_the_client_sent() -> None:
+    call = inference(
+        tensor("A", [1, 2], datatypes.FP32),
+        tensor("B", [b"x"], datatypes.BYTES),
+        request_id="7",
+        outputs=["Y"],
+        parameters={"k": 1, "on": True, "t": "é"},
+        correlation_id="abc",
+        flags=3,
+        timeout_us=50,
+    )
+    request = receive(call, frozenset({"X", "Y"}))
+    assert [each.name() for each in request.inputs()] == ["A", "B"]
+    assert request.inputs() is request.inputs()
+    assert request.request_id() == "7"
+    assert request.correlation_id() == "abc"
+    assert request.flags() == 3
+    assert request.timeout() == 50
+    assert json.loads(request.parameters()) == {"k": 1, "on": True, "t": "é"}
+    assert request.requested_output_names() == {"Y"}
+    assert request.trace().get_context() is None
+    assert request.preferred_memory().memory_type == pb_utils.TRITONSERVER_MEMORY_CPU
+    request.set_flags(0)
+    assert (request.flags(), call.request.flags) == (0, 3)
+
+
+def test_a_request_that_names_no_output_asks_for_all() -> None:
+    request = receive(inference(tensor("A", [1])), frozenset({"X", "Y"}))
+    assert request.requested_output_names() == {"X", "Y"}
+
+
+def test_a_model_can_see_that_the_client_left() -> None:
+    call = inference(tensor("A", [1]))
+    request = receive(call, frozenset())
+    assert not request.is_cancelled()
+    call.cancelled = True
+    assert request.is_cancelled()
+
+
+def test_tensors_are_found_by_name_and_an_absent_one_is_none() -> None:
+    request = receive(inference(tensor("A", [1])), frozenset())
+    assert pb_utils.get_input_tensor_by_name(request, "A") is request.inputs()[0]
+    assert pb_utils.get_input_tensor_by_name(request, "B") is None
+    response = pb_utils.InferenceResponse([T])
+    assert pb_utils.get_output_tensor_by_name(response, "T") is T
+    assert pb_utils.get_output_tensor_by_name(response, "U") is None
+
+
+def test_a_models_own_request_can_be_looked_at_and_not_sent_yet() -> None:
+    request = pb_utils.InferenceRequest(
+        model_name="other",
+        inputs=[T],
+        requested_output_names=["X"],
+        parameters={"k": 1},
+        preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 1),
+    )
+    assert request.inputs() == [T]
+    assert request.requested_output_names() == {"X"}
+    assert request.preferred_memory().device_id == 1
+    assert not request.is_cancelled()
+    for send in (request.exec, request.async_exec):
+        with pytest.raises(pb_utils.TritonModelException, match="is not there yet"):
+            send()
+
+
+def test_empty_parts_of_a_models_own_request_are_refused() -> None:
+    with pytest.raises(pb_utils.TritonModelException, match="Requested output name for request"):
+        pb_utils.InferenceRequest(inputs=[T], requested_output_names=[""], model_name="m")
+    with pytest.raises(pb_utils.TritonModelException, match="Input tensor for request"):
+        pb_utils.InferenceRequest(inputs=[None], requested_output_names=[], model_name="m")  # type: ignore[list-item] # what a model may do
+    with pytest.raises(pb_utils.TritonModelException, match="Correlation ID must be"):
+        pb_utils.InferenceRequest(correlation_id=1.5, inputs=[])  # type: ignore[arg-type] # what a model may do
+
+
+def test_a_response_shows_what_it_was_made_of() -> None:
+    error = pb_utils.TritonError("no")
+    response = pb_utils.InferenceResponse([T], error, {"k": 1})
+    assert response.output_tensors() == [T]
+    assert response.has_error()
+    assert response.error() is error
+    assert response.parameters() == '{"k": 1}'
+    assert pb_utils.InferenceResponse().parameters() == "{}"
+    assert not pb_utils.InferenceResponse().has_error()
+
+
+def test_a_response_is_made_of_tensors_errors_and_plain_parameters() -> None:
+    with pytest.raises(pb_utils.TritonModelException, match="should not be empty"):
+        pb_utils.InferenceResponse([None])  # type: ignore[list-item] # what a model may do
+    with pytest.raises(TypeError, match=r"pb_utils\.Tensor objects, not ndarray"):
+        pb_utils.InferenceResponse([np.zeros(1)])  # type: ignore[list-item] # what a model may do
+    with pytest.raises(TypeError, match=r"pb_utils\.TritonError\(str\(error\)\)"):
+        pb_utils.InferenceResponse(error=ValueError("x"))  # type: ignore[arg-type] # what a model may do
+    with pytest.raises(pb_utils.TritonModelException, match="to have type bool/int/str, found"):
+        pb_utils.InferenceResponse(parameters={"k": 1.5})
+    with pytest.raises(pb_utils.TritonModelException, match="keys to have type str, found type"):
+        pb_utils.InferenceResponse(parameters={1: 1})  # type: ignore[dict-item] # what a model may do
+
+
+def test_errors_have_tritons_eight_codes() -> None:
+    names = (
+        "UNKNOWN INTERNAL NOT_FOUND INVALID_ARG UNAVAILABLE UNSUPPORTED ALREADY_EXISTS CANCELLED"
+    )
+    for number, name in enumerate(names.split()):
+        error = pb_utils.TritonError("text", getattr(pb_utils.TritonError, name))
+        assert (error.code(), error.code().name, error.message()) == (number, name, "text")
+    assert pb_utils.TritonError("text").code() is pb_utils.TritonError.INTERNAL
+    with pytest.raises(TypeError, match="message must be a str, not ValueError"):
+        pb_utils.TritonError(ValueError("x"))  # type: ignore[arg-type] # what a model may do
+    with pytest.raises(TypeError, match="code must be one of"):
+        pb_utils.TritonError("x", 3)  # type: ignore[arg-type] # what a model may do
+
+
+def test_configs_are_read_by_name() -> None:
+    config = {
+        "input": [{"name": "A", "dims": [1]}],
+        "output": [{"name": "B", "dims": [2]}],
+        "model_transaction_policy": {"decoupled": True},
+    }
+    assert pb_utils.get_input_config_by_name(config, "A") == {"name": "A", "dims": [1]}
+    assert pb_utils.get_output_config_by_name(config, "B") == {"name": "B", "dims": [2]}
+    assert pb_utils.get_input_config_by_name(config, "B") is None
+    assert pb_utils.get_output_config_by_name({}, "B") is None
+    assert pb_utils.using_decoupled_model_transaction_policy(config)
+    assert not pb_utils.using_decoupled_model_transaction_policy({})
+
+
+def test_release_flags_other_than_the_usual_are_refused() -> None:
+    request = receive(inference(tensor("A", [1])), frozenset())
+    request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL)
+    with pytest.raises(pb_utils.TritonModelException, match="is not there yet"):
+        request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
+    with pytest.raises(pb_utils.TritonModelException, match="Unsupported request release flag 9"):
+        request.set_release_flags(9)
+
+
+def test_outside_a_models_threads_its_folder_is_not_known() -> None:
+    with pytest.raises(pb_utils.TritonModelException, match="does not know in which model"):
+        pb_utils.get_model_dir()

@@ -1,0 +1,171 @@
+import pathlib
+import pickle
+import sys
+import threading
+
+import pytest
+
+from naiad.backends.backend import Instance, LoadedModel
+from naiad.core import datatypes
+from tests.server.backends.configs import inference, spec, tensor, values
+from tests.server.backends.python.models import load, make_instance, python_config, write
+
+TELLING = """
+    import numpy as np
+    import triton_python_backend_utils as pb_utils
+    {imports}
+
+    class TritonPythonModel:
+        def execute(self, requests):
+            {lazily}
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([{what}], object))])]
+"""
+
+
+def telling(what: str, *, imports: str = "", lazily: str = "pass") -> str:
+    """A model that answers with an expression."""
+    return TELLING.format(what=what, imports=imports, lazily=lazily)
+
+
+def loaded(folder: pathlib.Path, files: dict[str, str], *, version: int = 1) -> LoadedModel:
+    config = python_config(outputs=[spec("OUT", datatypes.BYTES, ())])
+    return load(write(folder, files), config, version=version)
+
+
+def said(instance: Instance) -> str:
+    request = inference(tensor("IN", [[0, 0]], datatypes.FP32))
+    (answer,) = values(instance.execute([request]).responses[0])["OUT"]
+    return str(answer.decode())
+
+
+def tell(folder: pathlib.Path, files: dict[str, str]) -> str:
+    return said(make_instance(loaded(folder, files)))
+
+
+@pytest.mark.parametrize(
+    ("imports", "what"),
+    [
+        ("import helper", "helper.WHO"),
+        ("from helper import WHO", "WHO"),
+        ("from . import helper", "helper.WHO"),
+        ("from .helper import WHO", "WHO"),
+        ("import helper as other", "other.WHO"),
+    ],
+)
+def test_a_module_beside_the_model_is_found_however_it_is_imported(
+    tmp_path: pathlib.Path, imports: str, what: str
+) -> None:
+    files = {"1/helper.py": "WHO = 'beside'\n", "1/model.py": telling(what, imports=imports)}
+    assert tell(tmp_path, files) == "beside"
+
+
+def test_the_version_folder_comes_before_the_model_folder(tmp_path: pathlib.Path) -> None:
+    files = {
+        "1/helper.py": "WHO = 'version'\n",
+        "helper.py": "WHO = 'model'\n",
+        "shared.py": "WHO = 'model'\n",
+        "1/model.py": telling("helper.WHO + shared.WHO", imports="import helper, shared"),
+    }
+    assert tell(tmp_path, files) == "versionmodel"
+
+
+def test_packages_beside_the_model_import_each_other_in_every_way(tmp_path: pathlib.Path) -> None:
+    files = {
+        "1/kit/__init__.py": "from kit.inner import A\n",
+        "1/kit/inner.py": "import helper\nfrom . import leaf\nimport kit.leaf\nA = helper.WHO + leaf.B + kit.leaf.B\n",
+        "1/kit/leaf.py": "B = 'b'\n",
+        "1/helper.py": "WHO = 'h'\n",
+        "1/model.py": telling("kit.A + leaf.B", imports="import kit.leaf; from kit import leaf"),
+    }
+    assert tell(tmp_path, files) == "hbbb"
+
+
+def test_two_models_may_have_a_module_of_the_same_name_also_when_they_import_it_late(
+    tmp_path: pathlib.Path,
+) -> None:
+    instances = [
+        make_instance(
+            loaded(
+                tmp_path / name,
+                {
+                    "1/helper.py": f"WHO = '{name}'\n",
+                    "1/model.py": telling("helper.WHO", lazily="import helper"),
+                },
+            )
+        )
+        for name in ("first", "second")
+    ]
+    heard: list[str] = []
+    for instance in (*instances, *reversed(instances)):
+        thread = threading.Thread(target=lambda each=instance: heard.append(said(each)))
+        thread.start()
+        thread.join()
+    assert heard == ["first", "second", "second", "first"]
+
+
+def test_versions_of_a_model_do_not_share_modules(tmp_path: pathlib.Path) -> None:
+    source = telling("helper.WHO", imports="import helper")
+    files = {
+        "1/helper.py": "WHO = 'one'\n",
+        "2/helper.py": "WHO = 'two'\n",
+        "1/model.py": source,
+        "2/model.py": source,
+    }
+    one, two = (loaded(tmp_path, files, version=version) for version in (1, 2))
+    assert (said(make_instance(two)), said(make_instance(one))) == ("two", "one")
+
+
+def test_the_standard_library_cannot_be_shadowed_and_data_folders_are_no_modules(
+    tmp_path: pathlib.Path,
+) -> None:
+    files = {
+        "1/json.py": "raise RuntimeError('shadowed')\n",
+        "1/onnx/weights.txt": "",
+        "1/plain/inside.py": "WHO = 'namespace'\n",
+        "1/model.py": telling(
+            "json.dumps([1]) + str(hasattr(onnx, 'ModelProto')) + plain.inside.WHO",
+            imports="import json, onnx, plain.inside",
+        ),
+    }
+    assert tell(tmp_path, files) == "[1]Truenamespace"
+
+
+def test_objects_of_a_models_classes_can_be_pickled(tmp_path: pathlib.Path) -> None:
+    files = {
+        "1/thing.py": "class Thing:\n    value = 'kept'\n",
+        "1/model.py": telling(
+            "pickle.loads(pickle.dumps(thing.Thing())).value", imports="import pickle, thing"
+        ),
+    }
+    assert tell(tmp_path, files) == "kept"
+
+
+def test_closing_a_model_leaves_nothing_of_it_behind(tmp_path: pathlib.Path) -> None:
+    path, finders, modules = list(sys.path), list(sys.meta_path), set(sys.modules)
+    files = {"1/helper.py": "", "1/model.py": telling("'x'", imports="import helper")}
+    model = loaded(tmp_path, files)
+    assert str(tmp_path / "1") in sys.path
+    model.close()
+    assert sys.path == path
+    assert sys.meta_path == finders
+    assert {
+        name for name in set(sys.modules) - modules if name.startswith("naiad_models.")
+    } == set()
+
+
+def test_a_repository_is_not_written_to(tmp_path: pathlib.Path) -> None:
+    files = {"1/helper.py": "", "1/model.py": telling("'x'", imports="import helper")}
+    tell(tmp_path, files)
+    assert sorted(each.name for each in (tmp_path / "1").iterdir()) == ["helper.py", "model.py"]
+
+
+def test_unpickling_finds_modules_by_their_bare_name(tmp_path: pathlib.Path) -> None:
+    files = {
+        "1/bare_module_of_a_model.py": "class Net:\n    pass\n",
+        "1/model.py": telling("'x'"),
+    }
+    model = loaded(tmp_path, files)
+    data = b"cbare_module_of_a_model\nNet\n."
+    assert pickle.loads(data).__name__ == "Net"
+    del sys.modules["bare_module_of_a_model"]
+    model.close()
