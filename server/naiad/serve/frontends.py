@@ -3,6 +3,7 @@
 import collections.abc
 import dataclasses
 import logging
+import typing
 
 from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
@@ -12,6 +13,7 @@ from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
+from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.http.access_log import LoggedAccess
 from naiad.protocol.http.bridge import Receive, Scope, Send
 from naiad.protocol.http.control_plane import ControlPlane
@@ -26,6 +28,24 @@ from naiad.serve.console import Address
 
 _METRICS_CLOSE_SECONDS = 1.0
 _ANY_ADDRESS = frozenset(("0.0.0.0", "::", ""))  # noqa: S104 - compared with, not listened on
+
+
+class GrpcFrontEnd(typing.Protocol):
+    """What is asked of the gRPC port, whatever carries it."""
+
+    address: tuple[str, int]
+
+    async def reserve(self) -> None:
+        """Take the port."""
+        ...
+
+    async def start(self) -> None:
+        """Answer."""
+        ...
+
+    async def stop(self, grace: float) -> None:
+        """Refuse new calls, finish those under way within `grace` seconds."""
+        ...
 
 
 class FrontEndError(Exception):
@@ -62,22 +82,34 @@ class Frontends:
         self._clock = clock
         self._http: HttpListener | None = None
         self._metrics: HttpListener | None = None
+        self._grpc: GrpcFrontEnd | None = None
 
-    async def start(self) -> None:
-        """Open every port that is allowed; all or an error.
+    async def open(self) -> None:
+        """Take every port that is allowed, and serve the metrics; HTTP and gRPC follow with `accept`.
 
         Raises:
             FrontEndError: a port or another setting cannot be used.
         """
+        options = self._options
         try:
-            if self._options.allow_http:
-                self._http = self._make_http()
-                await self._http.start()
-            if self._options.allow_metrics:
+            if options.allow_metrics:
                 self._metrics = self._make_metrics()
                 await self._metrics.start()
+            if options.allow_http:
+                self._http = self._make_http()
+                await self._http.reserve()
+            if options.allow_grpc:
+                self._grpc = make_grpc(options, self._engine)
+                await self._grpc.reserve()
         except (ListenError, ValueError) as error:
             raise FrontEndError(str(error)) from None
+
+    async def accept(self) -> None:
+        """Serve HTTP and gRPC: as with Triton, a client that gets in finds every model loaded or failed."""
+        if self._grpc is not None:
+            await self._grpc.start()
+        if self._http is not None:
+            await self._http.start()
 
     def addresses(self) -> list[Address]:
         """What to tell people; a wildcard address is shown as localhost, where it can be reached from here."""
@@ -86,6 +118,8 @@ class Frontends:
             base = f"http://{_reachable(self._http.address)}"
             found.append(Address(title="HTTP", url=base, service="HTTPService"))
             found.append(Address(title="API docs", url=f"{base}/docs"))
+        if self._grpc is not None:
+            found.append(Address(title="gRPC", url=_reachable(self._grpc.address)))
         if self._metrics is not None:
             found.append(
                 Address(
@@ -113,7 +147,13 @@ class Frontends:
         self,
     ) -> tuple[collections.abc.Callable[[float], collections.abc.Awaitable[None]], ...]:
         """One function a front end that accepts nothing more and finishes what is under way."""
-        return (self._close_http,)
+        return (self._close_http, self._close_grpc)
+
+    async def close_all(self) -> None:
+        """Close whatever is open, at once: for a start that failed. Idempotent."""
+        await self._close_http(0)
+        await self._close_grpc(0)
+        await self.close_metrics()
 
     async def close_metrics(self) -> None:
         """The metrics port closes last, so that the drain can be watched."""
@@ -123,6 +163,10 @@ class Frontends:
     async def _close_http(self, seconds: float) -> None:
         if self._http is not None:
             await self._http.close(seconds)
+
+    async def _close_grpc(self, seconds: float) -> None:
+        if self._grpc is not None:
+            await self._grpc.stop(seconds)
 
     def _make_http(self) -> HttpListener:
         options = self._options
@@ -192,6 +236,42 @@ class Frontends:
             }
         )
         return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu < len(self._gpu_uuids))
+
+
+def make_grpc(options: Options, engine: ServingEngine) -> GrpcFrontEnd:
+    """The gRPC front end; grpc is imported here and nowhere before.
+
+    Raises:
+        CannotServeError: a setting cannot be used.
+    """
+    from naiad.protocol.grpc.aio import GrpcServer  # noqa: PLC0415 - 25 MB that --allow-grpc=false does not pay
+    from naiad.protocol.grpc.methods import build  # noqa: PLC0415 - with it
+
+    settings = GrpcSettings(
+        address=options.grpc_address,
+        port=options.grpc_port,
+        reuse_port=options.reuse_grpc_port,
+        header_forward_pattern=options.grpc_header_forward_pattern,
+        restrictions=restrictions(options.grpc_restricted_protocol),
+        tls=TlsSettings(
+            server_cert=options.grpc_server_cert,
+            server_key=options.grpc_server_key,
+            root_cert=options.grpc_root_cert,
+            mutual=options.grpc_use_ssl_mutual,
+        )
+        if options.grpc_use_ssl
+        else None,
+        infer_response_compression_level=options.grpc_infer_response_compression_level,
+        keepalive_time_ms=options.grpc_keepalive_time,
+        keepalive_timeout_ms=options.grpc_keepalive_timeout,
+        keepalive_permit_without_calls=options.grpc_keepalive_permit_without_calls,
+        max_pings_without_data=options.grpc_http2_max_pings_without_data,
+        min_recv_ping_interval_ms=options.grpc_http2_min_recv_ping_interval_without_data,
+        max_ping_strikes=options.grpc_http2_max_ping_strikes,
+        max_connection_age_ms=options.grpc_max_connection_age,
+        max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
+    )
+    return GrpcServer(settings, build(engine, settings))
 
 
 def _reachable(address: tuple[str, int]) -> str:

@@ -1,7 +1,7 @@
 """The server: makes every part, starts them in order, waits for a signal, stops them in order. Read it as the plan of the process.
 
-Start: GPUs found -> ports opened (live, not ready) -> models loaded -> ready. Ports first, so that a taken port is said at once, and
-so that health and the index answer while large models load. Stop: see `drain.py`. A second signal ends the process at once.
+Start: GPUs found -> ports taken, metrics port served -> models loaded -> HTTP and gRPC accept -> ready. Ports first, so that a taken
+one is said before anything is loaded, and so that `/status` answers while large models load. Stop: see `drain.py`. A second signal ends the process at once.
 """
 
 import asyncio
@@ -89,10 +89,13 @@ class Server:
                 gpu_uuids=tuple(gpu.uuid for gpu in gpus),
                 clock=self._clock,
             )
-            await frontends.start()
-            self._watch_signals()
             await figures.start()
-            return await self._serve(repository, engine, frontends)
+            try:
+                await frontends.open()
+                self._watch_signals()
+                return await self._serve(repository, engine, frontends)
+            finally:
+                await frontends.close_all()
         except (InferenceError, FrontEndError) as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole story
             return 1
@@ -133,6 +136,7 @@ class Server:
                 )
                 self._stopping.set()
             else:
+                await frontends.accept()
                 engine.phase = Phase.SERVING
                 show_addresses(
                     self._console, frontends.addresses(), example=frontends.example(states)
@@ -153,7 +157,6 @@ class Server:
             clock=self._clock,
         )
         engine.phase = Phase.EXITING
-        await frontends.close_metrics()
         return 0 if in_time and not (failed and options.exit_on_error) else 1
 
     def _lame_duck(self, engine: ServingEngine, frontends: Frontends) -> None:

@@ -42,8 +42,8 @@ class GrpcServer:
         self.address: tuple[str, int] = (settings.address, settings.port)
         """Where it listens; after `start` with the real port in place of 0."""
 
-    async def start(self) -> None:
-        """Listen and answer.
+    async def reserve(self) -> None:
+        """Take the port, so that nobody else can, and answer nothing yet: calls wait until `start`.
 
         Raises:
             CannotServeError: the port or a TLS file cannot be used; the message names the option.
@@ -58,8 +58,17 @@ class GrpcServer:
             await server.stop(None)  # else its core objects stay for good
             raise
         self.address = (settings.address, port)
-        await server.start()
         self._server = server
+
+    async def start(self) -> None:
+        """Answer; takes the port first when `reserve` did not.
+
+        Raises:
+            CannotServeError: as `reserve`.
+        """
+        if self._server is None:
+            await self.reserve()
+        await self._server.start()
         _log.info("Started GRPCInferenceService at %s:%d", *self.address)
 
     async def stop(self, grace: float) -> None:

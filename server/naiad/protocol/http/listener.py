@@ -63,18 +63,30 @@ class HttpListener:
         self._reuse_port = reuse_port
         self._port_option = port_option
         self._servers: list[asyncio.Server] = []
+        self._reserved: list[socket.socket] = []
         self._address: tuple[str, int] | None = None
         self._roster: Roster | None = None
 
-    async def start(self) -> None:
-        """Listen and serve.
+    async def reserve(self) -> None:
+        """Take the address, so that nobody else can, and accept nobody yet: clients are refused until `start`.
 
         Raises:
             ListenError: the address is taken, unknown or not allowed.
         """
+        self._reserved = await self._open_sockets(asyncio.get_running_loop())
+        self._address = self._reserved[0].getsockname()[:2]
+
+    async def start(self) -> None:
+        """Listen and serve; takes the address first when `reserve` did not.
+
+        Raises:
+            ListenError: as `reserve`.
+        """
         loop = asyncio.get_running_loop()
         settings = self._settings
-        sockets = await self._open_sockets(loop)
+        if not self._reserved:
+            await self.reserve()
+        sockets, self._reserved = self._reserved, []
         self._roster = Roster(loop, tick=settings.tick)
         service = HttpService(
             routes=self._routes,
@@ -89,7 +101,6 @@ class HttpListener:
                 else AccessRecorder(self._access_log, clock=self._clock)
             ),
         )
-        self._address = sockets[0].getsockname()[:2]
         for sock in sockets:
             server = await loop.create_server(
                 lambda: Connection(service), sock=sock, backlog=settings.backlog
@@ -136,6 +147,9 @@ class HttpListener:
         for server in self._servers:
             server.close()
         self._servers.clear()
+        for sock in self._reserved:
+            sock.close()
+        self._reserved.clear()
         roster = self._roster
         if roster is None:
             return 0
