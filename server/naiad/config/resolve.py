@@ -21,7 +21,7 @@ from naiad.config.normalise import normalise, normalise_instance_groups
 from naiad.config.problem import Problem
 from naiad.config.typed import typed
 from naiad.config.unsupported import CUSTOM_BATCHING_LIBRARY, find_unsupported
-from naiad.config.validate import check_name, validate
+from naiad.config.validate import check_backend_exists, check_name, validate
 from naiad.errors import InferenceError
 
 Completer = collections.abc.Callable[..., None]
@@ -77,6 +77,7 @@ def resolve(
     gpus: collections.abc.Sequence[int] = (),
     complete: collections.abc.Callable[[str], Completer | None] | None = None,
     backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NO_OPTIONS,
+    backends: collections.abc.Collection[str] = (),
 ) -> Resolution:
     """Read a model's configuration. May block: it reads files and runs the backend's completion.
 
@@ -90,6 +91,7 @@ def resolve(
         complete: a backend's completion by the backend's name, None for one that has none; without it, what needs no
             framework.
         backend_options: `--backend-config` by backend name, "" for all.
+        backends: those that there are, to refuse any other at its line (row 11.53); without it, loading finds out.
     """
     document = pbtxt.read(config_file(model_dir, config_name))
     return _Resolving(
@@ -99,6 +101,7 @@ def resolve(
         gpus=gpus,
         complete=complete or offline,
         backend_options=backend_options,
+        backends=backends,
     ).run()
 
 
@@ -114,6 +117,7 @@ class _Resolving:
         gpus: collections.abc.Sequence[int],
         complete: collections.abc.Callable[[str], Completer | None],
         backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]],
+        backends: collections.abc.Collection[str],
     ) -> None:
         self._model_dir = model_dir
         self._document = document
@@ -121,6 +125,7 @@ class _Resolving:
         self._gpus = gpus
         self._complete = complete
         self._backend_options = backend_options
+        self._backends = backends
         there = (
             document if document.path.is_file() else dataclasses.replace(document, path=model_dir)
         )
@@ -150,6 +155,8 @@ class _Resolving:
         normalise_instance_groups(self._message, self._gpus)
         self._complete_and_compare()
         normalise(self._message)
+        if self._backends:
+            check_backend_exists(self._message, self._findings, self._backends)
         validate(self._message, self._findings, self._gpus)
         self._check_labels()
         problems = in_order([*self._document.problems, *self._findings.problems])

@@ -53,6 +53,20 @@ def check_name(message: Any, findings: Findings, folder: str) -> None:
         )
 
 
+def check_backend_exists(
+    message: Any, findings: Findings, backends: collections.abc.Collection[str]
+) -> None:
+    """The backend is one that this server has (row 11.53)."""
+    if not message.backend or message.backend in backends:
+        return
+    path = ("backend",) if ("backend",) in findings.document.positions else ("platform",)
+    findings.add(
+        path,
+        f"unable to find backend library for backend '{message.backend}'",
+        did_you_mean(message.backend, backends) or f"this server has {', '.join(sorted(backends))}",
+    )
+
+
 def _check_backend(message: Any, findings: Findings) -> None:
     if ENSEMBLE in {message.platform, message.WhichOneof("scheduling_choice")}:
         return  # refused as a whole, by its own problem

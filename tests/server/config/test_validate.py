@@ -263,3 +263,20 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
     assert [problem.line_text for problem in problems] == [
         config.splitlines()[line - 1] for line in (1, 2, 4, 4, 5, 6, 6)
     ]
+
+
+@pytest.mark.parametrize(
+    ("config", "place", "backend", "suggestion"),
+    [
+        ('backend: "pyton"', (1, 10), "pyton", "did you mean 'python'?"),
+        ('platform: "tensorrt_plan"', (1, 11), "tensorrt", "this server has onnxruntime, python"),
+    ],
+)
+def test_a_backend_that_is_not_there_is_refused_at_its_line(
+    tmp_path: pathlib.Path, config: str, place: tuple[int, int], backend: str, suggestion: str
+) -> None:
+    folder = make_model(tmp_path, config)
+    assert resolve(folder).problems == ()
+    problem = only(resolve(folder, backends=("python", "onnxruntime")))
+    assert shown([problem]) == [(*place, f"unable to find backend library for backend '{backend}'")]
+    assert problem.suggestion == suggestion
