@@ -1,0 +1,192 @@
+"""An engine that answers as it was told, and requests in one line each."""
+
+import collections.abc
+import typing
+
+import numpy as np
+
+from naiad.core.datatypes import BYTES, FP32
+from naiad.core.inference import Inference, OnResponse
+from naiad.core.messages import model_config_pb2, service_pb2
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.tensor import Tensor
+from naiad.engine.api import (
+    IndexEntry,
+    ModelMetadata,
+    ModelShape,
+    ModelVersionStatistics,
+    ServerMetadata,
+    TensorMetadata,
+)
+from naiad.errors import InferenceError, invalid, not_found
+from naiad.metrics.statistics import ModelStatistics
+from naiad.protocol.grpc.call import Answer, Metadata, Refusal
+
+PLAIN = ModelShape(decoupled=False, max_batch_size=8, inputs=())
+DECOUPLED = ModelShape(decoupled=True, max_batch_size=0, inputs=())
+
+
+def echo(request: InferRequest) -> InferResponse:
+    """Each input back under its own name; a fault as the error that the real engine makes of it."""
+    for tensor in request.inputs:
+        if tensor.fault is not None:
+            return failed(request, invalid(request.label + tensor.fault))
+    return InferResponse(
+        request.model_name, 1, request.id, list(request.inputs), request.parameters
+    )
+
+
+def failed(request: InferRequest, error: InferenceError) -> InferResponse:
+    """The response of a refused request."""
+    return InferResponse(request.model_name, 1, request.id, NO_OUTPUTS, NO_PARAMETERS, error)
+
+
+class ScriptedEngine:
+    """Knows one model, "m"; keeps requests, and answers at once by `answer`, or when told if that is None."""
+
+    def __init__(
+        self,
+        answer: collections.abc.Callable[[InferRequest], InferResponse] | None = echo,
+        *,
+        shape: ModelShape = PLAIN,
+    ) -> None:
+        self.answer = answer
+        self.shape = shape
+        self.ready: bool | Exception = True
+        self.live: bool | InferenceError = True
+        self.requests: list[InferRequest] = []
+        self.inferences: list[Inference] = []
+        self.on_held: collections.abc.Callable[[Inference], None] | None = None
+        self.asked: list[tuple[str, int]] = []
+        self.entries: list[IndexEntry] = []
+        self.counted = ModelStatistics()
+
+    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+        self.requests.append(request)
+        if self.answer is not None:
+            on_response(self.answer(request))
+            return None
+        inference = Inference(request, on_response, batch_size=1, received_ns=0)
+        self.inferences.append(inference)
+        if self.on_held is not None:
+            self.on_held(inference)
+        return inference
+
+    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
+        self._find(name, version)
+        return self.shape
+
+    def server_live(self) -> bool:
+        if isinstance(self.live, InferenceError):
+            raise self.live
+        return self.live
+
+    async def server_ready(self) -> bool:
+        if isinstance(self.ready, Exception):
+            raise self.ready
+        return self.ready
+
+    async def model_ready(self, name: str, version: int = LATEST) -> bool:
+        self._find(name, version)
+        return await self.server_ready()
+
+    def server_metadata(self) -> ServerMetadata:
+        return ServerMetadata(
+            name="triton", version="0.1.0", extensions=("statistics", "parameters")
+        )
+
+    def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
+        self._find(name, version)
+        return ModelMetadata(
+            name=name,
+            versions=(1, 3) if version == LATEST else (version,),
+            platform="onnxruntime_onnx",
+            inputs=(TensorMetadata(name="IN", datatype=FP32, shape=(-1, 4)),),
+            outputs=(TensorMetadata(name="OUT", datatype=BYTES, shape=(-1, 1)),),
+        )
+
+    def model_config(self, name: str, version: int = LATEST) -> typing.Any:
+        self._find(name, version)
+        return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
+
+    def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
+        self._find(name or "m", version)
+        return [ModelVersionStatistics(name="m", version=2, statistics=self.counted)]
+
+    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+        return [entry for entry in self.entries if entry.state == "READY" or not ready_only]
+
+    def _find(self, name: str, version: int) -> None:
+        self.asked.append((name, version))
+        if name != "m":
+            raise not_found(f"Request for unknown model: '{name}' is not found")
+
+
+class Answers:
+    """Collects what is called back; a test expects exactly one."""
+
+    def __init__(self) -> None:
+        self.all: list[Answer] = []
+
+    def __call__(self, answer: Answer) -> None:
+        self.all.append(answer)
+
+    @property
+    def message(self) -> bytes:
+        """The one answer, which is a message."""
+        (answer,) = self.all
+        assert isinstance(answer, bytes), answer
+        return answer
+
+    @property
+    def refusal(self) -> Refusal:
+        """The one answer, which is a refusal."""
+        (answer,) = self.all
+        assert isinstance(answer, Refusal), answer
+        return answer
+
+
+class SentMetadata:
+    """A call that brought this metadata."""
+
+    def __init__(self, *metadata: tuple[str, str | bytes]) -> None:
+        self._metadata = metadata
+
+    def invocation_metadata(self) -> Metadata:
+        return self._metadata
+
+
+def message(*, model: str = "m", **fields: typing.Any) -> typing.Any:
+    """A ModelInferRequest without inputs."""
+    return service_pb2.ModelInferRequest(model_name=model, **fields)
+
+
+def add_input(
+    request: typing.Any,
+    name: str,
+    datatype: str,
+    shape: collections.abc.Sequence[int],
+    raw: bytes | None = None,
+    **contents: typing.Any,
+) -> typing.Any:
+    """Add an input with raw values, or with typed contents."""
+    added = request.inputs.add(name=name, datatype=datatype, shape=shape)
+    if raw is not None:
+        request.raw_input_contents.append(raw)
+    if contents:
+        added.contents.CopyFrom(service_pb2.InferTensorContents(**contents))
+    return added
+
+
+def small_request(*, request_id: str = "", value: float = 1.0) -> bytes:
+    """Two FP32 inputs of shape [1,4], raw."""
+    request = message(id=request_id)
+    add_input(request, "A", "FP32", [1, 4], np.full(4, value, np.float32).tobytes())
+    add_input(request, "B", "FP32", [1, 4], np.arange(4, dtype=np.float32).tobytes())
+    return typing.cast("bytes", request.SerializeToString())
+
+
+def tensor(name: str, array: "np.ndarray[typing.Any, typing.Any]", datatype: typing.Any) -> Tensor:
+    """A tensor of the array's shape."""
+    return Tensor(name, datatype, array.shape, array)
