@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grpc
 import pytest
 
 from tests.conformance.differences import DIFFERENCES
@@ -79,7 +80,7 @@ def _answer(scenario: Scenario, target: Target, servers: Servers) -> Answer:
     """Asks one server. Where it ends over it, the answer says so, and the next scenario gets new servers."""
     try:
         return scenario.ask(target)
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, grpc.RpcError) as error:
         process = target.process.process
         if process is None or process.poll() is None:
             return {"no answer": f"{type(error).__name__}: {error}"}
@@ -91,8 +92,10 @@ def _record(scenario: Scenario, names: list[str], answers: list[dict[str, str]])
     path = os.environ.get("NAIAD_CONFORMANCE_RECORD")
     if path:
         with Path(path).open("a") as record:
-            for name, answer in zip(names, answers, strict=True):
-                record.write(f"{scenario.name}\t{name}\t{json.dumps(answer)}\n")
+            record.writelines(
+                f"{scenario.name}\t{name}\t{json.dumps(answer)}\n"
+                for name, answer in zip(names, answers, strict=True)
+            )
 
 
 def pytest_terminal_summary(

@@ -14,7 +14,13 @@ from tests.conformance import catalogue
 from tests.conformance.broken import BROKEN, COMPLETING
 from tests.conformance.wire import Target
 from tests.reference.install import install
-from tests.reference.process import Program, ServerProcess, naiad_program, reference_program
+from tests.reference.process import (
+    Program,
+    ServerFailedError,
+    ServerProcess,
+    naiad_program,
+    reference_program,
+)
 
 _TLS = Path(__file__).parent / "tls"
 
@@ -121,6 +127,7 @@ class Servers:
     folder: Path
     programs: tuple[Program, ...]
     running: dict[str, list[Target]] = field(default_factory=dict)
+    failed: dict[str, ServerFailedError] = field(default_factory=dict)
 
     def targets(self, setup: str) -> list[Target]:
         """The servers of a set-up, started on first use. They read the same repository.
@@ -132,6 +139,8 @@ class Servers:
                 Target(ServerProcess(program, [], log=self.folder / "none.log"))
                 for program in self.programs
             ]
+        if setup in self.failed:
+            raise self.failed[setup]
         if setup not in self.running:
             spec = SETUPS[setup]
             home = self.folder / f"{setup}-{len(list(self.folder.iterdir()))}"
@@ -151,10 +160,14 @@ class Servers:
             try:
                 for target in started:
                     target.process.wait()
-            except BaseException:
-                for target in started:
-                    target.process.stop()
+            except ServerFailedError as error:
+                # Once is enough: every scenario of this set-up would wait for it again.
+                self.failed[setup] = error
                 raise
+            finally:
+                if setup in self.failed:
+                    for target in started:
+                        target.process.stop()
             self.running[setup] = started
         return self.running[setup]
 

@@ -275,10 +275,21 @@ LOOKUP = (
 
 def _extensions(target: Target) -> str:
     """Whether the extensions listed stand in the order of row 2.14 (which of them exist, differs)."""
-    order = (
-        "classification sequence model_repository model_repository(unload_dependents) schedule_policy "
-        "model_configuration system_shared_memory cuda_shared_memory binary_tensor_data parameters statistics trace logging"
-    ).split()
+    order = [
+        "classification",
+        "sequence",
+        "model_repository",
+        "model_repository(unload_dependents)",
+        "schedule_policy",
+        "model_configuration",
+        "system_shared_memory",
+        "cuda_shared_memory",
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "trace",
+        "logging",
+    ]
     listed = json.loads(target.http("GET", "/v2").body)["extensions"]
     assert listed == [name for name in order if name in listed], listed
     assert {

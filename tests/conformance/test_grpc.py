@@ -1,0 +1,543 @@
+"""gRPC: every unary RPC of the inference service and the health service (section 10)."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.message import Message
+from tritonclient.grpc import service_pb2 as pb
+
+from tests.conformance.conftest import Ask
+from tests.conformance.scenario import Scenario
+from tests.conformance.wire import FOUR, Answer, Target, strings
+
+_TLS = Path(__file__).parent / "tls"
+_HEALTH = "grpc.health.v1.Health"
+
+
+def request(
+    model: str = "identity",
+    *,
+    raw: bytes | None = FOUR,
+    name: str = "IN",
+    datatype: str = "FP32",
+    shape: tuple[int, ...] = (4,),
+    version: str = "",
+    **parameters: Any,
+) -> Any:
+    """A ModelInferRequest of one input, right unless told otherwise; parameters as (kind, value)."""
+    message = pb.ModelInferRequest(model_name=model, model_version=version, id="g")
+    message.inputs.add(name=name, datatype=datatype, shape=shape)
+    if raw is not None:
+        message.raw_input_contents.append(raw)
+    for key, (kind, content) in parameters.items():
+        setattr(message.parameters[key], kind, content)
+    return message
+
+
+def _typed(datatype: str, contents: dict[str, Any], shape: tuple[int, ...] = (2,)) -> Any:
+    name = "IN_STRING" if datatype == "BYTES" else f"IN_{datatype}"
+    message = request("types", raw=None, name=name, datatype=datatype, shape=shape)
+    for key, content in contents.items():
+        getattr(message.inputs[0].contents, key).extend(content)
+    return message
+
+
+def rpc(
+    name: str,
+    rows: str,
+    method: str,
+    message: Message | bytes,
+    reply: type[Message] | None = None,
+    *,
+    code: str = "OK",
+    says: str | None = None,
+    mask: tuple[str, ...] = (),
+    server: str = "main",
+    expect: dict[str, Any] | None = None,
+    metadata: tuple[tuple[str, str], ...] = (),
+    service: str = "inference.GRPCInferenceService",
+) -> Scenario:
+    """A scenario of one unary call."""
+    return Scenario(
+        name=name,
+        rows=tuple(rows.split()),
+        ask=lambda target: target.call(method, message, service=service, metadata=metadata).answer(
+            reply
+        ),
+        says=says,
+        expect={"code": code, **(expect or {})},
+        mask=mask,
+        server=server,
+    )
+
+
+def inference(name: str, rows: str, message: Any, **more: Any) -> Scenario:
+    """A scenario of one ModelInfer."""
+    return rpc(name, rows, "ModelInfer", message, pb.ModelInferResponse, **more)
+
+
+CONTROL = [
+    rpc(
+        "gRPC live",
+        "10.2 10.4",
+        "ServerLive",
+        pb.ServerLiveRequest(),
+        pb.ServerLiveResponse,
+        expect={"message.live": True},
+    ),
+    rpc("gRPC not ready", "10.4", "ServerReady", pb.ServerReadyRequest(), pb.ServerReadyResponse),
+    rpc(
+        "gRPC model ready",
+        "10.4",
+        "ModelReady",
+        pb.ModelReadyRequest(name="identity"),
+        pb.ModelReadyResponse,
+        expect={"message.ready": True},
+    ),
+    rpc(
+        "gRPC ready of an unknown model",
+        "10.4",
+        "ModelReady",
+        pb.ModelReadyRequest(name="nope"),
+        pb.ModelReadyResponse,
+        code="NOT_FOUND",
+    ),
+    rpc(
+        "gRPC server metadata",
+        "10.2",
+        "ServerMetadata",
+        pb.ServerMetadataRequest(),
+        pb.ServerMetadataResponse,
+        mask=("message.version", "message.extensions*"),
+        expect={"message.name": "triton"},
+    ),
+    rpc(
+        "gRPC metadata",
+        "10.2",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="batched"),
+        pb.ModelMetadataResponse,
+    ),
+    rpc(
+        "gRPC metadata of a version",
+        "10.2",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="versions_all", version="1"),
+        pb.ModelMetadataResponse,
+    ),
+    rpc(
+        "gRPC metadata of an unknown model",
+        "10.6 2.8",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="nope"),
+        code="NOT_FOUND",
+        says="Request for unknown model: 'nope' is not found",
+    ),
+    rpc(
+        "gRPC version that is no number",
+        "10.8",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="identity", version="x"),
+        code="INVALID_ARGUMENT",
+        says="failed to get model version",
+    ),
+    rpc(
+        "gRPC config",
+        "10.2 2.19",
+        "ModelConfig",
+        pb.ModelConfigRequest(name="config_mixed"),
+        pb.ModelConfigResponse,
+    ),
+    rpc(
+        "gRPC config of a plain model",
+        "10.2 2.19 2.21",
+        "ModelConfig",
+        pb.ModelConfigRequest(name="identity"),
+        pb.ModelConfigResponse,
+    ),
+    rpc(
+        "gRPC statistics",
+        "10.2 8.1 8.2",
+        "ModelStatistics",
+        pb.ModelStatisticsRequest(name="finalizing"),
+        pb.ModelStatisticsResponse,
+    ),
+    rpc(
+        "gRPC statistics of an unknown model",
+        "8.8 10.6",
+        "ModelStatistics",
+        pb.ModelStatisticsRequest(name="nope"),
+        code="INVALID_ARGUMENT",
+        says="requested model 'nope' is not available",
+    ),
+    rpc(
+        "gRPC index of a repository by name",
+        "7.7",
+        "RepositoryIndex",
+        pb.RepositoryIndexRequest(repository_name="x"),
+        code="UNIMPLEMENTED",
+        says="'repository_name' specification is not supported",
+    ),
+    Scenario("gRPC index", ("10.2", "7.2"), lambda target: _index(target, ready=False)),
+    Scenario(
+        "gRPC index of what is ready", ("7.3", "10.2"), lambda target: _index(target, ready=True)
+    ),
+    rpc(
+        "gRPC load in control mode none",
+        "7.29",
+        "RepositoryModelLoad",
+        pb.RepositoryModelLoadRequest(model_name="identity"),
+        code="UNAVAILABLE",
+    ),
+    rpc(
+        "gRPC shared memory is empty",
+        "5.7",
+        "SystemSharedMemoryStatus",
+        pb.SystemSharedMemoryStatusRequest(),
+        pb.SystemSharedMemoryStatusResponse,
+    ),
+    rpc(
+        "gRPC shared memory is switched off",
+        "5.7",
+        "SystemSharedMemoryRegister",
+        pb.SystemSharedMemoryRegisterRequest(name="a", key="/a", byte_size=8),
+        code="UNIMPLEMENTED",
+        says="Client shared memory is disabled",
+    ),
+    rpc("health check of a server that is not ready", "10.3 10.1", "Check", b"", service=_HEALTH),
+    rpc("health check", "10.3", "Check", b"\n\x08whatever", service=_HEALTH, server="optioned"),
+    Scenario(
+        "health check's status",
+        ("10.3",),
+        lambda target: {"status": target.call("Check", b"", service=_HEALTH).body.hex()},
+        expect={"status": "0801"},
+        server="optioned",
+    ),
+    Scenario(
+        "health check's status when not ready",
+        ("10.3",),
+        lambda target: {"status": target.call("Check", b"", service=_HEALTH).body.hex()},
+        expect={"status": "0802"},
+    ),
+    Scenario(
+        "health watch", ("10.3",), lambda target: _watch(target), expect={"code": "UNIMPLEMENTED"}
+    ),
+    rpc(
+        "no reflection",
+        "10.1",
+        "ServerReflectionInfo",
+        b"",
+        service="grpc.reflection.v1alpha.ServerReflection",
+        code="UNIMPLEMENTED",
+    ),
+    rpc("a method that does not exist", "10.1", "Nope", b"", code="UNIMPLEMENTED"),
+    rpc("bytes that are no message", "10.6", "ModelInfer", b"\xff\xff\xff", code="INTERNAL"),
+]
+
+_MIXED = request(raw=FOUR)
+_MIXED.inputs[0].contents.fp32_contents.extend([1, 2, 3, 4])
+_TWICE = request(raw=FOUR)
+_TWICE.inputs.add(name="IN", datatype="FP32", shape=[4])
+_TWICE.raw_input_contents.append(FOUR)
+_SURPLUS = request(raw=FOUR)
+_SURPLUS.raw_input_contents.append(FOUR)
+_ASKED = request("two", name="IN0", datatype="INT32", shape=(1, 2), raw=FOUR[:8])
+_ASKED.inputs.add(name="IN1", datatype="FP32", shape=[1, 2])
+_ASKED.raw_input_contents.append(FOUR[8:])
+_ONE_OUTPUT = pb.ModelInferRequest()
+_ONE_OUTPUT.CopyFrom(_ASKED)
+_ONE_OUTPUT.outputs.add(name="OUT1")
+_UNKNOWN_OUTPUT = request()
+_UNKNOWN_OUTPUT.outputs.add(name="NOPE")
+
+INFER = [
+    inference(
+        "gRPC raw input",
+        "10.10 10.14",
+        request(),
+        expect={"message.model_name": "identity", "message.id": "g"},
+    ),
+    inference("gRPC two outputs in order", "10.14 10.11", _ASKED),
+    inference("gRPC one output asked for", "10.14 3.29", _ONE_OUTPUT),
+    inference(
+        "gRPC unknown output",
+        "3.29 10.6",
+        _UNKNOWN_OUTPUT,
+        code="INVALID_ARGUMENT",
+        says="unexpected inference output 'NOPE'",
+    ),
+    inference(
+        "gRPC a version",
+        "10.8",
+        request(
+            "versions_all",
+            raw=b"\0\0\0\0",
+            name="DELAY_MS",
+            datatype="INT32",
+            shape=(1,),
+            version="1",
+        ),
+        mask=("message.raw_output_contents*",),
+    ),
+    inference(
+        "gRPC version beyond int64",
+        "10.8",
+        request(version="99999999999999999999"),
+        code="INVALID_ARGUMENT",
+        says="failed to get model version",
+    ),
+    inference(
+        "gRPC infer version that is no number",
+        "10.8",
+        request(version="x"),
+        code="INVALID_ARGUMENT",
+        says="failed to get model version",
+    ),
+    inference(
+        "gRPC unknown model",
+        "10.6 2.8",
+        request("nope"),
+        code="NOT_FOUND",
+        says="Request for unknown model: 'nope' is not found",
+    ),
+    inference(
+        "gRPC a model that failed", "2.8 10.6", request("broken_initialize"), code="NOT_FOUND"
+    ),
+    inference(
+        "gRPC raw and typed contents",
+        "10.10",
+        _MIXED,
+        code="INVALID_ARGUMENT",
+        says="contents field must not be specified when using raw_input_contents",
+    ),
+    inference("gRPC no contents", "10.11", request(raw=None), code="INVALID_ARGUMENT"),
+    inference(
+        "gRPC too few raw contents",
+        "10.11",
+        _too_few := pb.ModelInferRequest(),
+        code="INVALID_ARGUMENT",
+        says="unable to find data for input tensor",
+    ),
+    inference("gRPC more raw contents than inputs", "10.11", _SURPLUS),
+    inference(
+        "gRPC an input twice",
+        "3.20",
+        _TWICE,
+        code="INVALID_ARGUMENT",
+        says="input 'IN' already exists in request",
+    ),
+    inference(
+        "gRPC byte size",
+        "4.8",
+        request(raw=FOUR[:8]),
+        code="INVALID_ARGUMENT",
+        says="Expected 16, got 8",
+    ),
+    inference(
+        "gRPC shape",
+        "4.4",
+        request(shape=(2, 2)),
+        code="INVALID_ARGUMENT",
+        says="Expected [4], got [2,2]",
+    ),
+    inference(
+        "gRPC datatype",
+        "4.3",
+        request(datatype="INT32"),
+        code="INVALID_ARGUMENT",
+        says="data-type is 'INT32', but model 'identity' expects 'FP32'",
+    ),
+    inference("gRPC negative dimension", "4.4", request(shape=(-4,)), code="INVALID_ARGUMENT"),
+    inference(
+        "gRPC strings",
+        "10.12",
+        request("words", raw=strings(b"a", b"\xff"), datatype="BYTES", shape=(1, 2)),
+    ),
+    inference(
+        "gRPC strings cut short",
+        "4.9",
+        request("words", raw=b"\5\0\0\0ab", datatype="BYTES", shape=(1, 1)),
+        code="INVALID_ARGUMENT",
+    ),
+    inference(
+        "gRPC raw mode parameters do not exist",
+        "10.20",
+        request(
+            "report",
+            raw=b"\0\0\0\0",
+            name="DELAY_MS",
+            datatype="INT32",
+            shape=(1,),
+            binary_data_output=("bool_param", True),
+        ),
+        mask=("message.raw_output_contents*",),
+    ),
+]
+_too_few.CopyFrom(_ASKED)
+del _too_few.raw_input_contents[1]
+
+_CONTENTS: dict[str, dict[str, Any]] = {
+    "BOOL": {"bool_contents": [True, False]},
+    "INT8": {"int_contents": [1, -128]},
+    "INT16": {"int_contents": [1, -32768]},
+    "INT32": {"int_contents": [1, -5]},
+    "INT64": {"int64_contents": [2**62, -1]},
+    "UINT8": {"uint_contents": [1, 255]},
+    "UINT16": {"uint_contents": [1, 65535]},
+    "UINT32": {"uint_contents": [1, 2**32 - 1]},
+    "UINT64": {"uint64_contents": [1, 2**64 - 1]},
+    "FP32": {"fp32_contents": [0.5, -1]},
+    "FP64": {"fp64_contents": [0.1, 1e300]},
+    "BYTES": {"bytes_contents": [b"a\0", b""]},
+}
+TYPED = [
+    inference(f"gRPC typed contents of {datatype}", "10.12", _typed(datatype, contents))
+    for datatype, contents in _CONTENTS.items()
+] + [
+    inference(
+        "gRPC typed contents cut to the width",
+        "10.12",
+        _typed("INT8", {"int_contents": [300, -129]}),
+    ),
+    inference(
+        "gRPC contents of another type",
+        "10.12",
+        _typed("FP32", {"int_contents": [1, 2]}),
+        code="INVALID_ARGUMENT",
+    ),
+    inference(
+        "gRPC contents of two types",
+        "10.12",
+        _typed("FP32", {"fp32_contents": [1, 2], "int_contents": [1]}),
+        code="INVALID_ARGUMENT",
+    ),
+    inference(
+        "gRPC FP16 contents",
+        "10.12",
+        _typed("FP16", {"fp32_contents": [1, 2]}),
+        code="INVALID_ARGUMENT",
+    ),
+    inference(
+        "gRPC contents of another number",
+        "10.12 4.8",
+        _typed("FP32", {"fp32_contents": [1, 2, 3]}),
+        code="INVALID_ARGUMENT",
+    ),
+]
+
+
+def _reported(**parameters: Any) -> Callable[[Target], Answer]:
+    message = request(
+        "report", raw=b"\0\0\0\0", name="DELAY_MS", datatype="INT32", shape=(1,), **parameters
+    )
+    message.outputs.add(name="REPORT")
+
+    def ask(target: Target) -> Answer:
+        answer = target.call("ModelInfer", message).report()
+        if "report" not in answer:
+            return answer
+        kept = ("id", "correlation", "flags", "timeout", "parameters")
+        return {"code": "OK", **{key: answer["report"][key] for key in kept}}
+
+    return ask
+
+
+PARAMETERS = [
+    Scenario(
+        f"gRPC parameters {parameters}",
+        tuple(rows.split()),
+        _reported(**parameters),
+        says=says,
+        expect={"code": code},
+    )
+    for rows, parameters, code, says in (
+        (
+            "10.20",
+            {
+                "a": ("int64_param", 1),
+                "b": ("bool_param", True),
+                "c": ("string_param", "x"),
+                "d": ("double_param", 1.5),
+            },
+            "OK",
+            None,
+        ),
+        ("10.20", {"a": ("uint64_param", 1)}, "INVALID_ARGUMENT", None),
+        (
+            "10.16",
+            {
+                "sequence_id": ("int64_param", 5),
+                "sequence_start": ("bool_param", True),
+                "sequence_end": ("bool_param", True),
+            },
+            "OK",
+            None,
+        ),
+        ("10.16", {"sequence_id": ("string_param", "s")}, "OK", None),
+        (
+            "10.16",
+            {"sequence_id": ("bool_param", True)},
+            "INVALID_ARGUMENT",
+            "invalid value type for",
+        ),
+        (
+            "10.16",
+            {"sequence_start": ("int64_param", 1)},
+            "INVALID_ARGUMENT",
+            "invalid value type for",
+        ),
+        ("10.16", {"priority": ("int64_param", 1)}, "OK", None),
+        ("10.16", {"priority": ("uint64_param", 1)}, "OK", None),
+        ("10.16", {"priority": ("int64_param", -1)}, "INVALID_ARGUMENT", None),
+        (
+            "10.16",
+            {"priority": ("string_param", "1")},
+            "INVALID_ARGUMENT",
+            "invalid value type for",
+        ),
+        ("10.16", {"timeout": ("int64_param", 7)}, "OK", None),
+        ("10.16", {"timeout": ("string_param", "7")}, "INVALID_ARGUMENT", "invalid value type for"),
+        ("10.19", {"triton_x": ("int64_param", 1)}, "INVALID_ARGUMENT", "triton_"),
+        ("10.19", {"triton_enable_empty_final_response": ("bool_param", True)}, "OK", None),
+        (
+            "10.19",
+            {"triton_enable_empty_final_response": ("int64_param", 1)},
+            "INVALID_ARGUMENT",
+            None,
+        ),
+    )
+]
+
+SCENARIOS = [*CONTROL, *INFER, *TYPED, *PARAMETERS]
+
+
+def _index(target: Target, *, ready: bool) -> Answer:
+    message = pb.RepositoryIndexResponse()
+    message.ParseFromString(
+        target.call("RepositoryIndex", pb.RepositoryIndexRequest(ready=ready)).body
+    )
+    models = [m for m in message.models if not m.name.startswith("broken")]
+    return {
+        "models": [
+            [m.name, m.version, m.state, m.reason]
+            for m in sorted(models, key=lambda m: (m.name, m.version))
+        ]
+    }
+
+
+def _watch(target: Target) -> Answer:
+    stream = target.channel().unary_stream(f"/{_HEALTH}/Watch")(b"", timeout=5)
+    try:
+        for _ in stream:
+            return {"code": "OK"}
+    except grpc.RpcError as error:
+        return {"code": error.code().name}
+    return {"code": "ended"}
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+    ask(scenario)

@@ -1,0 +1,204 @@
+"""gRPC around the messages: codes of models' errors, metadata, restriction, compression, size, TLS, cancel, deadline."""
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2 as pb
+
+from tests.conformance.conftest import Ask
+from tests.conformance.scenario import Scenario
+from tests.conformance.test_grpc import inference, request, rpc
+from tests.conformance.test_python_backend import GRPC_CODES
+from tests.conformance.wire import FOUR, Answer, Target, strings
+
+_TLS = Path(__file__).parent / "tls"
+
+
+def _mode(mode: str) -> Any:
+    return request(
+        "misbehave", raw=strings(mode.encode()), name="MODE", datatype="BYTES", shape=(1,)
+    )
+
+
+MODELS = [
+    inference(
+        f"gRPC TritonError {name}",
+        "10.6 15.15",
+        _mode(f"code:{name}"),
+        code=code,
+        says=f"told to fail with {name}",
+    )
+    for name, code in GRPC_CODES.items()
+] + [
+    inference(
+        "gRPC execute raises",
+        "10.6 15.7",
+        _mode("raise"),
+        code="INTERNAL",
+        says="Failed to process the request(s) for model",
+    ),
+    inference("gRPC response parameters", "10.23", _mode("parameters")),
+]
+
+_OPEN = (("triton-grpc-protocol-secret", "open"),)
+_WRONG = (("triton-grpc-protocol-secret", "shut"),)
+_RESTRICTED = "This protocol is restricted, expecting header"
+METADATA = [
+    inference(
+        "gRPC restricted without the header",
+        "10.35 17.15",
+        request(),
+        server="restricted",
+        code="UNAVAILABLE",
+        says=_RESTRICTED,
+    ),
+    inference(
+        "gRPC restricted with a wrong value",
+        "10.35",
+        request(),
+        server="restricted",
+        code="UNAVAILABLE",
+        says=_RESTRICTED,
+        metadata=_WRONG,
+    ),
+    inference(
+        "gRPC restricted with the header", "10.35", request(), server="restricted", metadata=_OPEN
+    ),
+    rpc(
+        "gRPC restricted metadata",
+        "10.35",
+        "ServerMetadata",
+        pb.ServerMetadataRequest(),
+        server="restricted",
+        code="UNAVAILABLE",
+        says=_RESTRICTED,
+    ),
+    rpc(
+        "gRPC of a category that is open",
+        "10.35",
+        "ModelConfig",
+        pb.ModelConfigRequest(name="identity"),
+        server="restricted",
+    ),
+    Scenario(
+        "metadata becomes parameters",
+        ("10.21",),
+        lambda target: _forwarded(target, ("x-trace", "7"), ("other", "8")),
+        server="optioned",
+    ),
+    Scenario(
+        "forwarded metadata with a reserved name",
+        ("10.21", "1.18"),
+        lambda target: _forwarded(target, ("priority", "1")),
+        server="optioned",
+        expect={"code": "INVALID_ARGUMENT"},
+        says="reserved",
+    ),
+]
+
+
+def _forwarded(target: Target, *metadata: tuple[str, str]) -> Answer:
+    message = request("report", raw=b"\0\0\0\0", name="DELAY_MS", datatype="INT32", shape=(1,))
+    answer = target.call("ModelInfer", message, metadata=metadata).report()
+    return {"parameters": answer["report"]["parameters"]} if "report" in answer else answer
+
+
+def _compressed(target: Target) -> Answer:
+    return target.call("ModelInfer", request(), compression=grpc.Compression.Gzip).answer(
+        pb.ModelInferResponse
+    )
+
+
+def _large(target: Target) -> Answer:
+    """More than gRPC's own default of 4 MiB, both ways."""
+    count = 1_500_000
+    message = request("matrix", raw=bytes(count * 8), shape=(count, 2))
+    reply = target.call("ModelInfer", message)
+    return {
+        "code": reply.code,
+        "size": len(reply.body) > 4 * 2**20 if reply.code == "OK" else reply.message,
+    }
+
+
+def _slow(target: Target, **how: Any) -> tuple[grpc.Future, float]:
+    message = request(
+        "report", raw=(600).to_bytes(4, "little"), name="DELAY_MS", datatype="INT32", shape=(1,)
+    )
+    call = target.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    return call.future(message.SerializeToString(), **how), time.monotonic()
+
+
+def _deadline(target: Target) -> Answer:
+    future, _ = _slow(target, timeout=0.15)
+    return {"code": future.code().name}
+
+
+def _cancelled(target: Target) -> Answer:
+    future, _ = _slow(target, timeout=10)
+    threading.Timer(0.1, future.cancel).start()
+    return {"code": future.code().name, "alive": target.call("ServerLive", b"").code}
+
+
+def _tls(target: Target) -> Answer:
+    certificate = (_TLS / "server.pem").read_bytes()
+    with grpc.secure_channel(
+        target.process.grpc,
+        grpc.ssl_channel_credentials(certificate),
+        options=[("grpc.ssl_target_name_override", "localhost")],
+    ) as channel:
+        call = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer")
+        message = pb.ModelInferResponse.FromString(call(request().SerializeToString(), timeout=10))
+    plain = target.call("ServerLive", b"", timeout_s=5)
+    return {
+        "outputs": len(message.outputs),
+        "raw": message.raw_output_contents[0].hex(),
+        "plain": plain.code,
+    }
+
+
+def _pings(target: Target) -> Answer:
+    """A client that pings far below the allowed interval is told to go away (10.38)."""
+    options = [
+        ("grpc.keepalive_time_ms", 50),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.http2.ping_timeout_ms", 1000),
+    ]
+    states: list[grpc.ChannelConnectivity] = []
+    with grpc.insecure_channel(target.process.grpc, options=options) as channel:
+        channel.subscribe(states.append, try_to_connect=True)
+        call = channel.unary_unary("/inference.GRPCInferenceService/ServerLive")
+        call(b"", timeout=5)
+        end = time.monotonic() + 3
+        while time.monotonic() < end and grpc.ChannelConnectivity.IDLE not in states[1:]:
+            time.sleep(0.05)
+    return {"told to go away": grpc.ChannelConnectivity.IDLE in states[1:]}
+
+
+CALLS = [
+    Scenario("gRPC request compression", ("10.36",), _compressed, expect={"code": "OK"}),
+    inference("gRPC response compression", "10.36", request(), server="optioned"),
+    Scenario("gRPC message above 4 MiB", ("10.7",), _large, expect={"code": "OK", "size": True}),
+    Scenario("gRPC deadline", ("10.24",), _deadline, expect={"code": "DEADLINE_EXCEEDED"}),
+    Scenario("gRPC cancel", ("10.24",), _cancelled, expect={"code": "CANCELLED", "alive": "OK"}),
+    Scenario(
+        "gRPC with TLS",
+        ("10.37",),
+        _tls,
+        expect={"outputs": 1, "raw": FOUR.hex(), "plain": "UNAVAILABLE"},
+        server="secure",
+    ),
+    Scenario("gRPC pings too often", ("10.38",), _pings, expect={"told to go away": True}),
+    inference("gRPC with a connection age", "10.39", request(), server="optioned"),
+]
+
+SCENARIOS = [*MODELS, *METADATA, *CALLS]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+    ask(scenario)
