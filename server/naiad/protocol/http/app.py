@@ -72,8 +72,17 @@ def build(engine: Engine, routes: FastRoutes) -> fastapi.FastAPI:
     app.add_exception_handler(InferenceError, _failed)
     app.add_exception_handler(Exception, _broken)
     _Answers(engine, routes).add_to(app)
-    app.openapi()
+    _describe(app)
     return app
+
+
+def _describe(app: fastapi.FastAPI) -> None:
+    """Make the description, without the framework's own validation errors, which this application never answers."""
+    description = app.openapi()
+    for operations in description["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+    description.pop("components", None)
 
 
 class _Answers:

@@ -91,6 +91,13 @@ def _read_strings(
                 f"{end - at} bytes available after {len(elements)} elements"
             )
             break
+        if len(elements) == count:
+            # Stop here: a body of empty strings holds millions of them.
+            fault = (
+                f"unexpected number of string elements {count + 1} for inference input '{name}' for model '{model}', expecting "
+                f"{count}"
+            )
+            break
         append(body[at : at + length])
         at += length
     if not fault and len(elements) != count:

@@ -50,14 +50,14 @@ def _parse_leniently(document: bytes) -> typing.Any:
 
 
 def _integer(text: str) -> int | float:
-    if len(text) <= _SURELY_64_BITS:
-        return int(text)
-    value = float(text)
-    return int(text) if -(2.0**63) <= value < 2.0**64 else value
+    if len(text) > _LONGEST_64_BITS:
+        return float(text)
+    value = int(text)
+    return value if -(2**63) <= value < 2**64 else float(value)
 
 
-_SURELY_64_BITS = 18
-"""Digits, sign included, that fit 64 bits whatever they are."""
+_LONGEST_64_BITS = 20
+"""Digits, sign included, of the longest integers of 64 bits."""
 
 
 def _unreadable(reason: str) -> InferenceError:

@@ -98,7 +98,7 @@ def _peel(data: Values) -> Values:
 def _may_hold_booleans(data: Values, document: bytes) -> bool:
     """Whether a boolean may be among the elements; a wrong yes only costs time."""
     if len(data) <= _FEW:
-        return bool in set(map(type, data))
+        return bool in map(type, data)
     return mentions(document, b"u", b"true", 2) or mentions(document, b"f", b"false", 0)
 
 
@@ -224,7 +224,7 @@ def _strings(leaves: Values, name: str) -> Elements:
     except TypeError:
         at = next(i for i, value in enumerate(leaves) if type(value) is not str)
         raise internal(
-            f"Unable to parse 'data': attempt to access JSON non-string as string: element {at} of BYTES input '{name}' is "
+            f"Unable to parse JSON bytes array: attempt to access JSON non-string as string: element {at} of BYTES input '{name}' is "
             f"{_shown(leaves[at])}; send strings, or bytes that are no text as binary data"
         ) from None
     except UnicodeEncodeError:

@@ -1,0 +1,177 @@
+"""An engine that answers as it was told, and what tests ask of a reply."""
+
+import asyncio
+import collections.abc
+import typing
+
+import numpy as np
+import orjson
+
+from naiad.core.datatypes import FP32, DataType
+from naiad.core.inference import Inference, OnResponse
+from naiad.core.messages import model_config_pb2
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.tensor import Tensor
+from naiad.engine.api import (
+    IndexEntry,
+    ModelMetadata,
+    ModelShape,
+    ModelVersionStatistics,
+    ServerMetadata,
+    TensorMetadata,
+)
+from naiad.errors import InferenceError, not_found
+from naiad.metrics.statistics import ModelStatistics
+from naiad.protocol.http.message import HttpReply
+
+PLAIN = ModelShape(
+    decoupled=False,
+    max_batch_size=8,
+    inputs=(TensorMetadata(name="INPUT0", datatype=FP32, shape=(4,)),),
+)
+
+
+def tensor(name: str, datatype: DataType, values: collections.abc.Sequence[typing.Any]) -> Tensor:
+    """A tensor of rank 1."""
+    array = np.empty(len(values), dtype=datatype.dtype)
+    array[:] = values
+    return Tensor(name, datatype, array.shape, array)
+
+
+def response(*outputs: Tensor, request_id: str = "") -> InferResponse:
+    """A successful response."""
+    return InferResponse("m", 1, request_id, list(outputs), NO_PARAMETERS)
+
+
+def failure(error: InferenceError, *, request_id: str = "") -> InferResponse:
+    """A failed response."""
+    return InferResponse("m", 1, request_id, NO_OUTPUTS, NO_PARAMETERS, error)
+
+
+class ScriptedEngine:
+    """Knows one model; keeps requests, answers when told, or at once when given an answer before."""
+
+    def __init__(self, shape: ModelShape = PLAIN, *, model: str = "m") -> None:
+        self.shape = shape
+        self.model = model
+        self.ready: bool | Exception = True
+        self.live: bool | InferenceError = True
+        self.answer: InferResponse | None = None
+        self.requests: list[InferRequest] = []
+        self.callbacks: list[OnResponse] = []
+        self.inferences: list[Inference] = []
+        self.asked: list[tuple[str, int]] = []
+
+    @property
+    def request(self) -> InferRequest:
+        """The only request so far."""
+        (request,) = self.requests
+        return request
+
+    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+        self.requests.append(request)
+        if self.answer is not None:
+            on_response(self.answer)
+            return None
+        self.callbacks.append(on_response)
+        inference = Inference(request, on_response, batch_size=1, received_ns=0)
+        self.inferences.append(inference)
+        return inference
+
+    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
+        self._find(name, version)
+        return self.shape
+
+    def server_live(self) -> bool:
+        if isinstance(self.live, InferenceError):
+            raise self.live
+        return self.live
+
+    async def server_ready(self) -> bool:
+        if isinstance(self.ready, Exception):
+            raise self.ready
+        return self.ready
+
+    async def model_ready(self, name: str, version: int = LATEST) -> bool:
+        self._find(name, version)
+        return await self.server_ready()
+
+    def server_metadata(self) -> ServerMetadata:
+        return ServerMetadata(name="triton", version="0.1.0", extensions=("statistics",))
+
+    def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
+        self._find(name, version)
+        tensors = (TensorMetadata(name="INPUT0", datatype=FP32, shape=(-1, 4)),)
+        return ModelMetadata(
+            name=name,
+            versions=(1, 3) if version == LATEST else (version,),
+            platform="onnxruntime_onnx",
+            inputs=tensors,
+            outputs=(),
+        )
+
+    def model_config(self, name: str, version: int = LATEST) -> typing.Any:
+        self._find(name, version)
+        return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
+
+    def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
+        self._find(name or self.model, version)
+        return [ModelVersionStatistics(name=self.model, version=1, statistics=ModelStatistics())]
+
+    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+        ready = IndexEntry(name=self.model, version=1, state="READY")
+        return [ready] if ready_only else [ready, IndexEntry(name="never_loaded")]
+
+    def _find(self, name: str, version: int) -> None:
+        self.asked.append((name, version))
+        if name != self.model:
+            raise not_found(f"Request for unknown model: '{name}' is not found")
+
+
+class Replies:
+    """Collects what is called back; a test expects exactly one."""
+
+    def __init__(self) -> None:
+        self.all: list[HttpReply] = []
+        self._arrived = asyncio.Event()
+
+    def __call__(self, reply: HttpReply) -> None:
+        self.all.append(reply)
+        self._arrived.set()
+
+    async def arrived(self) -> HttpReply:
+        """The one reply, once it is there."""
+        await self._arrived.wait()
+        return self.only
+
+    @property
+    def only(self) -> HttpReply:
+        """The one reply."""
+        (reply,) = self.all
+        return reply
+
+
+def body_of(reply: HttpReply) -> bytes:
+    """A reply's whole body."""
+    return b"".join(reply.body)
+
+
+def json_of(reply: HttpReply) -> typing.Any:
+    """A reply's body as JSON."""
+    return orjson.loads(body_of(reply))
+
+
+def error_of(reply: HttpReply) -> str:
+    """The message of an error reply; its body holds nothing else."""
+    members = json_of(reply)
+    assert list(members) == ["error"]
+    assert reply.headers[0] == (b"Content-Type", b"application/json")
+    message = members["error"]
+    assert isinstance(message, str)
+    return message
+
+
+def header_of(reply: HttpReply, name: bytes) -> bytes | None:
+    """A reply's header."""
+    return dict(reply.headers).get(name)

@@ -1,0 +1,290 @@
+import gzip
+import logging
+import re
+import zlib
+
+import numpy as np
+import orjson
+import pytest
+
+from naiad.core.datatypes import BYTES, FP16, FP32
+from naiad.core.request import LATEST
+from naiad.engine.api import ModelShape
+from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
+from naiad.protocol.http import compression
+from naiad.protocol.http.inference import InferenceLimits, InferRoute, header_length_of
+from naiad.protocol.http.message import HttpReply, HttpRequest
+from tests.server.protocol.http.scripted_engine import (
+    Replies,
+    ScriptedEngine,
+    body_of,
+    error_of,
+    failure,
+    header_of,
+    json_of,
+    response,
+    tensor,
+)
+
+BODY = b'{"id":"r","inputs":[{"name":"INPUT0","shape":[1,4],"datatype":"FP32","data":[1,2,3,4]}]}'
+LIMIT = 10_000_000
+ANSWER = response(tensor("OUT", FP32, [1, 2]), request_id="r")
+
+
+class Client:
+    """Sends requests to one route of a scripted engine."""
+
+    def __init__(
+        self, engine: ScriptedEngine, *, model: str = "m", limit: int = LIMIT, pattern: str = ""
+    ) -> None:
+        forwarded = re.compile(pattern) if pattern else None
+        limits = InferenceLimits(max_input_size=limit, forwarded=forwarded)
+        self.route = InferRoute(engine, limits, model=model, version=LATEST)
+        self.replies = Replies()
+
+    def send(self, body: bytes = BODY, **headers: bytes | str) -> HttpReply:
+        """Send a request that is answered at once."""
+        self.begin(body, **headers)
+        return self.replies.only
+
+    def begin(self, body: bytes = BODY, **headers: bytes | str) -> object:
+        """Send a request; header names are written with underscores."""
+        named = {
+            name.replace("_", "-").encode(): value if isinstance(value, bytes) else value.encode()
+            for name, value in headers.items()
+        }
+        path = "/v2/models/m/infer"
+        return self.route(HttpRequest(b"POST", path, named, body), self.replies)
+
+    async def answered(self) -> HttpReply:
+        """The reply, once it is there."""
+        return await self.replies.arrived()
+
+
+def ready() -> ScriptedEngine:
+    engine = ScriptedEngine()
+    engine.answer = ANSWER
+    return engine
+
+
+def test_a_request_is_answered_before_the_call_returns_when_the_engine_does() -> None:
+    engine = ready()
+    reply = Client(engine).send()
+    assert reply.status == 200
+    assert json_of(reply)["outputs"][0]["data"] == [1.0, 2.0]
+    assert reply.request_id == "r"
+    assert engine.request.inputs[0].array.tolist() == [[1, 2, 3, 4]]
+    assert engine.request.model_version == LATEST
+
+
+def test_the_handle_of_an_inference_cancels_it() -> None:
+    engine = ScriptedEngine()
+    client = Client(engine)
+    handle = client.begin()
+    assert handle is engine.inferences[0]
+    assert client.replies.all == []
+    engine.callbacks[0](ANSWER)
+    assert client.replies.only.status == 200
+
+
+def test_an_error_of_the_engine_is_answered_with_its_status_and_the_requests_id() -> None:
+    engine = ScriptedEngine()
+    full = unavailable("Exceeds maximum queue size", reason=FailureReason.REJECTED)
+    engine.answer = failure(full, request_id="r")
+    reply = Client(engine).send()
+    assert (reply.status, error_of(reply)) == (503, "Exceeds maximum queue size")
+    assert reply.request_id == "r"
+
+
+def test_an_unknown_model_is_told_before_the_body_is_looked_at() -> None:
+    reply = Client(ScriptedEngine(), model="nope").send(b"{", content_encoding="br")
+    assert reply.status == 404
+    assert error_of(reply) == "Request for unknown model: 'nope' is not found"
+
+
+def test_a_decoupled_model_is_told_before_the_body_is_looked_at() -> None:
+    shape = ModelShape(decoupled=True, max_batch_size=0, inputs=())
+    reply = Client(ScriptedEngine(shape)).send(b"{", content_encoding="br")
+    assert reply.status == 501
+    assert "HTTP end point doesn't support models with decoupled transaction policy" in error_of(
+        reply
+    )
+
+
+def test_malformed_json_is_500_and_a_wrong_value_400() -> None:
+    assert Client(ready()).send(b"{").status == 500
+    assert Client(ready()).send(b'{"inputs":[{}]}').status == 400
+
+
+def test_binary_input_and_output() -> None:
+    header = (
+        b'{"inputs":[{"name":"INPUT0","shape":[1,4],"datatype":"FP32","parameters":{"binary_data_size":16}}],'
+        b'"outputs":[{"name":"OUT","parameters":{"binary_data":true}}]}'
+    )
+    values = np.arange(4, dtype=np.float32).tobytes()
+    engine = ready()
+    reply = Client(engine).send(header + values, inference_header_content_length=str(len(header)))
+    assert engine.request.inputs[0].array.tolist() == [[0, 1, 2, 3]]
+    length = int(header_of(reply, b"Inference-Header-Content-Length") or b"")
+    assert body_of(reply)[length:] == np.array([1, 2], np.float32).tobytes()
+    assert header_of(reply, b"Content-Type") == b"application/octet-stream"
+
+
+@pytest.mark.parametrize("headers", [{"inference_header_content_length": "0"}, {}])
+def test_a_header_length_of_zero_and_an_empty_body_are_raw_mode(headers: dict[str, str]) -> None:
+    engine = ready()
+    body = bytes(16) if headers else b""
+    reply = Client(engine).send(body, **headers)
+    (only,) = engine.request.inputs
+    assert (only.name, only.shape) == ("INPUT0", (1, 4))
+    assert (only.fault is None) is bool(headers)
+    assert header_of(reply, b"Content-Type") == b"application/octet-stream"
+
+
+@pytest.mark.parametrize(
+    ("said", "fragment"),
+    [
+        (b"x", "Unable to parse Inference-Header-Content-Length, got: x"),
+        (b"", "Unable to parse Inference-Header-Content-Length, got: "),
+        (b"1.5", "Unable to parse"),
+        (b"9" * 5000, "Unable to parse"),
+        (b"2147483648", "value is out of range"),
+        (b"-1", "inference header size should be in range (0, 10), got: -1"),
+        (b"11", "inference header size should be in range (0, 10), got: 11"),
+    ],
+)
+def test_a_header_length_that_makes_no_sense_is_400(said: bytes, fragment: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        header_length_of(said, 10)
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert fragment in caught.value.message
+    assert Client(ready()).send(bytes(10), inference_header_content_length=said).status == 400
+
+
+def test_the_length_of_the_whole_body_is_a_header_length_too() -> None:
+    assert [header_length_of(said, 10) for said in (b"0", b"7", b"10")] == [0, 7, 10]
+
+
+@pytest.mark.parametrize("packed", [gzip.compress(BODY), zlib.compress(BODY)])
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_small_compressed_body_is_read_at_once(packed: bytes, encoding: str) -> None:
+    engine = ready()
+    assert Client(engine).send(packed, content_encoding=encoding).status == 200
+    assert engine.request.id == "r"
+
+
+def test_identity_is_no_compression() -> None:
+    assert Client(ready()).send(content_encoding="identity").status == 200
+
+
+def test_an_unknown_compression_is_501_and_told_what_is_known() -> None:
+    reply = Client(ready()).send(content_encoding="br")
+    assert reply.status == 501
+    assert "Unsupported compression type" in error_of(reply)
+    assert header_of(reply, b"Accept-Encoding") == b"gzip, deflate"
+
+
+def test_a_small_bomb_is_400() -> None:
+    reply = Client(ready(), limit=1000).send(gzip.compress(bytes(100_000)), content_encoding="gzip")
+    assert reply.status == 400
+    assert "exceeds the maximum allowed value of 1000 bytes" in error_of(reply)
+
+
+def large_body() -> bytes:
+    """Its compressed form is too large to be unpacked on the loop."""
+    data = np.random.default_rng(0).random(2000).tolist()
+    entry = {"name": "INPUT0", "shape": [2000], "datatype": "FP64", "data": data}
+    packed = gzip.compress(orjson.dumps({"inputs": [entry]}))
+    assert len(packed) > compression.UNPACKED_HERE
+    return packed
+
+
+async def test_a_large_compressed_body_is_read_without_holding_up_the_loop() -> None:
+    engine = ready()
+    client = Client(engine)
+    client.begin(large_body(), content_encoding="gzip")
+    assert client.replies.all == []
+    assert (await client.answered()).status == 200
+    assert engine.request.inputs[0].shape == (2000,)
+
+
+async def test_a_large_compressed_body_that_is_no_request_is_answered() -> None:
+    client = Client(ready())
+    client.begin(large_body()[:-9], content_encoding="gzip")
+    assert "ends too early" in error_of(await client.answered())
+    client = Client(ready())
+    noise = np.random.default_rng(0).bytes(9000)
+    client.begin(gzip.compress(noise), content_encoding="gzip")
+    assert (await client.answered()).status == 500
+
+
+async def test_a_client_that_leaves_while_its_body_is_unpacked_is_not_inferred() -> None:
+    engine = ready()
+    client = Client(engine)
+    handle = client.begin(large_body(), content_encoding="gzip")
+    handle.cancel()  # type: ignore[attr-defined]  # begin's result is opaque on purpose
+    await client.answered()
+    assert engine.requests == []
+
+
+def test_a_reply_is_compressed_as_the_client_prefers() -> None:
+    engine = ScriptedEngine()
+    engine.answer = response(tensor("OUT", FP32, [1] * 1000))
+    reply = Client(engine).send(accept_encoding="deflate;q=0.5, gzip")
+    assert header_of(reply, b"Content-Encoding") == b"gzip"
+    assert orjson.loads(gzip.decompress(body_of(reply)))["model_name"] == "m"
+
+
+async def test_a_large_reply_is_compressed_without_holding_up_the_loop() -> None:
+    engine = ScriptedEngine()
+    engine.answer = response(tensor("OUT", BYTES, [b"x" * 100_000]))
+    client = Client(engine)
+    client.begin(accept_encoding="gzip")
+    assert client.replies.all == []
+    reply = await client.answered()
+    assert len(gzip.decompress(body_of(reply))) > 100_000
+
+
+def test_errors_and_replies_that_would_grow_are_not_compressed() -> None:
+    assert (
+        header_of(Client(ready()).send(b"{", accept_encoding="gzip"), b"Content-Encoding") is None
+    )
+    engine = ScriptedEngine()
+    engine.answer = response()
+    assert header_of(Client(engine).send(accept_encoding="gzip"), b"Content-Encoding") is None
+
+
+def test_headers_are_forwarded_when_a_pattern_finds_them() -> None:
+    engine = ready()
+    Client(engine, pattern="^my-").send(my_user="ann", other="x")
+    assert engine.request.parameters == {"my-user": "ann"}
+
+
+def test_a_reserved_header_that_would_be_forwarded_is_400() -> None:
+    reply = Client(ready(), pattern=".").send(priority="1")
+    assert reply.status == 400
+    assert "is reserved for Triton usage and cannot be forwarded" in error_of(reply)
+
+
+def test_an_output_that_cannot_be_written_is_the_requests_own_error() -> None:
+    engine = ScriptedEngine()
+    engine.answer = response(tensor("OUT", FP16, [1.0]), request_id="r")
+    reply = Client(engine).send()
+    assert reply.status == 400
+    assert "sending FP16 data via JSON is not supported" in error_of(reply)
+    assert reply.request_id == "r"
+
+
+def test_a_bug_costs_one_request_and_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    engine = ScriptedEngine()
+    engine.answer = response(tensor("OUT", BYTES, ["not bytes"]))
+    with caplog.at_level(logging.ERROR):
+        reply = Client(engine).send()
+    assert reply.status == 500
+    assert "it is not the request's fault" in error_of(reply)
+    assert "could not be written" in caplog.text
+    engine.shape_of = None  # type: ignore[assignment,method-assign]  # an engine that breaks
+    with caplog.at_level(logging.ERROR):
+        reply = Client(engine).send()
+    assert reply.status == 500
+    assert "could not be answered" in caplog.text
