@@ -15,10 +15,10 @@ import functools
 
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import BatchOutcome, Host, OnOutcome
 from naiad.metrics.statistics import MICROSECOND, ModelStatistics
-from naiad.scheduling.alarm import NEVER, Alarm
+from naiad.scheduling.alarm import Alarm
 from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.queue import InferenceQueue
@@ -114,7 +114,7 @@ class DynamicScheduler:
                 self._turn_is_due = True
                 self._loop.call_soon(self._turn)
         if inference.deadline_ns:
-            self._alarm.set(inference.deadline_ns, now)
+            self._alarm.set(inference.deadline_ns, now, exact=False)
 
     def inflight(self) -> int:
         """See `Scheduler`."""
@@ -140,28 +140,29 @@ class DynamicScheduler:
             return
         self._in_turn = True
         try:
-            wake_ns = self._send_what_can_run(now)
+            self._send_what_can_run(now)
         finally:
             self._in_turn = False
-        self._alarm.set(wake_ns, now)
+        if due := self._queue.next_deadline():
+            self._alarm.set(due, now, exact=False)
 
-    def _send_what_can_run(self, now: int) -> int:
+    def _send_what_can_run(self, now: int) -> None:
         queue, free = self._queue, self._free
         due = queue.next_deadline()
         if due and due <= now:
             for late in queue.expire(now):
                 self._reject_late(late, now)
-        self._enough_rows, wake_ns = 0, NEVER
+        self._enough_rows = 0
         while free:
             decision = next_batch(queue, now, self._policy, draining=self._stopping)
             if decision is None:
-                break
+                return
             if isinstance(decision, WaitUntil):
-                self._enough_rows, wake_ns = decision.rows, decision.at_ns
-                break
+                self._enough_rows = decision.rows
+                self._alarm.set(decision.at_ns, now, exact=True)
+                return
             self._statistics.record_close(decision.reason)
             self._send(free.pop(), decision.batch)
-        return min(wake_ns, queue.next_deadline() or NEVER)
 
     def _send(self, place: _Place, batch: list[Inference]) -> None:
         self._statistics.pending -= len(batch)
@@ -226,9 +227,7 @@ class DynamicScheduler:
             self._drained.set()
 
     def _stopped(self, inference: Inference) -> InferenceError:
-        return InferenceError(
-            ErrorCode.UNAVAILABLE,
+        return unavailable(
             f"{inference.request.label}Server is stopping, scheduler for model has stopped accepting new inference "
-            f"requests: model '{self._model}' is being shut down. Send it to another server, or again later.",
-            reason=FailureReason.REJECTED,
+            f"requests: model '{self._model}' is being shut down. Send it to another server, or again later."
         )

@@ -67,11 +67,21 @@ def test_on_a_loop_with_coarse_timers_it_is_never_early_and_late_by_a_turn_at_mo
 ) -> None:
     clock = ManualClock()
     loop, rung = CoarseLoop(clock), list[int]()
-    alarm_on(loop, clock, rung).set(after_us * US, 0)
+    alarm_on(loop, clock, rung).set(after_us * US, 0, exact=True)
     loop.run()
     assert len(rung) == 1
     assert 0 <= rung[0] - after_us * US <= max(TURN_NS, 100 * US * (after_us % 1_000 == 0))
     assert loop.turns < 1_100 * US / TURN_NS, "it asks on every turn for a millisecond at most"
+
+
+@pytest.mark.parametrize("after_us", [0, 1, 499, 500, 600, 1_000, 1_499, 1_500, 200_000])
+def test_where_a_millisecond_does_not_matter_it_sleeps_through(after_us: int) -> None:
+    clock = ManualClock()
+    loop, rung = CoarseLoop(clock), list[int]()
+    alarm_on(loop, clock, rung).set(after_us * US, 0, exact=False)
+    loop.run()
+    assert 0 <= rung[0] - after_us * US <= 1_200 * US
+    assert loop.turns == 1
 
 
 def test_the_earliest_time_counts_and_one_timer_is_armed() -> None:
@@ -79,7 +89,7 @@ def test_the_earliest_time_counts_and_one_timer_is_armed() -> None:
     loop, rung = CoarseLoop(clock), list[int]()
     alarm = alarm_on(loop, clock, rung)
     for at_ms in (30, 20, 10, 40):
-        alarm.set(at_ms * MS, 0)
+        alarm.set(at_ms * MS, 0, exact=True)
     assert alarm.at_ns == 10 * MS
     loop.run()
     assert len(rung) == 1
@@ -91,11 +101,11 @@ def test_a_cancelled_alarm_does_not_ring_and_can_be_set_again() -> None:
     clock = ManualClock()
     loop, rung = CoarseLoop(clock), list[int]()
     alarm = alarm_on(loop, clock, rung)
-    alarm.set(5 * MS, 0)
+    alarm.set(5 * MS, 0, exact=True)
     alarm.cancel()
     loop.run()
     assert rung == []
-    alarm.set(9 * MS, 0)
+    alarm.set(9 * MS, 0, exact=True)
     loop.run()
     assert len(rung) == 1
 
@@ -103,7 +113,7 @@ def test_a_cancelled_alarm_does_not_ring_and_can_be_set_again() -> None:
 def test_never_is_no_time() -> None:
     clock = ManualClock()
     loop, rung = CoarseLoop(clock), list[int]()
-    alarm_on(loop, clock, rung).set(NEVER, 0)
+    alarm_on(loop, clock, rung).set(NEVER, 0, exact=True)
     loop.run()
     assert rung == []
 
@@ -117,9 +127,9 @@ async def test_on_a_loop_with_exact_timers_it_rings_exactly_and_may_be_set_while
     def ring(now: int) -> None:
         rung.append(now)
         if len(rung) < 3:
-            alarm.set(now + 7 * MS, now)
+            alarm.set(now + 7 * MS, now, exact=True)
 
     alarm = Alarm(loop=loop, clock=clock, ring=ring)
-    alarm.set(3 * MS, 0)
+    alarm.set(3 * MS, 0, exact=True)
     await asyncio.sleep(1)
     assert rung == [3 * MS, 10 * MS, 17 * MS]

@@ -1,0 +1,209 @@
+"""Random requests, cancels, time, answers, failures and a stop: nobody is lost, doubled or overtaken."""
+
+import asyncio
+
+import hypothesis
+import looptime
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from typing_extensions import override
+
+from naiad.config.model_config import DynamicBatching, QueuePolicy, TimeoutAction
+from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
+from naiad.errors import ErrorCode, InferenceError
+from naiad.hosts.host import OnOutcome
+from naiad.metrics.statistics import ModelStatistics
+from naiad.scheduling.factory import make_scheduler
+from tests.support.clock import LoopClock
+from tests.support.hosts import ScriptedHost
+from tests.support.inferences import make_config, make_inference
+
+MAX_ROWS = 4
+POLICIES = st.builds(
+    QueuePolicy,
+    timeout_action=st.sampled_from(TimeoutAction),
+    default_timeout_us=st.sampled_from([0, 3_000, 20_000]),
+    allow_timeout_override=st.booleans(),
+    max_queue_size=st.sampled_from([0, 0, 2, 5]),
+)
+BATCHINGS = st.none() | st.builds(
+    DynamicBatching,
+    preferred_batch_sizes=st.sampled_from([(), (2,), (2, 4)]),
+    max_queue_delay_us=st.sampled_from([0, 0, 5_000]),
+    preserve_ordering=st.booleans(),
+    priority_levels=st.sampled_from([0, 2]),
+    default_priority_level=st.just(2),
+    default_queue_policy=POLICIES,
+)
+
+
+class LoggingHost(ScriptedHost):
+    """Writes every batch of every host into one log."""
+
+    log: list[list[Inference]]
+
+    @override
+    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+        self.log.append(batch)
+        super().submit(batch, on_outcome)
+
+
+class Scheduling(RuleBasedStateMachine):
+    """The model: what was taken, in order of arrival, and the log of all batches."""
+
+    @initialize(batching=BATCHINGS, instances=st.integers(1, 3))
+    def start(self, batching: DynamicBatching | None, instances: int) -> None:
+        self.loop = looptime.new_event_loop()
+        self.clock = LoopClock(self.loop)
+        self.batching = batching
+        self.log: list[list[Inference]] = []
+        self.hosts = [
+            LoggingHost(clock=self.clock, loop=self.loop, name=f"m_0_{k}") for k in range(instances)
+        ]
+        for host in self.hosts:
+            host.log = self.log
+        self.statistics = ModelStatistics()
+        self.taken: list[Inference] = []
+        self.answers: list[str] = []
+        self.left_queue: set[str] = set()
+        self.stopping: asyncio.Task[None] | None = None
+        config = make_config(batching=batching, max_batch_size=MAX_ROWS)
+        self.scheduler = make_scheduler(
+            config=config,
+            version=1,
+            hosts=self.hosts,
+            statistics=self.statistics,
+            clock=self.clock,
+            loop=self.loop,
+        )
+
+    def on_response(self, response: InferResponse) -> None:
+        self.answers.append(response.id)
+
+    @rule(
+        rows=st.integers(1, MAX_ROWS),
+        priority=st.integers(0, 3),
+        timeout_us=st.sampled_from([0, 1_000, 50_000]),
+    )
+    def enqueue(self, rows: int, priority: int, timeout_us: int) -> None:
+        inference = make_inference(
+            rows=rows,
+            priority=priority,
+            timeout_us=timeout_us,
+            received_ns=self.clock.monotonic_ns(),
+            on_response=self.on_response,
+        )
+        # The order in which it is taken counts, and taking it may already answer others.
+        self.taken.append(inference)
+        try:
+            self.scheduler.enqueue(inference)
+        except InferenceError:
+            self.taken.remove(inference)
+            self.may_refuse()
+            assert not inference.settled
+
+    def may_refuse(self) -> None:
+        limited = self.batching and self.batching.default_queue_policy.max_queue_size
+        assert self.stopping or limited
+
+    @rule(data=st.data())
+    def cancel(self, data: st.DataObject) -> None:
+        if self.taken:
+            inference = data.draw(st.sampled_from(self.taken))
+            queued = not inference.settled and inference not in self.executed()
+            inference.cancel()
+            if queued:
+                assert inference.settled
+                self.left_queue.add(inference.request.id)
+
+    @rule(ms=st.sampled_from([0, 0, 1, 4, 30]))
+    def advance(self, ms: int) -> None:
+        self.loop.run_until_complete(asyncio.sleep(ms / 1_000))
+
+    @rule(data=st.data(), ok=st.booleans())
+    def come_back(self, data: st.DataObject, *, ok: bool) -> None:
+        busy = [host for host in self.hosts if host.out is not None]
+        if busy:
+            host = data.draw(st.sampled_from(busy))
+            if ok:
+                host.finish()
+            else:
+                host.fail(InferenceError(ErrorCode.INTERNAL, "broken"))
+
+    @hypothesis.stateful.precondition(lambda self: self.stopping is None)
+    @rule(really=st.integers(0, 9))
+    def stop(self, really: int) -> None:
+        if really == 0:
+            self.stopping = self.loop.create_task(self.scheduler.stop())
+            self.loop.run_until_complete(asyncio.sleep(0))
+
+    def executed(self) -> list[Inference]:
+        return [inference for batch in self.log for inference in batch]
+
+    @invariant()
+    def nobody_is_answered_twice(self) -> None:
+        assert len(self.answers) == len(set(self.answers))
+        assert {each.request.id for each in self.taken if each.settled} == set(self.answers)
+
+    @invariant()
+    def the_gauges_are_right(self) -> None:
+        executed = {each.request.id for each in self.executed()}
+        unsettled = [each for each in self.taken if not each.settled]
+        assert self.scheduler.inflight() == len(unsettled)
+        waiting = [each for each in unsettled if each.request.id not in executed]
+        assert self.statistics.pending == len(waiting)
+
+    @invariant()
+    def nobody_runs_twice_or_after_it_left_and_batches_fit(self) -> None:
+        executed = [each.request.id for each in self.executed()]
+        assert len(executed) == len(set(executed))
+        assert not self.left_queue.intersection(executed)
+        for batch in self.log:
+            assert sum(each.batch_size for each in batch) <= MAX_ROWS
+            assert len(batch) == 1 or self.batching is not None
+
+    @invariant()
+    def inside_a_level_nobody_in_time_is_overtaken(self) -> None:
+        place = {each.request.id: number for number, each in enumerate(self.taken)}
+        delays = (
+            self.batching is not None
+            and self.batching.default_queue_policy.timeout_action is TimeoutAction.DELAY
+        )
+        for level in (0, 1, 2):
+            ran = [
+                place[each.request.id]
+                for each in self.executed()
+                if each.priority_level == level and not (delays and each.deadline_ns)
+            ]
+            assert ran == sorted(ran)
+
+    @invariant()
+    def order_is_preserved_where_asked_for(self) -> None:
+        if self.batching is not None and self.batching.preserve_ordering:
+            executed = [each.request.id for each in self.executed()]
+            answered = [each for each in self.answers if each in set(executed)]
+            assert answered == executed[: len(answered)]
+
+    @override
+    def teardown(self) -> None:
+        if not hasattr(self, "loop"):
+            return
+        stopping = self.stopping or self.loop.create_task(self.scheduler.stop())
+        while not stopping.done():
+            for host in self.hosts:
+                if host.out is not None:
+                    host.finish()
+            self.loop.run_until_complete(asyncio.sleep(0.001))
+        self.nobody_is_answered_twice()
+        assert all(each.settled for each in self.taken)
+        assert (self.statistics.pending, self.scheduler.inflight()) == (0, 0)
+        assert self.statistics.success_count + self.statistics.fail_count == len(self.taken)
+        assert all(host.closed for host in self.hosts)
+        self.loop.close()
+
+
+TestAnyOrderOfEvents = Scheduling.TestCase
+TestAnyOrderOfEvents.settings = hypothesis.settings(
+    max_examples=60, stateful_step_count=40, deadline=None
+)
