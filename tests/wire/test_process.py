@@ -1,0 +1,258 @@
+"""The server as a process: exit statuses, signals, drain, ports, restricted APIs."""
+
+import collections.abc
+import http.client
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import threading
+import time
+
+import pytest
+
+from tests.reference.process import ServerProcess, naiad_program
+
+
+def get(address: str, path: str, **headers: str) -> tuple[int, bytes]:
+    host, port = address.split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    try:
+        connection.request("GET", path, headers=headers)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+def infer(address: str, model: str, name: str, values: list[float], shape: list[int]) -> int:
+    """The status of one request; 0 when there was no answer."""
+    body = json.dumps(
+        {"inputs": [{"name": name, "datatype": "FP32", "shape": shape, "data": values}]}
+    )
+    host, port = address.split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    try:
+        connection.request("POST", f"/v2/models/{model}/infer", body)
+        reply = connection.getresponse()
+        reply.read()
+    except (OSError, http.client.HTTPException):
+        return 0
+    else:
+        return reply.status
+    finally:
+        connection.close()
+
+
+def launched(models: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> ServerProcess:
+    return ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options)
+
+
+def wait_until(condition: collections.abc.Callable[[], bool], *, seconds: float = 10) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.01)
+
+
+def test_sigterm_ends_with_0_and_says_what_it_does(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with launched(models, tmp_path) as server:
+        assert server.stop() == 0
+        log = server.output()
+    assert "Started HTTPService at 127.0.0.1:" in log
+    assert "SIGTERM: stopping" in log
+    assert "successfully unloaded add version 1" in log
+
+
+def test_a_request_in_flight_is_finished_before_the_end(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    statuses: list[int] = []
+    with launched(models, tmp_path) as server:
+        asking = threading.Thread(
+            target=lambda: statuses.append(infer(server.http, "slow", "SECONDS", [1.0], [1]))
+        )
+        asking.start()
+        wait_until(
+            lambda: b'nv_inference_exec_count{model="slow"' in get(server.metrics, "/metrics")[1]
+        )
+        time.sleep(0.3)  # the request has to be inside the model, which no reply shows
+        assert server.stop() == 0
+        asking.join()
+    assert statuses == [200]
+
+
+def test_during_the_delay_it_is_not_ready_and_still_answers(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with launched(models, tmp_path, "--shutdown-delay-secs=1.5") as server:
+        assert server.process is not None
+        assert get(server.http, "/v2/health/ready")[0] == 200
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: get(server.http, "/v2/health/ready")[0] == 400)
+        assert get(server.http, "/v2/health/live")[0] == 200
+        assert infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4]) == 200
+        assert server.process.wait(10) == 0
+
+
+def test_no_request_is_lost_while_it_drains_under_load(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    """Clients that open a connection a request and stop once the server says not ready, as behind a load balancer."""
+    lost: list[int] = []
+    answered: list[int] = []
+    with launched(models, tmp_path, "--shutdown-delay-secs=1.5") as server:
+        ready = threading.Event()
+        ready.set()
+
+        def ask() -> None:
+            while ready.is_set():
+                status = infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4])
+                (answered if status == 200 else lost).append(status)
+
+        clients = [threading.Thread(target=ask) for _ in range(4)]
+        for each in clients:
+            each.start()
+        wait_until(lambda: len(answered) > 50)
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: get(server.http, "/v2/health/ready")[0] == 400)
+        before = len(answered)
+        wait_until(lambda: len(answered) > before + 50)
+        ready.clear()
+        for each in clients:
+            each.join()
+        assert server.process.wait(10) == 0
+    assert lost == []
+
+
+def test_what_does_not_end_in_time_is_said_and_exits_with_1(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with launched(models, tmp_path, "--exit-timeout-secs=1") as server:
+        asking = threading.Thread(target=infer, args=(server.http, "slow", "SECONDS", [8.0], [1]))
+        asking.start()
+        time.sleep(0.5)  # as above
+        before = time.monotonic()
+        assert server.stop() == 1
+        assert time.monotonic() - before < 5
+        asking.join()
+        assert "Exit timeout expired. Exiting immediately." in server.output()
+
+
+def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with launched(models, tmp_path, "--shutdown-delay-secs=30") as server:
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        wait_until(lambda: "SIGTERM: stopping" in server.output())
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(5) == 1
+
+
+@pytest.mark.parametrize("exit_on_error", [True, False])
+def test_a_broken_model_ends_the_server_only_when_asked_to(
+    models: pathlib.Path, tmp_path: pathlib.Path, *, exit_on_error: bool
+) -> None:
+    broken = tmp_path / "broken" / "bad"
+    broken.mkdir(parents=True)
+    (broken / "config.pbtxt").write_text('backend: "onnxruntime"\nmax_batchsize: 8\n')
+    options = [
+        f"--model-repository={models}", f"--model-repository={tmp_path / 'broken'}", "--http-address=127.0.0.1",
+        "--grpc-address=127.0.0.1",
+    ]  # fmt: skip
+    if exit_on_error:
+        ports = ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
+        status, output = naiad_program().run([*options, *ports])
+        assert status == 1
+        assert "config.pbtxt:2:1" in output
+        assert "max_batch_size" in output
+        assert "failed to load all models" in output
+        return
+    with ServerProcess(
+        naiad_program(), [models, tmp_path / "broken"], log=tmp_path / "log", options=["--exit-on-error=false"]
+    ) as server:  # fmt: skip
+        assert infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4]) == 200
+        assert get(server.http, "/v2/health/ready")[0] == 400
+        status = json.loads(get(server.metrics, "/status")[1])
+        states = {model["name"]: (model["state"], model["reason"]) for model in status["models"]}
+        assert states["add"] == ("READY", "")
+        assert states["bad"][0] == "UNAVAILABLE"
+        assert "max_batch_size" in states["bad"][1]
+
+
+@pytest.mark.parametrize("port", ["http", "grpc", "metrics"])
+def test_a_taken_port_is_said_before_anything_is_loaded(port: str, models: pathlib.Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        options = {"http": "0", "grpc": "0", "metrics": "0"} | {port: str(number)}
+        status, output = naiad_program().run(
+            [
+                f"--model-repository={models}",
+                "--http-address=127.0.0.1",
+                "--grpc-address=127.0.0.1",
+                *(f"--{name}-port={value}" for name, value in options.items()),
+            ]
+        )
+    assert status == 1
+    assert f"--{port}-port" in output
+    assert "loading" not in output
+
+
+def test_a_repository_that_is_not_there_is_one_sentence(tmp_path: pathlib.Path) -> None:
+    ports = ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
+    status, output = naiad_program().run([f"--model-repository={tmp_path / 'none'}", *ports])
+    assert status == 1
+    assert "there is no such folder" in output
+    assert "Traceback" not in output
+
+
+def test_the_command_line_explains_itself() -> None:
+    program = naiad_program()
+    status, output = program.run(["--help"])
+    assert status == 0
+    assert "--model-repository" in output
+    status, output = program.run(["--model-repositry=/x"])
+    assert status == 1
+    assert "did you mean --model-repository?" in output
+
+
+def test_restricted_apis_ask_for_their_header(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with launched(
+        models, tmp_path, "--http-restricted-api=metadata,inference:secret=key"
+    ) as server:
+        assert get(server.http, "/v2/models/add")[0] == 403
+        assert get(server.http, "/v2/models/add", secret="key")[0] == 200
+        assert infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4]) == 403
+        assert get(server.http, "/v2/health/ready")[0] == 200
+
+
+def test_grpc_is_not_even_imported_when_it_is_off(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with launched(models, tmp_path, "--allow-grpc=false") as server:
+        assert server.process is not None
+        libraries = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
+        assert "cygrpc" not in libraries
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.1", server.ports.grpc), timeout=1)
+
+
+def test_json_logs_are_one_object_a_line(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    with launched(models, tmp_path, "--log-format=json", "--access-log") as server:
+        infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4])
+        server.stop()
+        lines = [json.loads(line) for line in server.output().splitlines()]
+    assert any("/v2/models/add/infer" in line["message"] for line in lines)
+
+
+def test_tritonserver_is_an_alias() -> None:
+    program = naiad_program()
+    code = "import sys; sys.argv = ['tritonserver', '--help']; from naiad.__main__ import tritonserver; sys.exit(tritonserver())"
+    finished = subprocess.run(
+        [program.command[0], "-c", code], env=dict(program.environ), capture_output=True, text=True, check=False
+    )  # fmt: skip
+    assert finished.returncode == 0
+    assert finished.stdout.startswith("Usage: tritonserver")
