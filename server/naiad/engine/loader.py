@@ -118,6 +118,7 @@ class Loader:
             gpus=self._gpus,
             complete=self._completer,
             backend_options=self._backend_options,
+            backends=self._registry.names,
         )
         for warning in resolution.warnings:
             log.warning("%s: %s", folder.name, warning)
