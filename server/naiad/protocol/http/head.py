@@ -114,7 +114,7 @@ def find_end(data: bytes, start: int, scan: int, *, max_head: int, max_line: int
     """
     end = data.find(_END, max(start, scan - len(_END)))
     size = (len(data) if end < 0 else end + len(_END)) - start
-    if size > max_line and data.find(b"\r\n", start, start + max_line) < 0:
+    if size > max_line + 1 and data.find(b"\r\n", start, start + max_line + 2) < 0:
         raise Refusal(
             414, f"The request line is longer than {max_line} bytes. Send a shorter path or query."
         )

@@ -175,6 +175,8 @@ class Intake:
         """Begin the request at `at`; return where the rest begins, or `at` when it has to wait."""
         if data.startswith(b"\r\n", at):
             return at + 2  # an empty line before a request is read past (RFC 9112 2.2)
+        if data.endswith(b"\r", at) and len(data) == at + 1:
+            return at  # perhaps one of these
         service = self._service
         end = find_end(
             data,

@@ -318,8 +318,21 @@ class Client:
         self.transport.closed = True
         self.connection.connection_lost(ConnectionResetError())
 
-    @property
-    def ended(self) -> bool:
+    # Methods, not attributes: the type checker would take the first assertion for the last word.
+
+    def is_reading(self) -> bool:
+        """Whether the server reads on."""
+        return self.transport.reading
+
+    def is_closed(self) -> bool:
+        """Whether the server has closed the connection."""
+        return self.transport.closed
+
+    def is_cut(self) -> bool:
+        """Whether it has done so without waiting for what is unsent."""
+        return self.transport.aborted
+
+    def has_ended(self) -> bool:
         """Whether the server has said that it sends nothing more."""
         return self.transport.closed or self.transport.eof_written
 

@@ -51,13 +51,13 @@ async def test_a_body_is_streamed_and_reading_stops_while_nobody_takes_it() -> N
 
     client = Client(app=app, settings=HttpSettings(body_high_bytes=10))
     client.send(request("POST", "/app", "Content-Length: 30") + b"a" * 10)
-    assert client.transport.reading
+    assert client.is_reading()
     client.send(b"b" * 10)
-    assert not client.transport.reading
+    assert not client.is_reading()
     go.set()
     await settle()
     assert got == [{"type": "http.request", "body": b"a" * 10 + b"b" * 10, "more_body": True}]
-    assert client.transport.reading
+    assert client.is_reading()
     client.send(b"c" * 10)
     go.set()
     await settle()
@@ -85,7 +85,7 @@ async def test_a_streamed_reply_is_chunked_and_waits_for_a_slow_client() -> None
     reply = client.reply()
     assert sent == [0, 1, 2]
     assert (reply.headers["transfer-encoding"], reply.body) == ("chunked", b"partpartpart")
-    assert not client.ended
+    assert not client.has_ended()
 
 
 async def test_a_streamed_reply_to_http_1_0_ends_with_the_connection() -> None:
@@ -100,7 +100,7 @@ async def test_a_streamed_reply_to_http_1_0_ends_with_the_connection() -> None:
     reply = client.reply()
     assert (reply.headers["connection"], reply.body) == ("close", b"partpart")
     assert "transfer-encoding" not in reply.headers
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_a_reply_with_a_length_of_its_own_is_left_as_it_is() -> None:
@@ -115,7 +115,7 @@ async def test_a_reply_with_a_length_of_its_own_is_left_as_it_is() -> None:
     await settle()
     reply = client.reply()
     assert (reply.status, reply.headers, reply.body) == (201, {"content-length": "6"}, b"abcdef")
-    assert not client.ended
+    assert not client.has_ended()
 
 
 async def test_a_reply_shorter_than_it_says_ends_the_connection() -> None:
@@ -127,7 +127,7 @@ async def test_a_reply_shorter_than_it_says_ends_the_connection() -> None:
     client = Client(app=app)
     client.send(request("GET", "/app"))
     await settle()
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 @pytest.mark.parametrize("status", [204, 304])
@@ -151,7 +151,7 @@ async def test_an_application_may_ask_to_close() -> None:
     client.send(request("GET", "/app"))
     await settle()
     assert client.reply().headers["connection"] == "close"
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_an_application_that_raises_is_a_500_in_json(
@@ -191,7 +191,7 @@ async def test_a_reply_that_breaks_off_cuts_the_connection_so_that_the_client_se
     client = Client(app=app)
     client.send(request("GET", "/app"))
     await settle()
-    assert client.transport.aborted
+    assert client.is_cut()
     assert not client.transport.sent.endswith(b"0\r\n\r\n")
     assert "a bug in the application" in caplog.text
 
@@ -304,7 +304,7 @@ async def test_a_rest_that_stops_coming_ends_the_connection_without_a_second_rep
     assert client.reply().status == 200
     await asyncio.sleep(30)
     assert client.replies() == []
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_a_malformed_chunk_ends_the_application_s_call() -> None:

@@ -82,13 +82,13 @@ async def test_reading_stops_when_too_many_requests_wait_and_goes_on_after_a_rep
     client = Client(settings=HttpSettings(max_pipelined=2))
     client.send(post("/hold") * 5)
     assert len(client.routes.held) == 2
-    assert not client.transport.reading
+    assert not client.is_reading()
     client.routes.held[0].answer(b"1")
     assert len(client.routes.held) == 3
     for number in range(1, 5):
         client.routes.held[number].answer(b"%d" % (number + 1))
     assert [reply.body for reply in client.replies()] == [b"1", b"2", b"3", b"4", b"5"]
-    assert client.transport.reading
+    assert client.is_reading()
 
 
 async def test_a_thousand_pipelined_requests_do_not_nest() -> None:
@@ -113,10 +113,10 @@ async def test_nothing_behind_a_request_for_the_application_is_begun_before_its_
     client = Client()
     client.send(request("GET", "/app") + post("/echo", b"x"))
     assert client.routes.requests == []
-    assert not client.transport.reading
+    assert not client.is_reading()
     await settle()
     assert [reply.body for reply in client.replies()] == [b"GET /app ", b"x"]
-    assert client.transport.reading
+    assert client.is_reading()
 
 
 async def test_a_client_that_does_not_take_replies_gets_no_further_request_taken() -> None:
@@ -124,10 +124,10 @@ async def test_a_client_that_does_not_take_replies_gets_no_further_request_taken
     client.connection.pause_writing()
     client.send(post("/echo", b"1"))
     assert client.routes.requests == []
-    assert not client.transport.reading
+    assert not client.is_reading()
     client.connection.resume_writing()
     assert client.reply().body == b"1"
-    assert client.transport.reading
+    assert client.is_reading()
 
 
 async def test_large_replies_are_written_in_parts_without_joining() -> None:
@@ -181,7 +181,7 @@ async def test_http_1_0_closes_unless_it_asks_to_stay(lane: str) -> None:
     client.send(f"GET {lane} HTTP/1.0\r\n\r\n".encode())
     await settle()
     assert client.reply().headers["connection"] == "close"
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 @pytest.mark.parametrize("lane", ["/echo", "/app"])
@@ -190,7 +190,7 @@ async def test_connection_close_is_obeyed_and_what_follows_is_ignored(lane: str)
     client.send(post(lane, b"", "Connection: keep-alive, Close") + post("/echo", b"no"))
     await settle()
     assert client.reply().headers["connection"] == "close"
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_chunked_bodies_reach_both_lanes_whole() -> None:
@@ -212,7 +212,7 @@ async def test_exactly_the_most_chunks_pass_and_one_more_is_refused() -> None:
     assert reply.status == 400
     assert "more than 3 chunks" in error_of(reply.body)
     assert reply.headers["connection"] == "close"
-    assert client.ended
+    assert client.has_ended()
 
 
 @pytest.mark.parametrize("lane", ["/echo", "/app"])
@@ -225,7 +225,7 @@ async def test_a_length_above_the_limit_is_refused_before_the_body_is_read(lane:
     text = error_of(reply.body)
     assert f"{LIMIT + 1} bytes exceeds the maximum allowed value of {LIMIT}" in text
     assert "Use --http-max-input-size to increase the limit." in text
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_a_body_of_exactly_the_limit_passes_known_or_not() -> None:
@@ -247,7 +247,7 @@ async def test_a_chunked_body_is_refused_at_the_chunk_that_passes_the_limit(lane
     reply = client.reply()
     assert reply.status == 400
     assert "exceeds the maximum allowed" in error_of(reply.body)
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_100_continue_is_sent_when_the_body_is_wanted() -> None:
@@ -325,7 +325,7 @@ async def test_what_cannot_be_served_gets_a_json_error_and_the_connection_ends(
     assert reply.status == status
     assert len(error_of(reply.body)) > 20
     assert reply.headers["connection"] == "close"
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_a_head_of_64_kib_passes_and_one_byte_more_does_not() -> None:
@@ -341,11 +341,11 @@ async def test_a_refusal_waits_for_the_replies_before_it() -> None:
     client = Client()
     client.send(post("/hold") + b"garbage\r\n\r\n")
     assert client.replies() == []
-    assert not client.ended
+    assert not client.has_ended()
     client.routes.held[0].answer(b"one")
     first, second = client.replies()
     assert (first.status, "connection" in first.headers, second.status) == (200, False, 400)
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_upgrade_offers_are_answered_as_ordinary_requests_body_and_all() -> None:
@@ -378,7 +378,7 @@ async def test_routes_that_raise_are_a_500_and_the_connection_ends(
     client = Client(routes=routes)
     client.send(post("/echo"))
     assert client.reply().status == 500
-    assert client.ended
+    assert client.has_ended()
     assert "a bug in the routes" in caplog.text
 
 

@@ -26,9 +26,9 @@ async def test_an_idle_connection_is_closed_after_the_keep_alive_timeout_and_not
     await asyncio.sleep(0.5)
     client.send(post("/echo", b"x"))
     await asyncio.sleep(69.9)
-    assert not client.ended
+    assert not client.has_ended()
     await asyncio.sleep(1.2)
-    assert client.transport.closed
+    assert client.is_closed()
     assert client.reply().body == b"x"
     assert len(client.roster) == 0
 
@@ -38,7 +38,7 @@ async def test_the_keep_alive_time_starts_anew_with_each_reply() -> None:
     for _ in range(5):
         await asyncio.sleep(60)
         client.send(post("/echo", b"x"))
-    assert not client.ended
+    assert not client.has_ended()
 
 
 async def test_a_request_under_way_has_no_timeout_here() -> None:
@@ -53,7 +53,7 @@ async def test_a_head_in_drops_is_408_after_the_head_timeout_in_all() -> None:
     client = Client(settings=SETTINGS)
     started = asyncio.get_running_loop().time()
     for byte in request("GET", "/echo", "A: " + "x" * 100):
-        if client.ended:
+        if client.has_ended():
             break
         client.send(bytes([byte]))
         await asyncio.sleep(1)
@@ -77,7 +77,7 @@ async def test_a_body_that_stops_coming_is_408_after_the_idle_time(lane: str) ->
     assert reply.status == 408
     assert "20 s" in json.loads(reply.body)["error"]
     assert reply.headers["connection"] == "close"
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_a_body_that_nobody_takes_does_not_count_as_idle() -> None:
@@ -89,7 +89,7 @@ async def test_a_body_that_nobody_takes_does_not_count_as_idle() -> None:
 
     client = Client(settings=HttpSettings(body_high_bytes=10, body_idle_timeout=20), app=slow)
     client.send(request("POST", "/app", "Content-Length: 100") + b"x" * 50)
-    assert not client.transport.reading
+    assert not client.is_reading()
     await asyncio.sleep(101)
     assert client.reply().body == b"done"
 
@@ -102,9 +102,9 @@ async def test_a_client_that_takes_nothing_is_cut_after_the_stall_time() -> None
     for _ in range(5):
         await asyncio.sleep(35)
         client.transport.unsent -= 1
-    assert not client.transport.aborted
+    assert not client.is_cut()
     await asyncio.sleep(43)
-    assert client.transport.aborted
+    assert client.is_cut()
     assert client.routes.held[0].handle.cancelled == 1
 
 
@@ -112,11 +112,11 @@ async def test_a_closing_connection_with_unsent_bytes_is_cut_after_the_stall_tim
     client = Client(settings=SETTINGS)
     client.transport.unsent = 10
     client.send(post("/echo", b"x", "Connection: close"))
-    assert client.transport.closed
+    assert client.is_closed()
     await asyncio.sleep(38)
-    assert not client.transport.aborted
+    assert not client.is_cut()
     await asyncio.sleep(5)
-    assert client.transport.aborted
+    assert client.is_cut()
     assert len(client.roster) == 0
 
 
@@ -126,7 +126,7 @@ async def test_a_refused_client_is_listened_to_until_it_stops() -> None:
     assert client.reply().status == 400
     client.send(b"x" * 50000)
     assert client.transport.eof_written
-    assert not client.transport.closed
+    assert not client.is_closed()
     assert not client.connection.eof_received()  # the transport closes itself then
 
 
@@ -136,7 +136,7 @@ async def test_a_refused_client_that_does_not_stop_is_cut() -> None:
     for _ in range(20):
         await asyncio.sleep(0.5)
         client.send(b"x")
-    assert client.transport.aborted
+    assert client.is_cut()
 
 
 async def test_a_half_closed_client_gets_the_replies_to_what_came_whole() -> None:
@@ -144,12 +144,12 @@ async def test_a_half_closed_client_gets_the_replies_to_what_came_whole() -> Non
     client.send(post("/hold", b"1") + post("/hold", b"2") + b"POST /echo HT")
     assert client.connection.eof_received()
     await asyncio.sleep(10)
-    assert not client.ended
+    assert not client.has_ended()
     for held in client.routes.held:
         held.answer(b"late")
     replies = client.replies()
     assert [reply.status for reply in replies] == [100, 200, 200]
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_a_half_closed_client_gets_the_application_s_reply() -> None:
@@ -158,7 +158,7 @@ async def test_a_half_closed_client_gets_the_application_s_reply() -> None:
     assert client.connection.eof_received()
     await settle()
     assert [reply.status for reply in client.replies()] == [100, 200]
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_a_half_closed_client_gets_replies_to_requests_that_were_not_begun_yet() -> None:
@@ -167,7 +167,7 @@ async def test_a_half_closed_client_gets_replies_to_requests_that_were_not_begun
     assert client.connection.eof_received()
     client.routes.held[0].answer(b"1")
     assert [reply.body for reply in client.replies()][1:] == [b"1", b"2"]
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_a_client_that_closed_is_found_out_and_its_request_cancelled() -> None:
@@ -176,7 +176,7 @@ async def test_a_client_that_closed_is_found_out_and_its_request_cancelled() -> 
     client.transport.socket.error = 32  # what the kernel says once the probe was refused
     assert client.connection.eof_received()
     await asyncio.sleep(0.05)
-    assert client.transport.aborted
+    assert client.is_cut()
     assert client.routes.held[0].handle.cancelled == 1
 
 
@@ -213,23 +213,23 @@ async def test_draining_closes_idle_connections_at_once_only_when_asked() -> Non
     keeps, goes = Client(settings=SETTINGS), Client(settings=SETTINGS)
     keeps.connection.drain(close_idle=False)
     goes.connection.drain(close_idle=True)
-    assert (keeps.ended, goes.ended) == (False, True)
+    assert (keeps.has_ended(), goes.has_ended()) == (False, True)
     keeps.send(post("/echo", b"x"))
     assert keeps.reply().headers["connection"] == "close"
-    assert keeps.transport.closed
+    assert keeps.is_closed()
 
 
 async def test_draining_finishes_what_is_under_way_and_says_close_with_the_last_reply() -> None:
     client = Client(settings=SETTINGS)
     client.send(post("/hold", b"1") + post("/hold", b"2"))
     client.connection.drain(close_idle=True)
-    assert not client.ended
+    assert not client.has_ended()
     client.routes.held[0].answer(b"1")
     client.routes.held[1].answer(b"2")
     first, second = client.replies()
     assert "connection" not in first.headers
     assert second.headers["connection"] == "close"
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_draining_lets_a_body_come_to_its_end() -> None:
@@ -239,7 +239,7 @@ async def test_draining_lets_a_body_come_to_its_end() -> None:
     client.send(b"cd")
     reply = client.reply()
     assert (reply.body, reply.headers["connection"]) == (b"abcd", "close")
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_draining_ends_with_the_application_s_reply_too() -> None:
@@ -248,7 +248,7 @@ async def test_draining_ends_with_the_application_s_reply_too() -> None:
     client.connection.drain(close_idle=True)
     await settle()
     assert client.reply().headers["connection"] == "close"
-    assert client.transport.closed
+    assert client.is_closed()
 
 
 async def test_draining_does_not_wait_for_a_client_that_goes_on_pipelining() -> None:
@@ -259,7 +259,7 @@ async def test_draining_does_not_wait_for_a_client_that_goes_on_pipelining() -> 
     client.routes.held[0].answer(b"1")
     assert client.reply().headers["connection"] == "close"
     assert len(client.routes.held) == 1
-    assert client.ended
+    assert client.has_ended()
 
 
 async def test_connections_made_while_draining_close_after_their_reply() -> None:

@@ -1,0 +1,86 @@
+"""Bodies cut out of a stream: by length, and by chunks in whatever pieces they come."""
+
+import pytest
+from hypothesis import given, strategies as st
+
+from naiad.protocol.http.body import Body, ChunkedBody, LengthBody
+from naiad.protocol.http.framing import Refusal
+
+
+def take_all(body: Body, data: bytes, step: int) -> tuple[bytes, bytes]:
+    """Feed `data` in steps; what was the body, and what was behind it."""
+    pieces: list[bytes] = []
+    at = 0
+    while at < len(data) and not body.done():
+        part = data[at : at + step]
+        used = body.take(part, 0, pieces.append)
+        at += used
+        assert used == len(part) or body.done()
+    return b"".join(pieces), data[at:]
+
+
+def test_a_read_that_is_all_body_is_passed_on_without_a_copy() -> None:
+    data = bytes(100)
+    pieces: list[bytes] = []
+    assert LengthBody(200).take(data, 0, pieces.append) == 100
+    assert pieces[0] is data
+
+
+@given(st.binary(min_size=1, max_size=50), st.binary(max_size=20), st.integers(1, 60))
+def test_a_body_of_known_length_ends_where_it_should(body: bytes, rest: bytes, step: int) -> None:
+    assert take_all(LengthBody(len(body)), body + rest, step) == (body, rest)
+
+
+def test_what_is_left_is_known_by_length_and_unknown_by_chunks() -> None:
+    body = LengthBody(10)
+    body.take(b"abc", 0, lambda _: None)
+    assert body.left() == 7
+    assert ChunkedBody(limit=1, max_chunks=1).left() is None
+
+
+@given(
+    st.lists(st.binary(min_size=1, max_size=40), max_size=6),
+    st.sampled_from([b"", b";name=value", b' ; a="b"']),
+    st.sampled_from([b"", b"Trailer: 1\r\nOther: 2\r\n"]),
+    st.integers(1, 100),
+)
+def test_chunks_are_put_together_whatever_the_pieces(
+    chunks: list[bytes], extension: bytes, trailers: bytes, step: int
+) -> None:
+    stream = b"".join(b"%x%b\r\n%b\r\n" % (len(c), extension, c) for c in chunks)
+    stream += b"000" + extension + b"\r\n" + trailers + b"\r\n"
+    body = ChunkedBody(limit=1000, max_chunks=10)
+    assert take_all(body, stream + b"GET /", step) == (b"".join(chunks), b"GET /")
+
+
+@pytest.mark.parametrize(
+    ("data", "status", "text"),
+    [
+        (b"zz\r\n", 400, "hexadecimal"),
+        (b"\r\n", 400, "hexadecimal"),
+        (b"-1\r\n", 400, "hexadecimal"),
+        (b"0x1\r\n", 400, "hexadecimal"),
+        (b"1_0\r\n", 400, "hexadecimal"),
+        (b"1" * 16 + b"\r\n", 400, "hexadecimal"),
+        (b"1\na", 400, "CRLF"),
+        (b"1\r\nabc", 400, "longer than its size"),
+        (b"1\r\na\rb", 400, "longer than its size"),
+        (b"1;" + b"x" * 5000, 400, "extensions"),
+        (b"1;" + b"x" * 5000 + b"\r\n", 400, "extensions"),
+        (b"B\r\n", 400, "exceeds the maximum allowed"),
+        (b"1\r\na\r\n" * 4, 400, "more than 3 chunks"),
+        (b"0\r\n" + b"A: b\r\n" * 20000, 431, "trailers"),
+    ],
+)
+@pytest.mark.parametrize("step", [1, 100000])
+def test_malformed_or_excessive_chunks_are_refused(
+    data: bytes, status: int, text: str, step: int
+) -> None:
+    with pytest.raises(Refusal, match=text) as caught:
+        take_all(ChunkedBody(limit=10, max_chunks=3), data, step)
+    assert caught.value.status == status
+
+
+def test_exactly_the_limits_pass() -> None:
+    stream = b"4\r\n1234\r\n3\r\n567\r\n3\r\n890\r\n0\r\n\r\n"
+    assert take_all(ChunkedBody(limit=10, max_chunks=3), stream, 7) == (b"1234567890", b"")
