@@ -141,15 +141,14 @@ def split(
 
     Args:
         batch: the requests that ran, in the order in which they were merged.
-        outputs: checked arrays of the whole batch, in the model's order and in the clients' shape.
+        outputs: checked arrays of the whole batch, in the model's order and in the clients' shape: those that some request
+            asks for (`wanted_names`).
     """
     if len(batch) == 1:
-        names = batch[0].request.requested_outputs
         return [
             [
                 Tensor(rule.spec.name, rule.spec.datatype, array.shape, array)
                 for rule, array in outputs
-                if not names or rule.spec.name in names
             ]
         ]
     sizes = [inference.batch_size for inference in batch]

@@ -4,6 +4,7 @@ import pytest
 from naiad.backends import batch as batches
 from naiad.backends.batch import OutputRule
 from naiad.core import datatypes
+from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from tests.server.backends.configs import inference, spec, tensor
 
@@ -13,6 +14,14 @@ X = spec("X", datatypes.FP32, (2,))
 def test_one_requests_arrays_are_handed_on_as_they_are() -> None:
     only = tensor("A", [[1, 2]], datatypes.FP32)
     assert batches.merge([[only]])["A"] is only.array
+
+
+def test_an_array_that_native_code_could_not_read_is_copied() -> None:
+    odd = np.frombuffer(b"?" + bytes(8), np.float32, offset=1)
+    assert not odd.flags.aligned
+    array = batches.merge([[Tensor("A", datatypes.FP32, (2,), odd)]])["A"]
+    assert array.flags.aligned
+    assert array.tolist() == odd.tolist()
 
 
 def test_requests_are_joined_in_order_whatever_the_order_of_their_inputs() -> None:

@@ -26,7 +26,8 @@ _NUMPY = (
 )
 
 _TYPES = {number: scalar for number, _, scalar in _NUMPY}
-_BY_STRING = {"TYPE_" + name: scalar for _, name, scalar in _NUMPY}
+_BY_STRING: "dict[str, Any]" = {"TYPE_" + name: scalar for _, name, scalar in _NUMPY}
+_BY_STRING["TYPE_BOOL"] = bool  # as Triton's own table has it
 CODES = {np.dtype(scalar): number for number, _, scalar in _NUMPY}
 """Triton's number of a numpy dtype; BF16 is not here, numpy has none."""
 
@@ -65,7 +66,7 @@ def numpy_to_triton_type(data_type: Any) -> "int | None":
 
 
 def triton_string_to_numpy(triton_type_string: str) -> Any:
-    """The numpy scalar type of a config's datatype name, e.g. TYPE_FP32; TYPE_BOOL gives np.bool_.
+    """The numpy scalar type of a config's datatype name, e.g. TYPE_FP32; TYPE_BOOL gives bool.
 
     Raises:
         KeyError: there is none (TYPE_BF16).

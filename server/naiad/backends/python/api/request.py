@@ -197,8 +197,8 @@ class InferenceRequest:
         return self._received.timeout_us
 
     def parameters(self) -> str:
-        """Its parameters as JSON."""
-        return json.dumps(self._received.parameters)
+        """Its parameters as JSON, written as Triton's server writes it."""
+        return json.dumps(self._received.parameters, ensure_ascii=False, separators=(",", ":"))
 
     def requested_output_names(self) -> "set[str]":
         """The outputs that it asks for; all of the model's when the client named none."""

@@ -177,6 +177,7 @@ def test_types_are_named_in_both_directions() -> None:
     assert pb_utils.triton_to_numpy_type(14) is None
     assert pb_utils.triton_string_to_numpy("TYPE_FP32") is np.float32
     assert pb_utils.triton_string_to_numpy("TYPE_STRING") is np.object_
+    assert pb_utils.triton_string_to_numpy("TYPE_BOOL") is bool
     with pytest.raises(KeyError):
         pb_utils.triton_string_to_numpy("TYPE_BF16")
 
