@@ -6,6 +6,7 @@ from typing import Any
 
 import magika
 import numpy as np
+import onnxruntime
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
@@ -197,22 +198,40 @@ def test_a_reshape_to_nothing_gives_a_vector_of_the_batch(tmp_path: pathlib.Path
     assert values(second) == {"OUT": [[-2], [-3]]}
 
 
-def test_scalars_are_one_element_to_clients(tmp_path: pathlib.Path) -> None:
+def test_scalars_are_one_element_to_clients_and_none_to_the_model(tmp_path: pathlib.Path) -> None:
+    """SHAPE is what the model sees of IN's shape: no dimension."""
     write_graph(
         tmp_path,
-        [helper.make_node("Neg", ["IN"], ["OUT"])],
+        [helper.make_node("Neg", ["IN"], ["OUT"]), helper.make_node("Shape", ["IN"], ["SHAPE"])],
         [value("IN", [])],
-        [value("OUT", [])],
+        [value("OUT", []), value("SHAPE", ["r"], TensorProto.INT64)],
     )
     config = model_config(
         inputs=[spec("IN", datatypes.FP32, (1,))],
-        outputs=[spec("OUT", datatypes.FP32, (1,))],
+        outputs=[spec("OUT", datatypes.FP32, (1,)), spec("SHAPE", datatypes.INT64, (-1,))],
         max_batch_size=0,
     )
     instance = instance_of(tmp_path, config)
     (answer,) = run(instance, inference(tensor("IN", [2], datatypes.FP32), rows=1))
-    assert values(answer) == {"OUT": [-2]}
+    assert values(answer) == {"OUT": [-2], "SHAPE": []}
     assert answer.outputs[0].shape == (1,)
+
+
+def test_a_tensor_of_unknown_rank_takes_any_shape(tmp_path: pathlib.Path) -> None:
+    """A session describes it as it describes a scalar; only the file tells them apart."""
+    write_graph(
+        tmp_path,
+        [helper.make_node("Neg", ["IN"], ["OUT"])],
+        [value("IN", None)],
+        [value("OUT", None)],
+    )
+    config = model_config(
+        inputs=[spec("IN", datatypes.FP32, (2, -1))],
+        outputs=[spec("OUT", datatypes.FP32, (2, -1))],
+    )
+    instance = instance_of(tmp_path, config)
+    (answer,) = run(instance, inference(tensor("IN", [[[1, 2], [3, 4]]], datatypes.FP32)))
+    assert values(answer) == {"OUT": [[[-1, -2], [-3, -4]]]}
 
 
 def test_an_initialiser_may_be_given_or_left_out(tmp_path: pathlib.Path) -> None:
@@ -366,6 +385,22 @@ def test_gpu_instances_need_a_build_that_knows_gpus(tmp_path: pathlib.Path) -> N
     )
     model = load(write_add(tmp_path), config)
     with pytest.raises(InferenceError, match=r"CUDAExecutionProvider.*naiad\[server-gpu\]"):
+        model.make_instance(InstanceSpec(name="g_0", kind=InstanceKind.GPU, device_id=0))
+
+
+@pytest.mark.filterwarnings("ignore:Specified provider")
+def test_a_provider_that_does_not_start_is_not_replaced_by_a_slow_cpu(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As on a machine whose driver is missing: the build has the provider, the session comes up without it."""
+    available = ["CUDAExecutionProvider", "CPUExecutionProvider"]
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: available)
+    group = InstanceGroup(name="g", kind=InstanceKind.GPU, count=1, gpus=(0,))
+    config = model_config(
+        inputs=ADD_CONFIG.inputs, outputs=ADD_CONFIG.outputs, instance_groups=(group,)
+    )
+    model = load(write_add(tmp_path), config)
+    with pytest.raises(InferenceError, match="CUDAExecutionProvider did not start"):
         model.make_instance(InstanceSpec(name="g_0", kind=InstanceKind.GPU, device_id=0))
 
 
