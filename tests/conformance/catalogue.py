@@ -153,6 +153,8 @@ GOOD: dict[str, Model] = {
         'backend: "python"\nmax_batch_size: 2\ndynamic_batching { max_queue_delay_microseconds: 5 }',
         "complete",
     ),
+    "plain": Model('backend: "python"\n', "complete"),
+    "bare": Model(None, "complete"),
     "versions_default": Model(python_model(_DELAY, _REPORT), "describe", versions=("1", "3", "10")),
     "versions_all": Model(
         python_model(_DELAY, _REPORT, "version_policy { all { } }"), "describe", versions=("1", "2")
@@ -284,6 +286,7 @@ def write(
 
     A file whose text is the name of a source is that source.
     """
+    repository.mkdir(parents=True, exist_ok=True)
     for name in models if only is None else only:
         model = models[name]
         folder = repository / name

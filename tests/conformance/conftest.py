@@ -4,6 +4,7 @@ import http.client
 import json
 import os
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import grpc
@@ -66,7 +67,10 @@ def ask(servers: Servers, pytestconfig: pytest.Config) -> Ask:
 
     def run(scenario: Scenario) -> None:
         targets = servers.targets(scenario.server)
-        answers = [normalised(scenario, _answer(scenario, target, servers)) for target in targets]
+        # Scenarios that start servers of their own wait for them most of the time, so they go side by side.
+        with ThreadPoolExecutor(len(targets) if scenario.server == "unstarted" else 1) as pool:
+            asked = [pool.submit(_answer, scenario, target, servers) for target in targets]
+        answers = [normalised(scenario, one.result()) for one in asked]
         _record(scenario, [target.name for target in targets], answers)
         verdict = judge(scenario, answers[0], answers[1] if len(answers) > 1 else None, DIFFERENCES)
         pytestconfig.stash[_USED].extend(verdict.used)

@@ -179,6 +179,9 @@ class Servers:
 
     def stop(self) -> None:
         """Stops everything that runs."""
+        for targets in self.running.values():
+            for target in targets:
+                target.process.ask_to_stop()
         for setup in tuple(self.running):
             self.drop(setup)
 

@@ -194,12 +194,17 @@ class ServerProcess:
         except (OSError, http.client.HTTPException):
             return False
 
+    def ask_to_stop(self) -> None:
+        """Sends SIGTERM and does not wait; so several can end side by side."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+
     def stop(self, *, timeout_s: float = 20) -> int | None:
         """Ends it: SIGTERM, and SIGKILL if that does not do. Gives its exit status."""
         if self.process is None:
             return None
         if self.process.poll() is None:
-            self.process.send_signal(signal.SIGTERM)
+            self.ask_to_stop()
             try:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:

@@ -1,0 +1,385 @@
+"""The process: command line, exit statuses, log, signals and drain (section 17). Each scenario starts its own server."""
+
+import json
+import os
+import re
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.conformance import catalogue
+from tests.conformance.broken import BROKEN
+from tests.conformance.conftest import Ask
+from tests.conformance.scenario import Scenario
+from tests.conformance.wire import Answer, Target, value
+from tests.reference.process import Ports, ServerProcess
+
+
+def _options(repository: Path | None, *more: str) -> list[str]:
+    ports = Ports.free()
+    where = [] if repository is None else [f"--model-repository={repository}"]
+    addresses = [f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")]
+    return [
+        *where,
+        *addresses,
+        f"--http-port={ports.http}",
+        f"--grpc-port={ports.grpc}",
+        f"--metrics-port={ports.metrics}",
+        *more,
+    ]
+
+
+def _exits(target: Target, *more: str, broken: bool = False, no_repository: bool = False) -> Answer:
+    """The exit status of a start that must fail, and all that was printed."""
+    with tempfile.TemporaryDirectory() as folder:
+        repository = catalogue.write(Path(folder) / "models", catalogue.GOOD, only=[])
+        if broken:
+            catalogue.write(repository, {"broken_initialize": BROKEN["broken_initialize"].model})
+        status, output = target.process.program.run(
+            _options(None if no_repository else repository, *more)
+        )
+        return {"status": status, "error": output}
+
+
+def _start(target: Target, folder: str, *more: str, models: tuple[str, ...] = ()) -> ServerProcess:
+    repository = catalogue.write(Path(folder) / "models", catalogue.GOOD, only=models)
+    return ServerProcess(
+        target.process.program, [repository], log=Path(folder) / "log", options=more
+    )
+
+
+def _slow(server: ServerProcess, delay_ms: int) -> Answer:
+    return Target(server).report("report", delay_ms)
+
+
+def _drains(target: Target) -> Answer:
+    """SIGTERM while a request runs: it is answered, new ones are not, and the exit status is 0."""
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
+        server = _start(target, folder, models=("report", "finalizing"))
+        with server:
+            running = pool.submit(_slow, server, 1200)
+            time.sleep(0.3)
+            server.ask_to_stop()
+            time.sleep(0.4)
+            late = _status(server, "/v2/health/ready")
+            answer = running.result()
+            assert server.process is not None
+            status = server.process.wait(20)
+        return {
+            "answered": answer.get("status"),
+            "late ready": late,
+            "exit": status,
+            "finalized": "finalizing: finalize was called" in server.output(),
+        }
+
+
+def _status(server: ServerProcess, path: str) -> int | str:
+    try:
+        return Target(server).http("GET", path, timeout_s=2).status
+    except OSError:
+        return "refused"
+
+
+def _times_out(target: Target) -> Answer:
+    """SIGTERM while a request runs longer than --exit-timeout-secs."""
+    with tempfile.TemporaryDirectory() as folder:
+        server = _start(target, folder, "--exit-timeout-secs=1", models=("report",))
+        with server:
+            thread = threading.Thread(target=_give_up, args=(server,))
+            thread.start()
+            time.sleep(0.4)
+            server.ask_to_stop()
+            assert server.process is not None
+            status = server.process.wait(25)
+            thread.join()
+        return {"exit": status, "error": server.output()}
+
+
+def _give_up(server: ServerProcess) -> None:
+    try:
+        Target(server).infer(
+            "report", {"inputs": [value("DELAY_MS", "INT32", [1], [6000])]}, timeout_s=10
+        )
+    except (OSError, ValueError):
+        return
+
+
+def _signalled(target: Target, number: int) -> Answer:
+    with tempfile.TemporaryDirectory() as folder:
+        with _start(target, folder, "--log-verbose=0") as server:
+            assert server.process is not None
+            os.kill(server.process.pid, number)
+            return {"exit": server.process.wait(20)}
+
+
+def _log(target: Target, *more: str, models: tuple[str, ...] = ()) -> Answer:
+    """The shape of log lines, and what a start prints."""
+    with tempfile.TemporaryDirectory() as folder:
+        with _start(target, folder, *more, models=models) as server:
+            pass
+        text = server.output()
+    return {
+        "glog": bool(
+            re.search(r"^I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ \S+:\d+\] ", text, re.MULTILINE)
+        ),
+        "ISO8601": bool(
+            re.search(r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ I \d+ \S+:\d+\] ", text, re.MULTILINE)
+        ),
+        "HTTP": "Started HTTPService at 127.0.0.1:" in text,
+        "gRPC": "Started GRPCInferenceService at 127.0.0.1:" in text,
+        "metrics": "Started Metrics Service at 127.0.0.1:" in text,
+        "models": bool(re.search(r"\| identity +\| 1 +\| READY", text)),
+    }
+
+
+def _log_file(target: Target) -> Answer:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "server.log"
+        with _start(target, folder, f"--log-file={path}"):
+            pass
+        return {"written": "Started HTTPService" in path.read_text()}
+
+
+def _spelled(target: Target) -> Answer:
+    """Options as two words, booleans in all spellings, a flag alone, an alias of an option."""
+    with tempfile.TemporaryDirectory() as folder:
+        repository = catalogue.write(Path(folder) / "models", catalogue.GOOD, only=[])
+        options = (
+            "--id",
+            "spelled",
+            "--allow-metrics",
+            "1",
+            "--log-info=on",
+            "--allow-grpc",
+            "false",
+            "--strict-readiness=True",
+            "--model-store",
+            str(repository),
+            "--disable-auto-complete-config",
+        )
+        server = ServerProcess(
+            target.process.program, [], log=Path(folder) / "log", options=options
+        )
+        with server:
+            there = Target(server)
+            found: Answer = {
+                "id": json.loads(there.http("GET", "/v2").body)["name"],
+                "metrics": there.http("GET", "/metrics", port=server.ports.metrics).status,
+            }
+            found["gRPC"] = there.call("ServerLive", b"", timeout_s=3).code
+            there.close()
+        return found
+
+
+def _shared_port(target: Target) -> Answer:
+    """A second server on a port that is taken."""
+    with tempfile.TemporaryDirectory() as folder:
+        with _start(target, folder) as server:
+            options = [
+                part if not part.startswith("--grpc-port") else f"--grpc-port={Ports.free().grpc}"
+                for part in server.command[len(target.process.program.command) :]
+            ]
+            status, output = target.process.program.run(options)
+        return {"status": status, "error": output}
+
+
+def _reused_port(target: Target) -> Answer:
+    with tempfile.TemporaryDirectory() as folder:
+        with _start(target, folder, "--reuse-http-port=true") as server:
+            second = ServerProcess(
+                target.process.program,
+                [Path(folder) / "models"],
+                log=Path(folder) / "second",
+                options=("--reuse-http-port=true",),
+            )
+            second.ports = Ports(server.ports.http, second.ports.grpc, second.ports.metrics)
+            second.command = [
+                part if not part.startswith("--http-port") else f"--http-port={server.ports.http}"
+                for part in second.command
+            ]
+            with second:
+                assert second.process is not None
+                return {
+                    "both": second.process.poll() is None,
+                    "status": _status(second, "/v2/health/live"),
+                }
+
+
+def _accepted(target: Target) -> Answer:
+    """Options that mean nothing to a server without threads and GPUs are taken all the same."""
+    options = (
+        "--http-thread-count=4",
+        "--pinned-memory-pool-byte-size=1000000",
+        "--cuda-memory-pool-byte-size=0:1000",
+        "--min-supported-compute-capability=7.5",
+        "--buffer-manager-thread-count=2",
+        "--host-policy=cpu,cpu-cores=0-1",
+        "--backend-config=python,shm-default-byte-size=1048576",
+        "--backend-config=default-max-batch-size=8",
+        "--repoagent-directory=/tmp",
+        "--model-load-thread-count=2",
+        "--model-load-retry-count=1",
+        "--enable-peer-access=false",
+        "--grpc-infer-allocation-pool-size=4",
+        "--metrics-interval-ms=500",
+        "--allow-gpu-metrics=false",
+        "--exit-timeout-secs=5",
+        "--model-load-gpu-limit=0:0.5",
+        "--model-control-mode=none",
+        "--repository-poll-secs=10",
+    )
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        _start(target, folder, *options) as server,
+    ):
+        return {"ready": _status(server, "/v2/health/ready")}
+
+
+def _scenario(
+    title: str,
+    rows: str,
+    ask: Callable[[Target], Answer],
+    says: str | None = None,
+    **expect: object,
+) -> Scenario:
+    return Scenario(title, tuple(rows.split()), ask, says=says, expect=expect, server="unstarted")
+
+
+SCENARIOS = [
+    _scenario(
+        "no repository",
+        "17.2 17.14",
+        lambda target: _exits(target, no_repository=True),
+        says="--model-repository",
+        status=1,
+    ),
+    _scenario(
+        "unknown option",
+        "17.1",
+        lambda target: _exits(target, "--no-such-option=1"),
+        says="no-such-option",
+        status=1,
+    ),
+    _scenario(
+        "a value that is no boolean",
+        "17.1",
+        lambda target: _exits(target, "--allow-http=perhaps"),
+        status=1,
+    ),
+    _scenario(
+        "a port that is no number",
+        "17.1",
+        lambda target: _exits(target, "--http-port=many"),
+        status=1,
+    ),
+    _scenario(
+        "a broken model ends the start",
+        "7.32 17.14 15.3",
+        lambda target: _exits(target, broken=True),
+        says="failed to load all models",
+        status=1,
+    ),
+    _scenario(
+        "two frontends on one port",
+        "17.11",
+        lambda target: _exits(target, "--http-port=45871", "--grpc-port=45871"),
+        status=1,
+    ),
+    _scenario("a port that is taken", "1.23 17.14", _shared_port, status=1),
+    _scenario("a port that is shared", "1.23", _reused_port, both=True, status=200),
+    _scenario(
+        "an API restricted twice",
+        "17.15",
+        lambda target: _exits(
+            target, "--http-restricted-api=health:a=b", "--http-restricted-api=health:c=d"
+        ),
+        status=1,
+    ),
+    _scenario(
+        "an unknown API restricted",
+        "17.15",
+        lambda target: _exits(target, "--http-restricted-api=nonesuch:a=b"),
+        status=1,
+    ),
+    _scenario(
+        "a gRPC protocol restricted twice",
+        "17.15",
+        lambda target: _exits(
+            target, "--grpc-restricted-protocol=health:a=b", "--grpc-restricted-protocol=health:c=d"
+        ),
+        status=1,
+    ),
+    _scenario(
+        "a bad pattern of headers",
+        "1.17 17.3",
+        lambda target: _exits(target, "--log-format=bogus"),
+        status=1,
+    ),
+    _scenario(
+        "load-model without explicit mode",
+        "17.2",
+        lambda target: _exits(target, "--load-model=identity"),
+        status=1,
+    ),
+    _scenario(
+        "help",
+        "17.1",
+        lambda target: {"status": target.process.program.run(["--help"])[0]},
+        status=0,
+    ),
+    _scenario(
+        "spelling of options",
+        "17.1 17.2 17.4 17.5 7.35 11.48",
+        _spelled,
+        id="spelled",
+        metrics=200,
+    ),
+    _scenario(
+        "options that mean nothing here", "17.3 17.4 17.5 17.9 17.10 17.18", _accepted, ready=200
+    ),
+    _scenario(
+        "log of a start",
+        "17.7 17.13 17.6",
+        lambda target: _log(target, models=("identity",)),
+        glog=True,
+        HTTP=True,
+        gRPC=True,
+        metrics=True,
+        models=True,
+    ),
+    _scenario(
+        "log in ISO 8601",
+        "17.7 17.6",
+        lambda target: _log(target, "--log-format=ISO8601"),
+        ISO8601=True,
+    ),
+    _scenario(
+        "log without information",
+        "17.6",
+        lambda target: _log(target, "--log-info=false"),
+        HTTP=False,
+    ),
+    _scenario("log into a file", "17.6", _log_file, written=True),
+    _scenario(
+        "drain", "17.14 1.19 15.33 10.34 12.17", _drains, answered=200, exit=0, finalized=True
+    ),
+    _scenario(
+        "drain that takes too long",
+        "17.14",
+        _times_out,
+        says="Exit timeout expired. Exiting immediately.",
+        exit=1,
+    ),
+    _scenario("SIGINT", "17.14", lambda target: _signalled(target, signal.SIGINT), exit=0),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+    ask(scenario)
