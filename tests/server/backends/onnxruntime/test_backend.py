@@ -422,7 +422,7 @@ def test_session_settings_are_accepted_by_onnxruntime(tmp_path: pathlib.Path) ->
         parameters={
             "execution_mode": "1",
             "intra_op_thread_count": "1",
-            "inter_op_thread_count": "1",
+            "inter_op_thread_count": "2",
             "enable_mem_arena": "0",
             "enable_mem_pattern": "0",
             "memory.enable_memory_arena_shrinkage": "",
@@ -431,6 +431,13 @@ def test_session_settings_are_accepted_by_onnxruntime(tmp_path: pathlib.Path) ->
     )
     instance = instance_of(write_add(tmp_path), config)
     assert values(run(instance, add([[1, 2]], [[1, 2]]))[0])["SUM"] == [[2, 4]]
+    made = vars(instance)["_runner"]._session.get_session_options()
+    assert made.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    assert made.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
+    assert (made.intra_op_num_threads, made.inter_op_num_threads) == (1, 2)
+    assert not made.enable_cpu_mem_arena
+    assert not made.enable_mem_pattern
+    assert made.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
 def test_bf16_and_text_in_one_model_are_refused(tmp_path: pathlib.Path) -> None:
