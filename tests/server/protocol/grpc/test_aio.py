@@ -211,6 +211,25 @@ async def test_a_deadline_passes_at_the_server_though_the_client_says_nothing() 
         await client.close()
 
 
+async def test_a_connection_that_is_old_enough_is_asked_to_go() -> None:
+    async with serving(
+        ScriptedEngine(), max_connection_age_ms=50, max_connection_age_grace_ms=50
+    ) as server:
+        client = SilentClient(server.address)
+        await client.connect()
+        assert await client.farewell() == b"max connection age"
+        await client.close()
+
+
+async def test_a_client_that_pings_too_often_is_told_to_calm_down() -> None:
+    async with serving(ScriptedEngine(), max_ping_strikes=1) as server:
+        client = SilentClient(server.address)
+        await client.connect()
+        await client.ping(5)
+        assert b"too_many_pings" in await client.farewell()
+        await client.close()
+
+
 @pytest.mark.parametrize("algorithm", ["gzip", "deflate"])
 async def test_compressed_requests_are_understood(algorithm: str) -> None:
     zeros = np.zeros((1, 250_000), np.float32)
