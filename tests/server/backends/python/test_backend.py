@@ -149,24 +149,28 @@ def test_a_buffer_that_a_model_uses_again_does_not_change_an_answer_given(
     assert values(first) == {"OUT": [[1, 1]], "PART": [[1, 1]]}
 
 
+@pytest.mark.parametrize(
+    "made", ["np.ones((1, 2), np.float32)", "requests[0].inputs()[0].as_numpy()"]
+)
 def test_an_array_that_only_the_answer_holds_is_not_copied(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: pathlib.Path, made: str
 ) -> None:
     """The model notes where its array lies; the answer's lies there too."""
     instance = instance_of(
         tmp_path,
-        """
+        f"""
         import numpy as np
         import triton_python_backend_utils as pb_utils
 
         class TritonPythonModel:
             def execute(self, requests):
-                array = np.ones((1, 2), np.float32)
+                array = {made}
                 self.address = array.ctypes.data
                 return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", array)])]
         """,
     )
-    (answer,) = run(instance, ask())
+    view = np.frombuffer(bytes(8), np.float32).reshape(1, 2)
+    (answer,) = run(instance, inference(Tensor("IN", datatypes.FP32, (1, 2), view)))
     assert answer.outputs[0].array.ctypes.data == vars(instance)["_model"].address
 
 
