@@ -24,8 +24,6 @@ _log = logging.getLogger(__name__)
 
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
-_STOP_NOW = 0.0
-
 
 class GrpcServer:
     """The gRPC port.
@@ -39,47 +37,53 @@ class GrpcServer:
         self._settings = settings
         self._methods = methods
         self._server: typing.Any = None
+        self._started = False
         self.address: tuple[str, int] = (settings.address, settings.port)
-        """Where it listens; after `start` with the real port in place of 0."""
+        """Where it listens; with the real port in place of 0 once that is taken."""
 
     async def reserve(self) -> None:
-        """Take the port, so that nobody else can, and answer nothing yet: calls wait until `start`.
+        """Take the port without answering: who connects waits for `start`.
 
         Raises:
             CannotServeError: the port or a TLS file cannot be used; the message names the option.
         """
         settings = self._settings
-        server = grpc.aio.server(options=channel_arguments(settings))
+        self._server = grpc.aio.server(options=channel_arguments(settings))
         compresses = settings.infer_response_compression_level != "none"
-        server.add_generic_rpc_handlers(_handlers(self._methods, compresses=compresses))
+        self._server.add_generic_rpc_handlers(_handlers(self._methods, compresses=compresses))
         try:
-            port = _bind(server, settings)
+            port = _bind(self._server, settings)
         except CannotServeError:
-            await server.stop(None)  # else its core objects stay for good
+            await self.stop(0)
             raise
         self.address = (settings.address, port)
-        self._server = server
 
     async def start(self) -> None:
-        """Answer; takes the port first when `reserve` did not.
-
-        Raises:
-            CannotServeError: as `reserve`.
-        """
+        """Answer; takes the port first if that was not done yet, and raises what `reserve` raises."""
         if self._server is None:
             await self.reserve()
+        self._started = True
         await self._server.start()
-        _log.info("Started GRPCInferenceService at %s:%d", *self.address)
+        _log.info(
+            "Started GRPCInferenceService at %s", target(self._settings, port=self.address[1])
+        )
 
     async def stop(self, grace: float) -> None:
-        """Take no more connections, refuse new calls (row 10.34), let those under way finish, then cut them.
+        """Take no more connections, refuse new calls (row 10.34), let those under way finish, then cut them. Idempotent.
+
+        Before this, while a shutdown delay runs, nothing changes here: calls are taken, and readiness says no (design).
 
         Args:
             grace: seconds that calls under way have. Those that are cut are cancelled in the engine too.
         """
         self._methods.shut()
-        if self._server is not None:
-            await self._server.stop(max(grace, _STOP_NOW))
+        if self._server is None:
+            return
+        if not self._started:
+            # grpc.aio gives the port and its core objects back only if it was started.
+            self._started = True
+            await self._server.start()
+        await self._server.stop(max(grace, 0.0))
 
 
 def _bind(server: typing.Any, settings: GrpcSettings) -> int:

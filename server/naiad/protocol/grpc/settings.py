@@ -96,9 +96,14 @@ def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
     return tuple((name, min(value, _LARGEST)) for name, value in arguments.items())
 
 
-def target(settings: GrpcSettings) -> str:
-    """Address and port in one, as grpc wants them: `127.0.0.1:8001`, `[::1]:8001`."""
+def target(settings: GrpcSettings, *, port: int | None = None) -> str:
+    """Address and port in one, as grpc wants them: `127.0.0.1:8001`, `[::1]:8001`.
+
+    Args:
+        settings: where to listen.
+        port: the port that was found, when the settings ask for any.
+    """
     address = settings.address
     if ":" in address and not address.startswith("["):
         address = f"[{address}]"
-    return f"{address}:{settings.port}"
+    return f"{address}:{settings.port if port is None else port}"

@@ -391,9 +391,34 @@ async def test_calls_that_come_before_stop_closes_the_connection_are_told_why() 
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
+def made(**settings: typing.Any) -> GrpcServer:
+    chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
+    return GrpcServer(chosen, build(ScriptedEngine(), chosen))
+
+
+async def test_a_reserved_port_is_taken_and_answers_once_started() -> None:
+    server = made()
+    await server.reserve()
+    with pytest.raises(CannotServeError):
+        await made(port=server.address[1]).start()
+    async with channel_to(server) as channel:
+        call = channel.unary_unary(INFER)(small_request(), wait_for_ready=True)
+        await server.start()
+        assert await call
+    await server.stop(0)
+
+
+async def test_a_reserved_port_is_given_back_by_stop() -> None:
+    server = made()
+    await server.reserve()
+    await server.stop(0)
+    await server.stop(0)
+    async with serving(ScriptedEngine(), port=server.address[1]):
+        pass
+
+
 async def test_stop_before_start_and_twice_is_nothing() -> None:
-    settings = GrpcSettings(address="127.0.0.1", port=0)
-    await GrpcServer(settings, build(ScriptedEngine(), settings)).stop(1)
+    await made().stop(1)
     async with serving(ScriptedEngine()) as server:
         await server.stop(0)
         await server.stop(0)
