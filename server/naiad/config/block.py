@@ -1,6 +1,7 @@
 """A message that is being read from a config file, and where its fields are placed."""
 
 import dataclasses
+import functools
 from typing import Any
 
 from naiad.config.document import FieldPath
@@ -18,17 +19,19 @@ class Block:
         names: the names of the fields that lead here, for messages to people.
         path: the same with indices and keys, for positions.
         positions: filled with the place of what is read; None for a block that is thrown away.
+        guessed: fields that were set under a misspelled name; the right name may still come.
     """
 
     message: Any
     names: tuple[str, ...]
     path: FieldPath
     positions: Positions | None
+    guessed: set[str] = dataclasses.field(default_factory=set)
 
     @property
     def fields(self) -> frozenset[str]:
         """The names of its fields."""
-        return frozenset(self.message.DESCRIPTOR.fields_by_name)
+        return _names_of(self.message.DESCRIPTOR)
 
     @property
     def is_map_entry(self) -> bool:
@@ -52,6 +55,12 @@ class Block:
         position = self.positions.get((*self.path, name))
         return None if position is None else position.line
 
+    def has(self, field: Any) -> bool:
+        """Whether a field that occurs once was set, as far as protobuf can tell: 0, "" and false look like unset ones."""
+        if field.has_presence:
+            return bool(self.message.HasField(field.name))
+        return bool(getattr(self.message, field.name))
+
     def scratch(self) -> "Block":
         """A block of the same type that is thrown away: what is in it is checked, but counts for nothing."""
         return Block(type(self.message)(), self.names, self.path, None)
@@ -74,13 +83,11 @@ class Block:
         return Block(message, (*self.names, name), (), {})
 
 
+@functools.cache
+def _names_of(descriptor: Any) -> frozenset[str]:
+    return frozenset(descriptor.fields_by_name)
+
+
 def is_map(field: Any) -> bool:
     """Whether a field is a map."""
     return field.message_type is not None and bool(field.message_type.GetOptions().map_entry)
-
-
-def is_set(message: Any, field: Any) -> bool:
-    """Whether a scalar was set before, as far as protobuf can tell: 0, "" and false look like unset ones."""
-    if field.has_presence:
-        return bool(message.HasField(field.name))
-    return bool(getattr(message, field.name))

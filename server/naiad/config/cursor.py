@@ -4,6 +4,7 @@ It knows how text is skipped and how a bracket is found to be missing, and nothi
 brackets instead of descending, so that a file of 300,000 opening brackets costs time but no stack.
 """
 
+import collections.abc
 import pathlib
 import re
 
@@ -15,6 +16,10 @@ CLOSERS = {"{": "}", "<": ">", "[": "]"}
 _OPENERS = {closer: opener for opener, closer in CLOSERS.items()}
 MOST_PROBLEMS = 100
 """After so many the file is no config; reading on would only hide the first ones."""
+
+
+_LONGEST_MESSAGE = 400
+"""Characters; it quotes the file, where a word may be a megabyte long."""
 
 
 class EnoughError(Exception):
@@ -47,13 +52,16 @@ class Cursor:
     Args:
         text: the whole file.
         path: where it comes from.
+        fields: the field names of its top level.
     """
 
-    def __init__(self, text: str, path: pathlib.Path) -> None:
+    def __init__(self, text: str, *, path: pathlib.Path, fields: collections.abc.Set[str]) -> None:
         self.text = text
         self.path = path
         self.problems: list[Problem] = []
         self.open: list[Open] = []
+        self.quoted_name_seen = False
+        self._top_level = fields
         self._lines = text.split("\n")
         self._starts = line_starts(text)
         self._tokens = tokenize(text)
@@ -157,11 +165,14 @@ class Cursor:
         if self._missing <= 0 or not self.open or token.kind is not Kind.WORD:
             return False
         inner = self.open[-1]
-        return (
+        if not (
             token.first_on_line
             and token.line > inner.token.line
             and token.column <= inner.token.indent
-            and any(token.text in entry.fields for entry in self.open[:-1])
+        ):
+            return False
+        return token.text in self._top_level or any(
+            token.text in entry.fields for entry in self.open[:-1]
         )
 
     # ---- problems
@@ -179,8 +190,8 @@ class Cursor:
             Problem(
                 path=self.path,
                 position=position,
-                message=message,
-                suggestion=suggestion,
+                message=_clipped(message),
+                suggestion=_clipped(suggestion),
                 line_text=line,
             )
         )
@@ -214,6 +225,10 @@ def shown(token: Token) -> str:
     return token.text if len(token.text) <= 40 else token.text[:37] + "…"  # noqa: PLR2004 - a message stays on its line
 
 
+def _clipped(text: str) -> str:
+    return text if len(text) <= _LONGEST_MESSAGE else text[:_LONGEST_MESSAGE] + "…"
+
+
 def _missing_closers(tokens: list[Token]) -> int:
     """How many more brackets are opened than closed; negative when it is the other way round."""
     opened = sum(is_symbol(token, "{<[") for token in tokens)
@@ -221,7 +236,7 @@ def _missing_closers(tokens: list[Token]) -> int:
 
 
 TEMPLATE = re.compile(
-    r"\$\{[^}]*\}|\{\{[^{}]*\}\}|\{%.*?%\}|^\$\w+$|^<\w[\w -]*>$|^@\w+@$",
+    r"\$\{[^}]*\}|\{\{[^{}]*\}\}|\{%.*?%\}|\$\w+|^<\w[\w -]*>$|@\w+@",
 )
 """What a template leaves in place of a value."""
 

@@ -75,7 +75,7 @@ def _escape(text: str, slash: int, result: bytearray, flaws: list[Flaw]) -> int:
         result.append(int(octal[0], 8))
         return octal.end()
     hexadecimal = _HEX.match(text, slash + 1)
-    if hexadecimal is not None and letter == "x":
+    if hexadecimal is not None:
         result.append(int(hexadecimal[1], 16))
         return hexadecimal.end()
     point = _UNICODE.match(text, slash + 1)
@@ -103,7 +103,7 @@ def _reason(written: str, *, octal: bool, point: bool) -> str:
         return f"the escape {written} is larger than a byte: octal escapes end at \\377"
     if point:
         return f"{written} is no character"
-    if written[1:2] in {"x", "u", "U"}:
-        digits = {"x": "one or two", "u": "four", "U": "eight"}[written[1]]
+    if written[1:2] in set("xXuU"):
+        digits = {"x": "one or two", "X": "one or two", "u": "four", "U": "eight"}[written[1]]
         return f"the escape {written} needs {digits} hexadecimal digits"
     return f"there is no escape {written}"

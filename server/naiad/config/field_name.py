@@ -7,6 +7,7 @@ from naiad.config.cursor import Cursor, is_symbol, shown
 from naiad.config.scalars import example
 from naiad.config.tokens import TYPOGRAPHIC_QUOTES, Kind, Token
 from naiad.config.unknown_field import explain, inside
+from naiad.config.values import report_no_value
 
 _BEFORE_VALUE = ":={[<"
 
@@ -42,9 +43,7 @@ def field_named(cursor: Cursor, block: Block, token: Token) -> Any | None:
                 "write the name of a field and a colon in front of it",
             )
             return None
-        cursor.report_token(
-            token, f"the name of a field has no quotes: {token.text}", f"write {name}:"
-        )
+        _report_quotes(cursor, token, name)
     else:
         name = token.text
     if cursor.at_symbol(".") and cursor.token.start == token.end:
@@ -57,10 +56,21 @@ def field_named(cursor: Cursor, block: Block, token: Token) -> Any | None:
     return found.meant
 
 
+def _report_quotes(cursor: Cursor, token: Token, name: str) -> None:
+    """Report quotes around a name, once for the file: who writes JSON writes them around every name."""
+    if not cursor.quoted_name_seen:
+        cursor.quoted_name_seen = True
+        cursor.report_token(
+            token,
+            f"the name of a field has no quotes: {token.text}",
+            f"write {name}: here, and so wherever a name has quotes in this file",
+        )
+
+
 def _json_entry(cursor: Cursor, block: Block, token: Token, key: str) -> Any | None:
     """Report `"FOO": { … }` inside a map; the first one in its braces is read as the entry that was meant."""
     value = block.message.DESCRIPTOR.fields_by_name["value"]
-    inner = "…"
+    inner = example(value)
     if value.message_type is not None and len(value.message_type.fields) == 1:
         only = value.message_type.fields[0]
         inner = f"{{ {only.name}: {example(only)} }}"
@@ -92,31 +102,41 @@ def _report_dots(cursor: Cursor, first: Token) -> None:
     cursor.take_if(".")
 
 
-def take_colon(cursor: Cursor, field: Any, token: Token) -> None:
-    """Take the colon after a field's name, or report what stands there instead."""
+def take_colon(cursor: Cursor, field: Any, token: Token) -> bool:
+    """Take the colon after a field's name, or report what stands there instead; False when no value follows at all."""
     if cursor.take_if(":"):
-        return
+        return True
     if cursor.at_symbol("="):
         sign = cursor.take()
         cursor.take_if(">")
         cursor.report_token(
             sign,
             f"a colon stands between a name and its value, not {sign.text}",
-            f"write {field.name}: {_value_shown(cursor, token)}",
+            f"write {field.name} {{ … }}"
+            if cursor.at_symbol("{<")
+            else f"write {field.name}: {_value_shown(cursor, token)}",
         )
-        return
-    if field.message_type is not None or cursor.at_symbol("{<[}>],;"):
-        return
-    if cursor.token.kind is not Kind.END and cursor.token.line == token.line:
-        cursor.report_token(
-            token,
-            f"there is no colon after {token.text}",
-            f"write {field.name}: {_value_shown(cursor, token)}",
-        )
+        return True
+    is_list = field.is_repeated and cursor.at_symbol("[")
+    if field.message_type is not None or (cursor.at_symbol("{<[}>],;") and not is_list):
+        return True
+    if cursor.token.kind is Kind.END:
+        return True
+    if cursor.token.line > token.line and begins_field(cursor):
+        report_no_value(cursor, field, token)
+        return False
+    cursor.report_token(
+        token,
+        f"there is no colon after {token.text}",
+        f"write {field.name}: {_value_shown(cursor, token)}",
+    )
+    return True
 
 
 def _value_shown(cursor: Cursor, name: Token) -> str:
     token = cursor.token
+    if is_symbol(token, "["):
+        return "[ … ]"
     return shown(token) if token.line == name.line and token.kind is not Kind.SYMBOL else "…"
 
 

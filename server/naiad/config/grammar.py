@@ -7,7 +7,7 @@ skipped without recursion. Every loop takes a token or ends.
 
 from typing import Any
 
-from naiad.config.block import Block, Positions, is_map, is_set
+from naiad.config.block import Block, Positions, is_map
 from naiad.config.brackets import closing, extra_separator, list_ends, list_separator
 from naiad.config.cursor import Cursor, Open, is_symbol, shown
 from naiad.config.field_name import begins_field, field_named, skip_value, take_colon
@@ -111,9 +111,8 @@ class Grammar:
         field = field_named(cursor, block, token)
         if field is None:
             skip_value(cursor, token)
-        else:
-            take_colon(cursor, field, token)
-            target = self._beside_others(block, field, token)
+        elif take_colon(cursor, field, token):
+            target = self._target(block, field, token)
             if field.message_type is not None:
                 self._messages(target, field, token)
             elif field.is_repeated and cursor.at_symbol("["):
@@ -123,8 +122,19 @@ class Grammar:
         if not cursor.take_if(","):
             cursor.take_if(";")
 
-    def _beside_others(self, block: Block, field: Any, token: Token) -> Block:
-        """The block to read a field into: one that is thrown away when another of its oneof is set already."""
+    def _target(self, block: Block, field: Any, token: Token) -> Block:
+        """The block to read a field into.
+
+        It is thrown away when another field of its oneof is set already, which is reported, and when a misspelled name only
+        says again what the right one said. What a misspelled name said before gives way to the right one.
+        """
+        if token.text.strip("\"'") != field.name and not field.is_repeated:
+            if block.has(field):
+                return block.scratch()
+            block.guessed.add(field.name)
+        elif field.name in block.guessed:
+            block.guessed.discard(field.name)
+            block.message.ClearField(field.name)
         if field.containing_oneof is None:
             return block
         other = block.message.WhichOneof(field.containing_oneof.name)
@@ -160,7 +170,7 @@ class Grammar:
                 values = getattr(block.message, field.name)
                 values.append(found.value)
                 block.place((field.name, len(values) - 1), found.position)
-        elif is_set(block.message, field):
+        elif block.has(field):
             self._report_twice(block, field, name, "keep one of the two")
         else:
             if found.value is not None:
@@ -178,6 +188,7 @@ class Grammar:
             token = cursor.token
             if is_symbol(token, ",;"):
                 extra_separator(cursor)
+                after_comma = False
             elif begins_field(cursor):
                 cursor.close_missing(f'"{token.text}" in line {token.line} comes before')
                 return
@@ -207,6 +218,7 @@ class Grammar:
             token = cursor.token
             if is_symbol(token, ",;"):
                 extra_separator(cursor)
+                after_comma = False
             elif begins_field(cursor):
                 if token.text in block.fields - set(field.message_type.fields_by_name):
                     cursor.close_missing(f'"{token.text}" in line {token.line} comes before')
@@ -257,7 +269,7 @@ class Grammar:
             return block.item(field.name)
         message = getattr(block.message, field.name)
         inner = block.child(message, field.name)
-        if block.message.HasField(field.name):
+        if block.has(field):
             self._report_twice(block, field, name, "put the fields of both into one block")
             return inner.scratch()
         message.SetInParent()
@@ -289,7 +301,7 @@ class Grammar:
             f"{field.name} takes a block, not {shown(token)}",
             f"write {field.name}: {braces}",
         )
-        if only is None or field.is_repeated:
+        if only is None or only.is_repeated or field.is_repeated:
             return
         if is_text(only) and token.kind is Kind.STRING:
             setattr(getattr(block.message, field.name), only.name, token.text[1:-1])

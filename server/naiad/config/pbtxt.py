@@ -32,9 +32,9 @@ def parse(text: str, *, path: pathlib.Path) -> Document:
     Returns:
         The document; its problems are in file order. Bad input never raises.
     """
-    cursor = Cursor(text, path)
-    positions: Positions = {}
     message = model_config_pb2.ModelConfig()
+    cursor = Cursor(text, path=path, fields=set(message.DESCRIPTOR.fields_by_name))
+    positions: Positions = {}
     enough = False
     try:
         Grammar(cursor).read_file(message, positions)

@@ -80,17 +80,12 @@ def _excerpt(line: str, position: Position) -> tuple[str, int, int]:
     Long lines are cut around the place. The mark covers as many cells as the characters do.
     """
     start = min(position.column - 1, len(line))
-    end = min(start + max(1, position.width), max(len(line), start))
-    first = 0
-    cut_before = cut_after = ""
-    if _cells(line) > _WIDEST:
-        first = max(0, start - _CONTEXT)
-        last = min(len(line), max(end, first + _WIDEST))
-        last = min(last, first + 2 * _WIDEST)
-        cut_before = "… " if first else ""
-        cut_after = " …" if last < len(line) else ""
-        line = line[:last]
-        end = min(end, last)
+    end = max(start, min(start + max(1, position.width), len(line), start + _WIDEST))
+    first = 0 if len(line) <= _WIDEST else max(0, start - _CONTEXT)
+    last = len(line) if len(line) <= _WIDEST else max(end, first + _WIDEST)
+    cut_before = "… " if first else ""
+    cut_after = " …" if last < len(line) else ""
+    line = line[:last]
     before = cut_before + _harmless(line[first:start])
     marked = _harmless(line[start:end], column=_cells(line[first:start]))
     after = _harmless(line[end:], column=_cells(line[first:end]))

@@ -83,7 +83,8 @@ def example(field: Any) -> str:
     if field.type == _BOOL:
         return "true"
     if field.type == _ENUM:
-        return str(list(field.enum_type.values_by_name)[1])
+        names = [name for name in field.enum_type.values_by_name if not name.endswith("_INVALID")]
+        return "TYPE_FP32" if "TYPE_FP32" in names else str(names[0])
     return '"…"'
 
 
@@ -281,7 +282,8 @@ def _enum_number(field: Any, text: str) -> Reading:
         number = int(text, 0)
     except ValueError:
         number = -1
-    if number in field.enum_type.values_by_number:
+    known = {value.number for value in field.enum_type.values}
+    if number in known:  # its own `values_by_number` compares the lowest 32 bits only
         return Reading(value=number)
     return Reading(
         message=f"{field.name} has no value with the number {_short(text)}",

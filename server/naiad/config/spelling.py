@@ -4,10 +4,14 @@ Rather no guess than a wild one: a guess that misleads costs more than none.
 """
 
 import collections.abc
+import re
 
 _TRANSPOSED = 2
 _CUT = 64
 """Longer words are no misspelled names; comparing them would take time for nothing."""
+
+_CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_SEPARATOR = re.compile(r"[^a-z0-9]+")
 
 
 def closest(
@@ -73,7 +77,8 @@ def _by_parts(word: str, names: list[str]) -> str | None:
 
 
 def _parts(word: str) -> set[str]:
-    return {part.removesuffix("s") for part in word.lower().replace("-", "_").split("_") if part}
+    spaced = _CAMEL.sub("_", word).lower()
+    return {part.removesuffix("s") for part in _SEPARATOR.split(spaced) if part}
 
 
 def distance(left: str, right: str, *, limit: int) -> int:

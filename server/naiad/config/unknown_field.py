@@ -37,7 +37,9 @@ def explain(descriptor: Any, word: str, *, block: tuple[str, ...]) -> UnknownFie
     here = meant_field(descriptor, word)
     if here is not None and (_alike(word, here.name) or not homes(word)):
         return UnknownField(message=message, suggestion=f'did you mean "{here.name}"?', meant=here)
-    elsewhere = word if homes(word) else closest(word, sorted(every_field_name()))
+    elsewhere = (
+        word if homes(word) else closest(word, sorted(every_field_name()), synonyms=FIELD_SYNONYMS)
+    )
     if elsewhere is not None and homes(elsewhere):
         return UnknownField(
             message=message, suggestion=_belongs(elsewhere, block, written=word), meant=None

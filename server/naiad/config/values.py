@@ -21,9 +21,7 @@ from naiad.config.scalars import (
 from naiad.config.tokens import TYPOGRAPHIC_QUOTES, Kind, Token
 from naiad.core.record import record
 
-_FILL_IN = (
-    "fill it in, as in {example}, or run the tool that fills it (envsubst, helm, fill_template.py)"
-)
+_TOOLS = "run the tool that fills it (envsubst, helm, fill_template.py)"
 
 
 @record
@@ -53,11 +51,7 @@ def read_value(cursor: Cursor, field: Any, *, name: Token, fields: frozenset[str
     """
     token = cursor.token
     if token.kind is Kind.END or is_symbol(token, "}>],;") or _next_field(cursor, name, fields):
-        cursor.report_token(
-            name,
-            f"{field.name} has no value",
-            f"write {field.name}: {example(field)}, or delete it",
-        )
+        report_no_value(cursor, field, name)
         return None
     if is_symbol(token, "{<["):
         return _bracket(cursor, field)
@@ -66,14 +60,23 @@ def read_value(cursor: Cursor, field: Any, *, name: Token, fields: frozenset[str
     return _bare(cursor, field)
 
 
+def report_no_value(cursor: Cursor, field: Any, name: Token) -> None:
+    """Report a field of which only the name is written."""
+    cursor.report_token(
+        name,
+        f"{field.name} has no value",
+        f"write {field.name}: {example(field)}, or delete it",
+    )
+
+
 def report_placeholder(cursor: Cursor, start: int, end: int, *, field: Any | None) -> None:
     """Report a stretch of text that a template left behind."""
-    shown = "a value" if field is None else f"{field.name}: {example(field)}"
+    instead = "take it out" if field is None else f"write {field.name}: {example(field)}"
     cursor.report_span(
         start,
         end,
         f"{cursor.text[start:end]} was never filled in: this file is a template",
-        _FILL_IN.format(example=shown),
+        f"{instead}, or {_TOOLS}",
     )
 
 
@@ -136,7 +139,7 @@ def _quoted(cursor: Cursor, field: Any) -> Found:
 
 def _unclosed(cursor: Cursor, field: Any, token: Token) -> Any:
     """A text without its closing quote, or with quotes of another kind; returns the value that was surely meant."""
-    inner = token.text[1:].rstrip(TYPOGRAPHIC_QUOTES)
+    inner = token.text[1:].rstrip(TYPOGRAPHIC_QUOTES + "\"'")
     if token.text[0] in "\"'":
         message = f"this text has no closing {token.text[0]}"
         if cursor.text.count(token.text[0], token.start - token.column + 1, token.start) >= 2:  # noqa: PLR2004 - a pair
@@ -185,7 +188,8 @@ def _bare(cursor: Cursor, field: Any) -> Found:
     """A value without quotes: everything up to the next space or separator."""
     first = cursor.take()
     last = first
-    if first.text == "-" and cursor.token.kind is Kind.WORD and not is_text(field):
+    spaced = first.text == "-" and cursor.token.kind is Kind.WORD and not is_text(field)
+    if spaced:
         last = cursor.take()  # Triton's own parser takes `- 5`
     while _belongs(cursor, last, field):
         last = cursor.take()
@@ -193,8 +197,8 @@ def _bare(cursor: Cursor, field: Any) -> Found:
         last = _rest_of_words(cursor, last)
     text = cursor.text[first.start : last.end]
     position = cursor.span(first.start, last.end)
-    if first.text == "-" and last is not first:
-        text = "-" + last.text
+    if spaced:
+        text = "-" + text[1:].lstrip()
     if first.kind is Kind.PLACEHOLDER or placeholder_in(text) is not None:
         report_placeholder(cursor, first.start, last.end, field=field)
         return Found(None, position)

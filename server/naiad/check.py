@@ -1,0 +1,322 @@
+"""`naiad check DIR …`: what the server would say of the models in a repository, without a server.
+
+It reads configs and the headers of model files. It loads no framework, runs no model.py and needs no GPU, so that it fits
+into a commit hook or CI. What only running a model can tell (a python model's own auto-complete) it leaves open.
+"""
+
+import argparse
+import collections
+import collections.abc
+import dataclasses
+import json
+import os
+import pathlib
+import sys
+import warnings
+from typing import Any
+
+from naiad.backends.registry import Registry
+from naiad.config import platforms, versions
+from naiad.config.problem import Position, Problem
+from naiad.config.report import as_json, render
+from naiad.config.resolve import Resolution, config_file, resolve
+from naiad.core.clock import SystemClock
+from naiad.errors import InferenceError
+from naiad.repository.plan import DUPLICATE
+from naiad.repository.store import open_store
+
+_ANY_GPU = range(64)
+"""The machine that checks need not be the one that serves: unless told, every GPU id is taken to exist there."""
+
+_MOST_NAMES = 10
+"""In the summary."""
+
+CLEAN, PROBLEMS, USAGE = 0, 1, 2
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """One model.
+
+    Attributes:
+        path: its folder.
+        resolution: what its folder says.
+        problems: everything wrong, problems with its place among the repositories included.
+    """
+
+    path: pathlib.Path
+    resolution: Resolution
+    problems: tuple[Problem, ...]
+
+
+class UsageError(Exception):
+    """The command was called in a way that cannot be meant."""
+
+
+def main(arguments: collections.abc.Sequence[str]) -> int:
+    """The command.
+
+    Args:
+        arguments: the words after `naiad check`.
+
+    Returns:
+        0 when every model is clean, 1 when there are problems, 2 when the command itself is wrong.
+    """
+    parser = _parser()
+    try:
+        options = parser.parse_args(arguments)
+    except SystemExit as exit_:  # argparse has said why, or shown its help
+        return USAGE if exit_.code else CLEAN
+    try:
+        models = _check(options)
+    except (UsageError, InferenceError) as error:
+        sys.stderr.write(f"naiad check: {error}\n")
+        return USAGE
+    if options.format == "json":
+        sys.stdout.write(json.dumps(_as_json(models), indent=2) + "\n")
+    else:
+        sys.stdout.write(_as_text(models, colour=_colour(options.color)))
+    return PROBLEMS if any(model.problems for model in models) else CLEAN
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="naiad check",
+        description="Check the models of a repository without loading them.",
+        epilog="Exit status: 0 every model is clean, 1 there are problems, 2 the command is wrong.",
+    )
+    parser.add_argument(
+        "folders", nargs="+", metavar="DIR", help="a model repository, or the folder of one model"
+    )
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+    parser.add_argument("--color", choices=("auto", "always", "never"), default="auto")
+    parser.add_argument(
+        "--model-config-name",
+        default="",
+        metavar="NAME",
+        help="read configs/NAME.pbtxt where a model has it",
+    )
+    parser.add_argument(
+        "--disable-auto-complete-config",
+        action="store_true",
+        help="take what a config leaves out as a problem, as the server does with this option",
+    )
+    parser.add_argument(
+        "--backend-config",
+        action="append",
+        default=[],
+        metavar="BACKEND,KEY=VALUE",
+        help="as the server's option; may be given several times",
+    )
+    parser.add_argument(
+        "--gpus",
+        type=int,
+        metavar="COUNT",
+        help="how many GPUs the serving machine has (default: any id may exist)",
+    )
+    return parser
+
+
+# ---- finding and checking
+
+
+def _check(options: argparse.Namespace) -> list[Checked]:
+    """Check every model of every folder, in the order given."""
+    backend_options = _backend_options(options.backend_config)
+    folders = [
+        model
+        for folder in dict.fromkeys(options.folders)
+        for model in _models(folder, config_name=options.model_config_name)
+    ]
+    by_name: dict[str, list[pathlib.Path]] = collections.defaultdict(list)
+    for folder in folders:
+        by_name[folder.name].append(folder)
+    registry = Registry(clock=SystemClock())
+    checked = []
+    for folder in folders:
+        resolution = resolve(
+            folder,
+            config_name=options.model_config_name,
+            auto_complete=not options.disable_auto_complete_config,
+            gpus=_ANY_GPU if options.gpus is None else range(options.gpus),
+            backend_options=backend_options,
+            backends=registry.names,
+        )
+        problems = (
+            *_duplicates(folder, by_name[folder.name]),
+            *resolution.problems,
+            *_python_syntax(folder, resolution),
+        )
+        checked.append(Checked(path=folder, resolution=resolution, problems=problems))
+    return checked
+
+
+def _models(location: str, *, config_name: str) -> list[pathlib.Path]:
+    """The model folders in a repository; a single one when the location is a model itself.
+
+    Raises:
+        UsageError: there is no such folder, or no model in it.
+        InferenceError: it cannot be read, or is no local folder.
+    """
+    store = open_store(location)
+    folder = pathlib.Path(location)
+    if not folder.is_dir() and "://" not in location:
+        what = "is a file" if folder.exists() else "does not exist"
+        raise UsageError(
+            f"{location} {what}: give a model repository (a folder that holds one folder a model),"
+            " or the folder of one model"
+        )
+    if _is_model(folder, config_name=config_name):
+        return [folder if folder.name else folder.resolve()]
+    models = store.model_folders()
+    if not models:
+        raise UsageError(
+            f"{location} holds no model: a repository holds one folder a model, each with a config.pbtxt"
+            " and version folders such as 1/"
+        )
+    return models
+
+
+def _is_model(folder: pathlib.Path, *, config_name: str) -> bool:
+    """Whether a folder is a model rather than a repository: it has a config, or models in version folders."""
+    if config_file(folder, config_name).is_file():
+        return True
+    if not folder.is_dir():
+        return False
+    names = [entry.name for entry in folder.iterdir() if entry.is_dir()]
+    numbers, _ = versions.present(names)
+    return any(
+        entry.name.startswith("model.")
+        for number in numbers
+        for entry in (folder / str(number)).iterdir()
+    )
+
+
+def _duplicates(
+    folder: pathlib.Path, same_name: collections.abc.Sequence[pathlib.Path]
+) -> list[Problem]:
+    """Row 7.6."""
+    others = [str(other) for other in same_name if other is not folder]
+    if not others:
+        return []
+    return [
+        Problem(
+            path=folder,
+            position=None,
+            message=f"{DUPLICATE}: '{folder.name}' is also {', '.join(others)}",
+            suggestion="none of them would be served: rename or remove all but one",
+        )
+    ]
+
+
+def _python_syntax(folder: pathlib.Path, resolution: Resolution) -> list[Problem]:
+    """What the compiler says of a python model's file; nothing in it is executed."""
+    config = resolution.config
+    if config is None or config.backend != platforms.PYTHON:
+        return []
+    problems = []
+    for version in resolution.versions:
+        path = folder / str(version) / config.default_model_filename
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter(
+                    "ignore"
+                )  # a warning about its style is no problem of the model
+                compile(path.read_bytes(), path, "exec", dont_inherit=True)
+        except FileNotFoundError:
+            continue  # `resolve` has said so, as far as it matters
+        except SyntaxError as error:
+            problems.append(_syntax_problem(path, error))
+        except (OSError, ValueError, RecursionError, MemoryError) as error:
+            text = f"the file cannot be compiled: {error}"
+            problems.append(Problem(path=path, position=None, message=text))
+    return problems
+
+
+def _syntax_problem(path: pathlib.Path, error: SyntaxError) -> Problem:
+    message = f"Python cannot read this file: {error.msg}"
+    if error.lineno is None or error.text is None:
+        return Problem(path=path, position=None, message=message)
+    column = max(1, error.offset or 1)
+    same_line = error.end_lineno == error.lineno and error.end_offset is not None
+    width = (error.end_offset or 0) - column if same_line else 1
+    return Problem(
+        path=path,
+        position=Position(error.lineno, column, max(1, width)),
+        message=message,
+        line_text=error.text.rstrip("\r\n"),
+    )
+
+
+def _backend_options(given: collections.abc.Sequence[str]) -> dict[str, dict[str, str]]:
+    """By backend name, "" for all (row 17.10)."""
+    options: dict[str, dict[str, str]] = {}
+    for text in given:
+        backend, comma, setting = text.partition(",")
+        if not comma:
+            backend, setting = "", text
+        key, equals, value = setting.partition("=")
+        if not key or not equals:
+            raise UsageError(
+                f"--backend-config={text}: write BACKEND,KEY=VALUE, or KEY=VALUE for all backends"
+            )
+        options.setdefault(backend, {})[key] = value
+    return options
+
+
+# ---- showing
+
+
+def _colour(choice: str) -> bool:
+    """Whether to use colours: in a terminal, unless NO_COLOR is set (no-color.org)."""
+    if choice == "auto":
+        return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    return choice == "always"
+
+
+def _as_text(models: collections.abc.Sequence[Checked], *, colour: bool) -> str:
+    bad = [model for model in models if model.problems]
+    count = sum(len(model.problems) for model in bad)
+    parts = [render(model.problems, colour=colour) for model in bad]
+    good = [_good(model) for model in models if not model.problems]
+    if good:
+        parts.append("\n".join(good) + "\n")
+    if bad:
+        names = ", ".join(dict.fromkeys(model.path.name for model in bad[:_MOST_NAMES]))
+        names += ", …" if len(bad) > _MOST_NAMES else ""
+        parts.append(
+            f"{_counted(count, 'problem')} in {len(bad)} of {_counted(len(models), 'model')}: {names}\n"
+        )
+    else:
+        parts.append(f"{_counted(len(models), 'model')} checked, no problems\n")
+    return "\n".join(parts)
+
+
+def _good(model: Checked) -> str:
+    config = model.resolution.config
+    assert config is not None, "a model without problems has a config"
+    numbers = model.resolution.versions
+    label = "version" if len(numbers) == 1 else "versions"
+    line = f"ok  {model.path.name}: {config.backend}, {label} {', '.join(map(str, numbers))}"
+    line += f", max_batch_size {config.max_batch_size}"
+    return "\n".join([line, *(f"    note: {warning}" for warning in model.resolution.warnings)])
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _as_json(models: collections.abc.Sequence[Checked]) -> dict[str, Any]:
+    return {
+        "models": [
+            {
+                "name": model.path.name,
+                "path": str(model.path),
+                "ok": not model.problems,
+                "versions": list(model.resolution.versions),
+                "warnings": list(model.resolution.warnings),
+            }
+            for model in models
+        ],
+        "problems": as_json(problem for model in models for problem in model.problems),
+    }

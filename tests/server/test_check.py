@@ -1,0 +1,247 @@
+"""`naiad check`: what it prints, and the exit status."""
+
+import json
+import pathlib
+
+import pytest
+
+from naiad.check import main
+
+_GOOD = """\
+backend: "python"
+max_batch_size: 4
+input [ { name: "IN" data_type: TYPE_FP32 dims: [ 2 ] } ]
+output [ { name: "OUT" data_type: TYPE_FP32 dims: [ 2 ] } ]
+"""
+_MODEL = "class TritonPythonModel:\n    def execute(self, requests):\n        return []\n"
+
+
+def _model(
+    repository: pathlib.Path, name: str, config: str | None = _GOOD, *, source: str = _MODEL
+) -> pathlib.Path:
+    folder = repository / name
+    (folder / "1").mkdir(parents=True)
+    (folder / "1" / "model.py").write_text(source)
+    if config is not None:
+        (folder / "config.pbtxt").write_text(config)
+    return folder
+
+
+def test_clean_models_are_listed_and_the_status_is_0(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one")
+    _model(tmp_path, "two")
+
+    assert main([str(tmp_path)]) == 0
+    assert capsys.readouterr().out == (
+        "ok  one: python, version 1, max_batch_size 4\n"
+        "ok  two: python, version 1, max_batch_size 4\n"
+        "\n"
+        "2 models checked, no problems\n"
+    )
+
+
+def test_problems_of_every_model_are_shown_and_the_status_is_1(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "good")
+    _model(tmp_path, "bad", "max_batchsize: 4\nmax_batch_size: ${size}\n" + _GOOD.split("\n", 2)[2])
+    _model(tmp_path, "worse", "instance_group { kind: GPU }\n" + _GOOD.replace("[ 2 ]", "[ 0 ]"))
+
+    assert main([str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    config = tmp_path / "bad" / "config.pbtxt"
+    assert f'{config}:1:1: error: unknown field "max_batchsize"' in shown
+    assert f"{config}:2:17: error: ${{size}} was never filled in" in shown
+    assert "did you mean KIND_GPU?" in shown
+    assert shown.count("^") > 3
+    assert "ok  good: python" in shown
+    assert shown.endswith("5 problems in 2 of 3 models: bad, worse\n")
+
+
+def test_programs_get_the_same_as_json(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "good")
+    _model(tmp_path, "bad", "max_batchsize: 4\n" + _GOOD)
+
+    assert main([str(tmp_path), "--format", "json"]) == 1
+    answer = json.loads(capsys.readouterr().out)
+    assert [(model["name"], model["ok"]) for model in answer["models"]] == [
+        ("bad", False),
+        ("good", True),
+    ]
+    assert answer["models"][1]["versions"] == [1]
+    assert answer["problems"] == [
+        {
+            "path": str(tmp_path / "bad" / "config.pbtxt"),
+            "line": 1,
+            "column": 1,
+            "width": 13,
+            "message": 'unknown field "max_batchsize" at the top level of the file',
+            "suggestion": 'did you mean "max_batch_size"?',
+        }
+    ]
+
+
+def test_the_folder_of_one_model_will_do(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = _model(tmp_path, "one")
+    without_config = _model(tmp_path, "two", None)
+    monkeypatch.chdir(folder)
+
+    assert main([str(folder), str(without_config)]) == 0
+    assert "2 models checked" in capsys.readouterr().out
+    assert main(["."]) == 0
+    assert "ok  one" in capsys.readouterr().out
+
+
+def test_a_name_in_two_repositories_is_a_problem_of_both(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one = _model(tmp_path / "a", "same")
+    other = _model(tmp_path / "b", "same")
+
+    assert main([str(tmp_path / "a"), str(tmp_path / "b")]) == 1
+    shown = capsys.readouterr().out
+    assert f"{one}: error: model appears in two or more repositories: 'same' is also {other}" in (
+        shown
+    )
+    assert f"{other}: error: model appears in two or more repositories: 'same' is also {one}" in (
+        shown
+    )
+
+
+def test_a_repository_given_twice_is_checked_once(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one")
+
+    assert main([str(tmp_path), str(tmp_path)]) == 0
+
+
+def test_a_name_that_is_not_the_folders_is_a_problem(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one", 'name: "two"\n' + _GOOD)
+
+    assert main([str(tmp_path)]) == 1
+    assert "unexpected directory name 'one' for model 'two'" in capsys.readouterr().out
+
+
+def test_a_missing_version_or_model_file_is_a_problem(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (_model(tmp_path, "no_file") / "1" / "model.py").unlink()
+    folder = _model(tmp_path, "no_version")
+    (folder / "1" / "model.py").unlink()
+    (folder / "1").rmdir()
+
+    assert main([str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert "Python model file not found" in shown
+    assert "at least one version must be available" in shown
+
+
+def test_a_models_code_is_read_but_never_run(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mark = tmp_path / "ran"
+    source = f"open({str(mark)!r}, 'w')\nraise SystemExit('no')\n"
+    _model(tmp_path / "repository", "one", source=source)
+
+    assert main([str(tmp_path / "repository")]) == 0
+    assert not mark.exists()
+
+
+def test_code_that_python_cannot_read_is_a_problem_at_its_line(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _model(tmp_path, "one", source="import os\n\ndef broken(:\n    pass\n")
+
+    assert main([str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert f"{folder}/1/model.py:3:12: error: Python cannot read this file: invalid syntax" in shown
+    assert " 3 | def broken(:\n   |            ^\n" in shown
+
+
+def test_a_warning_of_the_compiler_is_no_problem(tmp_path: pathlib.Path) -> None:
+    _model(tmp_path, "one", source=_MODEL + 'PATTERN = "\\d"\n')
+
+    assert main([str(tmp_path)]) == 0
+
+
+def test_another_config_of_a_model_is_chosen_by_name(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = _model(tmp_path, "one")
+    (folder / "configs").mkdir()
+    (folder / "configs" / "big.pbtxt").write_text("max_batchsize: 8")
+
+    assert main([str(tmp_path)]) == 0
+    assert main([str(tmp_path), "--model-config-name", "big"]) == 1
+    assert f"{folder}/configs/big.pbtxt:1:1: error" in capsys.readouterr().out
+
+
+def test_without_auto_complete_a_config_must_be_there(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one", None)
+
+    assert main([str(tmp_path)]) == 0
+    assert main([str(tmp_path), "--disable-auto-complete-config"]) == 1
+    assert "config.pbtxt" in capsys.readouterr().out
+
+
+def test_gpus_are_those_of_the_serving_machine(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one", _GOOD + "instance_group { kind: KIND_GPU gpus: [ 3 ] }\n")
+
+    assert main([str(tmp_path)]) == 0
+    assert main([str(tmp_path), "--gpus", "4"]) == 0
+    assert main([str(tmp_path), "--gpus", "2"]) == 1
+    assert "gpu id 3" in capsys.readouterr().out
+    assert main([str(tmp_path), "--gpus", "0"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["{tmp}/none"], "none does not exist: give a model repository"),
+        (["{tmp}/file"], "file is a file: give a model repository"),
+        (["{tmp}/empty"], "empty holds no model: a repository holds one folder a model"),
+        (["s3://bucket/models"], "s3:// repositories are not served yet"),
+        (["{tmp}/empty", "--backend-config", "onnxruntime"], "write BACKEND,KEY=VALUE"),
+        ([], "the following arguments are required: DIR"),
+        (["{tmp}", "--format", "xml"], "invalid choice: 'xml'"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_says_what_to_give(
+    arguments: list[str], said: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").touch()
+
+    assert main([word.format(tmp=tmp_path) for word in arguments]) == 2
+    output = capsys.readouterr()
+    assert said in output.err
+    assert output.out == ""
+
+
+def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    assert "Exit status" in capsys.readouterr().out
+
+
+def test_colours_are_for_terminals_and_those_who_ask(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "one", "x: 1")
+
+    main([str(tmp_path)])
+    assert "\x1b" not in capsys.readouterr().out
+    main([str(tmp_path), "--color", "always"])
+    assert "\x1b[1;31merror:\x1b[0m" in capsys.readouterr().out
