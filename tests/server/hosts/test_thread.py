@@ -270,26 +270,24 @@ async def test_close_is_idempotent_also_side_by_side_and_before_any_batch(hosted
 
 
 async def test_close_does_not_close_an_instance_that_is_being_asked(hosted: Hosted) -> None:
-    may_end, order = threading.Event(), list[str]()
+    closed, too_early = threading.Event(), list[bool]()
 
     def readiness() -> bool:
-        may_end.wait(GIVE_UP_S)
-        order.append("asked")
+        too_early.append(closed.wait(0.1))
         return True
 
     class Noting(ScriptedInstance):
         @override
         def close(self) -> None:
-            order.append("closed")
+            closed.set()
 
     host = hosted(Noting(readiness=readiness))
     asking = asyncio.create_task(host.ready())
     await asyncio.sleep(0)
-    closing = asyncio.create_task(host.close())
-    await asyncio.sleep(0)
-    may_end.set()
-    await asyncio.gather(asking, closing)
-    assert order == ["asked", "closed"]
+    await host.close()
+    assert await asking
+    assert closed.is_set()
+    assert too_early == [False]
 
 
 async def test_an_instance_that_cannot_close_does_not_keep_the_host_open(

@@ -258,3 +258,11 @@ def test_shape_tensors_are_compared_by_value(value: int, *, together: bool) -> N
     for each in (7, value):
         batcher.push(Tensor("s", INT32, (1, 1), np.array([[each]], np.int32)))
     assert len(batcher.dispatch().batch) == (2 if together else 1)
+
+
+def test_shape_tensors_are_compared_by_shape_too() -> None:
+    spec = TensorSpec(name="s", datatype=INT32, dims=(-1, -1), is_shape_tensor=True)
+    batcher = Batcher(DynamicBatching(), inputs=[spec])
+    for shape in ((1, 2, 3), (1, 3, 2)):
+        batcher.push(Tensor("s", INT32, shape, np.ones(shape, np.int32)))
+    assert len(batcher.dispatch().batch) == 1

@@ -6,8 +6,12 @@ import re
 import pytest
 
 from naiad.config.model_config import DynamicBatching, QueuePolicy, TimeoutAction
+from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import CloseReason
+from naiad.scheduling.batching import BatchingPolicy, Dispatch, WaitUntil, next_batch
+from naiad.scheduling.queue import InferenceQueue
 from tests.support.inferences import (
     make_inference,
     make_spec,
@@ -83,6 +87,47 @@ async def test_a_full_batch_does_not_wait_for_the_delay() -> None:
     await asyncio.sleep(0.010)
     assert model.host.ids == [ids(*arrived)]
     assert model.when(arrived[-1]) == 8.0
+
+
+async def test_arrivals_that_cannot_complete_a_batch_are_not_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    looks = 0
+
+    def count(
+        queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool
+    ) -> Dispatch | WaitUntil | None:
+        nonlocal looks
+        looks += 1
+        return next_batch(queue, now, policy, draining=draining)
+
+    monkeypatch.setattr("naiad.scheduling.dynamic.next_batch", count)
+    model = ScheduledModel(DynamicBatching(max_queue_delay_us=5_000_000), takes_s=0.001)
+    for _ in range(8):
+        model.send()
+        await turn()
+    assert [len(batch) for batch in model.host.batches] == [8]
+    assert looks == 2, "at the first request and at the eighth"
+
+
+async def test_a_host_that_answers_at_once_does_not_nest_ten_thousand_batches(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = ScheduledModel()
+    submit = model.host.submit
+
+    def submit_and_finish(batch: list[Inference], on_outcome: OnOutcome) -> None:
+        submit(batch, on_outcome)
+        model.host.finish()
+
+    first = model.send()
+    for _ in range(10_000):
+        model.send()
+    monkeypatch.setattr(model.host, "submit", submit_and_finish)
+    model.host.finish()
+    assert len(model.answered) == 10_001
+    assert first.settled
+    model.nothing_left()
 
 
 async def test_a_cancel_of_the_oldest_does_not_shorten_the_others_delay() -> None:

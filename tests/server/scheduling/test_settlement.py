@@ -128,6 +128,7 @@ async def test_a_response_for_somebody_who_has_his_answer_is_dropped() -> None:
     await turn()
     settled.settled = True
     model.host.finish()
+    assert other.on_cancel is None, "a client that keeps it keeps no scheduler alive"
     assert [request_id for request_id, _, _ in model.answered] == ids(other)
     assert model.statistics.success_count == 1
     model.nothing_left()

@@ -1,6 +1,7 @@
 """The test hook that holds requests, and the end of a scheduler."""
 
 import asyncio
+import typing
 
 import pytest
 
@@ -71,6 +72,16 @@ async def test_stop_sends_a_forming_batch_and_says_why() -> None:
     await turn()
     await model.scheduler.stop()
     assert model.statistics.closes[CloseReason.STOP] == 1
+
+
+async def test_a_stopped_scheduler_leaves_no_timer_behind() -> None:
+    policy = QueuePolicy(default_timeout_us=60_000_000)
+    model = ScheduledModel(DynamicBatching(default_queue_policy=policy), takes_s=0.001)
+    model.send()
+    await model.scheduler.stop()
+    loop = asyncio.get_running_loop()
+    timers = typing.cast("list[asyncio.TimerHandle]", vars(loop)["_scheduled"])
+    assert [timer for timer in timers if not timer.cancelled()] == []
 
 
 async def test_stop_ends_at_once_when_nothing_is_left_and_again_when_called_again() -> None:
