@@ -1,0 +1,58 @@
+"""A gRPC port over a scripted engine, and what tests wait for."""
+
+import asyncio
+import collections.abc
+import contextlib
+import typing
+
+import grpc
+import grpc.aio
+
+from naiad.core.inference import Inference
+from naiad.protocol.grpc.aio import GrpcServer
+from naiad.protocol.grpc.methods import build
+from naiad.protocol.grpc.settings import GrpcSettings
+from tests.server.protocol.grpc.scripted_engine import ScriptedEngine
+
+
+@contextlib.asynccontextmanager
+async def serving(
+    engine: ScriptedEngine, **settings: typing.Any
+) -> collections.abc.AsyncIterator[GrpcServer]:
+    chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
+    server = GrpcServer(chosen, build(engine, chosen))
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.stop(0)
+
+
+def where(address: tuple[str, int]) -> str:
+    return f"{address[0]}:{address[1]}"
+
+
+@contextlib.asynccontextmanager
+async def channel_to(server: GrpcServer) -> collections.abc.AsyncIterator[typing.Any]:
+    async with grpc.aio.insecure_channel(where(server.address)) as channel:
+        yield channel
+
+
+def held(engine: ScriptedEngine) -> "asyncio.Future[Inference]":
+    """Resolves when the engine got a request that it will not answer by itself."""
+    future: asyncio.Future[Inference] = asyncio.get_running_loop().create_future()
+    engine.answer = None
+    engine.on_held = future.set_result
+    return future
+
+
+def cancelled(inference: Inference) -> "asyncio.Future[None]":
+    """Resolves when the inference is cancelled."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    inference.on_cancel = lambda _: future.set_result(None)
+    return future
+
+
+def made(**settings: typing.Any) -> GrpcServer:
+    chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
+    return GrpcServer(chosen, build(ScriptedEngine(), chosen))
