@@ -199,21 +199,25 @@ def test_a_reshape_to_nothing_gives_a_vector_of_the_batch(tmp_path: pathlib.Path
 
 
 def test_scalars_are_one_element_to_clients_and_none_to_the_model(tmp_path: pathlib.Path) -> None:
-    """SHAPE is what the model sees of IN's shape: no dimension."""
+    """WRAPPED has one dimension more than what the model sees of IN: that is, one."""
     write_graph(
         tmp_path,
-        [helper.make_node("Neg", ["IN"], ["OUT"]), helper.make_node("Shape", ["IN"], ["SHAPE"])],
+        [
+            helper.make_node("Neg", ["IN"], ["OUT"]),
+            helper.make_node("Unsqueeze", ["IN", "axes"], ["WRAPPED"]),
+        ],
         [value("IN", [])],
-        [value("OUT", []), value("SHAPE", ["r"], TensorProto.INT64)],
+        [value("OUT", []), value("WRAPPED", [1])],
+        initializer=[numpy_helper.from_array(np.array([0]), "axes")],
     )
     config = model_config(
         inputs=[spec("IN", datatypes.FP32, (1,))],
-        outputs=[spec("OUT", datatypes.FP32, (1,)), spec("SHAPE", datatypes.INT64, (-1,))],
+        outputs=[spec("OUT", datatypes.FP32, (1,)), spec("WRAPPED", datatypes.FP32, (1,))],
         max_batch_size=0,
     )
     instance = instance_of(tmp_path, config)
     (answer,) = run(instance, inference(tensor("IN", [2], datatypes.FP32), rows=1))
-    assert values(answer) == {"OUT": [-2], "SHAPE": []}
+    assert values(answer) == {"OUT": [-2], "WRAPPED": [2]}
     assert answer.outputs[0].shape == (1,)
 
 

@@ -555,6 +555,17 @@ def test_only_what_a_backend_may_set_is_taken_over(tmp_path: pathlib.Path) -> No
     assert message.name == "m"
 
 
+def test_a_scheduler_that_the_config_names_stays(tmp_path: pathlib.Path) -> None:
+    given = model_config_pb2.ModelConfig().dynamic_batching
+    given.max_queue_delay_microseconds = 7
+    message = complete(
+        tmp_path,
+        'config.as_dict()["dynamic_batching"] = {"max_queue_delay_microseconds": 9}\nreturn config',
+        dynamic_batching=given,
+    )
+    assert message.dynamic_batching.max_queue_delay_microseconds == 7
+
+
 def test_a_model_without_the_hook_leaves_its_config_alone(tmp_path: pathlib.Path) -> None:
     message = model_config_pb2.ModelConfig(name="m", backend="python", max_batch_size=3)
     before = message.SerializeToString()
