@@ -2,7 +2,7 @@
 
 `Backend` makes a `LoadedModel` of a model version (weights, sessions: what its instances share), which makes an `Instance`
 for each place in the instance groups. All three are blocking and are called off the event loop: a
-thread host or a worker process calls them, always one call at a time for one instance.
+thread host or a worker process calls them, one call at a time for one instance (`ready` alone may come beside `execute`).
 """
 
 import collections.abc

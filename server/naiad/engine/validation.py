@@ -1,6 +1,6 @@
 """Judges a request against a model's config, before any batch-mate can see it (section 4).
 
-Pure. The order of checks is the reference's (infer_request.cc, Normalize): requested outputs, number of inputs, names and batch
+Pure. The order of checks is the reference's (infer_request.cc, Normalize): inputs sent twice, requested outputs, number of inputs, names and batch
 dimension, batch size, then for each input datatype, shape and byte size. The common case costs one dictionary look-up an input:
 a shape that was accepted once is remembered (bounded), with the batch size that it means.
 """
@@ -62,6 +62,7 @@ class RequestRules:
         if request.requested_outputs:
             self._judge_outputs(request)
         if count > self._input_count or count < self._required_count:
+            self._judge_twice(request)
             raise self._wrong_count(request)
         batch_size = -1
         rules = self._rules
@@ -123,7 +124,8 @@ class RequestRules:
                 accepted[tensor.shape] = batch_size
         return batch_size
 
-    def _judge_names(self, request: InferRequest) -> None:
+    def _judge_twice(self, request: InferRequest) -> None:
+        """Row 3.20; the reference notices while it takes the inputs in, before it counts them."""
         seen = set[str]()
         for tensor in request.inputs:
             if tensor.name in seen:
@@ -132,6 +134,10 @@ class RequestRules:
                     f"input '{tensor.name}' already exists in request: send each input once",
                 )
             seen.add(tensor.name)
+
+    def _judge_names(self, request: InferRequest) -> None:
+        self._judge_twice(request)
+        seen = {tensor.name for tensor in request.inputs}
         for tensor in request.inputs:
             if tensor.name not in self._rules:
                 raise _refusal(

@@ -74,6 +74,7 @@ def test_every_message_begins_with_the_request_id() -> None:
     ("asked", "said"),
     [
         (request(), "expected 1 inputs but got 0 inputs for model 'm'. Got input(s) [], but missing required input(s) ['IN']"),
+        (request(tensor("IN", 1, 16), tensor("IN", 1, 16)), "input 'IN' already exists in request"),
         (request(tensor("IN", 1, 16), tensor("X", 1)), "expected 1 inputs but got 2 inputs"),
         (request(tensor("X", 1, 16)), "unexpected inference input 'X' for model 'm'; its inputs are ['IN']"),
         (request(tensor("IN", 1, 16, datatype=datatypes.INT8)), "inference input 'IN' data-type is 'INT8', but model 'm' expects 'FP32'"),
