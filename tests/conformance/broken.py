@@ -107,7 +107,8 @@ BROKEN: dict[str, Broken] = {
     "broken_ordering_delay": _config(
         "",
         "11.23",
-        "dynamic_batching { preserve_ordering: true default_queue_policy { timeout_action: DELAY } }",
+        "dynamic_batching { preserve_ordering: true "
+        "default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 5 } }",
     ),
     "broken_cpu_gpus": _config("", "11.33", "instance_group [{ kind: KIND_CPU gpus: [ 0 ] }]"),
     "broken_gpu_absent": _config("", "11.33", "instance_group [{ kind: KIND_GPU gpus: [ 7 ] }]"),
@@ -122,7 +123,7 @@ BROKEN: dict[str, Broken] = {
         "unexpected 'platform' and 'backend' pair",
         "11.3",
         "passthrough",
-        config='platform: "onnxruntime_onnx"\nbackend: "python"\nmax_batch_size: 0\n'
+        config='platform: "tensorrt_plan"\nbackend: "onnxruntime"\nmax_batch_size: 0\n'
         f"input [{_IN}]\noutput [{_OUT}]\n",
     ),
     "broken_no_backend": Broken(
@@ -136,6 +137,7 @@ BROKEN: dict[str, Broken] = {
         "passthrough",
         config=f'backend: "nonesuch"\ninput [{_IN}]\noutput [{_OUT}]\n',
     ),
+    "broken_bare": Broken(Model(None, "complete"), "", ("11.48",)),
     "broken_no_version": Broken(
         Model(python_model(_IN, _OUT), "passthrough", versions=("next",)),
         "at least one version must be available under the version policy of model 'broken_no_version'",

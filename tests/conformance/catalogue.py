@@ -69,6 +69,9 @@ instance_group [{ count: 1 kind: KIND_CPU }, { name: "named" count: 2 }]
 GOOD: dict[str, Model] = {
     "identity": Model(python_model(_IN4, _OUT4), "passthrough"),
     "batched": Model(python_model(_IN4, _OUT4, batch=4), "passthrough"),
+    "decoupled": Model(
+        python_model(_IN4, _OUT4, "model_transaction_policy { decoupled: true }"), "passthrough"
+    ),
     "two": Model(
         python_model(
             f"{tensor('IN0', 'INT32', '[ 2 ]')}, {tensor('IN1', 'FP32', '[ -1 ]')}",
@@ -154,7 +157,6 @@ GOOD: dict[str, Model] = {
         "complete",
     ),
     "plain": Model('backend: "python"\n', "complete"),
-    "bare": Model(None, "complete"),
     "versions_default": Model(python_model(_DELAY, _REPORT), "describe", versions=("1", "3", "10")),
     "versions_all": Model(
         python_model(_DELAY, _REPORT, "version_policy { all { } }"), "describe", versions=("1", "2")

@@ -18,9 +18,9 @@ from tests.conformance.verdict import Difference, judge
 from tests.conformance.wire import Answer, Target
 
 _HERE = Path(__file__).parent
-_SHOWN = pytest.StashKey[set[str]]()
-_FILES = pytest.StashKey[set[str]]()
-_USED = pytest.StashKey[list[Difference]]()
+_SHOWN: pytest.StashKey[set[str]] = pytest.StashKey()
+_FILES: pytest.StashKey[set[str]] = pytest.StashKey()
+_USED: pytest.StashKey[list[Difference]] = pytest.StashKey()
 
 Ask = Callable[[Scenario], None]
 
@@ -114,8 +114,10 @@ def pytest_terminal_summary(
             "conformance: not the whole folder was run, so no report on rows"
         )
     else:
-        _report_rows(terminalreporter, config.stash[_SHOWN])
-    used = dict.fromkeys(config.stash[_USED])
+        shown: set[str] = config.stash[_SHOWN]
+        _report_rows(terminalreporter, shown)
+    used_all: list[Difference] = config.stash[_USED]
+    used = dict.fromkeys(used_all)
     if used:
         terminalreporter.section("conformance: differences from tritonserver 2.51 that are meant")
         for difference in used:

@@ -2,6 +2,8 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
 import pytest
 
 from tests.conformance.broken import BROKEN, COMPLETING
@@ -9,6 +11,60 @@ from tests.conformance.catalogue import GOOD
 from tests.conformance.conftest import Ask
 from tests.conformance.scenario import Scenario, http
 from tests.conformance.wire import Answer, Target, value
+
+
+def _members(target: Target, model: str) -> Answer:
+    config = json.loads(target.http("GET", f"/v2/models/{model}/config").body)
+    return {
+        "members": list(config),
+        "input": list(config["input"][0]),
+        "output": list(config["output"][0]),
+    }
+
+
+def _inside(target: Target) -> Answer:
+    """The config that initialize got, against the one that the API prints."""
+    inside = target.infer(
+        "toolbox", {"inputs": [value("PROBE", "BYTES", [1], ["config"])]}
+    ).report()["report"]
+    outside = json.loads(target.http("GET", "/v2/models/toolbox/config").body)
+    return {
+        "name": inside["name"],
+        "same": {key: inside.get(key) == outside[key] for key in outside},
+    }
+
+
+def _refused(target: Target, model: str) -> Answer:
+    """Whether a broken model is served, and its reason: from the index, or from the log where the index has none."""
+    index = json.loads(target.http("POST", "/v2/repository/index").body)
+    entries = [entry for entry in index if entry["name"] == model]
+    states = sorted({entry.get("state", "no state") for entry in entries})
+    reason = " ".join(str(entry.get("reason", "")) for entry in entries)
+    told = [line for line in target.process.output().splitlines() if model in line]
+    return {
+        "served": "READY" in states,
+        "metadata": target.http("GET", f"/v2/models/{model}").status,
+        "error": f"{reason}\n" + "\n".join(told),
+    }
+
+
+def _plain(target: Target) -> Answer:
+    """`plain` has an auto_complete_config, but the main server runs with --disable-auto-complete-config."""
+    config = json.loads(target.http("GET", "/v2/models/plain/config").body)
+    return {"inputs": len(config["input"]), "max_batch_size": config["max_batch_size"]}
+
+
+def _side_by_side(target: Target) -> Answer:
+    with ThreadPoolExecutor(2) as pool:
+        reports = [
+            f.result()["report"]
+            for f in [pool.submit(target.report, "instances", 400) for _ in range(2)]
+        ]
+    return {
+        "names": " ".join(sorted(report["instance"] for report in reports)),
+        "kinds": sorted(r["kind"] for r in reports),
+    }
+
 
 _ROWS = {
     "identity": "2.19 2.21 11.2 11.8 11.9 11.21 11.31",
@@ -47,50 +103,15 @@ PRINTED = [
     Scenario(
         "order of the config's members", ("2.19",), lambda target: _members(target, "config_mixed")
     ),
-    Scenario("the model gets the same config", ("15.2", "2.19"), lambda target: _inside(target)),
+    Scenario("the model gets the same config", ("15.2", "2.19"), _inside),
 ]
-
-
-def _members(target: Target, model: str) -> Answer:
-    config = json.loads(target.http("GET", f"/v2/models/{model}/config").body)
-    return {
-        "members": list(config),
-        "input": list(config["input"][0]),
-        "output": list(config["output"][0]),
-    }
-
-
-def _inside(target: Target) -> Answer:
-    """The config that initialize got, against the one that the API prints."""
-    inside = target.infer(
-        "toolbox", {"inputs": [value("PROBE", "BYTES", [1], ["config"])]}
-    ).report()["report"]
-    outside = json.loads(target.http("GET", "/v2/models/toolbox/config").body)
-    return {
-        "name": inside["name"],
-        "same": {key: inside.get(key) == outside[key] for key in outside},
-    }
-
-
-def _refused(target: Target, model: str) -> Answer:
-    """Whether a broken model is served, and its reason: from the index, or from the log where the index has none."""
-    index = json.loads(target.http("POST", "/v2/repository/index").body)
-    entries = [entry for entry in index if entry["name"] == model]
-    states = sorted({entry.get("state", "no state") for entry in entries})
-    reason = " ".join(str(entry.get("reason", "")) for entry in entries)
-    told = [line for line in target.process.output().splitlines() if model in line]
-    return {
-        "served": "READY" in states,
-        "metadata": target.http("GET", f"/v2/models/{model}").status,
-        "error": f"{reason}\n" + "\n".join(told),
-    }
 
 
 REFUSED = [
     Scenario(
         f"refused: {name}",
         broken.rows,
-        lambda target, n=name: _refused(target, n),  # type: ignore[misc]  # mypy infers no default
+        partial(_refused, model=name),
         says=broken.says or None,
         expect={"served": False, "metadata": 404},
         server=server,
@@ -104,12 +125,6 @@ REFUSED = [
         "GET",
         "/v2/models/identity/ready",
         status=200,
-    ),
-    Scenario(
-        "without config.pbtxt and without auto-complete",
-        ("11.48",),
-        lambda target: {"status": target.http("GET", "/v2/models/bare").status},
-        expect={"status": 404},
     ),
 ]
 
@@ -160,7 +175,7 @@ COMPLETED = [
     Scenario(
         "nothing is completed when that is off",
         ("11.48", "15.27"),
-        lambda target: _plain(target),
+        _plain,
         expect={"inputs": 0},
     ),
     http(
@@ -192,32 +207,14 @@ COMPLETED = [
 ]
 
 
-def _plain(target: Target) -> Answer:
-    """`plain` has an auto_complete_config, but the main server runs with --disable-auto-complete-config."""
-    config = json.loads(target.http("GET", "/v2/models/plain/config").body)
-    return {"inputs": len(config["input"]), "max_batch_size": config["max_batch_size"]}
-
-
 INSTANCES = [
     Scenario(
         "two instances run side by side",
         ("11.31", "11.32", "12.1"),
-        lambda target: _side_by_side(target),
+        _side_by_side,
         expect={"names": "instances_0_0 named_0"},
     ),
 ]
-
-
-def _side_by_side(target: Target) -> Answer:
-    with ThreadPoolExecutor(2) as pool:
-        reports = [
-            f.result()["report"]
-            for f in [pool.submit(target.report, "instances", 400) for _ in range(2)]
-        ]
-    return {
-        "names": " ".join(sorted(report["instance"] for report in reports)),
-        "kinds": sorted(r["kind"] for r in reports),
-    }
 
 
 SCENARIOS = [*PRINTED, *REFUSED, *COMPLETED, *INSTANCES]

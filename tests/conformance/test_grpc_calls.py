@@ -10,95 +10,16 @@ import pytest
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
+from tests.conformance.grpc_scenarios import inference, request, rpc
 from tests.conformance.scenario import Scenario
-from tests.conformance.test_grpc import inference, request, rpc
 from tests.conformance.test_python_backend import GRPC_CODES
 from tests.conformance.wire import FOUR, Answer, Target, strings
-
-_TLS = Path(__file__).parent / "tls"
 
 
 def _mode(mode: str) -> Any:
     return request(
         "misbehave", raw=strings(mode.encode()), name="MODE", datatype="BYTES", shape=(1,)
     )
-
-
-MODELS = [
-    inference(
-        f"gRPC TritonError {name}",
-        "10.6 15.15",
-        _mode(f"code:{name}"),
-        code=code,
-        says=f"told to fail with {name}",
-    )
-    for name, code in GRPC_CODES.items()
-] + [
-    inference(
-        "gRPC execute raises",
-        "10.6 15.7",
-        _mode("raise"),
-        code="INTERNAL",
-        says="Failed to process the request(s) for model",
-    ),
-    inference("gRPC response parameters", "10.23", _mode("parameters")),
-]
-
-_OPEN = (("triton-grpc-protocol-secret", "open"),)
-_WRONG = (("triton-grpc-protocol-secret", "shut"),)
-_RESTRICTED = "This protocol is restricted, expecting header"
-METADATA = [
-    inference(
-        "gRPC restricted without the header",
-        "10.35 17.15",
-        request(),
-        server="restricted",
-        code="UNAVAILABLE",
-        says=_RESTRICTED,
-    ),
-    inference(
-        "gRPC restricted with a wrong value",
-        "10.35",
-        request(),
-        server="restricted",
-        code="UNAVAILABLE",
-        says=_RESTRICTED,
-        metadata=_WRONG,
-    ),
-    inference(
-        "gRPC restricted with the header", "10.35", request(), server="restricted", metadata=_OPEN
-    ),
-    rpc(
-        "gRPC restricted metadata",
-        "10.35",
-        "ServerMetadata",
-        pb.ServerMetadataRequest(),
-        server="restricted",
-        code="UNAVAILABLE",
-        says=_RESTRICTED,
-    ),
-    rpc(
-        "gRPC of a category that is open",
-        "10.35",
-        "ModelConfig",
-        pb.ModelConfigRequest(name="identity"),
-        server="restricted",
-    ),
-    Scenario(
-        "metadata becomes parameters",
-        ("10.21",),
-        lambda target: _forwarded(target, ("x-trace", "7"), ("other", "8")),
-        server="optioned",
-    ),
-    Scenario(
-        "forwarded metadata with a reserved name",
-        ("10.21", "1.18"),
-        lambda target: _forwarded(target, ("priority", "1")),
-        server="optioned",
-        expect={"code": "INVALID_ARGUMENT"},
-        says="reserved",
-    ),
-]
 
 
 def _forwarded(target: Target, *metadata: tuple[str, str]) -> Answer:
@@ -177,6 +98,94 @@ def _pings(target: Target) -> Answer:
         while time.monotonic() < end and grpc.ChannelConnectivity.IDLE not in states[1:]:
             time.sleep(0.05)
     return {"told to go away": grpc.ChannelConnectivity.IDLE in states[1:]}
+
+
+_TLS = Path(__file__).parent / "tls"
+
+
+MODELS = [
+    inference(
+        f"gRPC TritonError {name}",
+        "10.6 15.15",
+        _mode(f"code:{name}"),
+        code=code,
+        says=f"told to fail with {name}",
+    )
+    for name, code in GRPC_CODES.items()
+] + [
+    inference(
+        "gRPC execute raises",
+        "10.6 15.7",
+        _mode("raise"),
+        code="INTERNAL",
+        says="Failed to process the request(s) for model",
+    ),
+    inference("gRPC response parameters", "10.23", _mode("parameters")),
+]
+
+MODELS += [
+    Scenario(
+        "ModelInfer to a decoupled model",
+        ("10.9",),
+        lambda target: {"code": target.call("ModelInfer", request("decoupled")).code},
+    ),
+]
+
+_OPEN = (("triton-grpc-protocol-secret", "open"),)
+_WRONG = (("triton-grpc-protocol-secret", "shut"),)
+_RESTRICTED = "This protocol is restricted, expecting header"
+METADATA = [
+    inference(
+        "gRPC restricted without the header",
+        "10.35 17.15",
+        request(),
+        server="restricted",
+        code="UNAVAILABLE",
+        says=_RESTRICTED,
+    ),
+    inference(
+        "gRPC restricted with a wrong value",
+        "10.35",
+        request(),
+        server="restricted",
+        code="UNAVAILABLE",
+        says=_RESTRICTED,
+        metadata=_WRONG,
+    ),
+    inference(
+        "gRPC restricted with the header", "10.35", request(), server="restricted", metadata=_OPEN
+    ),
+    rpc(
+        "gRPC restricted metadata",
+        "10.35",
+        "ServerMetadata",
+        pb.ServerMetadataRequest(),
+        server="restricted",
+        code="UNAVAILABLE",
+        says=_RESTRICTED,
+    ),
+    rpc(
+        "gRPC of a category that is open",
+        "10.35",
+        "ModelConfig",
+        pb.ModelConfigRequest(name="identity"),
+        server="restricted",
+    ),
+    Scenario(
+        "metadata becomes parameters",
+        ("10.21",),
+        lambda target: _forwarded(target, ("x-trace", "7"), ("other", "8")),
+        server="optioned",
+    ),
+    Scenario(
+        "forwarded metadata with a reserved name",
+        ("10.21", "1.18"),
+        lambda target: _forwarded(target, ("priority", "1")),
+        server="optioned",
+        expect={"code": "INVALID_ARGUMENT"},
+        says="reserved",
+    ),
+]
 
 
 CALLS = [

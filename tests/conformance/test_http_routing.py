@@ -1,12 +1,47 @@
 """HTTP apart from inference: routes, verbs, health, metadata, lookup errors, and what a server without options shows."""
 
 import json
+from functools import partial
 
 import pytest
 
 from tests.conformance.conftest import Ask
 from tests.conformance.scenario import Scenario, http
 from tests.conformance.wire import Answer, Target, four
+
+
+def _verb(target: Target, method: str) -> Answer:
+    return {"status": target.http(method, "/v2").status}
+
+
+def _extensions(target: Target) -> str:
+    """Whether the extensions listed stand in the order of row 2.14 (which of them exist, differs)."""
+    order = [
+        "classification",
+        "sequence",
+        "model_repository",
+        "model_repository(unload_dependents)",
+        "schedule_policy",
+        "model_configuration",
+        "system_shared_memory",
+        "cuda_shared_memory",
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "trace",
+        "logging",
+    ]
+    listed = json.loads(target.http("GET", "/v2").body)["extensions"]
+    assert listed == [name for name in order if name in listed], listed
+    assert {
+        "binary_tensor_data",
+        "parameters",
+        "statistics",
+        "model_configuration",
+        "schedule_policy",
+    } <= set(listed)
+    return "in order"
+
 
 _INDEX = "/v2/repository/index"
 _HUGE_VERSION = "99999999999999999999"
@@ -81,10 +116,27 @@ VERBS = [
         ("POST", "/v2/models/stats"),
         ("GET", "/v2/models/identity/infer"),
         ("DELETE", "/v2/models/identity/infer"),
-        ("OPTIONS", "/v2"),
         ("PATCH", "/v2"),
         ("GET", _INDEX),
     )
+]
+
+# No statement of the row: these two are answered here on purpose.
+VERBS += [
+    Scenario(
+        f"{method} /v2",
+        ("1.4",),
+        partial(_verb, method=method),
+    )
+    for method in ("HEAD", "OPTIONS")
+]
+
+DECOUPLED = [
+    Scenario(
+        "infer to a decoupled model",
+        ("3.2",),
+        lambda target: {"status": target.infer("decoupled", four()).status},
+    ),
 ]
 
 HEALTH = [
@@ -273,161 +325,7 @@ LOOKUP = (
 )
 
 
-def _extensions(target: Target) -> str:
-    """Whether the extensions listed stand in the order of row 2.14 (which of them exist, differs)."""
-    order = [
-        "classification",
-        "sequence",
-        "model_repository",
-        "model_repository(unload_dependents)",
-        "schedule_policy",
-        "model_configuration",
-        "system_shared_memory",
-        "cuda_shared_memory",
-        "binary_tensor_data",
-        "parameters",
-        "statistics",
-        "trace",
-        "logging",
-    ]
-    listed = json.loads(target.http("GET", "/v2").body)["extensions"]
-    assert listed == [name for name in order if name in listed], listed
-    assert {
-        "binary_tensor_data",
-        "parameters",
-        "statistics",
-        "model_configuration",
-        "schedule_policy",
-    } <= set(listed)
-    return "in order"
-
-
-def _pipelined(target: Target) -> Answer:
-    """Two requests in one write: answered in order, on one connection (row 1.23)."""
-    one = b"GET /v2/models/identity HTTP/1.1\r\nHost: a\r\n\r\n"
-    two = b"GET /v2/health/live HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-    reply = target.raw(one + two)
-    return {
-        "statuses": reply.count(b"HTTP/1.1 200"),
-        "order": reply.index(b'"identity"') < reply.rindex(b"HTTP/1.1 200"),
-    }
-
-
-def _persistent(target: Target) -> Answer:
-    import http.client  # noqa: PLC0415 (the name is taken at the top)
-
-    connection = http.client.HTTPConnection("127.0.0.1", target.process.ports.http, timeout=5)
-    statuses = []
-    for _ in range(3):
-        connection.request("GET", "/v2/health/live")
-        reply = connection.getresponse()
-        reply.read()
-        statuses.append(reply.status)
-    kept = connection.sock is not None
-    connection.close()
-    return {"statuses": statuses, "kept": kept}
-
-
-def _error_type(target: Target) -> Answer:
-    replies = [
-        target.http("GET", "/v2/nope"),
-        target.http("GET", "/v2/models/nope"),
-        target.http("GET", "/v2/models/identity/infer"),
-        target.infer("nope", four()),
-        target.infer("identity", "{"),
-    ]
-    return {"types": [reply.headers.get("content-type") for reply in replies]}
-
-
-def _chunked(target: Target, count: int, *, close: bool = True) -> Answer:
-    body = json.dumps(four()).encode()
-    pieces = [b"1\r\n%c\r\n" % byte for byte in body]
-    pieces += [b"1\r\n \r\n"] * (count - len(pieces))
-    head = b"POST /v2/models/identity/infer HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n"
-    head += b"Connection: close\r\n\r\n" if close else b"\r\n"
-    reply = target.raw(head + b"".join(pieces) + b"0\r\n\r\n")
-    return {"status": int(reply.split(b" ", 2)[1]) if reply else None}
-
-
-CONNECTIONS = [
-    Scenario("pipelined requests", ("1.23",), _pipelined, expect={"statuses": 2, "order": True}),
-    Scenario("persistent connection", ("1.23",), _persistent, expect={"kept": True}),
-    Scenario(
-        "errors are JSON",
-        ("1.2", "1.9"),
-        _error_type,
-        expect={f"types.{i}": "application/json" for i in range(5)},
-    ),
-    Scenario(
-        "body in chunks", ("1.13",), lambda target: _chunked(target, 0), expect={"status": 200}
-    ),
-    Scenario(
-        "65536 chunks", ("1.13",), lambda target: _chunked(target, 65536), expect={"status": 200}
-    ),
-    Scenario(
-        "more than 65536 chunks",
-        ("1.13",),
-        lambda target: _chunked(target, 65600),
-        expect={"status": 400},
-    ),
-    http(
-        "load in control mode none",
-        "7.29",
-        "POST",
-        "/v2/repository/models/identity/load",
-        status=503,
-        says="explicit model load / unload is not allowed if polling is enabled",
-    ),
-    http(
-        "unload in control mode none",
-        "7.29",
-        "POST",
-        "/v2/repository/models/identity/unload",
-        status=503,
-        says="explicit model load / unload is not allowed if polling is enabled",
-    ),
-    http(
-        "system shared memory is empty", "5.7", "GET", "/v2/systemsharedmemory/status", status=200
-    ),
-    http("CUDA shared memory is empty", "5.7", "GET", "/v2/cudasharedmemory/status", status=200),
-    http(
-        "shared memory is switched off",
-        "5.7",
-        "POST",
-        "/v2/systemsharedmemory/region/a/register",
-        json.dumps({"key": "/a", "byte_size": 8}),
-        status=501,
-        says="Client shared memory is disabled",
-    ),
-    http(
-        "unregister is switched off",
-        "5.7",
-        "POST",
-        "/v2/systemsharedmemory/unregister",
-        status=501,
-        says="Client shared memory is disabled",
-    ),
-    http(
-        "CUDA registration is switched off",
-        "5.7",
-        "POST",
-        "/v2/cudasharedmemory/region/a/register",
-        json.dumps({"raw_handle": {"b64": "AA=="}, "device_id": 0, "byte_size": 8}),
-        status=501,
-        says="Client shared memory is disabled",
-    ),
-    http("index with an empty body", "1.10", "POST", _INDEX, status=200, mask=("json*",)),
-    http(
-        "infer with an empty body is raw mode",
-        "1.10 3.4",
-        "POST",
-        "/v2/models/identity/infer",
-        status=400,
-        says="Expected 16, got 0",
-    ),
-]
-
-SCENARIOS = [*ROUTES, *VERBS, *HEALTH, *METADATA, *LOOKUP, *CONNECTIONS]
+SCENARIOS = [*ROUTES, *VERBS, *HEALTH, *METADATA, *DECOUPLED, *LOOKUP]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)

@@ -1,5 +1,6 @@
 """The python backend: execute's contract, errors of each code, and pb_utils as a model finds it (section 15)."""
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,31 @@ from tests.conformance.wire import Answer, Target, value
 
 def _mode(mode: str) -> dict[str, Any]:
     return {"inputs": [value("MODE", "BYTES", [1], [mode])], "id": "m"}
+
+
+def _probe(target: Target, name: str) -> Answer:
+    return target.infer("toolbox", {"inputs": [value("PROBE", "BYTES", [1], [name])]}).report()
+
+
+def _logged(target: Target) -> Answer:
+    target.infer("misbehave", _mode("log:checked"))
+    text = target.process.output()
+    lines = [line for line in text.splitlines() if "checked" in line]
+    levels = {
+        level: any(line.startswith(level) for line in lines if wanted in line)
+        for wanted, level in (
+            ("level info", "I"),
+            ("level warn", "W"),
+            ("level error", "E"),
+            ("of no level", "I"),
+            ("by argument", "W"),
+        )
+    }
+    return {"levels": levels, "verbose": any("level verbose" in line for line in lines)}
+
+
+def _finalized(target: Target) -> Answer:
+    return {"initialized": "finalizing: initialize was called" in target.process.output()}
 
 
 _CODES = (
@@ -69,10 +95,6 @@ EXECUTE = (
 )
 
 
-def _probe(target: Target, name: str) -> Answer:
-    return target.infer("toolbox", {"inputs": [value("PROBE", "BYTES", [1], [name])]}).report()
-
-
 _PROBES = {
     "tensor": "15.11",
     "tensor-dtypes": "15.11",
@@ -96,32 +118,11 @@ TOOLBOX = [
     Scenario(
         f"pb_utils: {name}",
         tuple(rows.split()),
-        lambda target, n=name: _probe(target, n),
+        partial(_probe, name=name),
         expect={"status": 200},
-    )  # type: ignore[misc]  # mypy infers no default
+    )
     for name, rows in _PROBES.items()
 ]
-
-
-def _logged(target: Target) -> Answer:
-    target.infer("misbehave", _mode("log:checked"))
-    text = target.process.output()
-    lines = [line for line in text.splitlines() if "checked" in line]
-    levels = {
-        level: any(line.startswith(level) for line in lines if wanted in line)
-        for wanted, level in (
-            ("level info", "I"),
-            ("level warn", "W"),
-            ("level error", "E"),
-            ("of no level", "I"),
-            ("by argument", "W"),
-        )
-    }
-    return {"levels": levels, "verbose": any("level verbose" in line for line in lines)}
-
-
-def _finalized(target: Target) -> Answer:
-    return {"initialized": "finalizing: initialize was called" in target.process.output()}
 
 
 OTHERS = [

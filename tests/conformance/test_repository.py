@@ -9,8 +9,6 @@ from tests.conformance.conftest import Ask
 from tests.conformance.scenario import Scenario, http
 from tests.conformance.wire import Answer, Target, four, value
 
-_INDEX = "/v2/repository/index"
-
 
 def _index(target: Target, body: str | None = None) -> list[dict[str, str]]:
     found: list[dict[str, str]] = json.loads(target.http("POST", _INDEX, body).body)
@@ -32,6 +30,34 @@ def _versions(target: Target, model: str) -> Answer:
     for version in ("1", "2", "3", "4", "10"):
         found[version] = target.infer(f"{model}/versions/{version}", request).status
     return found
+
+
+def _shape(target: Target, model: str) -> Answer:
+    entries = [e for e in _index(target) if e["name"] == model]
+    first = entries[0] if entries else {}
+    return {
+        "entries": len(entries),
+        "state": first.get("state"),
+        "version": first.get("version"),
+        "members": {name: name in first for name in ("state", "version", "reason")},
+    }
+
+
+def _added(target: Target) -> Answer:
+    """A model folder that appears after the start: both servers read the same repository."""
+    option = next(part for part in target.process.command if part.startswith("--model-repository="))
+
+    folder = Path(option.partition("=")[2]) / "late"
+    if not folder.exists():
+        (folder / "1").mkdir(parents=True)
+        (folder / "config.pbtxt").write_text('backend: "python"\n')
+    return {
+        "status": target.http("GET", "/v2/models/late").status,
+        "listed": any(e["name"] == "late" for e in _index(target)),
+    }
+
+
+_INDEX = "/v2/repository/index"
 
 
 INDEX = [
@@ -127,17 +153,6 @@ INDEX = [
 ]
 
 
-def _shape(target: Target, model: str) -> Answer:
-    entries = [e for e in _index(target) if e["name"] == model]
-    first = entries[0] if entries else {}
-    return {
-        "entries": len(entries),
-        "state": first.get("state"),
-        "version": first.get("version"),
-        "members": {name: name in first for name in ("state", "version", "reason")},
-    }
-
-
 REPOSITORIES = [
     Scenario(
         "a model of the second repository",
@@ -181,24 +196,10 @@ REPOSITORIES = [
     Scenario(
         "later changes are ignored",
         ("7.29",),
-        lambda target: _added(target),
+        _added,
         expect={"status": 404},
     ),
 ]
-
-
-def _added(target: Target) -> Answer:
-    """A model folder that appears after the start: both servers read the same repository."""
-    option = next(part for part in target.process.command if part.startswith("--model-repository="))
-
-    folder = Path(option.partition("=")[2]) / "late"
-    if not folder.exists():
-        (folder / "1").mkdir(parents=True)
-        (folder / "config.pbtxt").write_text('backend: "python"\n')
-    return {
-        "status": target.http("GET", "/v2/models/late").status,
-        "listed": any(e["name"] == "late" for e in _index(target)),
-    }
 
 
 _KEY = {"secret": "open"}
@@ -226,8 +227,7 @@ RESTRICTED = [
         "17.16",
         "GET",
         "/v2/health/live",
-        None,
-        {"secret": "shut"},
+        headers={"secret": "shut"},
         status=403,
         says=_EXPECTING,
         server="restricted",
@@ -237,8 +237,7 @@ RESTRICTED = [
         "17.16",
         "GET",
         "/v2/health/live",
-        None,
-        _KEY,
+        headers=_KEY,
         status=200,
         server="restricted",
     ),
@@ -247,8 +246,7 @@ RESTRICTED = [
         "17.16",
         "GET",
         "/v2/health/live",
-        None,
-        {"SECRET": "open"},
+        headers={"SECRET": "open"},
         status=200,
         server="restricted",
     ),
@@ -257,8 +255,7 @@ RESTRICTED = [
         "17.15",
         "GET",
         "/v2/models/identity/stats",
-        None,
-        _KEY,
+        headers=_KEY,
         status=403,
         says="expecting header 'other'",
         server="restricted",
@@ -268,9 +265,9 @@ RESTRICTED = [
         "17.15",
         "GET",
         "/v2/models/stats",
-        None,
-        {"other": "key"},
+        headers={"other": "key"},
         status=200,
+        mask=("*.ns", "*last_inference"),
         server="restricted",
     ),
     http("not restricted", "17.15", "GET", "/v2/models/identity", status=200, server="restricted"),
@@ -294,8 +291,7 @@ RESTRICTED = [
         "2.2 2.4",
         "GET",
         "/v2/health/ready",
-        None,
-        _KEY,
+        headers=_KEY,
         status=200,
         server="restricted",
     ),

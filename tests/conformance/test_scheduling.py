@@ -18,9 +18,6 @@ from tests.conformance.conftest import Ask
 from tests.conformance.scenario import Scenario
 from tests.conformance.wire import Answer, Target, value
 
-_PLUG_MS = 700
-_GAP_S = 0.04
-
 
 @dataclass(frozen=True)
 class Queued:
@@ -165,6 +162,62 @@ def queue_with(target: Target, model: str, requests: Sequence[Queued], plug: Que
         return [future.result() for future in futures]
 
 
+def _preferred(target: Target, count: int) -> Answer:
+    """Requests to an idle model whose queue delay is 1.5 s and whose preferred size is 3."""
+    start = time.monotonic()
+    with ThreadPoolExecutor(count) as pool:
+        futures = [
+            pool.submit(_send, target, "preferred", one) for one in _names("a b c"[: 2 * count])
+        ]
+        ran = [future.result() for future in futures]
+    return {
+        "batches": len({one.execution for one in ran}),
+        "waited": max(one.at for one in ran) - start > 1.2,
+    }
+
+
+def _ordered(target: Target) -> Answer:
+    """A slow and a quick request run side by side; with preserve_ordering the quick one's answer waits."""
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(_send, target, "ordered", Queued("slow", delay_ms=500))
+        time.sleep(_GAP_S * 2)
+        quick = pool.submit(_send, target, "ordered", Queued("quick"))
+        ran = [slow.result(), quick.result()]
+    instances = {one.answer["report"]["instance"] for one in ran}
+    # Both answers are let go together: which client thread sees its own first is chance, within this much.
+    in_order = ran[1].at > ran[0].at - 0.05
+    return {"order": "slow quick" if in_order else "quick slow", "instances": len(instances)}
+
+
+def _cancelled(target: Target, model: str) -> Answer:
+    """`c` is given up by its client while it waits; `b` behind it reports in which execution and batch it ran.
+
+    A full batch stands in front of both: what the batcher already holds ready for the instance it no longer looks at.
+    """
+    call = target.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
+    message = pb.ModelInferRequest(model_name=model, id="c", raw_input_contents=[bytes(4)])
+    message.inputs.add(name="DELAY_MS", datatype="INT32", shape=[1, 1])
+    with ThreadPoolExecutor(3) as pool:
+        before = target.report(model, batch=True)["report"]["execution"]
+        first = [pool.submit(_send, target, model, Queued("plug", delay_ms=_PLUG_MS))]
+        time.sleep(_GAP_S * 2)
+        first.append(pool.submit(_send, target, model, Queued("full", rows=4)))
+        time.sleep(_GAP_S * 2)
+        given_up = call.future(message.SerializeToString(), timeout=10)
+        time.sleep(_GAP_S * 2)
+        given_up.cancel()
+        time.sleep(_GAP_S * 2)
+        last = pool.submit(_send, target, model, Queued("b"))
+        assert [one.result().answer["status"] for one in first] == [200, 200]
+        report = last.result().answer["report"]
+    alone = report["execution"] == before + 3 and report["batch"] == 1
+    return {"ran": "b" if alone else "c b", "code": given_up.code().name}
+
+
+_PLUG_MS = 700
+_GAP_S = 0.04
+
+
 BATCHES = [
     scheduling(
         "default scheduler: one request at a time",
@@ -228,7 +281,7 @@ BATCHES = [
     Scenario(
         "responses in order over two instances",
         ("12.9",),
-        lambda target: _ordered(target),
+        _ordered,
         expect={"order": "slow quick"},
     ),
 ]
@@ -312,58 +365,6 @@ QUEUES = [
         lambda target: _cancelled(target, "default_queue"),
     ),
 ]
-
-
-def _preferred(target: Target, count: int) -> Answer:
-    """Requests to an idle model whose queue delay is 1.5 s and whose preferred size is 3."""
-    start = time.monotonic()
-    with ThreadPoolExecutor(count) as pool:
-        futures = [
-            pool.submit(_send, target, "preferred", one) for one in _names("a b c"[: 2 * count])
-        ]
-        ran = [future.result() for future in futures]
-    return {
-        "batches": len({one.execution for one in ran}),
-        "waited": max(one.at for one in ran) - start > 1.2,
-    }
-
-
-def _ordered(target: Target) -> Answer:
-    """A slow and a quick request run side by side; with preserve_ordering the quick one's answer waits."""
-    with ThreadPoolExecutor(2) as pool:
-        slow = pool.submit(_send, target, "ordered", Queued("slow", delay_ms=500))
-        time.sleep(_GAP_S * 2)
-        quick = pool.submit(_send, target, "ordered", Queued("quick"))
-        ran = [slow.result(), quick.result()]
-    instances = {one.answer["report"]["instance"] for one in ran}
-    # Both answers are let go together: which client thread sees its own first is chance, within this much.
-    in_order = ran[1].at > ran[0].at - 0.05
-    return {"order": "slow quick" if in_order else "quick slow", "instances": len(instances)}
-
-
-def _cancelled(target: Target, model: str) -> Answer:
-    """`c` is given up by its client while it waits; `b` behind it reports in which execution and batch it ran.
-
-    A full batch stands in front of both: what the batcher already holds ready for the instance it no longer looks at.
-    """
-    call = target.channel().unary_unary("/inference.GRPCInferenceService/ModelInfer")
-    message = pb.ModelInferRequest(model_name=model, id="c", raw_input_contents=[bytes(4)])
-    message.inputs.add(name="DELAY_MS", datatype="INT32", shape=[1, 1])
-    with ThreadPoolExecutor(3) as pool:
-        before = target.report(model, batch=True)["report"]["execution"]
-        first = [pool.submit(_send, target, model, Queued("plug", delay_ms=_PLUG_MS))]
-        time.sleep(_GAP_S * 2)
-        first.append(pool.submit(_send, target, model, Queued("full", rows=4)))
-        time.sleep(_GAP_S * 2)
-        given_up = call.future(message.SerializeToString(), timeout=10)
-        time.sleep(_GAP_S * 2)
-        given_up.cancel()
-        time.sleep(_GAP_S * 2)
-        last = pool.submit(_send, target, model, Queued("b"))
-        assert [one.result().answer["status"] for one in first] == [200, 200]
-        report = last.result().answer["report"]
-    alone = report["execution"] == before + 3 and report["batch"] == 1
-    return {"ran": "b" if alone else "c b", "code": given_up.code().name}
 
 
 SCENARIOS = [*BATCHES, *QUEUES]

@@ -12,8 +12,6 @@ from tests.conformance.conftest import Ask
 from tests.conformance.scenario import Scenario, http
 from tests.conformance.wire import Answer, Target, four, value
 
-_TIMES = ("*.ns", "*last_inference")
-
 
 def _stats(target: Target, model: str) -> Answer:
     return target.http("GET", f"/v2/models/{model}/stats").answer()
@@ -74,81 +72,6 @@ def _failed(target: Target) -> Answer:
     return found
 
 
-STATISTICS = [
-    http(
-        "statistics of an idle model",
-        "8.1 8.2 8.3 8.6",
-        "GET",
-        "/v2/models/finalizing/stats",
-        status=200,
-    ),
-    http(
-        "statistics of all versions",
-        "8.1",
-        "GET",
-        "/v2/models/versions_all/stats",
-        status=200,
-        mask=(*_TIMES, "*.count", "*_count", "*.batch_stats*"),
-    ),
-    http(
-        "statistics of one version",
-        "8.1",
-        "GET",
-        "/v2/models/versions_latest/versions/2/stats",
-        status=200,
-    ),
-    Scenario("statistics of all models", ("8.1",), lambda target: _all_names(target)),
-    http(
-        "statistics of an unknown model",
-        "8.8",
-        "GET",
-        "/v2/models/nope/stats",
-        status=400,
-        says="requested model 'nope' is not available",
-    ),
-    http(
-        "statistics of an absent version",
-        "8.8",
-        "GET",
-        "/v2/models/identity/versions/9/stats",
-        status=400,
-        says="requested model version is not available for model 'identity'",
-    ),
-    http(
-        "statistics of a model that failed",
-        "8.8",
-        "GET",
-        "/v2/models/broken_initialize/stats",
-        status=400,
-        says="requested model 'broken_initialize' is not available",
-    ),
-    Scenario(
-        "counts after requests",
-        ("8.2", "8.3", "8.4", "8.5"),
-        _counted,
-        mask=_TIMES,
-        expect={
-            "before": 0,
-            "recent": True,
-            "json.model_stats.0.inference_count": 3,
-            "json.model_stats.0.execution_count": 2,
-        },
-    ),
-    Scenario(
-        "identities of the counts",
-        ("8.4",),
-        _identities,
-        expect={"queue": True, "compute": True, "rows": True, "runs": True, "time": True},
-    ),
-    Scenario(
-        "failures",
-        ("8.11", "8.3"),
-        _failed,
-        expect={"raise.fail": 1, "raise.success": 0, "raise.execution_count": 0},
-    ),
-]
-
-
 def _all_names(target: Target) -> Answer:
     models = json.loads(target.http("GET", "/v2/models/stats").body)["model_stats"]
     return {
@@ -156,9 +79,6 @@ def _all_names(target: Target) -> Answer:
             [m["name"], m["version"]] for m in models if not m["name"].startswith("broken")
         )
     }
-
-
-_SAMPLE = re.compile(r"^(?P<family>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$")
 
 
 def _metrics(target: Target) -> list[tuple[str, dict[str, str], float]]:
@@ -220,94 +140,9 @@ def _path(target: Target, method: str, path: str) -> Answer:
     reply = target.http(method, path, port=target.process.ports.metrics)
     return {
         "status": reply.status,
-        "type": reply.headers.get("content-type") if reply.status == 200 else None,
+        "type": reply.headers.get("content-type") if reply.body and reply.status == 200 else None,
         "empty": not reply.body,
     }
-
-
-METRICS = [
-    Scenario(
-        "metrics families",
-        ("8.14", "8.15", "8.18", "8.19", "8.20", "8.28", "8.31"),
-        _families,
-        mask=("*nv_gpu*", "*nv_energy*"),
-    ),
-    Scenario(
-        "metrics of an idle model",
-        ("8.14", "8.15", "8.30", "8.31"),
-        lambda target: _of(target, "finalizing", values=True),
-        mask=("nv_model_load*",),
-    ),
-    Scenario(
-        "metrics of tagged model",
-        ("8.30", "11.39"),
-        lambda target: _of(target, "config_mixed", values=True),
-        mask=("nv_model_load*",),
-    ),
-    Scenario(
-        "metrics of several versions",
-        ("8.30",),
-        lambda target: _of(target, "versions_all", values=False),
-    ),
-    Scenario("metrics after requests", ("8.14", "8.18"), lambda target: _after(target)),
-    Scenario(
-        "metrics: reasons of failures",
-        ("8.15", "8.16"),
-        _reasons,
-        expect={"misbehave BACKEND": 1.0, "identity OTHER": 0.0},
-    ),
-    Scenario("metrics without a model", ("8.20", "8.28"), _lines),
-    Scenario(
-        "metrics: pending requests",
-        ("8.19",),
-        lambda target: _pending(target),
-        expect={"waiting": 2.0, "after": 0.0},
-    ),
-    Scenario(
-        "metrics path",
-        ("8.12", "1.9"),
-        lambda target: _path(target, "GET", "/metrics"),
-        expect={"status": 200, "type": "text/plain; charset=utf-8"},
-    ),
-    Scenario(
-        "metrics path with a slash",
-        ("8.12",),
-        lambda target: _path(target, "GET", "/metrics/"),
-        expect={"status": 200},
-    ),
-    Scenario(
-        "another path of the metrics port",
-        ("8.12",),
-        lambda target: _path(target, "GET", "/other"),
-        expect={"status": 200, "empty": True},
-    ),
-    Scenario(
-        "POST metrics",
-        ("8.12",),
-        lambda target: _path(target, "POST", "/metrics"),
-        expect={"status": 405},
-    ),
-    Scenario(
-        "CPU metrics are off",
-        ("8.28", "17.5"),
-        lambda target: {key: "there" for key in _lines(target) if "cpu" in key},
-        server="optioned",
-    ),
-    Scenario(
-        "latency counters are off",
-        ("8.18", "17.5"),
-        lambda target: _of(target, "identity", values=False),
-        server="optioned",
-        mask=("nv_model_load*",),
-    ),
-    Scenario(
-        "metrics are off",
-        ("8.13", "17.5"),
-        lambda target: _closed(target),
-        expect={"open": False},
-        server="restricted",
-    ),
-]
 
 
 def _after(target: Target) -> Answer:
@@ -353,6 +188,173 @@ def _closed(target: Target) -> Answer:
     except OSError:
         return {"open": False}
     return {"open": True}
+
+
+_TIMES = ("*.ns", "*last_inference")
+
+
+STATISTICS = [
+    http(
+        "statistics of an idle model",
+        "8.1 8.2 8.3 8.6",
+        "GET",
+        "/v2/models/finalizing/stats",
+        status=200,
+    ),
+    http(
+        "statistics of all versions",
+        "8.1",
+        "GET",
+        "/v2/models/versions_all/stats",
+        status=200,
+        mask=(*_TIMES, "*.count", "*_count", "*.batch_stats*"),
+    ),
+    http(
+        "statistics of one version",
+        "8.1",
+        "GET",
+        "/v2/models/versions_latest/versions/2/stats",
+        mask=_TIMES,
+        status=200,
+    ),
+    Scenario("statistics of all models", ("8.1",), _all_names),
+    http(
+        "statistics of an unknown model",
+        "8.8",
+        "GET",
+        "/v2/models/nope/stats",
+        status=400,
+        says="requested model 'nope' is not available",
+    ),
+    http(
+        "statistics of an absent version",
+        "8.8",
+        "GET",
+        "/v2/models/identity/versions/9/stats",
+        status=400,
+        says="requested model version is not available for model 'identity'",
+    ),
+    http(
+        "statistics of a model that failed",
+        "8.8",
+        "GET",
+        "/v2/models/broken_initialize/stats",
+        status=400,
+        says="requested model 'broken_initialize' is not available",
+    ),
+    Scenario(
+        "counts after requests",
+        ("8.2", "8.3", "8.4", "8.5"),
+        _counted,
+        mask=_TIMES,
+        expect={
+            "before": 0,
+            "recent": True,
+            "json.model_stats.0.inference_count": 3,
+            "json.model_stats.0.execution_count": 2,
+        },
+    ),
+    Scenario(
+        "identities of the counts",
+        ("8.4",),
+        _identities,
+        expect={"queue": True, "compute": True, "rows": True, "runs": True, "time": True},
+    ),
+    Scenario(
+        "failures",
+        ("8.11", "8.3"),
+        _failed,
+        expect={"raise.fail": 1, "raise.success": 0, "raise.execution_count": 0},
+    ),
+]
+
+
+_SAMPLE = re.compile(r"^(?P<family>\w+)(?:\{(?P<labels>[^}]*)\})? (?P<value>\S+)$")
+
+
+METRICS = [
+    Scenario(
+        "metrics families",
+        ("8.14", "8.15", "8.18", "8.19", "8.20", "8.28", "8.31"),
+        _families,
+        mask=("*nv_gpu*", "*nv_energy*"),
+    ),
+    Scenario(
+        "metrics of an idle model",
+        ("8.14", "8.15", "8.30", "8.31"),
+        lambda target: _of(target, "finalizing", values=True),
+        mask=("nv_model_load*",),
+    ),
+    Scenario(
+        "metrics of tagged model",
+        ("8.30", "11.39"),
+        lambda target: _of(target, "config_mixed", values=True),
+        mask=("nv_model_load*",),
+    ),
+    Scenario(
+        "metrics of several versions",
+        ("8.30",),
+        lambda target: _of(target, "versions_all", values=False),
+    ),
+    Scenario("metrics after requests", ("8.14", "8.18"), _after),
+    Scenario(
+        "metrics: reasons of failures",
+        ("8.15", "8.16"),
+        _reasons,
+        expect={"misbehave BACKEND": 1.0, "identity OTHER": 0.0},
+    ),
+    Scenario("metrics without a model", ("8.20", "8.28"), _lines),
+    Scenario(
+        "metrics: pending requests",
+        ("8.19",),
+        _pending,
+        expect={"waiting": 2.0, "after": 0.0},
+    ),
+    Scenario(
+        "metrics path",
+        ("8.12", "1.9"),
+        lambda target: _path(target, "GET", "/metrics"),
+        expect={"status": 200, "type": "text/plain; charset=utf-8"},
+    ),
+    Scenario(
+        "metrics path with a slash",
+        ("8.12",),
+        lambda target: _path(target, "GET", "/metrics/"),
+        expect={"status": 200},
+    ),
+    Scenario(
+        "another path of the metrics port",
+        ("8.12",),
+        lambda target: _path(target, "GET", "/other"),
+        expect={"status": 200, "empty": True},
+    ),
+    Scenario(
+        "POST metrics",
+        ("8.12",),
+        lambda target: _path(target, "POST", "/metrics"),
+        expect={"status": 405},
+    ),
+    Scenario(
+        "CPU metrics are off",
+        ("8.28", "17.5"),
+        lambda target: {key: "there" for key in _lines(target) if "cpu" in key},
+        server="optioned",
+    ),
+    Scenario(
+        "latency counters are off",
+        ("8.18", "17.5"),
+        lambda target: _of(target, "identity", values=False),
+        server="optioned",
+        mask=("nv_model_load*",),
+    ),
+    Scenario(
+        "metrics are off",
+        ("8.13", "17.5"),
+        _closed,
+        expect={"open": False},
+        server="restricted",
+    ),
+]
 
 
 SCENARIOS = [*STATISTICS, *METRICS]

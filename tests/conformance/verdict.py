@@ -68,25 +68,27 @@ def judge(
         used.extend(found)
         return bool(found)
 
-    for path, (wanted, answered) in unmet(scenario, reference).items():
-        if not covered(path):
-            faults.append(
-                f"the reference does not do what {_rows(scenario)} says: {path} is {answered}, not {wanted}"
-            )
+    faults.extend(
+        f"the reference does not do what {_rows(scenario)} says: {path} is {answered}, not {wanted}"
+        for path, (wanted, answered) in unmet(scenario, reference).items()
+        if not covered(path)
+    )
     if ours is None:
         return Verdict(tuple(faults), tuple(used))
-    for path, (theirs, answered) in differing(reference, ours).items():
-        if not covered(path):
-            faults.append(f"{path}: the reference answers {theirs}, Naiad {answered}")
-    for path, (wanted, answered) in unmet(scenario, ours).items():
-        faults.append(
-            f"Naiad does not do what {_rows(scenario)} says: {path} is {answered}, not {wanted}"
-        )
-    for difference in meant:
-        if difference.scenario == scenario.name and difference not in used:
-            faults.append(
-                f"{difference.path} no longer differs: take it out of the differences ({difference.reason})"
-            )
+    faults.extend(
+        f"{path}: the reference answers {theirs}, Naiad {answered}"
+        for path, (theirs, answered) in differing(reference, ours).items()
+        if not covered(path)
+    )
+    faults.extend(
+        f"Naiad does not do what {_rows(scenario)} says: {path} is {answered}, not {wanted}"
+        for path, (wanted, answered) in unmet(scenario, ours).items()
+    )
+    faults.extend(
+        f"{difference.path} no longer differs: take it out of the differences ({difference.reason})"
+        for difference in meant
+        if difference.scenario == scenario.name and difference not in used
+    )
     return Verdict(tuple(faults), tuple(used))
 
 

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -99,6 +99,7 @@ class ServerProcess:
         log: the file for the server's output.
         options: further options, in Triton's spelling.
         settle_s: how long the models may take to load.
+        http_port: the HTTP port, where a free one will not do.
     """
 
     def __init__(
@@ -109,9 +110,11 @@ class ServerProcess:
         log: Path,
         options: Sequence[str] = (),
         settle_s: float = 60,
+        http_port: int | None = None,
     ) -> None:
         self.program = program
-        self.ports = Ports.free()
+        free = Ports.free()
+        self.ports = free if http_port is None else replace(free, http=http_port)
         self.log = log
         self.settle_s = settle_s
         self.command = [
@@ -175,6 +178,19 @@ class ServerProcess:
         )
 
     def _settled(self) -> bool:
+        return self._loaded() and self._metrics_listen()
+
+    def _metrics_listen(self) -> bool:
+        """Tritonserver opens the metrics port last, so whoever asks it right after HTTP may come too early."""
+        if any(option.startswith("--allow-metrics=f") for option in self.command):
+            return True
+        try:
+            with socket.create_connection(("127.0.0.1", self.ports.metrics), timeout=2):
+                return True
+        except OSError:
+            return False
+
+    def _loaded(self) -> bool:
         try:
             connection = http.client.HTTPConnection("127.0.0.1", self.ports.http, timeout=2)
             with contextlib.closing(connection):

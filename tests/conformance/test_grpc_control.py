@@ -1,0 +1,199 @@
+"""gRPC apart from inference: health, metadata, config, statistics, index, and what is switched off (section 10)."""
+
+import grpc
+import pytest
+from tritonclient.grpc import service_pb2 as pb
+
+from tests.conformance.conftest import Ask
+from tests.conformance.grpc_scenarios import rpc
+from tests.conformance.scenario import Scenario
+from tests.conformance.wire import Answer, Target
+
+
+def _index(target: Target, *, ready: bool) -> Answer:
+    message = pb.RepositoryIndexResponse()
+    message.ParseFromString(
+        target.call("RepositoryIndex", pb.RepositoryIndexRequest(ready=ready)).body
+    )
+    models = [m for m in message.models if not m.name.startswith("broken")]
+    return {
+        "models": [
+            [m.name, m.version, m.state, m.reason]
+            for m in sorted(models, key=lambda m: (m.name, m.version))
+        ]
+    }
+
+
+def _watch(target: Target) -> Answer:
+    stream = target.channel().unary_stream(f"/{_HEALTH}/Watch")(b"", timeout=5)
+    try:
+        for _ in stream:
+            return {"code": "OK"}
+    except grpc.RpcError as error:
+        return {"code": error.code().name}
+    return {"code": "ended"}
+
+
+_HEALTH = "grpc.health.v1.Health"
+
+
+SCENARIOS = [
+    rpc(
+        "gRPC live",
+        "10.2 10.4",
+        "ServerLive",
+        pb.ServerLiveRequest(),
+        pb.ServerLiveResponse,
+        expect={"message.live": True},
+    ),
+    rpc("gRPC not ready", "10.4", "ServerReady", pb.ServerReadyRequest(), pb.ServerReadyResponse),
+    rpc(
+        "gRPC model ready",
+        "10.4",
+        "ModelReady",
+        pb.ModelReadyRequest(name="identity"),
+        pb.ModelReadyResponse,
+        expect={"message.ready": True},
+    ),
+    rpc(
+        "gRPC ready of an unknown model",
+        "10.4",
+        "ModelReady",
+        pb.ModelReadyRequest(name="nope"),
+        pb.ModelReadyResponse,
+        code="NOT_FOUND",
+    ),
+    rpc(
+        "gRPC server metadata",
+        "10.2",
+        "ServerMetadata",
+        pb.ServerMetadataRequest(),
+        pb.ServerMetadataResponse,
+        mask=("message.version", "message.extensions*"),
+        expect={"message.name": "triton"},
+    ),
+    rpc(
+        "gRPC metadata",
+        "10.2",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="batched"),
+        pb.ModelMetadataResponse,
+    ),
+    rpc(
+        "gRPC metadata of a version",
+        "10.2",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="versions_all", version="1"),
+        pb.ModelMetadataResponse,
+    ),
+    rpc(
+        "gRPC metadata of an unknown model",
+        "10.6 2.8",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="nope"),
+        code="NOT_FOUND",
+        says="Request for unknown model: 'nope' is not found",
+    ),
+    rpc(
+        "gRPC version that is no number",
+        "10.8",
+        "ModelMetadata",
+        pb.ModelMetadataRequest(name="identity", version="x"),
+        code="INVALID_ARGUMENT",
+        says="failed to get model version",
+    ),
+    rpc(
+        "gRPC config",
+        "10.2 2.19",
+        "ModelConfig",
+        pb.ModelConfigRequest(name="config_mixed"),
+        pb.ModelConfigResponse,
+    ),
+    rpc(
+        "gRPC config of a plain model",
+        "10.2 2.19 2.21",
+        "ModelConfig",
+        pb.ModelConfigRequest(name="identity"),
+        pb.ModelConfigResponse,
+    ),
+    rpc(
+        "gRPC statistics",
+        "10.2 8.1 8.2",
+        "ModelStatistics",
+        pb.ModelStatisticsRequest(name="finalizing"),
+        pb.ModelStatisticsResponse,
+    ),
+    rpc(
+        "gRPC statistics of an unknown model",
+        "8.8 10.6",
+        "ModelStatistics",
+        pb.ModelStatisticsRequest(name="nope"),
+        code="INVALID_ARGUMENT",
+        says="requested model 'nope' is not available",
+    ),
+    rpc(
+        "gRPC index of a repository by name",
+        "7.7",
+        "RepositoryIndex",
+        pb.RepositoryIndexRequest(repository_name="x"),
+        code="UNIMPLEMENTED",
+        says="'repository_name' specification is not supported",
+    ),
+    Scenario("gRPC index", ("10.2", "7.2"), lambda target: _index(target, ready=False)),
+    Scenario(
+        "gRPC index of what is ready", ("7.3", "10.2"), lambda target: _index(target, ready=True)
+    ),
+    rpc(
+        "gRPC load in control mode none",
+        "7.29",
+        "RepositoryModelLoad",
+        pb.RepositoryModelLoadRequest(model_name="identity"),
+        code="UNAVAILABLE",
+    ),
+    rpc(
+        "gRPC shared memory is empty",
+        "5.7",
+        "SystemSharedMemoryStatus",
+        pb.SystemSharedMemoryStatusRequest(),
+        pb.SystemSharedMemoryStatusResponse,
+    ),
+    rpc(
+        "gRPC shared memory is switched off",
+        "5.7",
+        "SystemSharedMemoryRegister",
+        pb.SystemSharedMemoryRegisterRequest(name="a", key="/a", byte_size=8),
+        code="UNIMPLEMENTED",
+        says="Client shared memory is disabled",
+    ),
+    rpc("health check of a server that is not ready", "10.3 10.1", "Check", b"", service=_HEALTH),
+    rpc("health check", "10.3", "Check", b"\n\x08whatever", service=_HEALTH, server="optioned"),
+    Scenario(
+        "health check's status",
+        ("10.3",),
+        lambda target: {"status": target.call("Check", b"", service=_HEALTH).body.hex()},
+        expect={"status": "0801"},
+        server="optioned",
+    ),
+    Scenario(
+        "health check's status when not ready",
+        ("10.3",),
+        lambda target: {"status": target.call("Check", b"", service=_HEALTH).body.hex()},
+        expect={"status": "0802"},
+    ),
+    Scenario("health watch", ("10.3",), _watch, expect={"code": "UNIMPLEMENTED"}),
+    rpc(
+        "no reflection",
+        "10.1",
+        "ServerReflectionInfo",
+        b"",
+        service="grpc.reflection.v1alpha.ServerReflection",
+        code="UNIMPLEMENTED",
+    ),
+    rpc("a method that does not exist", "10.1", "Nope", b"", code="UNIMPLEMENTED"),
+    rpc("bytes that are no message", "10.6", "ModelInfer", b"\xff\xff\xff", code="INTERNAL"),
+]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_both_servers_give_the_same_answer(scenario: Scenario, ask: Ask) -> None:
+    ask(scenario)
