@@ -17,7 +17,8 @@ from naiad.core.record import record
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal, invalid, not_found, unsupported
-from naiad.protocol.grpc import raw_tensors, request_parameters, typed_contents
+from naiad.protocol import raw_tensors
+from naiad.protocol.grpc import request_parameters, typed_contents
 from naiad.protocol.grpc.request_parameters import RequestParameters
 from naiad.protocol.grpc.request_split import split
 

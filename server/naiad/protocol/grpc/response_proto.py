@@ -12,7 +12,7 @@ from naiad.core.messages import service_pb2
 from naiad.core.request import Parameters
 from naiad.core.response import InferResponse
 from naiad.errors import internal
-from naiad.protocol.grpc import raw_tensors
+from naiad.protocol import raw_tensors
 
 
 def encode(response: InferResponse) -> bytes:

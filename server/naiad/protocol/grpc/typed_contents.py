@@ -25,7 +25,7 @@ from naiad.core.datatypes import (
 )
 from naiad.core.tensor import Tensor
 from naiad.errors import invalid
-from naiad.protocol.grpc import raw_tensors
+from naiad.protocol import raw_tensors
 
 _LISTS: tuple[tuple[str, DataType, tuple[DataType, ...]], ...] = (
     ("bool_contents", BOOL, (BOOL,)),

@@ -16,7 +16,8 @@ from naiad.core.request import InferRequest, ParameterValue
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal, invalid, not_found, unsupported
-from naiad.protocol.http import binary_tensors, json_values, request_parameters
+from naiad.protocol import raw_tensors
+from naiad.protocol.http import json_values, request_parameters
 from naiad.protocol.http.json_document import parse
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import BINARY_TYPE, JSON_HEADERS
@@ -162,7 +163,7 @@ class _InputReader:
                 f"behind the JSON and the JSON's length as {HEADER_LENGTH.decode()}"
             )
         self.at = start + size
-        return binary_tensors.read(
+        return raw_tensors.read(
             self.body,
             start,
             size,
@@ -176,12 +177,12 @@ class _InputReader:
     def _from_json(
         self, data: Json, name: str, datatype: DataType, shape: tuple[int, ...], count: int
     ) -> Tensor:
-        if len(shape) > binary_tensors.MAX_RANK:
-            fault = f"a shape can have at most {binary_tensors.MAX_RANK} dimensions"
-            return binary_tensors.faulty(name, datatype, shape, fault)
+        if len(shape) > raw_tensors.MAX_RANK:
+            fault = f"a shape can have at most {raw_tensors.MAX_RANK} dimensions"
+            return raw_tensors.faulty(name, datatype, shape, fault)
         if not count:
             # Like Triton: a shape without elements makes an empty tensor, whatever `data` holds.
-            return binary_tensors.read(
+            return raw_tensors.read(
                 b"", 0, 0, model=self.model, name=name, datatype=datatype, shape=shape, count=0
             )
         if type(data) is not list:
@@ -341,7 +342,7 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     for tensor in response.outputs:
         name, datatype = tensor.name, tensor.datatype
         if listed.get(name, default):
-            part = binary_tensors.write(tensor)
+            part = raw_tensors.write(tensor)
             size = {"binary_data_size": len(part)}
             outputs.append(
                 {"name": name, "datatype": datatype.name, "shape": tensor.shape, "parameters": size}

@@ -10,7 +10,7 @@ from naiad.core.request import InferRequest
 from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelShape, TensorMetadata
 from naiad.errors import InferenceError, invalid
-from naiad.protocol.http import binary_tensors
+from naiad.protocol import raw_tensors
 from naiad.protocol.http.infer_json import ALL_BINARY, Decoded
 
 
@@ -61,7 +61,7 @@ def _tensor(body: bytes, shape: ModelShape, request: InferRequest, model: str) -
         fixed *= 1 if dim == -1 else dim
     rest = len(body) // (fixed * only.datatype.size or 1)
     dims = batch + tuple(rest if dim == -1 else dim for dim in only.shape)
-    return binary_tensors.read(
+    return raw_tensors.read(
         body,
         0,
         len(body),

@@ -1,4 +1,4 @@
-"""Tensors as the raw bytes of a message: raw_input_contents in, raw_output_contents out (rows 10.11, 10.14). Pure.
+"""Tensors as raw bytes, as HTTP puts them behind its JSON and gRPC into raw contents (rows 3.9, 3.10, 3.13, 10.11, 10.14). Pure.
 
 Reading makes views of the message, never copies; a view may begin at any address, and whoever needs aligned memory makes the
 copy. BYTES elements are cut out one by one, because each needs an object of its own. Bytes that do not fill their shape
@@ -45,9 +45,11 @@ def read(
         model: the model's name, for messages.
         name: the tensor's name.
         datatype: what its elements are.
-        shape: its shape, no dimension negative, at most MAX_RANK of them.
+        shape: its shape, no dimension negative.
         count: how many elements that shape holds.
     """
+    if len(shape) > MAX_RANK:
+        return faulty(name, datatype, shape, f"a shape can have at most {MAX_RANK} dimensions")
     if datatype is BYTES:
         return _read_strings(body, start, size, model=model, name=name, shape=shape, count=count)
     expected = count * datatype.size

@@ -8,11 +8,11 @@ import pytest
 from naiad.core import datatypes
 from naiad.core.datatypes import BF16, BYTES, FP32, INT32, DataType
 from naiad.core.tensor import Tensor
-from naiad.protocol.http import binary_tensors
+from naiad.protocol import raw_tensors
 
 
 def read(body: bytes, datatype: DataType, shape: tuple[int, ...], *, start: int = 0) -> Tensor:
-    return binary_tensors.read(
+    return raw_tensors.read(
         body,
         start,
         len(body) - start,
@@ -35,7 +35,7 @@ def test_bytes_become_an_array_of_the_datatype_and_go_out_the_same(datatype: Dat
     assert tensor.fault is None
     assert tensor.array.dtype == datatype.dtype
     assert (tensor.array == sent).all()
-    assert binary_tensors.write(tensor) == sent.tobytes()
+    assert raw_tensors.write(tensor) == sent.tobytes()
 
 
 def test_an_array_is_a_view_of_the_body_also_where_it_is_not_aligned() -> None:
@@ -71,7 +71,7 @@ def test_strings_are_cut_out_one_by_one_and_go_out_the_same() -> None:
     tensor = read(body, BYTES, (2, 2))
     assert tensor.fault is None
     assert tensor.array.tolist() == [[b"a", b""], [b"\xff\0", b"long" * 100]]
-    assert binary_tensors.write(tensor) == body
+    assert raw_tensors.write(tensor) == body
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_reading_strings_stops_at_the_first_that_is_too_many() -> None:
 
 
 def written(array: "np.ndarray[typing.Any, typing.Any]", datatype: DataType) -> bytes | memoryview:
-    return binary_tensors.write(Tensor("OUT", datatype, array.shape, array))
+    return raw_tensors.write(Tensor("OUT", datatype, array.shape, array))
 
 
 @pytest.mark.parametrize("datatype", [FP32, BF16])
