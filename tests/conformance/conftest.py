@@ -108,13 +108,12 @@ def pytest_terminal_summary(
     """Prints the rows of the issue that no scenario shows and the differences that showed, after a whole run."""
     if not config.stash[_FILES]:
         return
-    whole = {path.name for path in _HERE.glob("test_*.py")}
-    if whole - config.stash[_FILES]:
+    files, shown = config.stash[_FILES], config.stash[_SHOWN]
+    if any(path.name not in files for path in _HERE.glob("test_*.py")):
         terminalreporter.write_line(
             "conformance: not the whole folder was run, so no report on rows"
         )
     else:
-        shown: set[str] = config.stash[_SHOWN]
         _report_rows(terminalreporter, shown)
     used_all: list[Difference] = config.stash[_USED]
     used = dict.fromkeys(used_all)

@@ -227,7 +227,6 @@ def _accepted(target: Target) -> Answer:
         "--metrics-interval-ms=500",
         "--allow-gpu-metrics=false",
         "--exit-timeout-secs=5",
-        "--model-load-gpu-limit=0:0.5",
         "--model-control-mode=none",
         "--repository-poll-secs=10",
     )
@@ -238,11 +237,10 @@ def _accepted(target: Target) -> Answer:
         return {"ready": _status(server, "/v2/health/ready")}
 
 
-def _host_policy(target: Target) -> Answer:
+def _starts(target: Target, *options: str) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
-        server = _start(target, folder, "--host-policy=cpu,cpu-cores=0-1")
         try:
-            with server:
+            with _start(target, folder, *options):
                 return {"starts": True}
         except ServerFailedError:
             return {"starts": False}
@@ -350,7 +348,16 @@ SCENARIOS = [
     _scenario(
         "options that mean nothing here", "17.3 17.4 17.5 17.9 17.10 17.18", _accepted, ready=200
     ),
-    _scenario("a host policy", "17.9", _host_policy),
+    _scenario(
+        "an option refused: a host policy",
+        "17.9",
+        lambda target: _starts(target, "--host-policy=cpu,cpu-cores=0-1"),
+    ),
+    _scenario(
+        "an option refused: a limit on GPU memory",
+        "17.9",
+        lambda target: _starts(target, "--model-load-gpu-limit=0:0.5"),
+    ),
     _scenario(
         "log of a start",
         "17.7 17.13 17.6",

@@ -128,11 +128,11 @@ def _reasons(target: Target) -> Answer:
 
 
 def _lines(target: Target) -> Answer:
-    text = target.http("GET", "/metrics", port=target.process.ports.metrics).body.decode()
+    """The series without labels. Their values are the machine's."""
     return {
-        line.split("{")[0]: "there"
-        for line in text.splitlines()
-        if line.startswith("nv_") and "{" not in line
+        family: "there"
+        for family, labels, _ in _metrics(target)
+        if not labels and family.startswith("nv_")
     }
 
 

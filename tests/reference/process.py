@@ -8,10 +8,12 @@ import contextlib
 import http.client
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -82,12 +84,26 @@ class Ports:
 
     @classmethod
     def free(cls) -> "Ports":
-        """Asks the system for three ports that nobody uses now; they are held together so that they differ."""
-        with contextlib.ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
-            for one in sockets:
-                one.bind(("127.0.0.1", 0))
-            return cls(*(one.getsockname()[1] for one in sockets))
+        """Three ports that nobody uses now, and that this process has not handed out before."""
+        return cls(*(_free_port() for _ in range(3)))
+
+
+# Below the range that the system takes for clients' own ends: one of those could sit on the port before the server.
+_RANGE = range(18_000, 32_000)
+_HANDED_OUT: set[int] = set()
+_CHOOSING = threading.Lock()
+
+
+def _free_port() -> int:
+    with _CHOOSING:
+        while True:
+            port = random.choice(_RANGE)
+            if port in _HANDED_OUT:
+                continue
+            with contextlib.closing(socket.socket()) as probe, contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                _HANDED_OUT.add(port)
+                return port
 
 
 class ServerProcess:

@@ -1,0 +1,103 @@
+"""The judge of scenarios, and the tables it works with: rows and differences name what exists."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.differences import DIFFERENCES
+from tests.conformance.rows import ISSUE_ROWS, UNSHOWN
+from tests.conformance.scenario import Scenario, leaves, normalised
+from tests.conformance.verdict import Difference, judge
+
+_ASKED = Scenario("asked", ("1.1",), lambda _target: {}, expect={"status": 200})
+_OK = {"status": "200"}
+
+
+def test_equal_answers_that_do_what_the_row_says_have_no_fault() -> None:
+    assert judge(_ASKED, _OK, _OK, ()).faults == ()
+
+
+def test_answers_that_agree_against_the_row_are_faults_of_both() -> None:
+    wrong = {"status": "500"}
+    assert len(judge(_ASKED, wrong, wrong, ()).faults) == 2
+
+
+def test_a_difference_that_nobody_listed_is_a_fault() -> None:
+    faults = judge(_ASKED, {**_OK, "id": "'a'"}, {**_OK, "id": "'b'"}, ()).faults
+    assert faults == ("id: the reference answers 'a', Naiad 'b'",)
+
+
+def test_a_leaf_that_only_one_server_has_is_a_difference() -> None:
+    assert "(absent)" in judge(_ASKED, {**_OK, "more": "1"}, _OK, ()).faults[0]
+
+
+def test_a_listed_difference_excuses_the_reference_but_not_naiad() -> None:
+    listed = Difference("asked", "status", "older")
+    verdict = judge(_ASKED, {"status": "500"}, _OK, (listed,))
+    assert verdict.faults == ()
+    assert listed in verdict.used
+    assert judge(_ASKED, _OK, {"status": "500"}, (listed,)).faults != ()
+
+
+def test_a_listed_difference_that_is_gone_is_a_fault() -> None:
+    faults = judge(_ASKED, _OK, _OK, (Difference("asked", "status", "older"),)).faults
+    assert "no longer differs" in faults[0]
+
+
+def test_without_naiad_only_the_rows_are_held_against_the_reference() -> None:
+    assert judge(_ASKED, _OK, None, (Difference("asked", "status", "older"),)).faults == ()
+    assert judge(_ASKED, {"status": "500"}, None, ()).faults != ()
+
+
+def test_leaves_tell_numbers_and_booleans_apart_and_nan_equals_itself() -> None:
+    assert leaves({"a": [1, 1.0, True, float("nan")], "b": {}}) == {
+        "a.0": "1",
+        "a.1": "1.0",
+        "a.2": "True",
+        "a.3": "nan",
+        "b": "{}",
+    }
+
+
+def test_an_errors_text_counts_only_by_the_fragment() -> None:
+    scenario = Scenario("s", ("1.1",), lambda _target: {}, says="unknown", mask=("times.*",))
+    answer = {"error": "an unknown model, try another", "times": {"ns": 3}}
+    assert normalised(scenario, answer) == {"says": "'unknown'"}
+    assert "something else" in normalised(scenario, {"error": "no"})["says"]
+
+
+def _collected(session: pytest.Session) -> tuple[list[Scenario], bool]:
+    """The scenarios of this run, and whether they are all there are."""
+    here = Path(__file__).parent
+    items = [item for item in session.items if item.path.parent == here]
+    params = [item.callspec.params for item in items if hasattr(item, "callspec")]
+    found = [param["scenario"] for param in params if isinstance(param.get("scenario"), Scenario)]
+    whole = {path.name for path in here.glob("test_*.py")} == {item.path.name for item in items}
+    return found, whole
+
+
+def _doubled(names: Sequence[str]) -> list[str]:
+    return [name for name in set(names) if names.count(name) > 1]
+
+
+def test_scenarios_have_names_of_their_own(request: pytest.FixtureRequest) -> None:
+    scenarios, _ = _collected(request.session)
+    assert _doubled([scenario.name for scenario in scenarios]) == []
+
+
+def test_every_row_of_the_issue_is_shown_or_says_why_not(request: pytest.FixtureRequest) -> None:
+    scenarios, whole = _collected(request.session)
+    shown = {row for scenario in scenarios for row in scenario.rows}
+    if whole:
+        assert [row for row in ISSUE_ROWS if row not in shown and row not in UNSHOWN] == []
+    assert [row for row in UNSHOWN if row in shown] == []
+    assert [row for row in UNSHOWN if row not in ISSUE_ROWS] == []
+
+
+def test_every_difference_is_about_a_scenario(request: pytest.FixtureRequest) -> None:
+    scenarios, whole = _collected(request.session)
+    names = [scenario.name for scenario in scenarios]
+    idle = [d.scenario for d in DIFFERENCES if not any(fnmatchcase(n, d.scenario) for n in names)]
+    assert not whole or idle == []
