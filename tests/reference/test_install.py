@@ -1,7 +1,7 @@
 """The reference environment: built once, whole or not at all. The build's commands are replaced, nothing is fetched."""
 
+import contextlib
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,17 +17,20 @@ class Builds:
     def __init__(self) -> None:
         self.commands: list[list[str]] = []
         self.fails = False
-        self.lock = threading.Lock()
+        self.meeting: threading.Barrier | None = None
 
     def run(self, command: list[str]) -> None:
-        with self.lock:
-            self.commands.append(command)
+        self.commands.append(command)
+        if self.meeting is not None:
+            # Builds that run side by side meet here; one alone goes on after a moment.
+            with contextlib.suppress(threading.BrokenBarrierError):
+                self.meeting.wait(timeout=0.2)
         if self.fails:
             raise ReferenceUnavailableError("no network")
 
 
 @pytest.fixture
-def builds(monkeypatch: pytest.MonkeyPatch) -> Iterator[Builds]:
+def builds(monkeypatch: pytest.MonkeyPatch) -> Builds:
     found = Builds()
     monkeypatch.setattr(module, "_run", found.run)
     monkeypatch.setattr(module, "_place_stub", lambda _environment: None)
@@ -43,6 +46,7 @@ def test_an_environment_is_built_once(tmp_path: Path, builds: Builds) -> None:
 
 
 def test_two_that_start_at_once_share_one_build(tmp_path: Path, builds: Builds) -> None:
+    builds.meeting = threading.Barrier(2)
     with ThreadPoolExecutor(4) as pool:
         roots = {
             future.result().root
