@@ -23,6 +23,7 @@ from naiad.options.options import Options
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
 from naiad.repository.store import open_store
+from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
 from naiad.serve.drain import DrainSteps, drain
 from naiad.serve.figures import MachineFigures
@@ -136,6 +137,7 @@ class Server:
                 )
                 self._stopping.set()
             else:
+                interpreter.settle()
                 await frontends.accept()
                 engine.phase = Phase.SERVING
                 show_addresses(
