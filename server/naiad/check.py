@@ -219,9 +219,7 @@ def _python_syntax(folder: pathlib.Path, resolution: Resolution) -> list[Problem
         path = folder / str(version) / config.default_model_filename
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter(
-                    "ignore"
-                )  # a warning about its style is no problem of the model
+                warnings.simplefilter("ignore")  # about its style, which is no problem
                 compile(path.read_bytes(), path, "exec", dont_inherit=True)
         except FileNotFoundError:
             continue  # `resolve` has said so, as far as it matters

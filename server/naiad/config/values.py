@@ -120,7 +120,11 @@ def _bracket(cursor: Cursor, field: Any) -> Found:
 def _quoted(cursor: Cursor, field: Any) -> Found:
     first = cursor.take()
     parts = [first]
-    while cursor.token.kind is Kind.STRING and not is_symbol(cursor.ahead(), ":=") and first.closed:
+    while (
+        parts[-1].closed
+        and cursor.token.kind is Kind.STRING
+        and not is_symbol(cursor.ahead(), ":=")
+    ):
         parts.append(cursor.take())
     position = first.position()
     if not parts[-1].closed:

@@ -121,6 +121,21 @@ def test_the_same_key_twice_is_told_with_the_reason() -> None:
     ]
 
 
+def test_a_sign_may_stand_apart_from_its_number_as_triton_allows() -> None:
+    document = pbtxt.parse("input { dims: - 1 } max_batch_size: -\n0x8", path=_HERE)
+
+    assert document.problems == ()
+    assert list(document.message.input[0].dims) == [-1]
+    assert document.message.max_batch_size == -8
+
+
+@pytest.mark.parametrize("number", ["99", "-9223372036854775808", "4294967296", "0b9", "1" * 5000])
+def test_a_number_that_no_value_of_an_enum_has_is_told(number: str) -> None:
+    (message,) = _messages(f"input {{ data_type: {number} }}")
+
+    assert message.startswith("data_type has no value with the number")
+
+
 def test_after_a_hundred_problems_it_stops_and_says_so() -> None:
     problems = pbtxt.parse("x: 1\n" * 5000, path=_HERE).problems
 
