@@ -49,6 +49,13 @@ _INDEX = "/v2/repository/index"
 
 CONNECTIONS = [
     Scenario(
+        "errors are JSON",
+        ("1.2", "1.9"),
+        _error_type,
+        expect={f"types.{place}": "application/json" for place in range(5)},
+    ),
+    Scenario("persistent connection", ("1.23",), _persistent, expect={"kept": True}),
+    Scenario(
         "body in chunks", ("1.13",), lambda target: _chunked(target, 0), expect={"status": 200}
     ),
     Scenario(

@@ -12,7 +12,7 @@ class Difference:
     """A difference that is meant.
 
     Attributes:
-        scenario: the scenario's name, or a pattern of names.
+        scenario: the scenario's name.
         path: the leaf that differs, or a pattern of leaves.
         reason: why: the row that a newer Triton follows, or the decision of ours.
     """
@@ -23,7 +23,7 @@ class Difference:
 
     def covers(self, scenario: str, path: str) -> bool:
         """Whether this difference is about that leaf of that scenario."""
-        return fnmatchcase(scenario, self.scenario) and fnmatchcase(path, self.path)
+        return scenario == self.scenario and fnmatchcase(path, self.path)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def judge(
     faults.extend(
         f"{difference.path} no longer differs: take it out of the differences ({difference.reason})"
         for difference in meant
-        if difference.scenario == scenario.name and difference not in used
+        if difference not in used
     )
     return Verdict(tuple(faults), tuple(used))
 
