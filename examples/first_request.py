@@ -28,14 +28,20 @@ def main() -> int:
     parser.add_argument("--address", default="127.0.0.1", help="where to listen")
     asked = parser.parse_args()
     ports = dict(zip(("http", "grpc", "metrics"), _ports(fixed=not asked.once), strict=True))
+    for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: the server ends with this process
+        signal.signal(ending, signal.default_int_handler)
     started = time.perf_counter()
+    # A session of its own: Ctrl-C reaches it once, through `_stop`; a second signal would cut its drain short. What it has to
+    # show (a table, addresses) is shown below; its warnings and errors come through.
     server = subprocess.Popen(  # noqa: S603 - our own server with our own arguments
         [
             *(sys.executable, "-m", "naiad", "serve", "--model-repository", str(REPOSITORY)),
             *(word for name in ports for word in (f"--{name}-port", str(ports[name]))),
             *("--http-address", asked.address, "--grpc-address", asked.address),
-            *("--log-info=false" if asked.once or not sys.stdout.isatty() else "--log-info=true",),
-        ]
+            "--log-info=false",
+        ],
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )
     try:
         base = f"http://{asked.address}:{ports['http']}"

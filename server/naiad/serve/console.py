@@ -48,6 +48,8 @@ class LoadingLines:
         """A version entered a state."""
         title = state.name if state.version is None else f"{state.name} version {state.version}"
         match state.state:
+            case State.LOADING if self._console is not None:
+                self._console.print(f"  … {escape(title)} [dim]loading[/]")
             case State.LOADING:
                 log.info("loading: %s", title)
             case State.READY:
