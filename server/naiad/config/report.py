@@ -54,7 +54,7 @@ def _one(problem: Problem, *, colour: bool) -> str:
     where = str(problem.path)
     if position is not None:
         where += f":{position.line}:{position.column}"
-    title = f"{paint(_harmless(where) + ':', _BOLD)} {paint('error:', _RED)} {paint(_harmless(problem.message), _BOLD)}"
+    title = f"{paint(_harmless(where) + ':', _BOLD)} {paint('error:', _RED)} {paint(_lines(problem.message), _BOLD)}"
     lines = [title]
     gutter = ""
     if position is not None:
@@ -90,6 +90,11 @@ def _excerpt(line: str, position: Position) -> tuple[str, int, int]:
     marked = _harmless(line[start:end], column=_cells(line[first:start]))
     after = _harmless(line[end:], column=_cells(line[first:end]))
     return before + marked + after + cut_after, _cells(before), max(1, _cells(marked))
+
+
+def _lines(message: str) -> str:
+    """A message, which may have several lines: a model's own traceback."""
+    return "\n".join(_harmless(line) for line in message.split("\n"))
 
 
 def _harmless(text: str, *, column: int = 0) -> str:

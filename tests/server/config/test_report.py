@@ -60,6 +60,12 @@ def test_a_problem_with_a_whole_file_has_no_line() -> None:
     assert render([problem], colour=False) == "m: error: gone\n  = help: put it\n"
 
 
+def test_a_message_with_a_traceback_keeps_its_lines() -> None:
+    problem = Problem(path=pathlib.Path("m"), position=None, message="bad\n\nAt:\n  m.py(2): f")
+
+    assert render([problem], colour=False) == "m: error: bad\n\nAt:\n  m.py(2): f\n"
+
+
 def test_the_mark_stands_under_its_text_behind_tabs_and_wide_characters() -> None:
     assert _marked(_problem('\tname: "x"', column=8, width=3)) == '"x"'
     assert _marked(_problem("模型 a\tb name", column=8, width=4)) == "name"

@@ -1,5 +1,6 @@
 """What a model's exception looks like to people: what happened, then where, the model's own lines first (user-pains 14)."""
 
+import importlib
 import pathlib
 import traceback
 
@@ -44,4 +45,4 @@ _SERVER = str(pathlib.Path(__file__).parents[2])
 
 
 def _is_ours(filename: str) -> bool:
-    return filename.startswith((_SERVER, "<frozen importlib"))
+    return filename.startswith((_SERVER, "<frozen importlib")) or filename == importlib.__file__

@@ -77,8 +77,8 @@ class InferRoute:
         shape = self._engine.shape_of(self._model, self._version)
         if shape.decoupled:
             raise unsupported(
-                "HTTP end point doesn't support models with decoupled transaction policy: call model "
-                f"'{self._model}' over gRPC with ModelStreamInfer"
+                f"HTTP end point doesn't support models with decoupled transaction policy: '{self._model}' may "
+                "answer many times, which takes a stream"
             )
         return shape
 
