@@ -69,12 +69,16 @@ def _drains(target: Target) -> Answer:
             server.ask_to_stop()
             time.sleep(0.4)
             late = _status(server, "/v2/health/ready")
+            called = Target(server)
+            code = called.call("ServerLive", b"", timeout_s=2).code
+            called.close()
             answer = running.result()
             assert server.process is not None
             status = server.process.wait(20)
         return {
             "answered": answer.get("status"),
             "late refused": late != http.HTTPStatus.OK,
+            "late gRPC": code,
             "exit": status,
             "finalized": "finalizing: finalize was called" in server.output(),
         }
@@ -321,8 +325,8 @@ SCENARIOS = [
         status=1,
     ),
     _scenario(
-        "a bad pattern of headers",
-        "1.17 17.3",
+        "a log format that does not exist",
+        "17.6",
         lambda target: _exits(target, "--log-format=bogus"),
         status=1,
     ),
