@@ -9,6 +9,7 @@ import logging
 from naiad.core.clock import Clock
 from naiad.core.record import record
 from naiad.protocol.http.head import RequestHead
+from naiad.protocol.http.message import HttpReply
 
 _logger = logging.getLogger(__name__)
 
@@ -59,21 +60,19 @@ class AccessRecorder:
         self,
         head: RequestHead,
         peer: tuple[str, int] | None,
-        *,
-        status: int,
+        reply: HttpReply,
         size: int,
         since_ns: int,
-        request_id: str = "",
     ) -> None:
-        """A reply was sent. `since_ns` is the request's `stamp`; the others as in `AccessEntry`."""
+        """A reply was sent: `size` bytes of its body, for a request whose `stamp` is `since_ns`."""
         entry = AccessEntry(
             f"{peer[0]}:{peer[1]}" if peer else "",
             "HEAD" if head.head_only else head.method.decode("latin-1"),
             head.target.decode("latin-1"),
-            status,
+            reply.status,
             size,
             (self._clock.monotonic_ns() - since_ns) / 1e9,
-            request_id,
+            reply.request_id,
         )
         try:
             self._log(entry)

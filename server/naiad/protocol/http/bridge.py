@@ -70,7 +70,7 @@ class AsgiExchange:
     Args:
         app: the application.
         head: the request's head.
-        scope: the connection's part of the scope: scheme, client, server.
+        scope: the connection's part of the scope: client and server.
         carrier: the connection.
         body_high: body bytes waiting here above which reading stops.
     """
@@ -105,6 +105,7 @@ class AsgiExchange:
         path, _, query = self.head.target.partition(b"?")
         self._scope.update(
             type="http",
+            scheme="http",
             asgi={"version": "3.0", "spec_version": "2.3"},
             http_version="1.1" if self.head.minor else "1.0",
             method=self.head.method.decode("ascii"),

@@ -21,7 +21,7 @@ from naiad.protocol.http.exchange import Exchange
 from naiad.protocol.http.framing import CLOSE, KEEP, KEEP_1_0, Refusal, error_reply
 from naiad.protocol.http.head import NO_HEAD, RequestHead
 from naiad.protocol.http.intake import Intake
-from naiad.protocol.http.message import FastHandler, HttpRequest
+from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.peer import Peer
 from naiad.protocol.http.service import HttpService
 
@@ -54,18 +54,14 @@ class Connection(asyncio.Protocol):
         self._since = 0.0
         self._peer: Peer = typing.cast("Peer", None)
         self._drained: asyncio.Future[None] | None = None
-        self._ready = (
-            True  # nothing unread, nothing but replies under way: the next bytes begin a request
-        )
+        self._ready = True  # only replies are under way: the next bytes begin a request
         self._barred = False  # the next request waits until the pipeline is empty
         self._read_paused = False
         self._write_paused = False
         self._ending = False  # the last reply says Connection: close
         self._no_more = False  # no further request is taken
         self._deaf = False  # whatever comes is thrown away
-        self._must_linger = (
-            False  # the client may still be sending: a plain close would destroy the reply
-        )
+        self._must_linger = False  # the client may still send: a plain close destroys the reply
         self._lingering = False
         self._closing = False
         self._eof = False
@@ -101,9 +97,7 @@ class Connection(asyncio.Protocol):
             self._must_linger = True
             return
         if self._intake.body is not None or not self._intake.unread:
-            self._since = (
-                self._roster.now
-            )  # a head that comes in drops is timed from its first byte
+            self._since = self._roster.now  # but a head in drops is timed from its first byte
         self._intake.add(data)
         self._take()
 
@@ -229,11 +223,7 @@ class Connection(asyncio.Protocol):
         self._bridge = AsgiExchange(
             self._service.app,
             head,
-            {
-                "scheme": "http",
-                "client": self._peer.address(),
-                "server": self._peer.address("sockname"),
-            },
+            {"client": self._peer.address(), "server": self._peer.address("sockname")},
             carrier=self,
             body_high=self._settings.body_high_bytes,
         )
@@ -278,8 +268,8 @@ class Connection(asyncio.Protocol):
         assert bridge is not None
         self._since = self._roster.now
         if self._recorder is not None:
-            client, since = self._peer.address(), self._bridge_started_ns
-            self._recorder.record(bridge.head, client, status=status, size=size, since_ns=since)
+            reply, since_ns = HttpReply(status, (), ()), self._bridge_started_ns
+            self._recorder.record(bridge.head, self._peer.address(), reply, size, since_ns)
         self._must_linger = self._must_linger or self._intake.body is not None
         self._intake.ignore_body()
         if keep:
@@ -325,14 +315,7 @@ class Connection(asyncio.Protocol):
             self._transport.writelines(rest)
         if self._recorder is not None:
             size = 0 if head.head_only else sum(memoryview(part).nbytes for part in reply.body)
-            self._recorder.record(
-                head,
-                self._peer.address(),
-                status=reply.status,
-                size=size,
-                since_ns=exchange.started_ns,
-                request_id=reply.request_id,
-            )
+            self._recorder.record(head, self._peer.address(), reply, size, exchange.started_ns)
         if close:
             self._shut()
 
@@ -373,7 +356,7 @@ class Connection(asyncio.Protocol):
         self._ready = may_take and not (intake.unread or intake.body or self._eof)
         full = bool(intake.unread) and intake.body is None and not may_take
         pause = (full or intake.body_held) and not self._deaf
-        if pause != self._read_paused and not self._transport.is_closing():
+        if pause != self._read_paused and not (self._eof or self._transport.is_closing()):
             self._read_paused = pause
             if pause:
                 self._transport.pause_reading()

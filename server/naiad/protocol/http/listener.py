@@ -101,6 +101,13 @@ class HttpListener:
                 else AccessRecorder(self._access_log, clock=self._clock)
             ),
         )
+        try:
+            for sock in sockets:
+                sock.listen(settings.backlog)  # here, because uvloop swallows what goes wrong
+        except OSError as error:  # another process that had only reserved it as well was faster
+            for sock in sockets:
+                sock.close()
+            raise self._explained(error) from None
         for sock in sockets:
             server = await loop.create_server(
                 lambda: Connection(service), sock=sock, backlog=settings.backlog

@@ -7,6 +7,7 @@ import pytest
 from naiad.core.clock import ManualClock
 from naiad.protocol.http.access_log import AccessEntry, AccessRecorder, LoggedAccess, access_line
 from naiad.protocol.http.head import parse_head
+from naiad.protocol.http.message import HttpReply
 
 
 def entry(target: str = "/v2", request_id: str = "") -> AccessEntry:
@@ -47,7 +48,7 @@ def test_the_recorder_measures_from_its_stamp() -> None:
     since = recorder.stamp()
     clock.advance(ns=2_000_000)
     head = parse_head(b"HEAD /a HTTP/1.1\r\n\r\n")
-    recorder.record(head, None, status=404, size=0, since_ns=since, request_id="x")
+    recorder.record(head, None, HttpReply(404, (), (), "x"), 0, since)
     (got,) = found
     assert (got.peer, got.method, got.target, got.status) == ("", "HEAD", "/a", 404)
     assert (got.seconds, got.request_id) == (0.002, "x")

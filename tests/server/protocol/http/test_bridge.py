@@ -327,6 +327,22 @@ async def test_a_malformed_chunk_ends_the_application_s_call() -> None:
     assert ended == ["cancelled"]
 
 
+async def test_a_malformed_chunk_after_the_reply_has_begun_cuts_the_connection() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"part", "more_body": True})
+        while True:
+            await receive()
+
+    client = Client(app=app)
+    client.send(request("POST", "/app", "Transfer-Encoding: chunked"))
+    await settle()
+    client.send(b"xyz\r\n")
+    await settle()
+    assert client.is_cut()
+    assert b"error" not in client.transport.sent
+
+
 async def _answer(send: Send, *headers: tuple[bytes, bytes]) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": list(headers)})
     await send({"type": "http.response.body", "body": b"ok"})

@@ -193,6 +193,16 @@ async def test_connection_close_is_obeyed_and_what_follows_is_ignored(lane: str)
     assert client.has_ended()
 
 
+async def test_a_client_that_goes_on_sending_after_connection_close_still_gets_its_reply() -> None:
+    client = Client()
+    client.send(post("/hold", b"", "Connection: close"))
+    client.send(b"more")
+    client.routes.held[0].answer(b"one")
+    assert client.reply().body == b"one"
+    assert client.transport.eof_written
+    assert not client.is_closed()  # a close now would make the kernel answer `more` with a reset
+
+
 async def test_chunked_bodies_reach_both_lanes_whole() -> None:
     body = b"3;note=x\r\nabc\r\n2\r\nde\r\n0\r\nTrailer: x\r\n\r\n"
     client = Client()

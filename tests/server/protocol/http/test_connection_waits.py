@@ -41,6 +41,15 @@ async def test_the_keep_alive_time_starts_anew_with_each_reply() -> None:
     assert not client.has_ended()
 
 
+async def test_the_keep_alive_time_starts_with_a_late_reply() -> None:
+    client = Client(settings=SETTINGS)
+    client.send(post("/hold"))
+    await asyncio.sleep(100)
+    client.routes.held[0].answer(b"")
+    await asyncio.sleep(69)
+    assert not client.has_ended()
+
+
 async def test_a_request_under_way_has_no_timeout_here() -> None:
     client = Client(settings=SETTINGS)
     client.send(post("/hold"))
@@ -259,6 +268,17 @@ async def test_draining_does_not_wait_for_a_client_that_goes_on_pipelining() -> 
     client.routes.held[0].answer(b"1")
     assert client.reply().headers["connection"] == "close"
     assert len(client.routes.held) == 1
+    assert client.has_ended()
+
+
+async def test_the_first_request_of_a_drained_idle_connection_is_its_last() -> None:
+    client = Client(settings=SETTINGS)
+    client.connection.drain(close_idle=False)
+    client.send(post("/hold", b"1"))
+    client.send(post("/hold", b"2"))
+    assert len(client.routes.held) == 1
+    client.routes.held[0].answer(b"1")
+    assert client.reply().headers["connection"] == "close"
     assert client.has_ended()
 
 

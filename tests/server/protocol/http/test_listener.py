@@ -275,6 +275,34 @@ def test_a_port_in_use_is_told_with_the_option_that_changes_it() -> None:
     uvloop.run(run())
 
 
+def test_of_two_that_reserved_the_same_port_the_second_to_start_is_told() -> None:
+    async def run() -> None:
+        first = listener(ScriptedRoutes())
+        await first.reserve()
+        second = listener(ScriptedRoutes(), port=first.address[1])
+        await second.reserve()
+        await first.start()
+        with pytest.raises(ListenError, match=r"in use.*--http-port"):
+            await second.start()
+        await second.close(0)
+        await first.close(0)
+
+    uvloop.run(run())
+
+
+def test_a_reserved_port_refuses_clients_until_it_is_started() -> None:
+    async def run() -> None:
+        server = listener(ScriptedRoutes())
+        await server.reserve()
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection(*server.address)
+        await server.start()
+        assert [reply.body for reply in await ask(server, post("/echo", b"x"))] == [b"x"]
+        await server.close(1)
+
+    uvloop.run(run())
+
+
 def test_two_listeners_share_a_port_when_both_ask() -> None:
     async def run() -> None:
         first = listener(ScriptedRoutes(), reuse_port=True)
