@@ -58,6 +58,11 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
         "nv_model_load_duration_secs *",
         "2.51 predates the family; row 8.20",
     ),
+    (
+        "drain",
+        "late_gRPC",
+        "2.51 serves gRPC until the last request is done; row 10.34: UNAVAILABLE",
+    ),
     ("help", "status", "2.51 exits 1; row 17.1: 0"),
     ("refused: broken_no_backend", "says", "2.51 words it otherwise; row 11.3"),
     (

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,9 +18,12 @@ import pytest
 from tests.conformance import catalogue
 from tests.conformance.broken import BROKEN
 from tests.conformance.conftest import Ask
+from tests.conformance.grpc_scenarios import request
 from tests.conformance.scenario import Scenario
 from tests.conformance.wire import Answer, Target, value
 from tests.reference.process import Ports, ServerFailedError, ServerProcess
+
+_LATE = request("report", raw=bytes(4), name="DELAY_MS", datatype="INT32", shape=(1,))
 
 
 def _options(repository: Path | None, *more: str) -> list[str]:
@@ -69,16 +73,14 @@ def _drains(target: Target) -> Answer:
             server.ask_to_stop()
             time.sleep(0.4)
             late = _status(server, "/v2/health/ready")
-            called = Target(server)
-            code = called.call("ServerLive", b"", timeout_s=2).code
-            called.close()
+            code = Target(server).call("ModelInfer", _LATE, timeout_s=2).code
             answer = running.result()
             assert server.process is not None
             status = server.process.wait(20)
         return {
             "answered": answer.get("status"),
             "late refused": late != http.HTTPStatus.OK,
-            "late gRPC": code,
+            "late_gRPC": code,
             "exit": status,
             "finalized": "finalizing: finalize was called" in server.output(),
         }
@@ -241,10 +243,10 @@ def _accepted(target: Target) -> Answer:
         return {"ready": _status(server, "/v2/health/ready")}
 
 
-def _starts(target: Target, *options: str) -> Answer:
+def _starts(target: Target, option: str) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         try:
-            with _start(target, folder, *options):
+            with _start(target, folder, option):
                 return {"starts": True}
         except ServerFailedError:
             return {"starts": False}
@@ -352,15 +354,12 @@ SCENARIOS = [
     _scenario(
         "options that mean nothing here", "17.3 17.4 17.5 17.9 17.10 17.18", _accepted, ready=200
     ),
-    _scenario(
-        "an option refused: a host policy",
-        "17.9",
-        lambda target: _starts(target, "--host-policy=cpu,cpu-cores=0-1"),
-    ),
-    _scenario(
-        "an option refused: a limit on GPU memory",
-        "17.9",
-        lambda target: _starts(target, "--model-load-gpu-limit=0:0.5"),
+    *(
+        _scenario(f"an option refused: {name}", "17.9", partial(_starts, option=option))
+        for name, option in (
+            ("a host policy", "--host-policy=cpu,cpu-cores=0-1"),
+            ("a limit on GPU memory", "--model-load-gpu-limit=0:0.5"),
+        )
     ),
     _scenario(
         "log of a start",
