@@ -43,6 +43,7 @@ class Exchange:
         if pipeline is None or self.answer is not None:
             return
         self.answer = reply
+        self.handle = None  # it holds this callback: without a cycle the request ends here, not in the garbage collector
         pipeline.answered(self)
 
     def abandon(self) -> None:
