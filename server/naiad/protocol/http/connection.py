@@ -94,7 +94,6 @@ class Connection(asyncio.Protocol):
                     self.dispatch(head, handler, body, self.stamp() if self._recorder else 0)
                     return
         if self._deaf:
-            self._must_linger = True
             return
         if self._intake.body is not None or not self._intake.unread:
             self._since = self._roster.now  # but a head in drops is timed from its first byte

@@ -62,7 +62,7 @@ def test_chunks_are_put_together_whatever_the_pieces(
         (b"0x1\r\n", 400, "hexadecimal"),
         (b"1_0\r\n", 400, "hexadecimal"),
         (b"1" * 16 + b"\r\n", 400, "hexadecimal"),
-        (b"1\na", 400, "CRLF"),
+        (b"1;\na", 400, "without CR"),
         (b"1\r\nabc", 400, "longer than its size"),
         (b"1\r\na\rb", 400, "longer than its size"),
         (b"1;" + b"x" * 5000, 400, "extensions"),

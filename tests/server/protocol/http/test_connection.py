@@ -103,6 +103,7 @@ async def test_requests_of_both_lanes_on_one_connection_are_answered_in_order() 
     client.send(post("/hold", b"1") + request("GET", "/app") + post("/echo", b"3"))
     await settle()
     assert client.replies() == []
+    assert not client.is_reading()
     client.routes.held[0].answer(b"one")
     assert [reply.body for reply in client.replies()] == [b"one"]
     await settle()

@@ -46,6 +46,8 @@ async def test_an_empty_roster_has_no_timer_and_a_fresh_time_for_who_comes_next(
     assert member.checked == []
     roster.enter(member)
     assert round(roster.now - start, 3) == 10
+    await asyncio.sleep(2.5)
+    assert len(member.checked) == 2
 
 
 async def test_empty_is_waited_for() -> None:
