@@ -41,8 +41,9 @@ class Connection(asyncio.Protocol):
         self._settings = service.settings
         self._roster = service.roster
         self._known = service.heads.known
-        self._find = service.routes.find
-        self._limit = service.routes.body_limit
+        self._learn = service.heads.learn
+        self._short = min(service.settings.known_head_bytes, service.settings.max_line_bytes)
+        self._handler_of = service.handler_of
         self._frame = service.framer.frame
         self._recorder = service.recorder
         self._room = service.settings.max_pipelined
@@ -50,21 +51,16 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = typing.cast("asyncio.Transport", None)  # until made
         self._pipeline: collections.deque[Exchange] = collections.deque()
         self._bridge: AsgiExchange | None = None
-        self._bridge_started_ns = 0
-        self._since = 0.0
+        self._bridge_started_ns, self._since = 0, 0.0
         self._peer: Peer = typing.cast("Peer", None)
-        self._drained: asyncio.Future[None] | None = None
         self._ready = True  # only replies are under way: the next bytes begin a request
         self._barred = False  # the next request waits until the pipeline is empty
-        self._read_paused = False
-        self._write_paused = False
+        self._read_paused = self._write_paused = False
         self._ending = False  # the last reply says Connection: close
         self._no_more = False  # no further request is taken
         self._deaf = False  # whatever comes is thrown away
         self._must_linger = False  # the client may still send: a plain close destroys the reply
-        self._lingering = False
-        self._closing = False
-        self._eof = False
+        self._lingering = self._closing = self._eof = False
 
     # What the event loop calls
 
@@ -80,15 +76,15 @@ class Connection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        """Bytes came. First the usual case: one whole request with a known header block, and room for it."""
+        """Bytes came. First the usual case: one whole request, plain, short of head, and room for it."""
         if self._ready and len(self._pipeline) < self._room:
             end = data.find(b"\r\n\r\n") + 4
             head = self._known.get(data[:end])
+            if head is None and end <= self._short:
+                head = self._learn(data[:end])
             if head is not None and end + head.length == len(data):
-                handler = self._find(head.method, head.path, head.headers)
-                if handler is not None and (
-                    not head.length or head.length <= self._limit(head.path, head.headers)
-                ):
+                handler = self._handler_of(head)
+                if handler is not None:
                     self._since = self._roster.now
                     body = data[end:] if head.length else b""
                     self.dispatch(head, handler, body, self.stamp() if self._recorder else 0)
@@ -129,7 +125,7 @@ class Connection(asyncio.Protocol):
         if self._bridge is not None:
             self._bridge.disconnect()
             self._bridge = None
-        self._release_writer()
+        self._peer.drained()
 
     @override
     def pause_writing(self) -> None:
@@ -142,7 +138,7 @@ class Connection(asyncio.Protocol):
         """It does again."""
         self._write_paused = False
         self._since = self._roster.now
-        self._release_writer()
+        self._peer.drained()
         self._take()
 
     # What the roster and the listener call
@@ -155,7 +151,8 @@ class Connection(asyncio.Protocol):
             if waited >= settings.linger_timeout:
                 self._transport.abort()
         elif self._write_paused or self._closing:
-            self._check_stalled(now, waited)
+            if self._peer.is_stuck(now, settings.write_stall_timeout + self._roster.tick):
+                self.cut()
         elif self._intake.waits_for_client(under_way=self._under_way()):
             late = self._intake.overdue(waited)
             if late is not None:
@@ -242,9 +239,7 @@ class Connection(asyncio.Protocol):
 
     def drained(self) -> asyncio.Future[None] | None:
         """What to await before the next write; None when the client keeps up."""
-        if self._write_paused and self._drained is None:
-            self._drained = self._roster.loop.create_future()
-        return self._drained
+        return self._peer.wait(self._roster.loop) if self._write_paused else None
 
     def want_body(self) -> None:
         """The application waits for body bytes."""
@@ -317,11 +312,6 @@ class Connection(asyncio.Protocol):
             self._recorder.record(head, self._peer.address(), reply, size, exchange.started_ns)
         if close:
             self._shut()
-
-    def _release_writer(self) -> None:
-        if self._drained is not None and not self._drained.done():
-            self._drained.set_result(None)
-        self._drained = None
 
     # Stopping, waiting, closing
 
@@ -402,15 +392,9 @@ class Connection(asyncio.Protocol):
             self._closing = True
             self._transport.close()
 
-    def _check_stalled(self, now: float, waited: float) -> None:
-        if self._peer.took_bytes():
-            self._since = now
-        elif waited >= self._settings.write_stall_timeout:
-            self.cut()
-
     def _probe_peer(self) -> None:
         """See `Peer.probe`; a reply that has begun finds it out by itself."""
         bridge = self._bridge
         head = self._pipeline[0].head if self._pipeline else bridge.head if bridge else NO_HEAD
-        if head.minor and not (bridge is not None and bridge.begun):
+        if head.minor and not (bridge and bridge.begun):
             self._peer.probe(self._roster.loop)

@@ -13,7 +13,7 @@ import httptools
 
 from naiad.core.record import record
 from naiad.protocol.http.framing import Refusal
-from naiad.protocol.http.message import Headers
+from naiad.protocol.http.message import Headers, SpelledHeaders
 
 CHUNKED = -1
 
@@ -78,20 +78,31 @@ class HeadCache:
                 self.known.clear()
             self.known[block] = head
 
+    def learn(self, block: bytes) -> RequestHead | None:
+        """Parse and remember a block; None when it is not plain or not right, for whoever looks closer."""
+        try:
+            head = parse_head(block)
+        except Refusal:
+            return None
+        self.remember(block, head)
+        return head if head.plain else None
+
 
 class _Callbacks:
     """What httptools calls while it parses one header block."""
 
     def __init__(self) -> None:
         self.target = b""
-        self.headers: Headers = {}
+        self.headers = SpelledHeaders()
         self.repeated: dict[bytes, list[bytes]] = {}
 
     def on_url(self, target: bytes) -> None:
         self.target += target
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        name = name.lower()
+        spelled, name = name, name.lower()
+        if spelled != name:
+            self.headers.spelling.setdefault(name, spelled)
         if name in self.headers:
             # joined once at the end: joining each time would make 64 KiB of repeats cost quadratic time
             self.repeated.setdefault(name, [self.headers[name]]).append(value)

@@ -195,8 +195,7 @@ class Intake:
             handler = _options_of_server
         if (handler is None or head.expects_continue) and not self._desk.is_clear():
             return at
-        if handler is not None:
-            service.heads.remember(block, head)
+        service.heads.remember(block, head)
         if not head.keep_alive:
             self._desk.is_last()
         self._begin(head, handler, nothing_came=end == len(data))

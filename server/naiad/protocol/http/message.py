@@ -15,6 +15,25 @@ Headers = dict[bytes, bytes]
 Requests with the same header block share one dict: nobody may change it."""
 
 
+class SpelledHeaders(dict[bytes, bytes]):
+    """Headers that remember how the client spelled their names, for whoever passes them on (row 1.17).
+
+    Attributes:
+        spelling: lower case name -> the name as it came; only names that came otherwise.
+    """
+
+    __slots__ = ("spelling",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spelling: dict[bytes, bytes] = {}
+
+
+def spelling_of(headers: Headers, name: bytes) -> bytes:
+    """A header's name as the client wrote it, from its name in lower case."""
+    return headers.spelling.get(name, name) if isinstance(headers, SpelledHeaders) else name
+
+
 @record
 class HttpRequest:
     """A request with its whole body.

@@ -16,11 +16,13 @@ class Peer:
         transport: the connection's transport.
     """
 
-    __slots__ = ("_stuck_bytes", "_transport")
+    __slots__ = ("_drained", "_stuck_bytes", "_stuck_since", "_transport")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._stuck_bytes = 0
+        self._drained: asyncio.Future[None] | None = None
+        self._stuck_bytes = -1
+        self._stuck_since = 0.0
 
     def address(self, name: str = "peername") -> tuple[str, int] | None:
         """Host and port of "peername" or "sockname"; None when the socket has none (any more)."""
@@ -45,7 +47,23 @@ class Peer:
         if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
             self._transport.abort()
 
-    def took_bytes(self) -> bool:
-        """Whether it took anything of what waits for it since this was last asked."""
-        before, self._stuck_bytes = self._stuck_bytes, self._transport.get_write_buffer_size()
-        return self._stuck_bytes != before
+    def is_stuck(self, now: float, limit: float) -> bool:
+        """Whether it has taken nothing of what waits for it for `limit` seconds, as seen by one who asks at each tick."""
+        waiting = self._transport.get_write_buffer_size()
+        if waiting != self._stuck_bytes:
+            self._stuck_bytes = waiting
+            self._stuck_since = now
+        return now - self._stuck_since >= limit
+
+    def wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """What is done once it has taken enough for the next write."""
+        if self._drained is None:
+            self._drained = loop.create_future()
+        return self._drained
+
+    def drained(self) -> None:
+        """It has taken enough, or is gone."""
+        self._stuck_bytes = -1
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None

@@ -5,8 +5,8 @@ import dataclasses
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
 from naiad.protocol.http.framing import ReplyFramer
-from naiad.protocol.http.head import HeadCache
-from naiad.protocol.http.message import FastRoutes
+from naiad.protocol.http.head import HeadCache, RequestHead
+from naiad.protocol.http.message import FastHandler, FastRoutes
 from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.settings import HttpSettings
 
@@ -32,3 +32,13 @@ class HttpService:
     heads: HeadCache
     framer: ReplyFramer
     recorder: AccessRecorder | None
+
+    def handler_of(self, head: RequestHead) -> FastHandler | None:
+        """Who answers a plain request in the fast lane; None when the intake has to look at it."""
+        try:
+            handler = self.routes.find(head.method, head.path, head.headers)
+            if head.length and head.length > self.routes.body_limit(head.path, head.headers):
+                return None
+        except Exception:  # noqa: BLE001 - the intake runs into it as well, logs it and answers
+            return None
+        return handler
