@@ -1,6 +1,7 @@
 """The server as a process: exit statuses, signals, drain, ports, restricted APIs."""
 
 import collections.abc
+import contextlib
 import http.client
 import json
 import pathlib
@@ -67,22 +68,38 @@ def test_sigterm_ends_with_0_and_says_what_it_does(
     assert "successfully unloaded add version 1" in log
 
 
-def test_a_request_in_flight_is_finished_before_the_end(
+@contextlib.contextmanager
+def one_running_one_waiting(
+    server: ServerProcess, *, seconds: float
+) -> collections.abc.Iterator[list[int]]:
+    """Two requests to a model with one instance: once one waits, the other is inside the model. Gives their statuses."""
+    statuses: list[int] = []
+
+    def ask(how_long: float) -> None:
+        statuses.append(infer(server.http, "slow", "SECONDS", [how_long], [1]))
+
+    asking = [threading.Thread(target=ask, args=(each,)) for each in (seconds, 0.0)]
+    waiting = b'nv_inference_pending_request_count{model="slow",version="1"} 1'
+    asking[0].start()
+    wait_until(
+        lambda: b'nv_inference_exec_count{model="slow"' in get(server.metrics, "/metrics")[1]
+    )
+    asking[1].start()
+    wait_until(lambda: waiting in get(server.metrics, "/metrics")[1])
+    yield statuses
+    for each in asking:
+        each.join()
+
+
+def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    statuses: list[int] = []
-    with launched(models, tmp_path) as server:
-        asking = threading.Thread(
-            target=lambda: statuses.append(infer(server.http, "slow", "SECONDS", [1.0], [1]))
-        )
-        asking.start()
-        wait_until(
-            lambda: b'nv_inference_exec_count{model="slow"' in get(server.metrics, "/metrics")[1]
-        )
-        time.sleep(0.3)  # the request has to be inside the model, which no reply shows
+    with (
+        launched(models, tmp_path) as server,
+        one_running_one_waiting(server, seconds=2.0) as statuses,
+    ):
         assert server.stop() == 0
-        asking.join()
-    assert statuses == [200]
+    assert statuses == [200, 200]
 
 
 def test_during_the_delay_it_is_not_ready_and_still_answers(
@@ -132,15 +149,15 @@ def test_no_request_is_lost_while_it_drains_under_load(
 def test_what_does_not_end_in_time_is_said_and_exits_with_1(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path, "--exit-timeout-secs=1") as server:
-        asking = threading.Thread(target=infer, args=(server.http, "slow", "SECONDS", [8.0], [1]))
-        asking.start()
-        time.sleep(0.5)  # as above
+    with (
+        launched(models, tmp_path, "--exit-timeout-secs=1") as server,
+        one_running_one_waiting(server, seconds=8.0) as statuses,
+    ):
         before = time.monotonic()
         assert server.stop() == 1
         assert time.monotonic() - before < 5
-        asking.join()
         assert "Exit timeout expired. Exiting immediately." in server.output()
+    assert 200 not in statuses
 
 
 def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:

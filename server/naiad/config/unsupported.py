@@ -45,6 +45,12 @@ FEATURES = (
     Feature(
         path=("model_metrics", "metric_control"), what="metrics of a model's own", rows="11.46"
     ),
+    Feature(
+        path=("cc_model_filenames",),
+        what="a model file for each kind of GPU",
+        rows="11.7",
+        instead="name one file in default_model_filename",
+    ),
     Feature(path=("batch_input",), what="batch inputs", rows="11.18"),
     Feature(path=("batch_output",), what="batch outputs", rows="11.20"),
     Feature(

@@ -119,7 +119,13 @@ class Frontends:
             found.append(Address(title="HTTP", url=base, service="HTTPService"))
             found.append(Address(title="API docs", url=f"{base}/docs"))
         if self._grpc is not None:
-            found.append(Address(title="gRPC", url=_reachable(self._grpc.address)))
+            found.append(
+                Address(
+                    title="gRPC",
+                    url=_reachable(self._grpc.address),
+                    service="GRPCInferenceService",
+                )
+            )
         if self._metrics is not None:
             found.append(
                 Address(

@@ -29,6 +29,11 @@ ASKED = {
         (2, 17),
         "metrics of a model's own",
     ),
+    ("cc_model_filenames",): (
+        '\ncc_model_filenames [ { key: "7.5" value: "model75.plan" } ]',
+        (2, 1),
+        "a model file for each kind of GPU",
+    ),
     ("batch_input",): ('\nbatch_input [ { source_input: "x" } ]', (2, 1), "batch inputs"),
     ("batch_output",): ('\nbatch_output [ { source_input: "x" } ]', (2, 1), "batch outputs"),
     ("input", "*", "allow_ragged_batch"): (SPECS, (2, 21), "ragged batches"),

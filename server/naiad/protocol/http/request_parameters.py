@@ -6,7 +6,7 @@ import typing
 from naiad.core.record import record
 from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Parameters
 from naiad.errors import internal, invalid
-from naiad.protocol.http.message import Headers
+from naiad.protocol.http.message import Headers, spelling_of
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
@@ -132,17 +132,16 @@ def _custom(key: str, value: typing.Any) -> bool | int | float | str:
 def forward_headers(headers: Headers, pattern: "re.Pattern[str]", parameters: Parameters) -> None:
     """Add the headers whose name the pattern finds to `parameters`, as strings (row 1.17).
 
-    Header names are matched and forwarded in lower case: HTTP does not tell `X-User` from `x-user`, and gRPC metadata is in
-    lower case anyway.
+    A name is forwarded as the client spelled it, as Triton does; the pattern knows no case.
 
     Raises:
         InferenceError: a reserved name (row 1.18).
     """
     for raw, value in headers.items():
-        name = raw.decode("latin-1")
+        name = spelling_of(headers, raw).decode("latin-1")
         if pattern.search(name) is None:
             continue
-        if name in RESERVED or name.startswith("triton_"):
+        if name.lower() in RESERVED or name.lower().startswith("triton_"):
             raise invalid(
                 f"Header '{name}' is reserved for Triton usage and cannot be forwarded: rename it, or have "
                 "--http-header-forward-pattern leave it out"
