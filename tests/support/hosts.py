@@ -113,6 +113,8 @@ class ScriptedInstance:
         closed: how often it was closed.
     """
 
+    holds_interpreter = False
+
     def __init__(
         self,
         script: Script = answer_all,

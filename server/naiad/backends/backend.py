@@ -70,7 +70,13 @@ class Execution:
 
 
 class Instance(typing.Protocol):
-    """One place where batches run, one at a time."""
+    """One place where batches run, one at a time.
+
+    Attributes:
+        holds_interpreter: whether most of its work holds Python's interpreter lock; a thread host places it accordingly.
+    """
+
+    holds_interpreter: bool
 
     def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
         """Run a batch whose tensors agree in shape.

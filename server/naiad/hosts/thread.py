@@ -19,6 +19,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.record import record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.colocation import Colocation, Follower, bind_this_thread, current_processor
 from naiad.hosts.host import BatchOutcome, OnOutcome
 
 _log = logging.getLogger(__name__)
@@ -52,6 +53,8 @@ class ThreadHost:
         self._instance = instance
         self._now = clock.monotonic_ns
         self._loop = loop
+        self._colocation = Colocation(holds_interpreter=instance.holds_interpreter)
+        self._follower = Follower(bind_this_thread)
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._probe: asyncio.Future[bool] | None = None
@@ -62,6 +65,8 @@ class ThreadHost:
         """See `Host`."""
         if self._thread is None:
             self._start()
+        if self._colocation.together:
+            self._follower.loop_is_on(current_processor())
         self._jobs.put(_Job(batch, on_outcome))
 
     async def ready(self) -> bool:
@@ -100,10 +105,14 @@ class ThreadHost:
     def _work(self) -> None:
         _name_this_thread(self.name)
         get, run, post = self._jobs.get, self._run, self._post
+        colocation, follower = self._colocation, self._follower
         while (job := get()) is not None:
-            post(functools.partial(job.on_outcome, run(job.batch)))
+            outcome = run(job.batch)
+            colocation.took(outcome.compute_end_ns - outcome.compute_start_ns)
+            post(functools.partial(job.on_outcome, outcome))
+            follower.settle(together=colocation.together)
             # Or this frame would keep the last batch in memory until the next one comes.
-            del job
+            del job, outcome
         if self._asking is not None:
             self._asking.join(READY_TIMEOUT_S)
         try:

@@ -120,6 +120,8 @@ class OnnxInstance:
         clock: for the moments that an `Execution` carries.
     """
 
+    holds_interpreter = False
+
     def __init__(self, name: str, runner: Runner, *, version: int, clock: Clock) -> None:
         self._name = name
         self._runner: Runner | None = runner

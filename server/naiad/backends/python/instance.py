@@ -55,6 +55,8 @@ class PythonInstance:
         clock: for the moments that an `Execution` carries.
     """
 
+    holds_interpreter = True
+
     def __init__(
         self,
         model: Any,
