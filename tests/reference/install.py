@@ -185,8 +185,15 @@ def _install_command(root: Path) -> list[str]:
 
 
 def _run(command: list[str]) -> None:
+    # uv takes the machine's own certificates, as pip does.
+    environ = {**os.environ, "UV_SYSTEM_CERTS": "true", "UV_NATIVE_TLS": "true"}
     finished = subprocess.run(
-        command, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_S, check=False
+        command,
+        capture_output=True,
+        text=True,
+        timeout=_INSTALL_TIMEOUT_S,
+        check=False,
+        env=environ,
     )
     if finished.returncode != 0:
         raise ReferenceUnavailableError(

@@ -1,0 +1,135 @@
+"""The engine in front of a scripted repository: readiness, look-ups, statistics, metadata."""
+
+from typing import Any
+
+import pytest
+
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.response import InferResponse
+from naiad.engine.api import IndexEntry
+from naiad.engine.engine import Phase, ServingEngine
+from naiad.errors import ErrorCode, InferenceError, not_found
+from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import VersionState
+from tests.support.inferences import make_config
+
+
+class FakeModel:
+    def __init__(self, *, ready: bool = True) -> None:
+        self.config = make_config()
+        self.version = 1
+        self.statistics = ModelStatistics()
+        self.inputs = ()
+        self.outputs = ()
+        self._ready = ready
+
+    async def ready(self) -> bool:
+        return self._ready
+
+
+class FakeRepository:
+    """One model `m` with version 1, and states as told."""
+
+    def __init__(self, *states: VersionState, ready: bool = True) -> None:
+        self._model = FakeModel(ready=ready)
+        self._states = list(states) or [
+            VersionState(name="m", version=1, state=State.READY, reason="")
+        ]
+
+    def get(self, name: str, version: int = LATEST) -> FakeModel:
+        if name != "m" or version not in (LATEST, 1):
+            raise not_found(f"'{name}' is not found")
+        return self._model
+
+    def ready_versions(self, name: str) -> list[int]:
+        return [1] if name == "m" else []
+
+    def served(self) -> list[tuple[str, int, FakeModel]]:
+        return [("m", 1, self._model)]
+
+    def states(self) -> list[VersionState]:
+        return self._states
+
+
+def make(
+    repository: FakeRepository, *, strict: bool = True, phase: Phase = Phase.SERVING
+) -> ServingEngine:
+    known: Any = repository
+    engine = ServingEngine(repository=known, server_id="s", version="1", strict_readiness=strict)
+    engine.phase = phase
+    return engine
+
+
+FAILED = VersionState(name="x", version=None, state=State.UNAVAILABLE, reason="no config")
+UNLOADED = VersionState(name="y", version=1, state=State.UNAVAILABLE, reason="unloaded")
+
+
+@pytest.mark.parametrize(
+    ("repository", "strict", "phase", "ready"),
+    [
+        (FakeRepository(), True, Phase.SERVING, True),
+        (FakeRepository(FAILED), True, Phase.SERVING, False),
+        (FakeRepository(FAILED), False, Phase.SERVING, True),
+        (FakeRepository(UNLOADED), True, Phase.SERVING, True),
+        (FakeRepository(ready=False), True, Phase.SERVING, False),
+        (FakeRepository(), True, Phase.STARTING, False),
+        (FakeRepository(), True, Phase.DRAINING, False),
+        (FakeRepository(FAILED), False, Phase.DRAINING, False),
+    ],
+)
+async def test_readiness_follows_phase_models_and_strictness(
+    repository: FakeRepository, *, strict: bool, phase: Phase, ready: bool
+) -> None:
+    assert await make(repository, strict=strict, phase=phase).server_ready() is ready
+
+
+async def test_at_the_very_end_health_is_an_error() -> None:
+    engine = make(FakeRepository(), phase=Phase.EXITING)
+    with pytest.raises(InferenceError, match="Server exiting"):
+        engine.server_live()
+    with pytest.raises(InferenceError, match="Server exiting"):
+        await engine.server_ready()
+
+
+def test_it_is_live_while_it_starts_and_drains() -> None:
+    for phase in (Phase.STARTING, Phase.SERVING, Phase.DRAINING):
+        assert make(FakeRepository(), phase=phase).server_live()
+
+
+def test_a_request_for_an_unknown_model_is_answered_and_not_raised() -> None:
+    answers: list[InferResponse] = []
+    handle = make(FakeRepository()).infer(
+        InferRequest("x", LATEST, "id", [], [], {}), answers.append
+    )
+    assert handle is None
+    (answer,) = answers
+    assert answer.error is not None
+    assert (answer.error.code, answer.id, answer.final) == (ErrorCode.NOT_FOUND, "id", True)
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "said"),
+    [("x", LATEST, "requested model 'x' is not available"), ("m", 7, "requested model version is not available for model 'm'")],
+)  # fmt: skip
+def test_statistics_of_what_is_not_ready_are_refused(name: str, version: int, said: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        make(FakeRepository()).statistics(name, version)
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert said in caught.value.message
+
+
+def test_the_index_lists_reasons_and_can_leave_out_what_is_not_ready() -> None:
+    repository = FakeRepository(
+        VersionState(name="m", version=1, state=State.READY, reason=""), FAILED
+    )
+    engine = make(repository)
+    assert engine.index(ready_only=True) == [IndexEntry(name="m", version=1, state="READY")]
+    assert engine.index()[1] == IndexEntry(name="x", state="UNAVAILABLE", reason="no config")
+
+
+def test_metadata_names_the_platform_or_else_the_backend() -> None:
+    metadata = make(FakeRepository()).model_metadata("m")
+    config = make_config()
+    assert metadata.platform == (config.platform or config.backend)
+    assert metadata.versions == (1,)

@@ -1,0 +1,63 @@
+"""What a person sees while models load, on a terminal and in a log."""
+
+import io
+import logging
+
+import pytest
+from rich.console import Console
+
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import VersionState
+from naiad.serve.console import Address, LoadingLines, show_addresses, show_models
+
+STATES = [
+    VersionState(name="good", version=1, state=State.READY, reason="", load_ns=250_000_000),
+    VersionState(
+        name="bad", version=None, state=State.UNAVAILABLE, reason="config.pbtxt:2:1: [oh]"
+    ),
+]
+
+
+def terminal() -> tuple[Console, io.StringIO]:
+    text = io.StringIO()
+    return Console(file=text, width=120, force_terminal=False), text
+
+
+def test_the_table_shows_each_state_and_why() -> None:
+    console, text = terminal()
+    show_models(console, STATES)
+    assert "good" in text.getvalue()
+    assert "UNAVAILABLE" in text.getvalue()
+    assert "config.pbtxt:2:1: [oh]" in text.getvalue()
+
+
+def test_without_a_terminal_the_table_is_one_log_record(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "naiad"):
+        show_models(None, STATES)
+    (record,) = caplog.records
+    assert "bad         -  UNAVAILABLE  config.pbtxt:2:1: [oh]" in record.getMessage()
+
+
+def test_addresses_are_logged_as_the_reference_does(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, "naiad"):
+        show_addresses(
+            None,
+            [
+                Address(title="HTTP", url="http://localhost:8000", service="HTTPService"),
+                Address(title="API docs", url="http://localhost:8000/docs"),
+            ],
+            example="",
+        )
+    assert [record.getMessage() for record in caplog.records] == [
+        "Started HTTPService at localhost:8000"
+    ]
+
+
+def test_each_model_gets_one_line_when_it_is_done(caplog: pytest.LogCaptureFixture) -> None:
+    lines = LoadingLines(None)
+    with caplog.at_level(logging.INFO, "naiad"):
+        for state in STATES:
+            lines.changed(state)
+    said = [record.getMessage() for record in caplog.records]
+    assert said[0].startswith("successfully loaded good version 1 in 0.25 s")
+    assert said[1] == "failed to load bad: config.pbtxt:2:1: [oh]"

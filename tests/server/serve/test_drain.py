@@ -1,0 +1,84 @@
+"""Stopping in virtual time: what happens in which order, and what a step that does not end costs."""
+
+import asyncio
+import logging
+
+import pytest
+
+from naiad.serve.drain import DrainSteps, drain
+from tests.support.clock import LoopClock
+
+pytestmark = pytest.mark.looptime
+
+
+class Steps:
+    """Records when each step was taken; closing and unloading take as long as told."""
+
+    def __init__(self, *, close_s: float = 0, unload_s: float = 0) -> None:
+        self.taken: list[tuple[str, float]] = []
+        self._close_s = close_s
+        self._unload_s = unload_s
+
+    def made(self) -> DrainSteps:
+        return DrainSteps(
+            lame_duck=lambda: self._take("lame duck"),
+            close=(self._close, self._close),
+            unload=self._unload,
+            inflight=lambda: 3,
+            live_models=lambda: 2,
+        )
+
+    def _take(self, name: str) -> None:
+        self.taken.append((name, asyncio.get_running_loop().time()))
+
+    async def _close(self, seconds: float) -> None:
+        self._take(f"close within {seconds:g}")
+        await asyncio.sleep(self._close_s)
+
+    async def _unload(self) -> None:
+        self._take("unload")
+        await asyncio.sleep(self._unload_s)
+
+
+async def stop(steps: Steps, *, delay: float = 0, timeout: float = 30) -> bool:  # noqa: ASYNC109 - the option's name
+    clock = LoopClock(asyncio.get_running_loop())
+    return await drain(steps.made(), delay_seconds=delay, timeout_seconds=timeout, clock=clock)
+
+
+async def test_it_accepts_for_the_delay_then_closes_then_unloads() -> None:
+    steps = Steps(close_s=4)
+    assert await stop(steps, delay=10)
+    assert steps.taken == [
+        ("lame duck", 0),
+        ("close within 30", 10),
+        ("close within 30", 10),
+        ("unload", 14),
+    ]
+
+
+async def test_front_ends_close_side_by_side() -> None:
+    steps = Steps(close_s=20)
+    assert await stop(steps)
+    assert asyncio.get_running_loop().time() == 20
+
+
+async def test_what_takes_longer_than_the_timeout_is_given_up_and_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "naiad"):
+        assert not await stop(Steps(close_s=10, unload_s=25))
+    assert asyncio.get_running_loop().time() == 30
+    assert (
+        "Exit timeout expired. Exiting immediately. (3 inferences were not answered)" in caplog.text
+    )
+
+
+async def test_the_countdown_says_what_is_left_every_second(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "naiad"):
+        assert await stop(Steps(close_s=2.5))
+    lines = [record.getMessage() for record in caplog.records if "Found" in record.getMessage()]
+    assert lines == [
+        f"Timeout {left}: Found 2 live models and 3 in-flight inferences" for left in (30, 29, 28)
+    ]
