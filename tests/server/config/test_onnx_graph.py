@@ -1,7 +1,6 @@
 """The outside of ONNX files, read from their bytes, held against what onnx wrote and what onnxruntime reads."""
 
 import contextlib
-import importlib.util
 import pathlib
 
 import numpy as np
@@ -216,10 +215,8 @@ def test_no_bytes_do_anything_but_parse_or_be_refused(
 
 def real_models() -> list[pathlib.Path]:
     light = sorted((pathlib.Path(onnx.__file__).parent / "backend/test/data/light").glob("*.onnx"))
-    magika = importlib.util.find_spec("magika")
-    if magika is None or magika.origin is None:
-        return light
-    return [*light, *sorted(pathlib.Path(magika.origin).parent.rglob("*.onnx"))]
+    examples = pathlib.Path(__file__).parents[3] / "examples" / "model_repository"
+    return [*light, *sorted(examples.rglob("*.onnx"))]
 
 
 @pytest.mark.parametrize("path", real_models(), ids=lambda path: path.stem)

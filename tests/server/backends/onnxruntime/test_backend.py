@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import magika
+import magika_features
 import numpy as np
 import onnxruntime
 import pytest
@@ -459,16 +459,12 @@ def test_bf16_and_text_in_one_model_are_refused(tmp_path: pathlib.Path) -> None:
         load(tmp_path, config)
 
 
-def features(content: bytes) -> list[int]:
-    """What magika makes of a file: its first and last 1024 bytes, stripped and padded with 256."""
-    head = list(content[:4096].lstrip()[:1024])
-    tail = list(content[-4096:].rstrip()[-1024:])
-    return head + [256] * (1024 - len(head)) + [256] * (1024 - len(tail)) + tail
+EXAMPLES = pathlib.Path(__file__).parents[4] / "examples" / "model_repository"
 
 
 def test_magika_tells_file_types_apart(tmp_path: pathlib.Path) -> None:
-    folder = pathlib.Path(magika.__file__).parent / "models" / "standard_v3_3"
-    labels = json.loads((folder / "config.min.json").read_text())["target_labels_space"]
+    folder = EXAMPLES / "magika" / "1"
+    labels = magika_features.labels(EXAMPLES)
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "model.onnx").write_bytes((folder / "model.onnx").read_bytes())
     config = model_config(
@@ -484,7 +480,7 @@ def test_magika_tells_file_types_apart(tmp_path: pathlib.Path) -> None:
     answers = run(
         instance,
         *(
-            inference(tensor("bytes", [features(each)], datatypes.INT32))
+            inference(tensor("bytes", [magika_features.features(each)], datatypes.INT32))
             for each in samples.values()
         ),
     )
