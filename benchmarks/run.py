@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 
-from benchmarks import engine_cost, models
+from benchmarks import engine_cost, loop_profile, models, startup
 from benchmarks.load import LoadError, Rate, h2load, require_tools, wrk
 from benchmarks.report import CONNECTIONS, Row, plot, put_into, table, write_csv
 from benchmarks.requests import GRPC_INFER, Sample, file_bytes, small
@@ -66,10 +66,16 @@ def main() -> int:
     except LoadError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
-    cost = engine_cost.measure(pairs=10 if asked.quick else 200)
-    print("\n" + table(beside), "\n\n" + table(alone), "\n\n" + engine_cost.table(cost), sep="")
+    texts = {
+        "beside": f"{_where(plan)}\n\n{table(beside)}",
+        "alone": table(alone),
+        "engine": engine_cost.table(engine_cost.measure(pairs=10 if asked.quick else 200)),
+        "startup": startup.table(startup.measure(starts=1 if asked.quick else 7)),
+        "profile": loop_profile.table(loop_profile.measure(rounds=50 if asked.quick else 500)),
+    }
+    print("\n" + "\n\n".join(texts.values()))
     if not asked.quick:
-        _write(beside, alone, cost, plan)
+        _write(beside, alone, texts)
     return 0
 
 
@@ -171,17 +177,19 @@ def _medians(rates: collections.abc.Sequence[Rate]) -> tuple[float, float, float
     )
 
 
-def _write(beside: list[Row], alone: list[Row], cost: list[engine_cost.Cost], plan: Plan) -> None:
-    _RESULTS.mkdir(exist_ok=True)
-    write_csv([*beside, *alone], _RESULTS / "http_grpc.csv")
-    plot(beside, _RESULTS / "beside_triton.png")
-    where = (
+def _where(plan: Plan) -> str:
+    return (
         f"Medians of {plan.rounds} interleaved rounds of {plan.seconds:g} s; {os.cpu_count()} cores, "
         f"Python {platform.python_version()}, the load generator on the same machine."
     )
-    put_into(_DOCUMENT, marker="beside", text=f"{where}\n\n{table(beside)}")
-    put_into(_DOCUMENT, marker="alone", text=table(alone))
-    put_into(_DOCUMENT, marker="engine", text=engine_cost.table(cost))
+
+
+def _write(beside: list[Row], alone: list[Row], texts: dict[str, str]) -> None:
+    _RESULTS.mkdir(exist_ok=True)
+    write_csv([*beside, *alone], _RESULTS / "http_grpc.csv")
+    plot(beside, _RESULTS / "beside_triton.png")
+    for marker, text in texts.items():
+        put_into(_DOCUMENT, marker=marker, text=text)
     print(f"\nwritten: {_RESULTS.relative_to(_ROOT)}/ and {_DOCUMENT.relative_to(_ROOT)}")
 
 

@@ -1,0 +1,204 @@
+"""Where a small request's loop time goes: real connections, codecs, engine, scheduler and model, without sockets and threads.
+
+Requests are fed to connections with a transport that only counts; batches run in place. The profiler says how the time is shared
+among packages; the same rounds without it say how long a request takes. Sockets, wake-ups and the interpreter lock come on top.
+"""
+
+import asyncio
+import collections.abc
+import cProfile
+import dataclasses
+import gc
+import pathlib
+import pstats
+import statistics
+import tempfile
+import time
+import typing
+import unittest.mock
+
+import uvloop
+from typing_extensions import override
+
+from benchmarks import models
+from benchmarks.requests import small
+from naiad.backends.backend import Instance
+from naiad.backends.registry import Registry
+from naiad.core.clock import SystemClock
+from naiad.core.inference import Inference
+from naiad.engine.engine import ServingEngine
+from naiad.engine.loader import Loader
+from naiad.hosts.host import BatchOutcome, OnOutcome
+from naiad.protocol.http.connection import Connection
+from naiad.protocol.http.framing import ReplyFramer
+from naiad.protocol.http.head import HeadCache
+from naiad.protocol.http.roster import Roster
+from naiad.protocol.http.routes import HttpOptions, Routes
+from naiad.protocol.http.service import HttpService
+from naiad.protocol.http.settings import HttpSettings
+from naiad.repository.manager import Repository
+from naiad.repository.store import open_store
+from naiad.serve.console import LoadingLines
+
+_CONNECTIONS = 16
+_TURNS = 6
+_GROUPS = (
+    ("HTTP transport", ("http/connection", "http/intake", "http/head", "http/framing", "http/exchange", "http/roster", "http/body")),
+    ("JSON codec, orjson included", ("http/infer_json", "http/json", "http/inference", "http/routes", "http/request_parameters", "orjson")),
+    ("engine: look-up, rules", ("naiad/engine", "naiad/repository")),
+    ("scheduler, answers, statistics", ("naiad/scheduling", "naiad/metrics")),
+    ("backend and model", ("naiad/backends", "/model.py")),
+)  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Share:
+    """A group of modules and its part of a request, in microseconds."""
+
+    what: str
+    microseconds: float
+
+
+class _InPlace:
+    """A `Host` that runs a batch where it is called, and answers in the next turn of the loop."""
+
+    def __init__(
+        self, name: str, instance: Instance, *, clock: SystemClock, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.name = name
+        self._instance = instance
+        self._now = clock.monotonic_ns
+        self._loop = loop
+
+    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+        started = self._now()
+        execution = self._instance.execute(batch)
+        self._loop.call_soon(on_outcome, BatchOutcome(batch, execution, None, started, self._now()))
+
+    async def ready(self) -> bool:
+        return True
+
+    async def close(self) -> None:
+        self._instance.close()
+
+
+class _Counting(asyncio.Transport):
+    """A transport that counts replies and sends nothing."""
+
+    replies = 0
+
+    @override
+    def write(self, data: typing.Any) -> None:
+        type(self).replies += 1
+
+    @override
+    def get_extra_info(self, name: str, default: typing.Any = None) -> typing.Any:
+        return default
+
+    @override
+    def is_closing(self) -> bool:
+        return False
+
+
+def measure(*, rounds: int) -> list[Share]:
+    """The shares of one small JSON request to the Python identity model, sixteen at a time."""
+    return uvloop.run(_measure(rounds))
+
+
+def table(shares: collections.abc.Sequence[Share]) -> str:
+    """As Markdown."""
+    total = sum(share.microseconds for share in shares)
+    lines = ["| part | µs a request | share |", "|---|---|---|"]
+    lines += [
+        f"| {share.what} | {share.microseconds:.1f} | {100 * share.microseconds / total:.0f} % |"
+        for share in shares
+    ]
+    return "\n".join([*lines, f"| **together** | **{total:.1f}** | |"])
+
+
+async def _measure(rounds: int) -> list[Share]:
+    with tempfile.TemporaryDirectory() as folder:
+        repository = pathlib.Path(folder)
+        models.python_model(repository)
+        with unittest.mock.patch("naiad.engine.loader.ThreadHost", _InPlace):
+            connections = await _connections(repository)
+        request = _bytes_of_a_request()
+        await _rounds(connections, request, 200)
+        gc.freeze()
+        times = []
+        for _ in range(7):
+            replies, started = _Counting.replies, time.perf_counter()
+            await _rounds(connections, request, rounds)
+            times.append((time.perf_counter() - started) / (_Counting.replies - replies))
+        profiler = cProfile.Profile()
+        profiler.enable()
+        await _rounds(connections, request, rounds)
+        profiler.disable()
+    return _shares(pstats.Stats(profiler), statistics.median(times) * 1e6)
+
+
+async def _connections(folder: pathlib.Path) -> list[Connection]:
+    loop, clock = asyncio.get_running_loop(), SystemClock()
+    loader = Loader(
+        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, clock=clock,
+    )  # fmt: skip
+    repository = Repository(
+        stores=[open_store(str(folder))], resolve=loader.plan, load=loader.load, load_thread_count=1, retry_count=0,
+        progress=LoadingLines(None), clock=clock,
+    )  # fmt: skip
+    await repository.load_all()
+    loader.close()
+    engine = ServingEngine(
+        repository=repository, server_id="profile", version="0", strict_readiness=True
+    )
+    settings = HttpSettings()
+    service = HttpService(
+        routes=Routes(engine, HttpOptions()),
+        app=_no_app,
+        settings=settings,
+        roster=Roster(loop, tick=settings.tick),
+        heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
+        framer=ReplyFramer(join_bytes=settings.join_bytes),
+        recorder=None,
+    )
+    connections = [Connection(service) for _ in range(_CONNECTIONS)]
+    for connection in connections:
+        connection.connection_made(_Counting())
+    return connections
+
+
+async def _no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> None:
+    raise AssertionError(scope)
+
+
+def _bytes_of_a_request() -> bytes:
+    request = small("identity").json("localhost")
+    head = (
+        "POST /v2/models/identity/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(request.body)}\r\n\r\n"
+    )
+    return head.encode() + request.body
+
+
+async def _rounds(connections: list[Connection], request: bytes, rounds: int) -> None:
+    for _ in range(rounds):
+        for connection in connections:
+            connection.data_received(request)
+        for _ in range(_TURNS):
+            await asyncio.sleep(0)
+
+
+def _shares(stats: pstats.Stats, microseconds: float) -> list[Share]:
+    spent = dict.fromkeys([what for what, _ in _GROUPS] + ["the rest: builtins, loop"], 0.0)
+    functions: typing.Any = stats
+    for (file, _, name), (_, _, own, _, _) in functions.stats.items():
+        spent[_group_of(f"{file} {name}")] += own
+    scale = microseconds / sum(spent.values())
+    return [Share(what, own * scale) for what, own in spent.items()]
+
+
+def _group_of(place: str) -> str:
+    for what, fragments in _GROUPS:
+        if any(fragment in place for fragment in fragments):
+            return what
+    return "the rest: builtins, loop"
