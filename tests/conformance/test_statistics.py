@@ -57,19 +57,33 @@ def _mode(target: Target, mode: str) -> int:
 
 def _failed(target: Target) -> Answer:
     """One execution that raises, then one good request: what each adds."""
-    names = ("success", "fail", "queue", "compute_infer")
     found: Answer = {}
-    last: dict[str, int] = {}
-    for mode in ("none-yet", "raise", "good", "code:NOT_FOUND"):
-        if mode != "none-yet":
-            _mode(target, mode)
-        stat = _stats(target, "counted_failures")["json"]["model_stats"][0]
-        now = {name: stat["inference_stats"][name]["count"] for name in names}
-        now |= {name: stat[name] for name in ("inference_count", "execution_count")}
-        if last:
-            found[mode] = {name: now[name] - last[name] for name in now}
+    last = _counts(target)
+    for mode in ("raise", "good", "code:NOT_FOUND"):
+        _mode(target, mode)
+        now = _settled(target, last)
+        found[mode] = {name: now[name] - last[name] for name in now}
         last = now
     return found
+
+
+def _counts(target: Target) -> dict[str, int]:
+    stat = _stats(target, "counted_failures")["json"]["model_stats"][0]
+    inference = stat["inference_stats"]
+    found = {
+        name: inference[name]["count"] for name in ("success", "fail", "queue", "compute_infer")
+    }
+    return found | {name: stat[name] for name in ("inference_count", "execution_count")}
+
+
+def _settled(target: Target, last: dict[str, int]) -> dict[str, int]:
+    """The counts once they rest: Triton counts after it has answered."""
+    before, now = last, _counts(target)
+    end = time.monotonic() + 5
+    while (now == last or now != before) and time.monotonic() < end:
+        time.sleep(0.05)
+        before, now = now, _counts(target)
+    return now
 
 
 def _all_names(target: Target) -> Answer:

@@ -117,13 +117,18 @@ def _bracket(cursor: Cursor, field: Any) -> Found:
     return Found(None, position)
 
 
+def _is_name(text: Token, after: Token) -> bool:
+    """Whether a text is the next field's name in quotes, as JSON writes it, and not one more piece of a value."""
+    return is_symbol(after, ":=") and after.line == text.line
+
+
 def _quoted(cursor: Cursor, field: Any) -> Found:
     first = cursor.take()
     parts = [first]
     while (
         parts[-1].closed
         and cursor.token.kind is Kind.STRING
-        and not is_symbol(cursor.ahead(), ":=")
+        and not _is_name(cursor.token, cursor.ahead())
     ):
         parts.append(cursor.take())
     position = first.position()

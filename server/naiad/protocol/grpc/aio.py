@@ -8,7 +8,6 @@ the coroutine, which cancels the inference (row 10.24). Importing this module im
 import asyncio
 import collections.abc
 import functools
-import logging
 import socket
 import typing
 
@@ -19,8 +18,6 @@ from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Unary
 from naiad.protocol.grpc.credentials import server_credentials
 from naiad.protocol.grpc.methods import INFER, STREAMS, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
-
-_log = logging.getLogger(__name__)
 
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
@@ -64,9 +61,6 @@ class GrpcServer:
             await self.reserve()
         self._started = True
         await self._server.start()
-        _log.info(
-            "Started GRPCInferenceService at %s", target(self._settings, port=self.address[1])
-        )
 
     async def stop(self, grace: float) -> None:
         """Take no more connections, refuse new calls (row 10.34), let those under way finish, then cut them. Idempotent.
