@@ -1,17 +1,14 @@
 """An instance in a thread of this process: the cheapest host, for frameworks that release the interpreter lock.
 
-One thread an instance, named after it. A batch goes in through a queue, its outcome comes back through one wake-up
-of the loop. Whatever the instance raises becomes an outcome, `SystemExit` included: neither the thread nor the server ends
-by what a model does. A framework that brings the process down takes the server with it; that is what a process host is for.
+One thread an instance, named after it. A batch goes in and its outcome comes back with one wake-up each (`handover.py`). Whatever
+the instance raises becomes an outcome, `SystemExit` included: neither the thread nor the server ends by what a model does. A framework that brings the process down takes the server with it; that is what a process host is for.
 """
 
 import asyncio
-import collections.abc
 import contextlib
 import functools
 import logging
 import pathlib
-import queue
 import threading
 
 from naiad.backends.backend import Execution, Instance
@@ -20,6 +17,7 @@ from naiad.core.inference import Inference
 from naiad.core.record import record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.colocation import Colocation, Follower, bind_this_thread, current_processor
+from naiad.hosts.handover import ToLoop, ToThread
 from naiad.hosts.host import BatchOutcome, OnOutcome
 
 _log = logging.getLogger(__name__)
@@ -55,7 +53,7 @@ class ThreadHost:
         self._loop = loop
         self._colocation = Colocation(holds_interpreter=instance.holds_interpreter)
         self._follower = Follower(bind_this_thread)
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._jobs: ToThread[_Job | None] | None = None
         self._thread: threading.Thread | None = None
         self._probe: asyncio.Future[bool] | None = None
         self._asking: threading.Thread | None = None
@@ -63,11 +61,10 @@ class ThreadHost:
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
-        if self._thread is None:
-            self._start()
+        jobs = self._jobs or self._start()
         if self._colocation.together:
             self._follower.loop_is_on(current_processor())
-        self._jobs.put(_Job(batch, on_outcome))
+        jobs.put(_Job(batch, on_outcome))
 
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out, as Triton does: a long batch makes no instance unready.
@@ -90,21 +87,26 @@ class ThreadHost:
     async def close(self) -> None:
         """See `Host`."""
         if self._ended is None:
-            if self._thread is None:
-                self._start()
+            jobs = self._jobs or self._start()
             self._ended = self._loop.create_future()
-            self._jobs.put(None)
+            jobs.put(None)
         await asyncio.shield(self._ended)
         if self._thread is not None:
             self._thread.join()
 
-    def _start(self) -> None:
-        self._thread = threading.Thread(target=self._work, name=self.name, daemon=False)
+    def _start(self) -> "ToThread[_Job | None]":
+        jobs: ToThread[_Job | None] = ToThread()
+        calls = ToLoop(self._loop)
+        self._thread = threading.Thread(
+            target=self._work, args=(jobs, calls), name=self.name, daemon=False
+        )
         self._thread.start()
+        self._jobs = jobs
+        return jobs
 
-    def _work(self) -> None:
+    def _work(self, jobs: "ToThread[_Job | None]", calls: ToLoop) -> None:
         _name_this_thread(self.name)
-        get, run, post = self._jobs.get, self._run, self._post
+        get, run, post = jobs.get, self._run, calls.put
         colocation, follower = self._colocation, self._follower
         while (job := get()) is not None:
             outcome = run(job.batch)
@@ -119,7 +121,8 @@ class ThreadHost:
             self._instance.close()
         except BaseException:  # noqa: BLE001  the thread must end in order, whatever the model does
             _log.exception("instance '%s' did not close cleanly", self.name)
-        self._post(self._finish)
+        jobs.close()
+        post(functools.partial(self._finish, calls))
 
     def _run(self, batch: list[Inference]) -> BatchOutcome:
         started = self._now()
@@ -147,17 +150,14 @@ class ThreadHost:
         except BaseException:  # noqa: BLE001  an exception of any kind means not ready (row 2.12)
             _log.exception("instance '%s' could not say whether it is ready", self.name)
             answer = False
-        self._post(functools.partial(_answer, probe, answer))
+        with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left who waits
+            self._loop.call_soon_threadsafe(_answer, probe, answer)
 
-    def _finish(self) -> None:
+    def _finish(self, calls: ToLoop) -> None:
+        calls.close()
         assert self._ended is not None
         if not self._ended.done():
             self._ended.set_result(None)
-
-    def _post(self, callback: collections.abc.Callable[[], None]) -> None:
-        """Have the loop call it; a loop that is closed already has nobody left who waits."""
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(callback)
 
 
 def _answer(probe: "asyncio.Future[bool]", answer: bool) -> None:  # noqa: FBT001  the future's own value

@@ -1,0 +1,83 @@
+"""Items to a thread, calls to a loop: in order, one a wake-up, and nothing lost or left open."""
+
+import asyncio
+import collections.abc
+import pathlib
+import threading
+
+import pytest
+import uvloop
+
+from naiad.hosts.handover import ToLoop, ToThread
+
+GIVE_UP_S = 10
+
+
+def open_descriptors() -> int:
+    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+
+def test_a_thread_gets_every_item_in_order_also_those_put_before_it_waited() -> None:
+    items: ToThread[int] = ToThread()
+    got: list[int] = []
+
+    def take() -> None:
+        got.extend(items.get() for _ in range(100))
+
+    items.put(0)
+    items.put(1)
+    thread = threading.Thread(target=take)
+    thread.start()
+    for number in range(2, 100):
+        items.put(number)
+    thread.join(GIVE_UP_S)
+    assert got == list(range(100))
+    items.close()
+
+
+def test_a_thread_waits_without_the_interpreter_lock() -> None:
+    items: ToThread[str] = ToThread()
+    got: list[str] = []
+    thread = threading.Thread(target=lambda: got.append(items.get()))
+    thread.start()
+    assert got == []  # were the lock held while waiting, nobody would come here
+    items.put("go on")
+    thread.join(GIVE_UP_S)
+    assert got == ["go on"]
+    items.close()
+
+
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_a_loop_makes_every_call_in_order_and_one_that_raises_loses_no_other(
+    new_loop: collections.abc.Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    loop = new_loop()
+    told: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: told.append(context))
+    calls, made = ToLoop(loop), list[int]()
+
+    def put_all() -> None:
+        calls.put(lambda: made.append(0))
+        calls.put(lambda: made.append(1 // 0))
+        calls.put(lambda: made.append(2))
+        calls.put(loop.stop)
+
+    thread = threading.Thread(target=put_all)
+    thread.start()
+    loop.run_forever()
+    thread.join(GIVE_UP_S)
+    calls.close()
+    loop.close()
+    assert made == [0, 2]
+    assert isinstance(told[0]["exception"], ZeroDivisionError)
+
+
+async def test_close_gives_the_descriptors_back() -> None:
+    before = open_descriptors()
+    items, calls = ToThread[int](), ToLoop(asyncio.get_running_loop())
+    assert open_descriptors() == before + 2
+    items.close()
+    calls.close()
+    assert open_descriptors() == before
