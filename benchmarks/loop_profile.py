@@ -96,6 +96,10 @@ class _Counting(asyncio.Transport):
         return default
 
     @override
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        pass
+
+    @override
     def is_closing(self) -> bool:
         return False
 

@@ -66,6 +66,13 @@ class Histogram:
         self.counts[bisect.bisect_left(self.bounds, value)] += 1
         self.total += value
 
+    def observe_all(self, values: collections.abc.Sequence[float]) -> None:
+        """Count several."""
+        bounds, counts, find = self.bounds, self.counts, bisect.bisect_left
+        for value in values:
+            counts[find(bounds, value)] += 1
+        self.total += sum(values)
+
 
 DURATION_BOUNDS_NS = tuple(
     int(seconds * 1e9)
@@ -126,19 +133,20 @@ class ModelStatistics:
         """Failed requests, whatever the reason."""
         return sum(self.failures.values())
 
-    def record_success(
-        self, *, batch_size: int, request_ns: int, queue_ns: int, timing: BatchTiming
+    def record_successes(
+        self, *, rows: int, request_ns: list[int], queue_ns: list[int], timing: BatchTiming
     ) -> None:
-        """One request was answered."""
-        self.success_count += 1
-        self.inference_count += batch_size
-        self.success_ns += request_ns
-        self.queue_ns += queue_ns
-        self.compute_input_ns += timing.compute_input_ns
-        self.compute_infer_ns += timing.compute_infer_ns
-        self.compute_output_ns += timing.compute_output_ns
-        self.request_time.observe(request_ns)
-        self.queue_time.observe(queue_ns)
+        """Requests of one batch are answered: their batch rows together, and of each its time and its time in the queue."""
+        count = len(request_ns)
+        self.success_count += count
+        self.inference_count += rows
+        self.success_ns += sum(request_ns)
+        self.queue_ns += sum(queue_ns)
+        self.compute_input_ns += count * timing.compute_input_ns
+        self.compute_infer_ns += count * timing.compute_infer_ns
+        self.compute_output_ns += count * timing.compute_output_ns
+        self.request_time.observe_all(request_ns)
+        self.queue_time.observe_all(queue_ns)
 
     def record_failure(self, *, reason: FailureReason, request_ns: int) -> None:
         """One request failed after it was found to be for this model version."""

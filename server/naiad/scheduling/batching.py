@@ -151,9 +151,15 @@ def _reason_to_go(
 def _longest_run(queue: InferenceQueue, policy: BatchingPolicy) -> _Run:
     preferred, max_rows = policy.preferred, policy.max_rows
     largest = preferred[-1]
+    if policy.append_only and queue.rows <= preferred[0]:
+        # The usual case: everything that waits fits, and no preferred size was passed on the way.
+        count, rows = len(queue), queue.rows
+        closed = CloseReason.FULL if rows >= max_rows else None
+        oldest = next(iter(queue)).queued_ns
+        return _Run(count, rows, oldest, count if rows == preferred[0] else 0, closed)
     compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
     count = rows = best_count = oldest = 0
-    closed: CloseReason | None = None
+    closed = None
     head: Inference | None = None
     for inference in queue:
         grown = rows + inference.batch_size

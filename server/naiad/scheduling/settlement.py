@@ -79,20 +79,24 @@ class Settlement:
             outcome.compute_end_ns - execution.output_start_ns,
         )
         self._count_execution(outcome, timing)
-        now, record_success = self._now, self._statistics.record_success
-        for inference, response in zip(outcome.batch, execution.responses, strict=True):
-            if inference.settled:
-                continue
-            request_ns = now() - inference.received_ns
-            if response.error is None:
-                record_success(
-                    batch_size=inference.batch_size,
-                    request_ns=request_ns,
-                    queue_ns=started - inference.queued_ns,
-                    timing=timing,
+        answers = [
+            (inference, response)
+            for inference, response in zip(outcome.batch, execution.responses, strict=True)
+            if not inference.settled
+        ]
+        now = self._now()
+        well = [inference for inference, response in answers if response.error is None]
+        self._statistics.record_successes(
+            rows=sum([inference.batch_size for inference in well]),
+            request_ns=[now - inference.received_ns for inference in well],
+            queue_ns=[started - inference.queued_ns for inference in well],
+            timing=timing,
+        )
+        for inference, response in answers:
+            if response.error is not None:
+                self._statistics.record_failure(
+                    reason=response.error.reason, request_ns=now - inference.received_ns
                 )
-            else:
-                self._statistics.record_failure(reason=response.error.reason, request_ns=request_ns)
             self._answer(inference, response)
 
     def _count_execution(self, outcome: BatchOutcome, timing: BatchTiming) -> None:

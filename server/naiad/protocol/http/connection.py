@@ -43,6 +43,7 @@ class Connection(asyncio.Protocol):
         self._known = service.heads.known
         self._learn = service.heads.learn
         self._short = min(service.settings.known_head_bytes, service.settings.max_line_bytes)
+        self._handlers = service.heads.handlers
         self._handler_of = service.handler_of
         self._frame = service.framer.frame
         self._recorder = service.recorder
@@ -83,7 +84,7 @@ class Connection(asyncio.Protocol):
             if head is None and end <= self._short:
                 head = self._learn(data[:end])
             if head is not None and end + head.length == len(data):
-                handler = self._handler_of(head)
+                handler = self._handlers.get(head) or self._handler_of(head)
                 if handler is not None:
                     self._since = self._roster.now
                     body = data[end:] if head.length else b""

@@ -13,7 +13,7 @@ import httptools
 
 from naiad.core.record import record
 from naiad.protocol.http.framing import Refusal
-from naiad.protocol.http.message import Headers, SpelledHeaders
+from naiad.protocol.http.message import FastHandler, Headers, SpelledHeaders
 
 CHUNKED = -1
 
@@ -70,13 +70,23 @@ class HeadCache:
         self._entries = entries
         self._entry_bytes = entry_bytes
         self.known: dict[bytes, RequestHead] = {}
+        self.handlers: dict[RequestHead, FastHandler] = {}
+        """Who answers requests with a remembered head; `HttpService` fills it in."""
 
     def remember(self, block: bytes, head: RequestHead) -> None:
         """Keep a plain head; any other is parsed each time."""
         if head.plain and self._entries and len(block) <= self._entry_bytes:
             if len(self.known) >= self._entries:
                 self.known.clear()
+                self.handlers.clear()
             self.known[block] = head
+
+    def keep_handler(self, head: RequestHead, handler: FastHandler) -> None:
+        """Keep who answers a head, bounded as the heads are."""
+        if len(self.handlers) >= self._entries:
+            self.handlers.clear()
+        if self._entries:
+            self.handlers[head] = handler
 
     def learn(self, block: bytes) -> RequestHead | None:
         """Parse and remember a block; None when it is not plain or not right, for whoever looks closer."""

@@ -14,6 +14,7 @@ from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelShape
 from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol.http import compression, infer_json, raw_request, request_parameters
+from naiad.protocol.http.binary_layout import BinaryLayouts
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.infer_json import HEADER_LENGTH, Decoded, ReplyForm
 from naiad.protocol.http.message import Cancellable, HttpRequest, OnReply
@@ -48,13 +49,14 @@ class InferRoute:
         version: its version, or LATEST.
     """
 
-    __slots__ = ("_engine", "_limits", "_model", "_version")
+    __slots__ = ("_engine", "_layouts", "_limits", "_model", "_version")
 
     def __init__(
         self, engine: Engine, limits: InferenceLimits, *, model: str, version: int = LATEST
     ) -> None:
         self._engine = engine
         self._limits = limits
+        self._layouts = BinaryLayouts()
         self._model = model
         self._version = version
 
@@ -134,7 +136,7 @@ class InferRoute:
     def _decode(self, body: bytes, header_length: int, shape: ModelShape) -> Decoded:
         limit = self._limits.max_input_size
         if header_length:
-            return infer_json.decode(
+            return self._layouts.decode(
                 body, header_length, model=self._model, version=self._version, max_input_size=limit
             )
         return raw_request.decode(

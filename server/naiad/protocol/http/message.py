@@ -85,9 +85,15 @@ class FastRoutes(typing.Protocol):
     """The paths that do not go through ASGI."""
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
-        """The handler of a path, or None when the ASGI application shall answer. Called once the headers are complete."""
+        """The handler of a path, or None when the ASGI application shall answer. Called once the headers are complete.
+
+        The answer depends on nothing else, and is remembered.
+        """
         ...
 
     def body_limit(self, path: str, headers: Headers) -> int:
-        """How many body bytes to take for this request; a longer one is refused before it is read (row 1.11)."""
+        """How many body bytes to take for this request; a longer one is refused before it is read (row 1.11).
+
+        Depends on nothing else, as `find`.
+        """
         ...

@@ -34,11 +34,13 @@ class HttpService:
     recorder: AccessRecorder | None
 
     def handler_of(self, head: RequestHead) -> FastHandler | None:
-        """Who answers a plain request in the fast lane; None when the intake has to look at it."""
+        """Who answers a plain request in the fast lane; None when the intake has to look at it. Said once for each head."""
         try:
             handler = self.routes.find(head.method, head.path, head.headers)
             if head.length and head.length > self.routes.body_limit(head.path, head.headers):
                 return None
         except Exception:  # noqa: BLE001 - the intake runs into it as well, logs it and answers
             return None
+        if handler is not None:
+            self.heads.keep_handler(head, handler)
         return handler

@@ -12,7 +12,7 @@ def test_counters_reach_their_fields() -> None:
     timing = BatchTiming(compute_input_ns=1, compute_infer_ns=20, compute_output_ns=300)
     counted.record_execution(batch_size=4, timing=timing, wall_ms=1234)
     counted.record_execution(batch_size=1, timing=timing, wall_ms=5678)
-    counted.record_success(batch_size=3, request_ns=1000, queue_ns=50, timing=timing)
+    counted.record_successes(rows=3, request_ns=[1000], queue_ns=[50], timing=timing)
     counted.record_failure(reason=FailureReason.BACKEND, request_ns=7)
     body = statistics_proto.encode(
         [ModelVersionStatistics(name="m", version=2, statistics=counted)]

@@ -42,8 +42,8 @@ def test_model_metadata_writes_versions_as_strings() -> None:
 def counted() -> models.Json:
     counters = ModelStatistics()
     timing = BatchTiming(compute_input_ns=1, compute_infer_ns=20, compute_output_ns=3)
-    counters.record_success(batch_size=2, request_ns=100, queue_ns=40, timing=timing)
-    counters.record_success(batch_size=1, request_ns=50, queue_ns=4, timing=timing)
+    counters.record_successes(rows=2, request_ns=[100], queue_ns=[40], timing=timing)
+    counters.record_successes(rows=1, request_ns=[50], queue_ns=[4], timing=timing)
     counters.record_failure(reason=FailureReason.BACKEND, request_ns=7)
     counters.record_execution(batch_size=3, timing=timing, wall_ms=1234)
     counters.record_execution(batch_size=1, timing=timing, wall_ms=1235)
