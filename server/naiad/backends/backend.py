@@ -13,7 +13,7 @@ from typing import Any
 
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.inference import Inference
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.response import InferResponse
 
 HostKind = typing.Literal["thread", "process"]
@@ -53,8 +53,7 @@ class InstanceSpec:
     device_id: int
 
 
-@record
-class Execution:
+class Execution(Record, frozen=True):
     """What running a batch gave.
 
     Attributes:

@@ -10,7 +10,7 @@ import re
 
 from naiad.config.problem import Position, Problem
 from naiad.config.tokens import Kind, Token, line_starts, position_at, tokenize
-from naiad.core.record import record
+from naiad.core.record import Record
 
 CLOSERS = {"{": "}", "<": ">", "[": "]"}
 _OPENERS = {closer: opener for opener, closer in CLOSERS.items()}
@@ -26,8 +26,7 @@ class EnoughError(Exception):
     """MOST_PROBLEMS are found."""
 
 
-@record
-class Open:
+class Open(Record, frozen=True):
     """A bracket that is open.
 
     Attributes:

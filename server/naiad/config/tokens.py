@@ -10,7 +10,7 @@ import enum
 import re
 
 from naiad.config.problem import Position
-from naiad.core.record import record
+from naiad.core.record import Record
 
 
 class Kind(enum.Enum):
@@ -25,8 +25,7 @@ class Kind(enum.Enum):
     END = "end"
 
 
-@record
-class Token:
+class Token(Record, frozen=True):
     """A piece of the text.
 
     Attributes:

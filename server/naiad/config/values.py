@@ -19,13 +19,12 @@ from naiad.config.scalars import (
     wanted_short,
 )
 from naiad.config.tokens import TYPOGRAPHIC_QUOTES, Kind, Token
-from naiad.core.record import record
+from naiad.core.record import Record
 
 _TOOLS = "run the tool that fills it (envsubst, helm, fill_template.py)"
 
 
-@record
-class Found:
+class Found(Record, frozen=True):
     """A value that was read.
 
     Attributes:

@@ -8,7 +8,7 @@ the length of texts are bounded.
 import collections.abc
 import mmap
 
-from naiad.core.record import record
+from naiad.core.record import Record
 
 VARINT, FIXED64, LENGTH, FIXED32 = 0, 1, 2, 5
 MAX_FIELDS = 10_000_000
@@ -21,8 +21,7 @@ class MalformedError(Exception):
     """What is wrong with the bytes; completes a sentence that begins with the file's name."""
 
 
-@record
-class Field:
+class Field(Record, frozen=True):
     """A field on the wire: a number's value, or where a length-delimited field's bytes lie."""
 
     number: int

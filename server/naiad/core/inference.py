@@ -6,13 +6,15 @@ owned by the event loop; a backend on another thread may read `request` and `can
 
 import collections.abc
 
+import msgspec
+
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 
 OnResponse = collections.abc.Callable[[InferResponse], None]
 
 
-class Inference:
+class Inference(msgspec.Struct, eq=False):
     """A request on its way through queue, batch and backend.
 
     Attributes:
@@ -28,32 +30,16 @@ class Inference:
         on_cancel: set by whoever holds it (the scheduler): told at once when `cancel` is called.
     """
 
-    __slots__ = (
-        "batch_size",
-        "cancelled",
-        "deadline_ns",
-        "on_cancel",
-        "on_response",
-        "priority_level",
-        "queued_ns",
-        "received_ns",
-        "request",
-        "settled",
-    )
-
-    def __init__(
-        self, request: InferRequest, on_response: OnResponse, *, batch_size: int, received_ns: int
-    ) -> None:
-        self.request = request
-        self.on_response = on_response
-        self.batch_size = batch_size
-        self.received_ns = received_ns
-        self.queued_ns = 0
-        self.priority_level = 0
-        self.deadline_ns = 0
-        self.cancelled = False
-        self.settled = False
-        self.on_cancel: collections.abc.Callable[[Inference], None] | None = None
+    request: InferRequest
+    on_response: OnResponse
+    batch_size: int
+    received_ns: int
+    queued_ns: int = 0
+    priority_level: int = 0
+    deadline_ns: int = 0
+    cancelled: bool = False
+    settled: bool = False
+    on_cancel: "collections.abc.Callable[[Inference], None] | None" = None
 
     def cancel(self) -> None:
         """The client left or gave up. Safe at any time, any number of times; loop only."""

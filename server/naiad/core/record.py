@@ -1,17 +1,15 @@
-"""`record`: a dataclass that is frozen to the type checker and plain at run time.
+"""`Record`: the base of what a request makes several of, cheap to make and never changed.
 
-The hot path makes several of these a request. A really frozen dataclass assigns each field through
-`object.__setattr__`, which costs about 0.2 µs a field; the type checker forbids assignment just as well,
-for nothing. Used only for what a request makes; everything else uses `dataclass(frozen=True)`.
+A dataclass with slots costs 0.2 µs to make, a really frozen one 0.2 µs a field; a msgspec struct 0.05 µs, frozen or not. Everything
+that is made once a model or once a server is a `dataclass(frozen=True)`.
 """
 
-import dataclasses
-import typing
-
-T = typing.TypeVar("T")
+import msgspec
 
 
-@typing.dataclass_transform(frozen_default=True, kw_only_default=False)
-def record(cls: type[T]) -> type[T]:
-    """Make `cls` a slotted dataclass whose fields nobody may assign (checked by mypy, not at run time)."""
-    return dataclasses.dataclass(slots=True, eq=False)(cls)
+class Record(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Base class; each subclass says `frozen=True` again, for the type checker.
+
+    Two records are equal when they are the same one. The garbage collector does not look into them, so a record that holds a
+    callback, and could so become part of a cycle, says `gc=True`.
+    """

@@ -1,6 +1,6 @@
 """One inference request, as every protocol decodes it and every backend sees it."""
 
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.tensor import Tensor
 
 ParameterValue = bool | int | float | str
@@ -12,8 +12,7 @@ SEQUENCE_START = 1
 SEQUENCE_END = 2
 
 
-@record
-class InferRequest:
+class InferRequest(Record, frozen=True):
     """A request, decoded and not yet judged against any model.
 
     Attributes:

@@ -1,6 +1,6 @@
 """One response to an inference request; a stream of responses is several of these, the last one final."""
 
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.request import Parameters
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
@@ -12,8 +12,7 @@ NO_OUTPUTS: list[Tensor] = []
 """Shared by failed responses: nobody may add to it."""
 
 
-@record
-class InferResponse:
+class InferResponse(Record, frozen=True):
     """What one request gets back.
 
     Attributes:

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 
 from naiad.core.datatypes import DataType
-from naiad.core.record import record
+from naiad.core.record import Record
 
 
-@record
-class Tensor:
+class Tensor(Record, frozen=True):
     """A tensor of a request or of a response.
 
     Attributes:

@@ -9,12 +9,11 @@ import typing
 
 from naiad.backends.backend import Execution
 from naiad.core.inference import Inference
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.errors import InferenceError
 
 
-@record
-class BatchOutcome:
+class BatchOutcome(Record, frozen=True):
     """A batch that came back.
 
     Attributes:

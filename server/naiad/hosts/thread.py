@@ -14,7 +14,7 @@ import threading
 from naiad.backends.backend import Execution, Instance
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.colocation import Colocation, Follower, bind_this_thread, current_processor
 from naiad.hosts.handover import ToLoop, ToThread
@@ -26,10 +26,11 @@ READY_TIMEOUT_S = 5.0
 """How long an instance may think about whether it is ready (row 2.12)."""
 
 _OS_NAME_BYTES = 15
+_LOOKED_AT = 32
+"""Of so many batches, one looks where the loop runs: it seldom moves."""
 
 
-@record
-class _Job:
+class _Job(Record, frozen=True, gc=True):
     batch: list[Inference]
     on_outcome: OnOutcome
 
@@ -53,6 +54,7 @@ class ThreadHost:
         self._loop = loop
         self._colocation = Colocation(holds_interpreter=instance.holds_interpreter)
         self._follower = Follower(bind_this_thread)
+        self._submitted = 0
         self._jobs: ToThread[_Job | None] | None = None
         self._thread: threading.Thread | None = None
         self._probe: asyncio.Future[bool] | None = None
@@ -62,7 +64,8 @@ class ThreadHost:
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
         jobs = self._jobs or self._start()
-        if self._colocation.together:
+        self._submitted += 1
+        if self._colocation.together and not self._submitted % _LOOKED_AT:
             self._follower.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 

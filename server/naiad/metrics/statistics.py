@@ -8,7 +8,7 @@ import bisect
 import collections.abc
 import enum
 
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.errors import FailureReason
 
 MICROSECOND = 1_000
@@ -26,8 +26,7 @@ class CloseReason(enum.Enum):
     SINGLE = "no_batching"
 
 
-@record
-class BatchTiming:
+class BatchTiming(Record, frozen=True):
     """How long the parts of one execution took, in nanoseconds."""
 
     compute_input_ns: int

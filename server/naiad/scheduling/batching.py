@@ -11,7 +11,7 @@ import dataclasses
 
 from naiad.config.model_config import DynamicBatching, ModelConfig, TimeoutAction
 from naiad.core.inference import Inference
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.tensor import Tensor
 from naiad.metrics.statistics import CloseReason
 from naiad.scheduling.queue import MICROSECOND_NS, InferenceQueue
@@ -42,16 +42,14 @@ class BatchingPolicy:
     append_only: bool
 
 
-@record
-class Dispatch:
+class Dispatch(Record, frozen=True):
     """Run this batch now; it has left the queue."""
 
     batch: list[Inference]
     reason: CloseReason
 
 
-@record
-class WaitUntil:
+class WaitUntil(Record, frozen=True):
     """Wait for company.
 
     Attributes:
@@ -118,8 +116,7 @@ def next_batch(
     return Dispatch(queue.take(run.count), because)
 
 
-@record
-class _Run:
+class _Run(Record, frozen=True):
     """The requests from the head of the queue that could run together.
 
     Attributes:

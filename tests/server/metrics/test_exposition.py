@@ -17,10 +17,9 @@ def statistics() -> ModelStatistics:
     """Three requests: two answered in one batch of 3 rows, one rejected."""
     counted = ModelStatistics()
     timing = BatchTiming(1_500, 2_000_000, 3_000)
-    for rows in (1, 2):
-        counted.record_success(
-            batch_size=rows, request_ns=4_000_000, queue_ns=1_000_000, timing=timing
-        )
+    counted.record_successes(
+        rows=3, request_ns=[4_000_000] * 2, queue_ns=[1_000_000] * 2, timing=timing
+    )
     counted.record_execution(batch_size=3, timing=timing, wall_ms=1_700_000_000_000)
     counted.record_failure(reason=FailureReason.REJECTED, request_ns=10_000)
     counted.record_close(CloseReason.IDLE)

@@ -2,7 +2,7 @@
 
 import typing
 
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.request import SEQUENCE_END, SEQUENCE_START, Parameters
 from naiad.errors import InferenceError, invalid
 
@@ -11,8 +11,7 @@ _EMPTY_FINAL_RESPONSE = "triton_enable_empty_final_response"
 _UINT64 = 2**64 - 1
 
 
-@record
-class RequestParameters:
+class RequestParameters(Record, frozen=True):
     """Parameters, sorted.
 
     Attributes:

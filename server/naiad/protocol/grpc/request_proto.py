@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from naiad.core.datatypes import BY_NAME, DataType
 from naiad.core.messages import service_pb2
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal, invalid, not_found, unsupported
@@ -35,8 +35,7 @@ _MOST_BYTES = 2**63 - 1
 """Of an array, also of an empty one without its zeros: numpy refuses to make a larger one."""
 
 
-@record
-class _Place:
+class _Place(Record, frozen=True):
     """An input without its values.
 
     Attributes:
@@ -53,8 +52,7 @@ class _Place:
     fault: str
 
 
-@record
-class _Plan:
+class _Plan(Record, frozen=True):
     """Everything of a request but its id and its values."""
 
     inputs: list[_Place]
@@ -74,8 +72,7 @@ class _Head:
         self.plan: _Plan | None = None
 
 
-@record
-class Incoming:
+class Incoming(Record, frozen=True):
     """A request of which only the model is known yet.
 
     Attributes:

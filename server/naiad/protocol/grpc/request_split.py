@@ -5,7 +5,7 @@ and the rest is the same bytes in request after request, so that its parsed form
 arbiter: what is not plainly a row of known length-delimited fields is not cut, and the caller has it parsed as a whole.
 """
 
-from naiad.core.record import record
+from naiad.core.record import Record
 
 _ID = 0x1A
 _RAW = 0x3A
@@ -20,8 +20,7 @@ _WIDEST = 35
 """Bits of the longest length that is read here; a message is at most 2 GiB (row 10.7)."""
 
 
-@record
-class Split:
+class Split(Record, frozen=True):
     """The parts of a message.
 
     Attributes:

@@ -7,15 +7,14 @@ import collections.abc
 import logging
 
 from naiad.core.clock import Clock
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.protocol.http.head import RequestHead
 from naiad.protocol.http.message import HttpReply
 
 _logger = logging.getLogger(__name__)
 
 
-@record
-class AccessEntry:
+class AccessEntry(Record, frozen=True):
     """A request that got its reply.
 
     Attributes:

@@ -6,7 +6,7 @@ without a request id and without strings, a bounded number for each model; whate
 """
 
 from naiad.core.datatypes import BYTES, DataType
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.protocol import raw_tensors
 from naiad.protocol.http import infer_json
@@ -19,8 +19,7 @@ MOST = 64
 """Layouts that are kept for a model; when full it starts anew, as a hit must cost one lookup."""
 
 
-@record
-class _Place:
+class _Place(Record, frozen=True):
     """Where one input lies behind the JSON; `start` counts from the JSON's end."""
 
     name: str
@@ -31,8 +30,7 @@ class _Place:
     size: int
 
 
-@record
-class _Layout:
+class _Layout(Record, frozen=True):
     """What one JSON said. `request` has no inputs and is never handed out."""
 
     request: InferRequest

@@ -11,7 +11,7 @@ import urllib.parse
 
 import httptools
 
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.protocol.http.framing import Refusal
 from naiad.protocol.http.message import FastHandler, Headers, SpelledHeaders
 
@@ -25,8 +25,7 @@ _HELP = (
 )
 
 
-@record
-class RequestHead:
+class RequestHead(Record, frozen=True):
     """A request up to its body.
 
     Attributes:

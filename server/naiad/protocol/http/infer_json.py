@@ -11,7 +11,7 @@ import orjson
 
 from naiad.core import datatypes
 from naiad.core.datatypes import BYTES, DataType
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.request import InferRequest, ParameterValue
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
@@ -31,8 +31,7 @@ HEADER_LENGTH = b"Inference-Header-Content-Length"
 _NO_MEMBERS: Members = {}
 
 
-@record
-class ReplyForm:
+class ReplyForm(Record, frozen=True):
     """How a client wants its outputs (row 3.30).
 
     Attributes:
@@ -51,8 +50,7 @@ ALL_JSON = ReplyForm(binary=False, listed=NO_OUTPUTS_LISTED)
 ALL_BINARY = ReplyForm(binary=True, listed=NO_OUTPUTS_LISTED)
 
 
-@record
-class Decoded:
+class Decoded(Record, frozen=True):
     """A request, and how to answer it."""
 
     request: InferRequest

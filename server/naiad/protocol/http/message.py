@@ -7,7 +7,7 @@ Paths that no `FastRoutes` claims go to the ASGI application through `bridge.py`
 import collections.abc
 import typing
 
-from naiad.core.record import record
+from naiad.core.record import Record
 
 Headers = dict[bytes, bytes]
 """Names in lower case; a header that came several times is joined by b", ".
@@ -34,8 +34,7 @@ def spelling_of(headers: Headers, name: bytes) -> bytes:
     return headers.spelling.get(name, name) if isinstance(headers, SpelledHeaders) else name
 
 
-@record
-class HttpRequest:
+class HttpRequest(Record, frozen=True):
     """A request with its whole body.
 
     Attributes:
@@ -51,8 +50,7 @@ class HttpRequest:
     body: bytes
 
 
-@record
-class HttpReply:
+class HttpReply(Record, frozen=True):
     """A reply with its whole body; the connection adds Content-Length, Connection and Date-less framing itself.
 
     Attributes:

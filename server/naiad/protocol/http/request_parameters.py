@@ -3,7 +3,7 @@
 import re
 import typing
 
-from naiad.core.record import record
+from naiad.core.record import Record
 from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Parameters
 from naiad.errors import internal, invalid
 from naiad.protocol.http.message import Headers, spelling_of
@@ -20,8 +20,7 @@ RESERVED = frozenset(
 """Names that no forwarded header may have (row 1.18)."""
 
 
-@record
-class RequestSettings:
+class RequestSettings(Record, frozen=True):
     """What the parameters say.
 
     Attributes:
