@@ -15,8 +15,12 @@ import sys
 import warnings
 from typing import Any
 
+from naiad.backends.instances import instance_specs
+from naiad.backends.onnxruntime.plan import plan_session
 from naiad.backends.registry import Registry
 from naiad.config import platforms, versions
+from naiad.config.document import FieldPath
+from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Position, Problem
 from naiad.config.report import as_json, render
 from naiad.config.resolve import Resolution, config_file, resolve
@@ -146,6 +150,7 @@ def _check(options: argparse.Namespace) -> list[Checked]:
             *_duplicates(folder, by_name[folder.name]),
             *resolution.problems,
             *_python_syntax(folder, resolution),
+            *_session_options(resolution, backend_options),
         )
         checked.append(Checked(path=folder, resolution=resolution, problems=problems))
     return checked
@@ -229,6 +234,33 @@ def _python_syntax(folder: pathlib.Path, resolution: Resolution) -> list[Problem
             text = f"the file cannot be compiled: {error}"
             problems.append(Problem(path=path, position=None, message=text))
     return problems
+
+
+def _session_options(
+    resolution: Resolution, backend_options: collections.abc.Mapping[str, dict[str, str]]
+) -> list[Problem]:
+    """What an ONNX model asks of its sessions and no session could give: the plan is made, no session."""
+    config = resolution.config
+    if config is None or config.backend != platforms.ONNXRUNTIME:
+        return []
+    options = backend_options.get("", {}) | backend_options.get(config.backend, {})
+    messages: dict[str, None] = {}
+    for spec in instance_specs(config):
+        try:
+            plan_session(config, options, kind=spec.kind, device_id=spec.device_id)
+        except InferenceError as error:
+            messages[error.message] = None
+    return [
+        resolution.document.problem(_field_named(config, message), message) for message in messages
+    ]
+
+
+def _field_named(config: ModelConfig, message: str) -> FieldPath:
+    """The field that a message about a session quotes: one of the model's parameters, or an accelerator's."""
+    for key in config.parameters:
+        if f"'{key}'" in message or f"{key} " in message:
+            return ("parameters", key)
+    return ("optimization", "execution_accelerators")
 
 
 def _syntax_problem(path: pathlib.Path, error: SyntaxError) -> Problem:

@@ -4,6 +4,7 @@ import json
 import pathlib
 
 import pytest
+from onnx import TensorProto, helper
 
 from naiad.check import main
 
@@ -245,3 +246,38 @@ def test_colours_are_for_terminals_and_those_who_ask(
     assert "\x1b" not in capsys.readouterr().out
     main([str(tmp_path), "--color", "always"])
     assert "\x1b[1;31merror:\x1b[0m" in capsys.readouterr().out
+
+
+def test_what_an_onnx_session_could_not_be_given_is_a_problem_at_its_parameter(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "net"
+    (folder / "1").mkdir(parents=True)
+    value = helper.make_tensor_value_info
+    graph = helper.make_graph(
+        [helper.make_node("Add", ["x", "x"], ["y"])],
+        "g",
+        [value("x", TensorProto.FLOAT, ["N", 4])],
+        [value("y", TensorProto.FLOAT, ["N", 4])],
+    )
+    (folder / "1" / "model.onnx").write_bytes(helper.make_model(graph).SerializeToString())
+    (folder / "config.pbtxt").write_text(
+        'backend: "onnxruntime"\nmax_batch_size: 4\n'
+        'parameters { key: "intra_op_thread_count" value { string_value: "many" } }\n'
+    )
+
+    assert main([str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert f"{folder / 'config.pbtxt'}:3:19: error: failed to convert 'many'" in shown
+    assert "1 problem in 1 of 1 model" in shown
+
+
+def test_a_backend_of_triton_s_that_is_not_here_is_not_taken_for_a_slip(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _model(tmp_path, "net", _GOOD.replace("python", "pytorch"))
+
+    assert main([str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert "that backend is not there yet: this server has onnxruntime, python" in shown
+    assert "did you mean" not in shown

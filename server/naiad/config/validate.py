@@ -63,8 +63,15 @@ def check_backend_exists(
     findings.add(
         path,
         f"unable to find backend library for backend '{message.backend}'",
-        did_you_mean(message.backend, backends) or f"this server has {', '.join(sorted(backends))}",
+        _instead_of(message.backend, backends),
     )
+
+
+def _instead_of(backend: str, backends: collections.abc.Collection[str]) -> str:
+    here = f"this server has {', '.join(sorted(backends))}"
+    if backend in BACKENDS:  # no slip of the pen
+        return f"that backend is not there yet: {here}"
+    return did_you_mean(backend, backends) or here
 
 
 def _check_backend(message: Any, findings: Findings) -> None:

@@ -111,9 +111,10 @@ class ThreadHost:
         _name_this_thread(self.name)
         get, run, post = jobs.get, self._run, calls.put
         colocation, follower = self._colocation, self._follower
+        holds = self._instance.holds_interpreter
         while (job := get()) is not None:
             outcome = run(job.batch)
-            colocation.took(outcome.compute_end_ns - outcome.compute_start_ns)
+            colocation.took(_time_apart(outcome, holds_interpreter=holds))
             post(functools.partial(job.on_outcome, outcome))
             follower.settle(together=colocation.together)
             # Or this frame would keep the last batch in memory until the next one comes.
@@ -166,6 +167,14 @@ class ThreadHost:
 def _answer(probe: "asyncio.Future[bool]", answer: bool) -> None:  # noqa: FBT001  the future's own value
     if not probe.done():
         probe.set_result(answer)
+
+
+def _time_apart(outcome: BatchOutcome, *, holds_interpreter: bool) -> int:
+    """How long a batch was at work that could go on beside the loop; the rest of it holds the interpreter anyway."""
+    execution = outcome.execution
+    if holds_interpreter or execution is None:
+        return outcome.compute_end_ns - outcome.compute_start_ns
+    return execution.output_start_ns - execution.input_end_ns
 
 
 def _failed(batch: list[Inference], what: str) -> InferenceError:

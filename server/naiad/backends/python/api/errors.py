@@ -64,6 +64,5 @@ def not_there_yet(what: str) -> TritonModelException:
     """The error of a part of the API that this server does not have yet."""
     return TritonModelException(
         what
-        + " is not there yet in this server: execute must return one InferenceResponse for each "
-        "request, computed without calls back into the server"
+        + " is not there yet in this server: a model can compute its answers here, without calls back into the server"
     )
