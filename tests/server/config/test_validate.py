@@ -269,7 +269,12 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
     ("config", "place", "backend", "suggestion"),
     [
         ('backend: "pyton"', (1, 10), "pyton", "did you mean 'python'?"),
-        ('platform: "tensorrt_plan"', (1, 11), "tensorrt", "this server has onnxruntime, python"),
+        (
+            'platform: "tensorrt_plan"',
+            (1, 11),
+            "tensorrt",
+            "that backend is not there yet: this server has onnxruntime, python",
+        ),
     ],
 )
 def test_a_backend_that_is_not_there_is_refused_at_its_line(
