@@ -25,6 +25,7 @@ from naiad.scheduling.alarm import Alarm
 from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.scheduler import Occupancy
 from naiad.scheduling.settlement import Settlement
 
 GATHERING_NS = 500_000
@@ -33,14 +34,15 @@ about as many requests as a batch holds."""
 
 
 class _Place:
-    """A host, and the place of the batch that is out there among all batches."""
+    """A host, the batch that is out there, and its place among all batches."""
 
-    __slots__ = ("host", "on_outcome", "ticket")
+    __slots__ = ("batch", "host", "on_outcome", "ticket")
 
     def __init__(
         self, host: Host, came_back: collections.abc.Callable[["_Place", BatchOutcome], None]
     ) -> None:
         self.host = host
+        self.batch: list[Inference] | None = None
         self.ticket = 0
         self.on_outcome: OnOutcome = functools.partial(came_back, self)
 
@@ -85,7 +87,8 @@ class DynamicScheduler:
         self._statistics = statistics
         self._now = clock.monotonic_ns
         self._loop = loop
-        self._free = [_Place(host, self._came_back) for host in reversed(self._hosts)]
+        self._places = [_Place(host, self._came_back) for host in self._hosts]
+        self._free = self._places[::-1]
         for host in self._hosts:
             host.answers_to(self._answered)
         self._apart = set[Inference]()
@@ -137,6 +140,12 @@ class DynamicScheduler:
     def inflight(self) -> int:
         """See `Scheduler`."""
         return self._owned
+
+    def occupancy(self) -> Occupancy:
+        """See `Scheduler`."""
+        return Occupancy(
+            [(place.host.name, place.batch) for place in self._places], self._queue.__contains__
+        )
 
     async def stop(self) -> None:
         """See `Scheduler`."""
@@ -195,6 +204,7 @@ class DynamicScheduler:
 
     def _send(self, place: _Place, batch: list[Inference]) -> None:
         self._statistics.pending -= len(batch)
+        place.batch = batch
         if self._order is not None:
             place.ticket = self._order.sent()
         try:
@@ -209,6 +219,7 @@ class DynamicScheduler:
 
     def _came_back(self, place: _Place, outcome: BatchOutcome) -> None:
         ticket = place.ticket
+        place.batch = None
         self._several_ask = len(outcome.batch) > 1 or bool(self._queue)
         self._free.append(place)
         if self._queue:

@@ -19,6 +19,7 @@ import inspect
 import logging
 import pathlib
 import sys
+import threading
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,12 @@ from naiad.backends.python.api import context, datatypes as codes
 from naiad.backends.python.api.byte_tensors import elements_of
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.errors import TritonError
-from naiad.backends.python.api.request import InferenceRequest, receive, sender_of
+from naiad.backends.python.api.request import (
+    InferenceRequest,
+    is_rescheduled,
+    receive,
+    sender_of,
+)
 from naiad.backends.python.api.response import InferenceResponse, contents_of
 from naiad.backends.python.api.response_sender import InferenceResponseSender, close, has_sent
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of
@@ -86,6 +92,7 @@ class PythonInstance:
         self.decoupled = config.decoupled
         self.begun_ns = 0
         self.has_senders = False
+        self.has_rescheduled = False
         self._post: Post = _nobody_listens
         self._coroutines = Coroutines(running.instance)
         self._dropped: set[str] = set()
@@ -98,8 +105,19 @@ class PythonInstance:
             InferenceError: INTERNAL: it raised, or returned what is no list of one InferenceResponse for each request.
         """
         self._check_size(batch)
+        running = self._running
+        running.batch = batch
+        if not running.thread:
+            running.thread = threading.get_ident()
+        context.current.set(running)
+        try:
+            return self._execute(batch)
+        finally:
+            # Or it would be kept in memory until the next one comes.
+            running.batch = None
+
+    def _execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
         requests = [receive(inference, self) for inference in batch]
-        context.current.set(self._running)
         self.begun_ns = input_end_ns = self._now_ns()
         if self.decoupled:
             return self._execute_decoupled(batch, requests)
@@ -113,6 +131,8 @@ class PythonInstance:
         output_start_ns = self._now_ns()
         if self.has_senders:
             returned = self._without_senders(requests, returned)
+        if self.has_rescheduled:
+            returned = self._without_rescheduled(requests, returned)
         # The wrappers of the inputs end here, so that what the model handed through is held by nobody else.
         del requests
         if type(returned) is not list:
@@ -174,6 +194,7 @@ class PythonInstance:
     def close(self) -> None:
         """Call the model's `finalize`, if it has one, and let go of it (row 15.33)."""
         self._coroutines.close()
+        self._running.executes = False
         model, self._model = self._model, None
         if not hasattr(model, "finalize"):
             return
@@ -190,11 +211,15 @@ class PythonInstance:
         started_ns = self.begun_ns
         # Made here, so that a request that the model forgets is noticed as well.
         senders = [request.get_response_sender() for request in requests]
+        # A coroutine goes on when the batch has come back, and other models that it asks then are asked for this batch.
+        context.current.set(self._running.at(batch))
         try:
             returned = self._model.execute(requests)
         except (Exception, SystemExit) as error:
             _close(senders)
             raise self._failed(describe(error, self._folder)) from error
+        if self.has_rescheduled:
+            self._refuse_rescheduled(batch, requests, senders)
         if inspect.iscoroutine(returned):
             self._coroutines.start(
                 returned, functools.partial(self._coroutine_ended, batch, senders)
@@ -203,6 +228,32 @@ class PythonInstance:
             _close(senders)
             raise self._failed(self._must_return_none(returned))
         return Execution([None] * len(batch), started_ns, self._now_ns())
+
+    def _without_rescheduled(self, requests: list[InferenceRequest], returned: Any) -> Any:
+        """What a model returned, with an error in place of the None that stands for a request it wants to see again (row 15.18)."""
+        if type(returned) is not list or len(returned) != len(requests):
+            return returned
+        return [
+            InferenceResponse(error=TritonError(_RESCHEDULED, TritonError.UNSUPPORTED))
+            if answer is None and is_rescheduled(request)
+            else answer
+            for request, answer in zip(requests, returned, strict=True)
+        ]
+
+    def _refuse_rescheduled(
+        self,
+        batch: collections.abc.Sequence[Inference],
+        requests: list[InferenceRequest],
+        senders: list[InferenceResponseSender],
+    ) -> None:
+        for inference, request, sender in zip(batch, requests, senders, strict=True):
+            if is_rescheduled(request):
+                close(sender)
+                error = InferenceError(
+                    ErrorCode.UNSUPPORTED, _RESCHEDULED, reason=FailureReason.BACKEND
+                )
+                response = batches.failure(inference, error, version=self._version)
+                self._post(Answer(inference, response, self.begun_ns))
 
     def _coroutine_ended(
         self,
@@ -354,6 +405,11 @@ def _objects(array: Array) -> Array:
     elements[:] = elements_of(array)
     return elements.reshape(array.shape)
 
+
+_RESCHEDULED = (
+    "the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE), which needs sequence_batching with "
+    "iterative_sequence in its config; that is not there yet in this server"
+)
 
 _APART: Any = object()
 """Stands for a response that a sender sends."""
