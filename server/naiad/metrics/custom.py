@@ -75,7 +75,7 @@ class CustomMetrics:
                 shown = self._shown[name] = _Shown(family)
             elif shown.family.type != kind:
                 raise ValueError(
-                    f"a metric with the name '{name}' exists already as a {shown.family.type}; it cannot be a {kind} too"
+                    f"Family name already exists with different type: '{name}' is a {shown.family.type}, not a {kind}"
                 )
             shown.holders += 1
             number = next(self._numbers)

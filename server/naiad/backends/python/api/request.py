@@ -205,8 +205,11 @@ class InferenceRequest:
         return self._received.timeout_us
 
     def parameters(self) -> str:
-        """Its parameters as JSON, written as Triton's server writes it."""
-        return json.dumps(self._received.parameters, ensure_ascii=False, separators=(",", ":"))
+        """Its parameters as JSON, written as Triton's server writes it, or, of a request of the model's own, as Python does."""
+        parameters = self._received.parameters
+        if self._outlet is None:
+            return json.dumps(parameters)
+        return json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))
 
     def requested_output_names(self) -> "set[str]":
         """The outputs that it asks for; all of the model's when the client named none."""
