@@ -7,6 +7,7 @@ is logged and stays its own trouble: the other requests of the batch get their a
 
 import logging
 
+from naiad.backends.backend import Answer
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -28,7 +29,7 @@ class Settlement:
         clock: the time.
     """
 
-    __slots__ = ("_model", "_now", "_statistics", "_version", "_wall")
+    __slots__ = ("_failing", "_model", "_now", "_statistics", "_version", "_wall")
 
     def __init__(
         self, *, model: str, version: int, statistics: ModelStatistics, clock: Clock
@@ -38,18 +39,49 @@ class Settlement:
         self._statistics = statistics
         self._now = clock.monotonic_ns
         self._wall = clock.wall_ns
+        self._failing = set[Inference]()
 
     def fail(self, inference: Inference, error: InferenceError) -> None:
         """Answer with an error, counted under its reason; nothing happens to one that is settled already."""
         if inference.settled:
             return
         request_ns = self._now() - inference.received_ns
+        if self._failing:
+            self._failing.discard(inference)
         self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
         self._answer(
             inference,
             InferResponse(self._model, self._version, request_id, NO_OUTPUTS, NO_PARAMETERS, error),
         )
+
+    def respond(self, answer: Answer) -> None:
+        """Hand on a response of an inference that is answered apart; the final one counts and settles it.
+
+        It failed if any of its responses was an error. Its time of computing is that from its batch's beginning to its end.
+        """
+        inference, response = answer.inference, answer.response
+        if inference.settled:
+            return
+        if not response.final:
+            if response.error is not None:
+                self._failing.add(inference)
+            self._tell(inference, response)
+            return
+        now = self._now()
+        if response.error is not None or inference in self._failing:
+            self._failing.discard(inference)
+            error = response.error
+            reason = FailureReason.BACKEND if error is None else error.reason
+            self._statistics.record_failure(reason=reason, request_ns=now - inference.received_ns)
+        else:
+            self._statistics.record_successes(
+                rows=inference.batch_size,
+                request_ns=[now - inference.received_ns],
+                queue_ns=[answer.begun_ns - inference.queued_ns],
+                timing=BatchTiming(0, now - answer.begun_ns, 0),
+            )
+        self._answer(inference, response)
 
     def deliver(self, outcome: BatchOutcome) -> None:
         """Answer everybody in a batch that came back, whatever state its outcome is in."""
@@ -82,7 +114,7 @@ class Settlement:
         answers = [
             (inference, response)
             for inference, response in zip(outcome.batch, execution.responses, strict=True)
-            if not inference.settled
+            if response is not None and not inference.settled
         ]
         now = self._now()
         well = [inference for inference, response in answers if response.error is None]
@@ -103,7 +135,7 @@ class Settlement:
         """A batch whose requests all failed is no execution (row 8.11); a total batch size counts the failed ones too."""
         assert outcome.execution is not None
         for response in outcome.execution.responses:
-            if response.error is None:
+            if response is None or response.error is None:
                 break
         else:
             return
@@ -117,6 +149,9 @@ class Settlement:
     def _answer(self, inference: Inference, response: InferResponse) -> None:
         inference.settled = True
         inference.on_cancel = None
+        self._tell(inference, response)
+
+    def _tell(self, inference: Inference, response: InferResponse) -> None:
         try:
             inference.on_response(response)
         except Exception:  # noqa: BLE001  a client's callback may raise anything; its batch-mates still wait
