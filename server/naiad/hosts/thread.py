@@ -5,6 +5,7 @@ the instance raises becomes an outcome, `SystemExit` included: neither the threa
 """
 
 import asyncio
+import collections.abc
 import contextlib
 import functools
 import logging
@@ -68,6 +69,9 @@ class ThreadHost:
         if self._colocation.together and not self._submitted % _LOOKED_AT:
             self._follower.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
+
+    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
+        """See `Host`: a thread is always there."""
 
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out, as Triton does: a long batch makes no instance unready.
