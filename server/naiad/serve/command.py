@@ -11,6 +11,7 @@ from naiad import logs
 from naiad.options.options import Options
 from naiad.options.parsing import parse
 from naiad.options.usage import HelpAsked, UsageError, usage
+from naiad.serve import descriptors
 from naiad.serve.console import open_console
 from naiad.serve.server import Server
 
@@ -37,6 +38,7 @@ def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
         return 1
     for note in options.notes:
         log.warning("%s", note)
+    descriptors.raise_limit()
     status = uvloop.run(Server(options, console=open_console()).run())
     logging.shutdown()
     if status:
