@@ -75,6 +75,9 @@ class _InPlace:
         execution = self._instance.execute(batch)
         self._loop.call_soon(on_outcome, BatchOutcome(batch, execution, None, started, self._now()))
 
+    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
+        """Nothing ends here."""
+
     async def ready(self) -> bool:
         return True
 

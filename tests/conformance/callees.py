@@ -20,7 +20,9 @@ MODELS: dict[str, Model] = {
         ),
         "streaming",
     ),
-    "raising": Model(python_model(tensor("IN", "FP32", "[ 4 ]"), tensor("OUT", "FP32", "[ 4 ]")), "raising"),
+    "raising": Model(
+        python_model(tensor("IN", "FP32", "[ 4 ]"), tensor("OUT", "FP32", "[ 4 ]")), "raising"
+    ),
 }
 AT_START = ("identity", "words_one", "report", "misbehave", "streaming", "calling")
 """The others are loaded by `calling`, or never."""

@@ -26,6 +26,14 @@ class CloseReason(enum.Enum):
     SINGLE = "no_batching"
 
 
+class RestartReason(enum.Enum):
+    """Why a worker process was replaced (`naiad_worker_restarts_total`)."""
+
+    DIED = "died"
+    TIMEOUT = "timeout"
+    LOAD = "load"
+
+
 class BatchTiming(Record, frozen=True):
     """How long the parts of one execution took, in nanoseconds."""
 
@@ -98,12 +106,14 @@ class ModelStatistics:
         pending: accepted and not yet given to a backend (row 8.19).
         batches: by total batch size (row 8.5).
         load_ns: how long loading took (row 8.20).
+        worker_restarts: worker processes replaced, by reason; empty for a model that has none.
     """
 
     __slots__ = (
         "batch_size", "batches", "closes", "compute_infer_ns", "compute_input_ns", "compute_output_ns",
         "compute_time", "execution_count", "fail_ns", "failures", "inference_count", "last_inference_ms", "load_ns",
         "pending", "queue_ns", "queue_time", "request_time", "success_count", "success_ns",
+        "worker_restarts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -126,6 +136,7 @@ class ModelStatistics:
         self.compute_time = Histogram(DURATION_BOUNDS_NS)
         self.batch_size = Histogram(BATCH_SIZE_BOUNDS)
         self.closes = dict.fromkeys(CloseReason, 0)
+        self.worker_restarts: dict[RestartReason, int] = {}
 
     @property
     def fail_count(self) -> int:
@@ -168,6 +179,10 @@ class ModelStatistics:
         self.compute_time.observe(
             timing.compute_input_ns + timing.compute_infer_ns + timing.compute_output_ns
         )
+
+    def record_restart(self, reason: RestartReason) -> None:
+        """A worker process was replaced."""
+        self.worker_restarts[reason] += 1
 
     def record_close(self, reason: CloseReason) -> None:
         """A batch was closed and sent."""

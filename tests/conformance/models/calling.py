@@ -77,7 +77,10 @@ def _described(**more: Any) -> Any:
 
 
 async def _many(model: str) -> Any:
-    return [_seen(each) for each in await asyncio.gather(*(_ask(model, _FOUR + n).async_exec() for n in range(5)))]
+    return [
+        _seen(each)
+        for each in await asyncio.gather(*(_ask(model, _FOUR + n).async_exec() for n in range(5)))
+    ]
 
 
 def _streamed(script: str, **more: Any) -> Any:
@@ -88,7 +91,11 @@ def _streamed(script: str, **more: Any) -> Any:
 def _iterated(script: str) -> Any:
     responses = _streamed(script).exec(decoupled=True)
     first = [_seen(each) for each in responses]
-    return {"first": first, "again": [_seen(each) for each in responses], "next": next(responses, "over")}
+    return {
+        "first": first,
+        "again": [_seen(each) for each in responses],
+        "next": next(responses, "over"),
+    }
 
 
 async def _awaited(script: str) -> Any:
@@ -166,7 +173,9 @@ def _other_kind() -> Any:
 
 
 def _deleted() -> Any:
-    metric = pb_utils.MetricFamily("calling_gone", "Gone", pb_utils.MetricFamily.GAUGE).Metric(labels={"a": "b"})
+    metric = pb_utils.MetricFamily("calling_gone", "Gone", pb_utils.MetricFamily.GAUGE).Metric(
+        labels={"a": "b"}
+    )
     metric.set(1)
     return metric.value()
 
@@ -180,7 +189,11 @@ def _family(**more: Any) -> Any:
 def _controlled() -> Any:
     found = [pb_utils.is_model_ready("batched")]
     pb_utils.load_model("batched")
-    found += [pb_utils.is_model_ready("batched"), pb_utils.is_model_ready("batched", "1"), pb_utils.is_model_ready("batched", "7")]
+    found += [
+        pb_utils.is_model_ready("batched"),
+        pb_utils.is_model_ready("batched", "1"),
+        pb_utils.is_model_ready("batched", "7"),
+    ]
     answer = _seen(_ask("batched", _FOUR.reshape(1, 4)).exec())
     pb_utils.unload_model("batched")
     return [*found, answer]
@@ -195,19 +208,32 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "again": lambda _: [_seen(asked.exec()) for asked in [_ask("identity")] for _ in range(2)],
     "version": lambda _: _seen(_ask("identity", model_version=1).exec()),
     "seen": lambda _: _described(
-        request_id="r1", correlation_id=5, flags=3, timeout=77, parameters={"a": 1, "b": "x", "c": True}
+        request_id="r1",
+        correlation_id=5,
+        flags=3,
+        timeout=77,
+        parameters={"a": 1, "b": "x", "c": True},
     ),
     "seen-plain": lambda _: _described(),
     "seen-text": lambda _: _described(correlation_id="five"),
     "memory": lambda _: _seen(
-        _ask("identity", preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0)).exec()
+        _ask(
+            "identity",
+            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0),
+        ).exec()
     ),
-    "trace": lambda _: _seen(_ask("identity", trace=pb_utils.InferenceTrace() if False else _ask("identity").trace()).exec()),
+    "trace": lambda _: _seen(
+        _ask(
+            "identity", trace=pb_utils.InferenceTrace() if False else _ask("identity").trace()
+        ).exec()
+    ),
     "async": lambda _: _many("identity"),
     "threads": lambda _: _in_threads(),
     "unknown-model": lambda _: _seen(_ask("nobody").exec()),
     "unknown-version": lambda _: _seen(_ask("identity", model_version=9).exec()),
-    "unknown-input": lambda _: _seen(_ask("identity", inputs=[pb_utils.Tensor("WHAT", _FOUR)]).exec()),
+    "unknown-input": lambda _: _seen(
+        _ask("identity", inputs=[pb_utils.Tensor("WHAT", _FOUR)]).exec()
+    ),
     "unknown-output": lambda _: _seen(_ask("identity", requested_output_names=["WHAT"]).exec()),
     "wrong-shape": lambda _: _seen(_ask("identity", np.zeros(3, np.float32)).exec()),
     "wrong-type": lambda _: _seen(_ask("identity", np.zeros(4, np.int32)).exec()),

@@ -7,11 +7,12 @@ What a model sees is `api/`; how its modules are kept apart from other models' i
 import collections.abc
 import json
 import pathlib
+import sys
 from typing import Any
 
 from google.protobuf import json_format
 
-from naiad.backends.backend import HostKind, InstanceSpec, ModelSource
+from naiad.backends.backend import HostKind, InstanceSpec, ModelSource, WorkerPlan
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
@@ -85,6 +86,23 @@ class PythonBackend:
         code.open()
         return PythonModel(source, code, clock=self._clock)
 
+    def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
+        """See `Backend`: the worker needs nothing of the server but the API that models see."""
+        config = source.config
+        _check_parameters(config.message)
+        settings = {
+            "arguments": _arguments(source, spec),
+            "path": str(source.version_dir / (config.default_model_filename or "model.py")),
+            "model_dir": str(source.model_dir),
+            "outputs": [output.name for output in config.outputs],
+            "decoupled": config.decoupled,
+        }
+        return WorkerPlan(
+            runner="naiad.backends.python.runner:PythonRunner",
+            settings=settings,
+            executable=sys.executable,
+        )
+
 
 class PythonModel:
     """A model version: its code, of which each instance makes an object of its own.
@@ -105,15 +123,7 @@ class PythonModel:
         source = self._source
         config = source.config
         running = self._code.enter(instance=spec.name)
-        arguments = {
-            "model_config": json.dumps(config_json.to_json(config.message)),
-            "model_instance_kind": spec.kind.value,
-            "model_instance_name": spec.name,
-            "model_instance_device_id": str(spec.device_id),
-            "model_repository": str(source.model_dir),
-            "model_version": str(source.version),
-            "model_name": config.name,
-        }
+        arguments = _arguments(source, spec)
         try:
             model = self._code.entry_class()
             if hasattr(model, "initialize"):
@@ -123,7 +133,6 @@ class PythonModel:
                 f"failed to initialize model '{config.name}' (instance '{spec.name}'): "
                 f"{describe(error, source.model_dir)}"
             ) from error
-        running.executes = True
         return PythonInstance(
             model,
             config,
@@ -136,6 +145,20 @@ class PythonModel:
     def close(self) -> None:
         """Forget the model's modules."""
         self._code.close()
+
+
+def _arguments(source: ModelSource, spec: InstanceSpec) -> dict[str, str]:
+    """What `initialize` is given (row 15.2)."""
+    config = source.config
+    return {
+        "model_config": json.dumps(config_json.to_json(config.message)),
+        "model_instance_kind": spec.kind.value,
+        "model_instance_name": spec.name,
+        "model_instance_device_id": str(spec.device_id),
+        "model_repository": str(source.model_dir),
+        "model_version": str(source.version),
+        "model_name": config.name,
+    }
 
 
 class _ModelCode:
