@@ -211,11 +211,15 @@ class ModelCalls:
     def _circle(self) -> collections.abc.Sequence[ModelCall]:
         models = {call.model for call in self._calls.values() if call.model is not None}
         seats = {model: model.occupancy() for model in models}
-        batches = [
-            batch for seat in seats.values() for _, batch in seat.instances if batch is not None
-        ]
-        batches += [call.caller.batch for call in self._calls.values() if call.caller.batch]
-        executed_in = {inference: id(batch) for batch in batches for inference in batch}
+        executed_in: dict[Inference, int] = {}
+        for seat in seats.values():
+            for _, batch in seat.instances:
+                executed_in.update((each, id(batch)) for each in batch or ())
+        for call in self._calls.values():
+            # What is left of a batch that came back and is answered apart; calls of one batch may know other parts of it.
+            asking = call.caller.batch or []
+            known = next((executed_in[each] for each in asking if each in executed_in), id(asking))
+            executed_in.update((each, known) for each in asking)
         waits: list[Wait] = []
         for call in self._calls.values():
             model, inference, caller = call.model, call.inference, call.caller
@@ -225,7 +229,7 @@ class ModelCalls:
             waits.append(
                 Wait(
                     number=call.number,
-                    caller=None if caller.batch is None else id(caller.batch),
+                    caller=executed_in[caller.batch[0]] if caller.batch else None,
                     blocks=caller.blocks,
                     queued_at=model if queued else None,
                     executed_in=None if queued else executed_in.get(inference),

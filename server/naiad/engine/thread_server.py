@@ -25,6 +25,7 @@ from naiad.core.datatypes import DataType
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.engine.control import Control, is_ready
 from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import InferenceError
 from naiad.hosts.handover import Mailbox
@@ -35,24 +36,6 @@ _DATATYPES: dict[int, DataType] = {
 } | {codes.BF16: datatypes.BF16}
 
 Result = typing.TypeVar("Result")
-
-
-class Control(typing.Protocol):
-    """What is asked of the engine about whole models."""
-
-    async def load_model(
-        self, name: str, overrides: collections.abc.Mapping[str, str | bytes]
-    ) -> None:
-        """See `engine.api.Engine`."""
-        ...
-
-    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
-        """See `engine.api.Engine`."""
-        ...
-
-    async def model_ready(self, name: str, version: int) -> bool:
-        """See `engine.api.Engine`."""
-        ...
 
 
 class ThreadServer:
@@ -123,7 +106,7 @@ class ThreadServer:
 
     def model_ready(self, name: str, version: int) -> bool:
         """See `Server`."""
-        return self._wait(lambda control: _is_ready(control, name, version))
+        return self._wait(lambda control: is_ready(control, name, version))
 
     def open_family(self, name: str, description: str, kind: str) -> int:
         """See `Server`."""
@@ -227,13 +210,6 @@ def _tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
             array = array.view(datatypes.BF16.dtype)
     array.flags.writeable = False
     return Tensor(name, _DATATYPES[code], array.shape, array)
-
-
-async def _is_ready(control: Control, name: str, version: int) -> bool:
-    try:
-        return await control.model_ready(name, version)
-    except InferenceError:
-        return False  # nobody knows it, or it does not serve
 
 
 def _translated(call: collections.abc.Callable[..., Result], *arguments: Any) -> Result:

@@ -19,6 +19,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.engine.model_calls import ModelCalls
 from naiad.engine.thread_server import ThreadServer
+from naiad.engine.worker_desk import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import Gpu, GpuMonitor
@@ -63,7 +64,7 @@ class Server:
         monitor = GpuMonitor()
         gpus = await asyncio.to_thread(find_gpus, monitor, options.min_supported_compute_capability)
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
-        asked = ThreadServer(calls, custom)
+        asked, desks = ThreadServer(calls, custom), WorkerDesks(calls, custom)
         loader = Loader(
             registry=Registry(clock=self._clock, server=asked),
             backend_options=options.backend_config,
@@ -72,6 +73,7 @@ class Server:
             gpus=tuple(gpu.index for gpu in gpus),
             threads=options.model_load_thread_count,
             clock=self._clock,
+            desk_of=desks.desk,
         )
         figures = MachineFigures(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
@@ -98,6 +100,7 @@ class Server:
             await figures.start()
             calls.open(engine, asyncio.get_running_loop())
             asked.open(engine, asyncio.get_running_loop())
+            desks.open(engine)
             try:
                 await frontends.open()
                 self._watch_signals()
@@ -106,6 +109,7 @@ class Server:
                 await frontends.close_all()
                 calls.close()
                 asked.close()
+                desks.close()
         except (InferenceError, FrontEndError) as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole story
             return 1

@@ -222,11 +222,7 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
             preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0),
         ).exec()
     ),
-    "trace": lambda _: _seen(
-        _ask(
-            "identity", trace=pb_utils.InferenceTrace() if False else _ask("identity").trace()
-        ).exec()
-    ),
+    "trace": lambda _: _seen(_ask("identity", trace=_ask("identity").trace()).exec()),
     "async": lambda _: _many("identity"),
     "threads": lambda _: _in_threads(),
     "unknown-model": lambda _: _seen(_ask("nobody").exec()),

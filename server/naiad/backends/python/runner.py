@@ -50,7 +50,9 @@ class PythonRunner(ServedModel):
             model=arguments["model_name"],
             instance=arguments["model_instance_name"],
             directory=str(path.parent),
+            server=context.worker_server,
         )
+        context.only = running
         context.current.set(running)
         super().__init__(
             _made(path, folder, arguments),

@@ -137,10 +137,12 @@ class ServedModel(abc.ABC):
             Exception: of `_error`: it raised, or returned what is no list with an element for each request.
         """
         running = self._running
-        running.batch = calls
         if not running.thread:
             running.thread = threading.get_ident()
         context.current.set(running)
+        if self.decoupled:
+            return self._call_now(calls)
+        running.batch = calls
         try:
             return self._call_now(calls)
         finally:

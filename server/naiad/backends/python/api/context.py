@@ -22,7 +22,8 @@ class Running:
 
     Attributes:
         executes: between `initialize` and `finalize`, when other models may be asked (row 15.20).
-        batch: what it executes now, as its host knows it; None for nothing.
+        batch: what it executes now, as its host knows it; None for nothing, and where that is nobody else's matter: threads of a
+            decoupled model go on when its batch has come back.
         thread: the id of the thread that executes its batches; 0 before the first one.
     """
 
@@ -57,13 +58,19 @@ current: "contextvars.ContextVar[Running | None]" = contextvars.ContextVar(
     "naiad_running_model", default=None
 )
 
+only: "Running | None" = None
+"""In a worker process, the one instance that it has."""
+
+worker_server: Any = NO_SERVER
+"""In a worker process, whom its model may ask."""
+
 of_module: "dict[str, list[Running]]" = {}
 """By package of modules: the instances whose code it is, the newest last."""
 
 
 def running() -> "Running | None":
     """Whose code calls; None when nobody knows."""
-    found = current.get()
+    found = current.get() or only
     if found is not None or not of_module:
         return found
     frame: Any = sys._getframe(1)  # noqa: SLF001 - the one way to see who calls

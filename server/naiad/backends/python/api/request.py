@@ -183,7 +183,7 @@ class InferenceRequest:
         tensors = self._tensors
         if tensors is None:
             tensors = self._tensors = [
-                _incoming(each.name, each.array) for each in self._received.inputs
+                incoming(each.name, each.array) for each in self._received.inputs
             ]
         return tensors
 
@@ -322,7 +322,8 @@ def is_rescheduled(request: InferenceRequest) -> bool:
     return getattr(request, "_rescheduled", False)
 
 
-def _incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
+def incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
+    """For hosts: what a model sees of a tensor that came; BF16 as an array of any dtype of two bytes that is no number's."""
     code = CODES.get(array.dtype)
     if code is None:
         return wrap(name, array.view(np.uint16), BF16)
