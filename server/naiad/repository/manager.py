@@ -248,12 +248,12 @@ class Repository(typing.Generic[S]):
             self._refuse_unless_serving(refused[0])
             raise _not_polled(name, refused[0].details)
         if not unique:
-            self._forget_unless_serving(name)
-            raise _not_polled(name, self._not_there())
+            raise self._gone(name)
         folder = unique[0]
         now = await asyncio.to_thread(look_at, folder)
         before = self._loaded_from.get(name)
         if before == now:
+            self._write_off_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
             return
         plan = await self._plan(folder)
@@ -298,12 +298,14 @@ class Repository(typing.Generic[S]):
         self._remember_latest(name)
         self._retire(version for number, version in serving.items() if number not in stay)
         self._remember_latest(name)
+        self._write_off_failures(name)
         self._loaded_from[name] = now
 
-    def _forget_unless_serving(self, name: str) -> None:
+    def _gone(self, name: str) -> InferenceError:
         if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):
             self._models.pop(name, None)
             self._refused.pop(name, None)
+        return _not_polled(name, self._not_there())
 
     def _refuse_unless_serving(self, plan: ModelPlan) -> None:
         if not self.ready_versions(plan.name):
@@ -312,15 +314,21 @@ class Repository(typing.Generic[S]):
     async def _unload_model(self, name: str) -> None:
         self._refused.pop(name, None)
         self._loaded_from.pop(name, None)
-        known = self._models.get(name, {}).values()
-        for version in known:
-            if version.state is State.UNAVAILABLE:
-                # It had failed, and nobody wants it any more: it no longer keeps the server from being ready (row 2.4).
-                version.tell(Event.UNLOADED, reason=UNLOADED)
-        leaving = self._retire(version for version in known if version.state is State.READY)
+        self._write_off_failures(name)
+        leaving = self._retire(
+            version
+            for version in self._models.get(name, {}).values()
+            if version.state is State.READY
+        )
         if leaving:
             self._remember_latest(name)
             await asyncio.wait(leaving, timeout=RELEASE_SECONDS)
+
+    def _write_off_failures(self, name: str) -> None:
+        """What failed and is wanted no more keeps the server unready no more (row 2.4)."""
+        for version in self._models.get(name, {}).values():
+            if version.state is State.UNAVAILABLE:
+                version.tell(Event.UNLOADED, reason=UNLOADED)
 
     def _enter(self, version: Version[S], served: S) -> None:
         version.served = served

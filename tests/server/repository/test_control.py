@@ -251,6 +251,24 @@ async def test_unloading_what_failed_to_load_says_that_nobody_wants_it(
     assert world.memory.given_back == 0
 
 
+@pytest.mark.parametrize("then", ["one", "more"])
+async def test_a_version_that_failed_and_was_taken_out_is_wanted_no_more(
+    tmp_path: pathlib.Path, then: str
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load("m")
+    world.write("m", "bad", version=2)
+    await failure(world.repository.load("m"))
+    assert world.states()[0] == ("m", 1, State.READY, "")
+    assert world.states()[1] == ("m", 2, State.UNAVAILABLE, "cannot run bad")
+    shutil.rmtree(tmp_path / "m" / "2")
+    world.write("m", then)
+    await world.repository.load("m")
+    assert world.states()[0] == ("m", 1, State.READY, "")
+    assert world.states()[1] == ("m", 2, State.UNAVAILABLE, "unloaded")
+
+
 async def test_a_model_whose_folder_is_gone_serves_until_it_is_unloaded_and_is_then_forgotten(
     tmp_path: pathlib.Path,
 ) -> None:
