@@ -192,19 +192,23 @@ class ServingEngine:
         found += [IndexEntry(name=name) for name in folders if name not in touched]
         return sorted(found, key=lambda entry: (entry.name, entry.version or 0))
 
-    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
-        """Rows 7.8, 7.11-7.14, 7.20-7.22."""
+    async def load_model(
+        self, name: str, overrides: Overrides = NO_OVERRIDES, *, asked_by: str = ""
+    ) -> None:
+        """Rows 7.8, 7.11-7.14, 7.20-7.22; `asked_by` names the model that waits for this in its initialize (row 15.24)."""
         self._refuse_when_fixed(name)
         if overrides:
             raise unsupported(
                 f"load parameter '{next(iter(overrides))}' is not there yet: change the model's folder and load it without parameters"
             )
-        await self._repository.load(name)
+        await self._repository.load(name, asked_by=asked_by)
 
-    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+    async def unload_model(
+        self, name: str, *, unload_dependents: bool = False, asked_by: str = ""
+    ) -> None:
         """Rows 7.9, 7.10, 7.13; no model depends on another one yet, so that the flag changes nothing."""
         self._refuse_when_fixed(name)
-        await self._repository.unload(name)
+        await self._repository.unload(name, asked_by=asked_by)
 
     def model(self, name: str, version: int = LATEST) -> Model:
         """The version that serves now. Raises InferenceError as `shape_of` does."""

@@ -9,6 +9,7 @@ the old one finishes what it has. A load that fails changes nothing for clients 
 
 import asyncio
 import collections.abc
+import contextlib
 import functools
 import logging
 import pathlib
@@ -120,31 +121,40 @@ class Repository(typing.Generic[S]):
                 self._models[plan.name] = {
                     version.version: Version(plan=version) for version in plan.versions
                 }
-        versions = [each for known in self._models.values() for each in known.values()]
-        await asyncio.gather(*(self._load_at_start(version) for version in versions))
-        for name, known in self._models.items():
-            if all(each.state is State.READY for each in known.values()):
-                self._loaded_from[name] = found[name]
+        await asyncio.gather(
+            *(
+                self._turns.take(name, functools.partial(self._load_at_start, name, found[name]))
+                for name in tuple(self._models)
+            )
+        )
         return not missing and all(state.state is State.READY for state in self.states())
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, *, asked_by: str = "") -> None:
         """Load a model, or load it again if its folder has changed since (rows 7.8, 7.11, 7.12, 7.21, 7.22).
 
         Returns once it is READY. Cancelling the caller does not stop the load.
+
+        Args:
+            name: the model.
+            asked_by: the model that is being loaded and waits for this in its initialize (row 15.24); "" for none.
 
         Raises:
             InferenceError: INTERNAL when there is no such model or its config cannot be used, INVALID_ARG when it fails to load or
                 the name is none; what served before goes on.
         """
         check_name(name)
-        await self._turns.take(name, functools.partial(self._load_model, name))
+        load = functools.partial(self._load_model, name)
+        async with self._lent_slot(asked_by):
+            await self._turns.take(name, load, asked_by=asked_by)
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, asked_by: str = "") -> None:
         """Serve a model no more; what is in flight is finished (rows 7.9, 7.10). A model that nobody knows is unloaded already.
 
-        Returns once its memory is given back, or after a second if requests in flight take longer.
+        Returns once its memory is given back, or after a second if requests in flight take longer. `asked_by` as for `load`.
         """
-        await self._turns.take(name, functools.partial(self._unload_model, name))
+        unload = functools.partial(self._unload_model, name)
+        async with self._lent_slot(asked_by):
+            await self._turns.take(name, unload, asked_by=asked_by)
 
     async def unload_all(self) -> None:
         """Take no more loads, let those under way end, then stop every served version, all at once."""
@@ -230,8 +240,26 @@ class Repository(typing.Generic[S]):
         self._refused[plan.name] = plan
         self._progress.changed(refusal(plan))
 
-    async def _load_at_start(self, version: Version[S]) -> None:
+    @contextlib.asynccontextmanager
+    async def _lent_slot(self, asked_by: str) -> collections.abc.AsyncIterator[None]:
+        """A load that waits for another one does nothing meanwhile: that one has its place, or both would wait for ever."""
+        if not asked_by:
+            yield
+            return
+        self._slots.release()
+        try:
+            yield
+        finally:
+            await self._slots.acquire()
+
+    async def _load_at_start(self, name: str, found: Fingerprint) -> None:
         """Unlike a later load, one version's failure takes no other one with it."""
+        known = self._models[name]
+        await asyncio.gather(*(self._load_one_at_start(version) for version in known.values()))
+        if all(each.state is State.READY for each in known.values()):
+            self._loaded_from[name] = found
+
+    async def _load_one_at_start(self, version: Version[S]) -> None:
         served = await self._attempts.make(version)
         if served is not None:
             self._enter(version, served)
