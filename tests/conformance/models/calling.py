@@ -221,7 +221,7 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "memory": lambda _: _seen(
         _ask(
             "identity",
-            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0),
+            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
         ).exec()
     ),
     "trace": lambda _: _seen(_ask("identity", trace=_ask("identity").trace()).exec()),
@@ -278,7 +278,7 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "value-histogram": lambda model: _metric(model, "histogram", "value"),
     "other-kind": _other_kind,
     "deleted": lambda _: _deleted(),
-    "no-labels": lambda model: _family(model),
+    "no-labels": _family,
     "labels-list": lambda model: _family(model, labels=["a"]),
     "labels-numbers": lambda model: _family(model, labels={"a": 1}),
     "buckets-counter": lambda model: _family(model, labels={}, buckets=[1.0]),
