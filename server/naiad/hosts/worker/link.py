@@ -264,12 +264,12 @@ class Link:
     def _seen(self, slot: int, fresh: Any) -> Any:
         """The other side's segment in a slot, which may be fresh."""
         theirs = self._theirs
-        if fresh is not None:
-            while len(theirs) <= slot <= _SLOTS:
-                theirs.append(None)
-            theirs[slot] = fresh
-        elif slot >= len(theirs):
+        while len(theirs) <= slot <= _SLOTS:
+            theirs.append(None)
+        if slot > _SLOTS:
             return None
+        if fresh is not None:
+            theirs[slot] = fresh
         self._current = slot
         return theirs[slot]
 
