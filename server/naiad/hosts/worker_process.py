@@ -209,6 +209,7 @@ class WorkerProcess:
         return bool(data)
 
     def _bury(self) -> None:
+        end_children(self._process)
         status = self._process.poll()
         if status is None:
             return
@@ -319,8 +320,20 @@ def spawn(
         "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
     ]  # fmt: skip
     return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
-        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=ends
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=ends,
+        process_group=0,  # so that what the model starts can be ended with it
     )
+
+
+def end_children(process: "subprocess.Popen[bytes]") -> None:
+    """End what a worker that is over has left running in its group; only before it is reaped, while its id is its own."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def in_words(status: int) -> str:

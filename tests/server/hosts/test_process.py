@@ -577,7 +577,7 @@ async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_
     assert out.result().error is not None
 
 
-async def test_children_that_a_model_leaves_behind_hide_no_death(
+async def test_children_of_a_model_hide_no_death_and_end_with_it(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
     hosted = await hosts.start(
@@ -587,17 +587,18 @@ async def test_children_that_a_model_leaves_behind_hide_no_death(
         def execute(self, requests):
             child = os.fork()
             if not child:
-                while not os.path.exists(self.folder + "/go"):
-                    time.sleep(0.01)
+                time.sleep(60)
                 os._exit(0)
-            open(self.folder + "/begun", "w").close()
+            with open(self.folder + "/child", "w") as file:
+                file.write(str(child))
             os.kill(os.getpid(), signal.SIGKILL)
         """
     )
     outcome = await hosted.run()
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.UNAVAILABLE
-    (tmp_path / "go").touch()
+    child = int((tmp_path / "child").read_text())
+    await until(lambda: not exists(child))
 
 
 async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
