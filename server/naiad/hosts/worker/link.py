@@ -211,6 +211,8 @@ class Link:
             length, ancillary, _, _ = self._socket.recvmsg_into([packet], _ANCILLARY)
         except BlockingIOError:
             raise
+        except ConnectionResetError as error:  # it went without reading everything
+            raise LinkBrokenError(GONE) from error
         except OSError as error:
             raise LinkBrokenError(str(error)) from error
         if length < _MESSAGE.size:
