@@ -61,11 +61,13 @@ class WorkerPlan:
         runner: where its `Runner` is made, as `module:callable`; called with `settings` in the worker.
         settings: for JSON.
         executable: the interpreter.
+        environ: variables that it gets besides the server's own.
     """
 
     runner: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
+    environ: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Execution(Record, frozen=True):

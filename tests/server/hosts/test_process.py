@@ -5,6 +5,7 @@ Real processes throughout; what is waited for is polled.
 
 import asyncio
 import collections.abc
+import dataclasses
 import logging
 import os
 import pathlib
@@ -35,6 +36,7 @@ from tests.server.hosts.workers import (
     lines,
     model,
     open_descriptors,
+    plan,
     until,
 )
 
@@ -390,6 +392,21 @@ async def test_a_crash_while_loading_is_a_load_error_with_what_the_model_wrote(
         "initialize",
     ):
         assert part in refusal.value.message
+
+
+async def test_a_worker_gets_the_variables_of_its_plan_besides_the_server_s(
+    hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SERVER", "1")
+    with_more = dataclasses.replace(plan(tmp_path, python_config()), environ={"OF_THE_PLAN": "2"})
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            return [response(int(os.environ["OF_THE_SERVER"]), int(os.environ["OF_THE_PLAN"]))]
+        """,
+        worker_plan=with_more,
+    )
+    assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
 
 
 async def test_an_interpreter_that_is_not_there_is_a_load_error(hosts: Hosts) -> None:
