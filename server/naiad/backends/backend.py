@@ -61,11 +61,13 @@ class WorkerPlan:
         runner: where its `Runner` is made, as `module:callable`; called with `settings` in the worker.
         settings: for JSON.
         executable: the interpreter.
+        environ: variables that it gets besides the server's own.
     """
 
     runner: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
+    environ: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class Execution(Record, frozen=True):
@@ -198,5 +200,28 @@ class Backend(typing.Protocol):
 
         Raises:
             InferenceError: it cannot be loaded.
+        """
+        ...
+
+
+@typing.runtime_checkable
+class CompletesApart(typing.Protocol):
+    """What a backend offers besides `complete` when that would run a model's own code: the same in a worker process."""
+
+    def completion_plan(
+        self, message: Any, *, model_dir: pathlib.Path, version_dir: pathlib.Path
+    ) -> WorkerPlan | None:
+        """What to call there: its `runner` is a function of the settings; None when the model has nothing to say.
+
+        Raises:
+            InferenceError: the model contradicts its config.
+        """
+        ...
+
+    def take_completion(self, message: Any, result: Any) -> None:
+        """Change the config by what the function gave back.
+
+        Raises:
+            InferenceError: it is no config.
         """
         ...

@@ -5,6 +5,7 @@ Real processes throughout; what is waited for is polled.
 
 import asyncio
 import collections.abc
+import dataclasses
 import logging
 import os
 import pathlib
@@ -34,6 +35,8 @@ from tests.server.hosts.workers import (
     exists,
     lines,
     model,
+    open_descriptors,
+    plan,
     until,
 )
 
@@ -98,7 +101,16 @@ async def test_ps_shows_which_model_and_instance_a_process_serves(hosts: Hosts) 
         text=True,
         check=True,
     ).stdout
-    assert shown.split() == "m_0_0 naiad-worker --model m --version 1 --instance m_0_0".split()
+    assert shown.split() == [
+        "m_0_0",
+        "naiad-worker",
+        "--model",
+        "m",
+        "--version",
+        "1",
+        "--instance",
+        "m_0_0",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -157,18 +169,20 @@ async def test_a_small_batch_is_one_system_call_to_send_and_one_to_receive(
 ) -> None:
     hosted = await hosts.start(SAME)
     await hosted.run()
-    worker = hosted.host._worker  # noqa: SLF001 - the traffic is what this is about
+    worker = hosted.host._worker
     assert worker is not None
     sent, received = list[int](), list[int]()
-    link_send, link_receive = worker.link._pass, worker.link.receive  # noqa: SLF001
-    monkeypatch.setattr(
-        worker.link, "_pass", lambda *message: (sent.append(1), link_send(*message))
-    )
+    link_send, link_receive = worker.link._pass, worker.link.receive
+
+    def send(message: bytes, descriptor: int) -> None:
+        sent.append(1)
+        link_send(message, descriptor)
 
     def receive() -> tuple[int, int, bytes]:
         received.append(1)
         return link_receive()
 
+    monkeypatch.setattr(worker.link, "_pass", send)
     monkeypatch.setattr(worker.link, "receive", receive)
     await hosted.run(*(ask() for _ in range(8)))
     assert (sum(sent), sum(received)) == (1, 1)
@@ -380,6 +394,21 @@ async def test_a_crash_while_loading_is_a_load_error_with_what_the_model_wrote(
         assert part in refusal.value.message
 
 
+async def test_a_worker_gets_the_variables_of_its_plan_besides_the_server_s(
+    hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SERVER", "1")
+    with_more = dataclasses.replace(plan(tmp_path, python_config()), environ={"OF_THE_PLAN": "2"})
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            return [response(int(os.environ["OF_THE_SERVER"]), int(os.environ["OF_THE_PLAN"]))]
+        """,
+        worker_plan=with_more,
+    )
+    assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
+
+
 async def test_an_interpreter_that_is_not_there_is_a_load_error(hosts: Hosts) -> None:
     nowhere = WorkerPlan(runner="x:y", settings={}, executable="/nowhere/python")
     hosted = hosts.make(SAME, worker_plan=nowhere)
@@ -444,20 +473,20 @@ async def test_prints_and_log_lines_come_out_with_the_model_s_and_the_instance_s
 @pytest.mark.parametrize(
     ("body", "ready"),
     [
-        ("def is_ready(self): return True", True),
-        ("def is_ready(self): return False", False),
-        ("def is_ready(self): raise ValueError('x')", False),
-        ("def is_ready(self): return 1", False),
-        ("async def is_ready(self): return True", True),
-        ("def is_ready(self): time.sleep(60)", False),
+        ("def is_ready(self): return True", [True]),
+        ("def is_ready(self): return False", [False]),
+        ("def is_ready(self): raise ValueError('x')", [False]),
+        ("def is_ready(self): return 1", [False]),
+        ("async def is_ready(self): return True", [True]),
+        ("def is_ready(self): time.sleep(60)", [False]),
     ],
 )
 async def test_readiness_is_what_the_model_says(
-    hosts: Hosts, body: str, ready: bool, monkeypatch: pytest.MonkeyPatch
+    hosts: Hosts, body: str, ready: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(process, "READY_TIMEOUT_S", 1.0)
     hosted = await hosts.start(f"{body}\ndef execute(self, requests): return same(requests)")
-    assert await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S) is ready
+    assert [await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S)] == ready
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
 
 
@@ -565,7 +594,7 @@ async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_
     assert out.result().error is not None
 
 
-async def test_children_that_a_model_leaves_behind_hide_no_death(
+async def test_children_of_a_model_hide_no_death_and_end_with_it(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
     hosted = await hosts.start(
@@ -575,17 +604,18 @@ async def test_children_that_a_model_leaves_behind_hide_no_death(
         def execute(self, requests):
             child = os.fork()
             if not child:
-                while not os.path.exists(self.folder + "/go"):
-                    time.sleep(0.01)
+                time.sleep(60)
                 os._exit(0)
-            open(self.folder + "/begun", "w").close()
+            with open(self.folder + "/child", "w") as file:
+                file.write(str(child))
             os.kill(os.getpid(), signal.SIGKILL)
         """
     )
     outcome = await hosted.run()
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.UNAVAILABLE
-    (tmp_path / "go").touch()
+    child = int((tmp_path / "child").read_text())
+    await until(lambda: not exists(child))
 
 
 async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
@@ -598,9 +628,9 @@ async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
         await hosted.host.close()
 
     await life()
-    before = len(os.listdir("/proc/self/fd"))
+    before = open_descriptors()
     await life()
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert open_descriptors() == before
 
 
 async def test_a_worker_ends_with_its_server_and_leaves_nothing(tmp_path: pathlib.Path) -> None:

@@ -17,6 +17,7 @@ from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.api.server import NO_SERVER, Server
+from naiad.backends.python.completion import may_complete, not_a_config
 from naiad.backends.python.failures import describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
@@ -38,7 +39,7 @@ class PythonBackend:
     """
 
     name = "python"
-    default_host: HostKind = "thread"
+    default_host: HostKind = "process"
 
     def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
         self._clock = clock
@@ -69,9 +70,34 @@ class PythonBackend:
             completer = getattr(code.entry_class, "auto_complete_config", None)
             if completer is not None:
                 code.enter(instance="")
-                _merge(message, _completed(code, completer, message))
+                _merge(message, _completed(code, completer, message).as_dict())
         finally:
             code.close()
+
+    def completion_plan(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+    ) -> WorkerPlan | None:
+        """See `CompletesApart`."""
+        _check_parameters(message)
+        path = version_dir / (message.default_model_filename or "model.py")
+        if not may_complete(path):
+            return None
+        settings = {
+            "name": message.name,
+            "path": str(path),
+            "model_dir": str(model_dir),
+            "config": json.dumps(config_json.to_json(message)),
+        }
+        return _worker(message, model_dir, "naiad.backends.python.completion:complete", settings)
+
+    def take_completion(self, message: Any, result: Any) -> None:
+        """See `CompletesApart`."""
+        if result is not None:
+            _merge(message, result)
 
     def load(self, source: ModelSource) -> "PythonModel":
         """Import a model version's code."""
@@ -97,11 +123,15 @@ class PythonBackend:
             "outputs": [output.name for output in config.outputs],
             "decoupled": config.decoupled,
         }
-        return WorkerPlan(
-            runner="naiad.backends.python.runner:PythonRunner",
-            settings=settings,
-            executable=sys.executable,
-        )
+        runner = "naiad.backends.python.runner:PythonRunner"
+        return _worker(config.message, source.model_dir, runner, settings)
+
+
+def _worker(
+    message: Any, model_dir: pathlib.Path, runner: str, settings: dict[str, Any]
+) -> WorkerPlan:
+    """The one place that says in which interpreter and environment a model's processes run."""
+    return WorkerPlan(runner=runner, settings=settings, executable=sys.executable)
 
 
 class PythonModel:
@@ -257,16 +287,12 @@ def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
     except (Exception, SystemExit) as error:
         raise code.call_error("auto_complete_config", error) from error
     if not isinstance(completed, ModelConfig):
-        raise invalid(
-            f"auto_complete_config function in model '{message.name}' must return a valid pb.ModelConfig object; it returned "
-            f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
-        )
+        raise invalid(not_a_config(message.name, completed))
     return completed
 
 
-def _merge(message: Any, completed: ModelConfig) -> None:
+def _merge(message: Any, shown: dict[str, Any]) -> None:
     """Take over what a backend may set (row 11.49)."""
-    shown = completed.as_dict()
     wanted = {
         key: shown[key]
         for key in (*_COMPLETED, "max_batch_size", "dynamic_batching", "model_transaction_policy")

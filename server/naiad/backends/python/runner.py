@@ -110,14 +110,9 @@ class PythonRunner(ServedModel):
 def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]") -> Any:
     """The model's object, initialised (rows 15.1-15.3)."""
     name = arguments["model_name"]
+    found = entry_class(path, folder, name)
     try:
-        entry_class = _entry_class(path, folder, name)
-    except Refusal:
-        raise
-    except (Exception, SystemExit) as error:
-        raise _refusal(name, describe(error, folder)) from error
-    try:
-        model = entry_class()
+        model = found()
         if hasattr(model, "initialize"):
             model.initialize(arguments)
     except (Exception, SystemExit) as error:
@@ -128,7 +123,17 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
     return model
 
 
-def _entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
+def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
+    """Import a model file and find TritonPythonModel (row 15.1).
+
+    Args:
+        path: the model file.
+        folder: the model's folder.
+        name: the model's name.
+
+    Raises:
+        Refusal: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
+    """
     if not path.is_file():
         raise _refusal(name, f"Python model file not found in '{path}'")
     if path.suffix != ".py":
@@ -142,7 +147,10 @@ def _entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     package = types.ModuleType(_PACKAGE)
     package.__path__ = folders
     sys.modules[_PACKAGE] = package
-    module = importlib.import_module(_PACKAGE + "." + path.stem)
+    try:
+        module = importlib.import_module(_PACKAGE + "." + path.stem)
+    except (Exception, SystemExit) as error:
+        raise _refusal(name, describe(error, folder)) from error
     found = getattr(module, "TritonPythonModel", None)
     if found is None:
         raise _refusal(

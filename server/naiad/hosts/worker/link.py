@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
-LOAD, BATCH, CLOSE = 1, 2, 3
-"""What the server sends in turn: the model to load, a batch to run, the end."""
+LOAD, BATCH, CLOSE, ERRAND = 1, 2, 3, 4
+"""What the server sends in turn: the model to load, a batch to run, the end, a function to call instead of all that."""
 
-LOADED, REFUSED, OUTCOME = 17, 18, 19
-"""What a worker sends in turn: it is ready for batches; why it cannot load; what came of a batch."""
+LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
+"""What a worker sends in turn: it is ready for batches; why it cannot load; what came of a batch; what the function gave."""
 
 POSTED = 64
 """Kinds from here on are posted."""
@@ -212,6 +212,8 @@ class Link:
             length, ancillary, _, _ = self._socket.recvmsg_into([packet], _ANCILLARY)
         except BlockingIOError:
             raise
+        except ConnectionResetError as error:  # it went without reading everything
+            raise LinkBrokenError(GONE) from error
         except OSError as error:
             raise LinkBrokenError(str(error)) from error
         if length < _MESSAGE.size:
@@ -265,12 +267,12 @@ class Link:
     def _seen(self, slot: int, fresh: Any) -> Any:
         """The other side's segment in a slot, which may be fresh."""
         theirs = self._theirs
-        if fresh is not None:
-            while len(theirs) <= slot <= _SLOTS:
-                theirs.append(None)
-            theirs[slot] = fresh
-        elif slot >= len(theirs):
+        while len(theirs) <= slot <= _SLOTS:
+            theirs.append(None)
+        if slot > _SLOTS:
             return None
+        if fresh is not None:
+            theirs[slot] = fresh
         self._current = slot
         return theirs[slot]
 
