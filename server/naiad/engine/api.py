@@ -3,7 +3,9 @@
 `Engine` is a Protocol here so that a protocol's tests can bring a scripted engine; `engine.engine.ServingEngine` is the real one.
 """
 
+import collections.abc
 import dataclasses
+import types
 import typing
 from typing import Any
 
@@ -76,6 +78,12 @@ class ModelShape:
     inputs: tuple[TensorMetadata, ...]
 
 
+Overrides = collections.abc.Mapping[str, str | bytes]
+"""Parameters of a load, by name; text for "config", bytes for files."""
+
+NO_OVERRIDES: Overrides = types.MappingProxyType({})
+
+
 class Engine(typing.Protocol):
     """What protocols may ask. All of it runs on the event loop; what is not async returns at once."""
 
@@ -123,6 +131,31 @@ class Engine(typing.Protocol):
         """Counters of one model version, of a model's READY versions, or of all READY ones (name ""). Row 8.8 for errors."""
         ...
 
-    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+    async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """Rows 7.1-7.6."""
+        ...
+
+    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
+        """Load a model, or load it again if it has changed; returns once it is READY (rows 7.8, 7.11-7.14, 7.20-7.22).
+
+        Args:
+            name: the model.
+            overrides: load parameters: "config", and "file:<path>" (rows 7.15, 7.16). None can be used yet.
+
+        Raises:
+            InferenceError: UNAVAILABLE in control mode none, UNSUPPORTED for an override, INVALID_ARG for a bad name or a load that
+                fails, INTERNAL for a model that is not there or cannot be read.
+        """
+        ...
+
+    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+        """Serve a model no more, and finish what is in flight (rows 7.9, 7.10, 7.13, 7.26).
+
+        Args:
+            name: the model; one that nobody knows is unloaded already.
+            unload_dependents: also unload what was loaded for its sake; nothing is yet.
+
+        Raises:
+            InferenceError: UNAVAILABLE in control mode none.
+        """
         ...

@@ -13,19 +13,22 @@ from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.api import (
+    NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
     ModelShape,
     ModelVersionStatistics,
+    Overrides,
     ServerMetadata,
 )
 from naiad.engine.model import Model
-from naiad.errors import InferenceError, invalid, unavailable
+from naiad.errors import InferenceError, invalid, unavailable, unsupported
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import UNLOADED, Repository, VersionState
 
 EXTENSIONS = (
     "model_repository",
+    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
     "binary_tensor_data",
@@ -33,6 +36,8 @@ EXTENSIONS = (
     "statistics",
 )
 """The extensions that work here, in the order of row 2.14."""
+
+_IN_SERVICE = {State.LOADING.value, State.READY.value, State.UNLOADING.value}
 
 
 class Phase(enum.Enum):
@@ -52,14 +57,22 @@ class ServingEngine:
         server_id: the server's name (`--id`).
         version: the server's version.
         strict_readiness: rows 2.4, 2.5.
+        explicit_control: whether models may be loaded and unloaded (rows 7.13, 7.31).
     """
 
     def __init__(
-        self, *, repository: Repository[Model], server_id: str, version: str, strict_readiness: bool
+        self,
+        *,
+        repository: Repository[Model],
+        server_id: str,
+        version: str,
+        strict_readiness: bool,
+        explicit_control: bool = False,
     ) -> None:
         self._repository = repository
         self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)
         self._strict_readiness = strict_readiness
+        self._explicit = explicit_control
         self.phase = Phase.STARTING
         """Where the server is in its life; moved on by `serve`."""
 
@@ -83,7 +96,8 @@ class ServingEngine:
 
     def inflight(self) -> int:
         """Inferences that were accepted and not answered yet, over all models."""
-        return sum(model.inflight() for _, _, model in self._repository.served())
+        serving = sum(model.inflight() for _, _, model in self._repository.served())
+        return serving + sum(model.inflight() for model in self._repository.leaving())
 
     def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
         """What a decoder must know of a model."""
@@ -157,9 +171,9 @@ class ServingEngine:
             )
         return found
 
-    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
-        """Rows 7.1 to 7.6."""
-        return [
+    async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+        """Rows 7.1 to 7.6; under explicit control also the folders that nobody has loaded, by name."""
+        found = [
             IndexEntry(
                 name=state.name,
                 version=state.version,
@@ -169,10 +183,39 @@ class ServingEngine:
             for state in self._repository.states()
             if not ready_only or state.state is State.READY
         ]
+        if ready_only or not self._explicit:
+            return found
+        folders = await self._repository.names()
+        # What is gone from the repository and serves no more is nobody's business any more.
+        found = [each for each in found if each.name in folders or each.state in _IN_SERVICE]
+        touched = {entry.name for entry in found}
+        found += [IndexEntry(name=name) for name in folders if name not in touched]
+        return sorted(found, key=lambda entry: (entry.name, entry.version or 0))
+
+    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
+        """Rows 7.8, 7.11-7.14, 7.20-7.22."""
+        self._refuse_when_fixed(name)
+        if overrides:
+            raise unsupported(
+                f"load parameter '{next(iter(overrides))}' is not there yet: change the model's folder and load it without parameters"
+            )
+        await self._repository.load(name)
+
+    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+        """Rows 7.9, 7.10, 7.13; no model depends on another one yet, so that the flag changes nothing."""
+        self._refuse_when_fixed(name)
+        await self._repository.unload(name)
 
     def models(self) -> list[tuple[str, int, Model]]:
         """Every READY version with its name and number: what the metrics page and `/status` show."""
         return self._repository.served()
+
+    def _refuse_when_fixed(self, name: str) -> None:
+        if not self._explicit:
+            raise unavailable(
+                "explicit model load / unload is not allowed if polling is enabled, nor with --model-control-mode=none, which this "
+                f"server runs in: to load or unload '{name}', start it with --model-control-mode=explicit"
+            )
 
     def _refuse_when_exiting(self) -> None:
         if self.phase is Phase.EXITING:

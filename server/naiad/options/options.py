@@ -2,11 +2,26 @@
 
 import collections.abc
 import dataclasses
+import enum
 import types
 import typing
 
 Restrictions = collections.abc.Mapping[str, tuple[str, str]]
 """API category -> (header name, header value) that a caller must send (row 17.15)."""
+
+
+EVERY_MODEL = "*"
+"""The value of `--load-model` that means all models (row 7.31)."""
+
+
+class ControlMode(enum.Enum):
+    """Who says which models are loaded (rows 7.29, 7.31)."""
+
+    NONE = "none"
+    """All models of the repository, once, at the start."""
+
+    EXPLICIT = "explicit"
+    """Those of `--load-model`, then whoever calls load and unload."""
 
 
 def _nothing() -> types.MappingProxyType[str, typing.Any]:
@@ -19,6 +34,7 @@ class Options:
 
     Attributes:
         backend_config: by backend name; "" holds settings for all backends (row 17.10).
+        load_model: names of models to load at start; `*` alone means all of them (row 7.31).
         http_max_input_size: bytes (row 1.11).
         grpc_keepalive_time: and the other gRPC times: milliseconds (row 10.38).
         grpc_max_connection_age: milliseconds; 0 means no limit (row 10.39), the grace likewise.
@@ -32,6 +48,8 @@ class Options:
     model_repository: tuple[str, ...]
     id: str = "triton"
     exit_on_error: bool = True
+    model_control_mode: ControlMode = ControlMode.NONE
+    load_model: tuple[str, ...] = ()
     exit_timeout_secs: int = 30
     strict_readiness: bool = True
     disable_auto_complete_config: bool = False

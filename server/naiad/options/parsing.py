@@ -9,7 +9,7 @@ import difflib
 import types
 from typing import Any
 
-from naiad.options.options import Options
+from naiad.options.options import EVERY_MODEL, ControlMode, Options
 from naiad.options.special import FALSE, SPECIAL, TRUE, Collected, boolean
 from naiad.options.table import FLAGS, Flag, Kind
 from naiad.options.usage import HelpAsked, UsageError
@@ -47,6 +47,8 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         notes.append("--strict-model-config is deprecated: use --disable-auto-complete-config")
     fields.update(
         model_repository=tuple(dict.fromkeys(said.repositories)),
+        model_control_mode=said.control_mode,
+        load_model=tuple(dict.fromkeys(said.models)),
         backend_config=types.MappingProxyType(said.backends),
         http_restricted_api=types.MappingProxyType(said.http_restricted),
         grpc_restricted_protocol=types.MappingProxyType(said.grpc_restricted),
@@ -131,8 +133,22 @@ def _refuse_missing(flag: Flag, value: str) -> None:
         )
 
 
+def _check_models(options: Options) -> None:
+    """Row 7.31."""
+    if options.load_model and options.model_control_mode is not ControlMode.EXPLICIT:
+        raise UsageError(
+            "Use of '--load-model' requires setting '--model-control-mode=explicit' as well: without it, all models are loaded"
+        )
+    if EVERY_MODEL in options.load_model and len(options.load_model) > 1:
+        raise UsageError(
+            "Wildcard model name '*' must be the ONLY startup model if specified at all: "
+            "give --load-model=* alone, or the models by name"
+        )
+
+
 def _check_together(options: Options) -> None:
     """Row 17.11, and what else only shows when options meet."""
+    _check_models(options)
     ports: dict[tuple[str, int], str] = {}
     listeners = (
         ("http-port", options.allow_http, options.http_address, options.http_port),

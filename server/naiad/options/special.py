@@ -4,6 +4,7 @@ import collections.abc
 import dataclasses
 import difflib
 
+from naiad.options.options import ControlMode
 from naiad.options.table import Flag
 from naiad.options.usage import UsageError
 
@@ -24,6 +25,8 @@ class Collected:
     backends: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
     http_restricted: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
     grpc_restricted: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    control_mode: ControlMode = ControlMode.NONE
+    models: list[str] = dataclasses.field(default_factory=list)
     log_verbose: int = 0
     counter_latencies: bool = True
     strict_model_config: bool | None = None
@@ -43,6 +46,23 @@ def _repository(said: Collected, flag: Flag, value: str) -> None:
     if not value:
         raise UsageError(f"--{flag.name} is empty: give a folder")
     said.repositories.append(value)
+
+
+def _control_mode(said: Collected, flag: Flag, value: str) -> None:
+    if value == "poll":
+        raise UsageError(
+            f"--{flag.name}=poll: polling the repository is not there yet; take explicit, and call load when a model has changed"
+        )
+    try:
+        said.control_mode = ControlMode(value)
+    except ValueError:
+        raise UsageError(f"--{flag.name}={value}: expected none or explicit") from None
+
+
+def _load_model(said: Collected, flag: Flag, value: str) -> None:
+    if not value.strip():
+        raise UsageError(f"--{flag.name} is empty: give a model's name, or * for all")
+    said.models.append(value)
 
 
 def _log_verbose(said: Collected, flag: Flag, value: str) -> None:
@@ -83,6 +103,8 @@ def _grpc_restricted(said: Collected, flag: Flag, value: str) -> None:
 SPECIAL: dict[str, collections.abc.Callable[[Collected, Flag, str], None]] = {
     "model-repository": _repository,
     "model-store": _repository,
+    "model-control-mode": _control_mode,
+    "load-model": _load_model,
     "log-verbose": _log_verbose,
     "strict-model-config": _strict_model_config,
     "metrics-config": _metrics_config,

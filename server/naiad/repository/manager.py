@@ -1,77 +1,49 @@
 """Loads what the repositories hold and answers who serves a model now: the loop-side owner of every version's state.
 
 It knows neither backends nor schedulers: an injected `resolve` makes a plan of a model folder, an injected `load` makes a served
-version of a plan. All state belongs to the event loop; blocking work is inside the two injected functions.
+version of a plan. All state belongs to the event loop; blocking work is inside the injected functions and in threads.
+
+A reload loads beside what serves and then changes over in one step of the loop: a request finds the old version or the new one, and
+the old one finishes what it has. A load that fails changes nothing for clients (row 7.22).
 """
 
 import asyncio
 import collections.abc
-import dataclasses
+import functools
 import logging
 import pathlib
 import typing
 
 from naiad.core.clock import Clock
 from naiad.core.request import LATEST
-from naiad.errors import InferenceError, not_found, unavailable
-from naiad.repository.lifecycle import Event, State, after
+from naiad.errors import InferenceError, internal, invalid, unavailable
+from naiad.repository.absence import absent_version, unknown_model, unplanned_model
+from naiad.repository.attempt import Attempts
+from naiad.repository.fingerprint import Fingerprint, fingerprint as look_at
+from naiad.repository.lifecycle import Event, State
+from naiad.repository.memory import Memory
+from naiad.repository.names import check_name
 from naiad.repository.plan import ModelPlan, VersionPlan, without_duplicates
+from naiad.repository.reload import untouched
 from naiad.repository.store import Store
+from naiad.repository.turns import Turns
+from naiad.repository.version import (
+    UNLOADED,
+    Progress,
+    S,
+    Served,
+    Version,
+    VersionState,
+    refusal,
+)
+
+__all__ = ["UNLOADED", "Progress", "Repository", "Served", "Version", "VersionState"]
 
 log = logging.getLogger("naiad.repository")
 
-UNLOADED = "unloaded"
-
-
-class Served(typing.Protocol):
-    """What the manager asks of a loaded version."""
-
-    async def stop(self) -> None:
-        """Finish what is in flight, give everything back. Idempotent."""
-        ...
-
-
-S = typing.TypeVar("S", bound=Served)
-
-
-@dataclasses.dataclass(slots=True, kw_only=True)
-class Version(typing.Generic[S]):
-    """A version and where it is in its life. `served` is set exactly while it is READY."""
-
-    plan: VersionPlan
-    state: State = State.UNKNOWN
-    reason: str = ""
-    served: S | None = None
-    load_ns: int = 0
-
-    def tell(self, event: Event, *, reason: str = "") -> None:
-        """Move on to the state that follows `event`, for this reason."""
-        self.state = after(self.state, event)
-        self.reason = reason
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionState:
-    """A version's state as a caller sees it. `version` is None for a model that could not even be planned."""
-
-    name: str
-    version: int | None
-    state: State
-    reason: str
-    details: str = ""
-    load_ns: int = 0
-
-
-class Progress(typing.Protocol):
-    """Told of every step of loading; one line a model on a terminal."""
-
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
-        """All configs are read; this is what will be loaded."""
-        ...
-
-    def changed(self, state: VersionState) -> None:
-        """A version entered a state."""
-        ...
+RELEASE_SECONDS = 1.0
+"""How long the reply to an unload waits for memory to be given back: usually it is, so that whoever loads next finds it free. Requests
+in flight may take longer, and nobody waits for them."""
 
 
 class Repository(typing.Generic[S]):
@@ -85,6 +57,7 @@ class Repository(typing.Generic[S]):
         retry_count: how often a failed load is tried again (row 7.32).
         progress: told of every step.
         clock: for load durations.
+        memory: for what an unload frees; None where nobody asks.
     """
 
     def __init__(
@@ -97,59 +70,99 @@ class Repository(typing.Generic[S]):
         retry_count: int,
         progress: Progress,
         clock: Clock,
+        memory: Memory | None = None,
     ) -> None:
         self._stores = stores
         self._resolve = resolve
-        self._load = load
         self._slots = asyncio.Semaphore(load_thread_count)
-        self._retry_count = retry_count
+        self._attempts = Attempts(
+            load=load, slots=self._slots, retry_count=retry_count, progress=progress, clock=clock
+        )
         self._progress = progress
-        self._clock = clock
+        self._memory = memory
         self._models: dict[str, dict[int, Version[S]]] = {}
         self._refused: dict[str, ModelPlan] = {}
         self._latest: dict[str, S] = {}
+        self._loaded_from: dict[str, Fingerprint] = {}
+        self._turns = Turns()
+        self._leaving: dict[asyncio.Task[None], S | None] = {}
+        self._closed = False
 
-    async def load_all(self) -> None:
-        """Load every version that the policies serve, several at once; a failure of one is its state, never an exception.
+    async def load_all(self, names: collections.abc.Collection[str] | None = None) -> bool:
+        """Load at start every version that the policies serve, several at once; a failure of one is its state, never an exception.
+
+        Args:
+            names: the models to load; None means all there are.
+
+        Returns:
+            Whether all of it is READY now.
 
         Raises:
             InferenceError: a repository itself cannot be read.
         """
-        folders = [
-            folder
-            for store in self._stores
-            for folder in await asyncio.to_thread(store.model_folders)
-        ]
+        folders = await self._folders()
+        missing = set[str]() if names is None else set(names) - {folder.name for folder in folders}
+        for name in sorted(missing):
+            log.error("failed to poll model '%s': %s", name, self._not_there())
+        if names is not None:
+            folders = [folder for folder in folders if folder.name in names]
         unique, refused = without_duplicates(folders)
+        looks = await asyncio.gather(*(asyncio.to_thread(look_at, folder) for folder in unique))
+        found = {folder.name: look for folder, look in zip(unique, looks, strict=True)}
         plans = [*refused, *await asyncio.gather(*(self._plan(folder) for folder in unique))]
         plans.sort(key=lambda plan: plan.name)
-        self._progress.planned(plans)
+        if names is None or names:
+            self._progress.planned(plans)
         for plan in plans:
             if plan.reason:
-                self._refused[plan.name] = plan
-                self._progress.changed(_refusal(plan))
+                self._refuse(plan)
             else:
                 self._models[plan.name] = {
                     version.version: Version(plan=version) for version in plan.versions
                 }
-        await asyncio.gather(
-            *(
-                self._load_version(version)
-                for versions in self._models.values()
-                for version in versions.values()
-            )
-        )
+        versions = [each for known in self._models.values() for each in known.values()]
+        await asyncio.gather(*(self._load_at_start(version) for version in versions))
+        for name, known in self._models.items():
+            if all(each.state is State.READY for each in known.values()):
+                self._loaded_from[name] = found[name]
+        return not missing and all(state.state is State.READY for state in self.states())
+
+    async def load(self, name: str) -> None:
+        """Load a model, or load it again if its folder has changed since (rows 7.8, 7.11, 7.12, 7.21, 7.22).
+
+        Returns once it is READY. Cancelling the caller does not stop the load.
+
+        Raises:
+            InferenceError: INTERNAL when there is no such model or its config cannot be used, INVALID_ARG when it fails to load or
+                the name is none; what served before goes on.
+        """
+        check_name(name)
+        await self._turns.take(name, functools.partial(self._load_model, name))
+
+    async def unload(self, name: str) -> None:
+        """Serve a model no more; what is in flight is finished (rows 7.9, 7.10). A model that nobody knows is unloaded already.
+
+        Returns once its memory is given back, or after a second if requests in flight take longer.
+        """
+        await self._turns.take(name, functools.partial(self._unload_model, name))
 
     async def unload_all(self) -> None:
-        """Stop every served version, all at once."""
-        await asyncio.gather(
-            *(
-                self._unload_version(version)
-                for versions in self._models.values()
-                for version in versions.values()
-                if version.state is State.READY
-            )
+        """Take no more loads, let those under way end, then stop every served version, all at once."""
+        self._closed = True
+        await self._turns.all_over()
+        self._retire(
+            version
+            for versions in self._models.values()
+            for version in versions.values()
+            if version.state is State.READY
         )
+        self._latest.clear()
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
+    async def names(self) -> list[str]:
+        """What the stores hold now, loaded or not (row 7.2)."""
+        return sorted({folder.name for folder in await self._folders()})
 
     def get(self, name: str, version: int = LATEST) -> S:
         """The served version of a model; without a version the highest READY one (row 2.8).
@@ -184,15 +197,24 @@ class Repository(typing.Generic[S]):
             if version.served is not None
         ]
 
+    def leaving(self) -> list[S]:
+        """Versions that take nothing new and finish what they have."""
+        return [served for served in self._leaving.values() if served is not None]
+
     def states(self) -> list[VersionState]:
         """Every version ever touched, and every model that could not be planned, sorted by name and version."""
         known = [
-            _state_of(name, number, version)
-            for name, versions in self._models.items()
-            for number, version in versions.items()
+            version.told() for versions in self._models.values() for version in versions.values()
         ]
-        known += [_refusal(plan) for plan in self._refused.values()]
+        known += [refusal(plan) for plan in self._refused.values()]
         return sorted(known, key=lambda state: (state.name, state.version or 0))
+
+    async def _folders(self) -> list[pathlib.Path]:
+        return [
+            folder
+            for store in self._stores
+            for folder in await asyncio.to_thread(store.model_folders)
+        ]
 
     async def _plan(self, folder: pathlib.Path) -> ModelPlan:
         async with self._slots:
@@ -204,53 +226,154 @@ class Repository(typing.Generic[S]):
                 log.exception("reading the model folder %s failed", folder)
                 return ModelPlan(name=folder.name, reason=f"{type(error).__name__}: {error}")
 
-    async def _load_version(self, version: Version[S]) -> None:
-        plan = version.plan
-        name = plan.config.name
-        async with self._slots:
-            for attempt in range(self._retry_count + 1):
-                version.tell(Event.LOAD)
-                self._progress.changed(_state_of(name, plan.version, version))
-                started_ns = self._clock.monotonic_ns()
-                try:
-                    served = await self._load(plan)
-                except InferenceError as error:
-                    version.tell(Event.FAILED, reason=error.message)
-                except Exception as error:
-                    log.exception("loading %s version %d failed", name, plan.version)
-                    version.tell(Event.FAILED, reason=f"{type(error).__name__}: {error}")
-                else:
-                    version.load_ns = self._clock.monotonic_ns() - started_ns
-                    version.served = served
-                    version.tell(Event.LOADED)
-                    self._remember_latest(name)
-                self._progress.changed(_state_of(name, plan.version, version))
-                if version.state is State.READY:
-                    return
-                if attempt < self._retry_count:
-                    log.warning(
-                        "loading %s version %d failed, trying again (%d of %d): %s",
-                        name,
-                        plan.version,
-                        attempt + 1,
-                        self._retry_count,
-                        version.reason,
-                    )
+    def _refuse(self, plan: ModelPlan) -> None:
+        self._refused[plan.name] = plan
+        self._progress.changed(refusal(plan))
 
-    async def _unload_version(self, version: Version[S]) -> None:
-        name = version.plan.config.name
-        served = version.served
-        assert served is not None, "only READY versions are unloaded"
-        version.tell(Event.UNLOAD)
-        version.served = None
+    async def _load_at_start(self, version: Version[S]) -> None:
+        """Unlike a later load, one version's failure takes no other one with it."""
+        served = await self._attempts.make(version)
+        if served is not None:
+            self._enter(version, served)
+            self._remember_latest(version.plan.config.name)
+
+    async def _load_model(self, name: str) -> None:
+        if self._closed:
+            raise unavailable(
+                f"model '{name}' is not loaded: the server is stopping; ask another one"
+            )
+        folders = [folder for folder in await self._folders() if folder.name == name]
+        unique, refused = without_duplicates(folders)
+        if refused:
+            self._refuse_unless_serving(refused[0])
+            raise _not_polled(name, refused[0].details)
+        if not unique:
+            raise self._gone(name)
+        folder = unique[0]
+        now = await asyncio.to_thread(look_at, folder)
+        before = self._loaded_from.get(name)
+        if before == now:
+            self._write_off_failures(name)
+            log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
+            return
+        plan = await self._plan(folder)
+        if plan.reason:
+            self._refuse_unless_serving(plan)
+            raise _not_polled(name, plan.reason)
+        await self._change_over(plan, before=before or {}, now=now)
+
+    async def _change_over(self, plan: ModelPlan, *, before: Fingerprint, now: Fingerprint) -> None:
+        """Load what has changed beside what serves; then, in one step, the new ones serve and the others go (row 7.22)."""
+        name = plan.name
+        known = self._models.setdefault(name, {})
+        self._refused.pop(name, None)
+        serving = {n: each for n, each in known.items() if each.state is State.READY}
+        plans = {number: each.plan for number, each in serving.items()}
+        stay = untouched(plan.versions, plans, before=before, now=now)
+        coming = {
+            each.version: Version[S](plan=each)
+            for each in plan.versions
+            if each.version not in stay
+        }
+        # What does not serve shows in the index how it loads; what does shows READY all the time.
+        known.update({n: version for n, version in coming.items() if n not in serving})
+        made = await asyncio.gather(*(self._attempts.make(each) for each in coming.values()))
+        if None in made:
+            reasons = "".join(
+                f"version {number} is at {version.state.value} state: {version.reason};"
+                for number, version in coming.items()
+                if version.state is State.UNAVAILABLE
+            )
+            for version, served in zip(coming.values(), made, strict=True):
+                if served is not None:
+                    self._give_up(version, served)
+            raise invalid(
+                f"load failed for model '{name}': {reasons}"
+                + (" What was loaded before goes on serving." if serving else "")
+            )
+        for (number, version), served in zip(coming.items(), made, strict=True):
+            assert served is not None, "asked above"
+            known[number] = version
+            self._enter(version, served)
         self._remember_latest(name)
-        self._progress.changed(_state_of(name, version.plan.version, version))
+        self._retire(version for number, version in serving.items() if number not in stay)
+        self._remember_latest(name)
+        self._write_off_failures(name)
+        self._loaded_from[name] = now
+
+    def _gone(self, name: str) -> InferenceError:
+        if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):
+            self._models.pop(name, None)
+            self._refused.pop(name, None)
+        return _not_polled(name, self._not_there())
+
+    def _refuse_unless_serving(self, plan: ModelPlan) -> None:
+        if not self.ready_versions(plan.name):
+            self._refuse(plan)
+
+    async def _unload_model(self, name: str) -> None:
+        self._refused.pop(name, None)
+        self._loaded_from.pop(name, None)
+        self._write_off_failures(name)
+        leaving = self._retire(
+            version
+            for version in self._models.get(name, {}).values()
+            if version.state is State.READY
+        )
+        if leaving:
+            self._remember_latest(name)
+            await asyncio.wait(leaving, timeout=RELEASE_SECONDS)
+
+    def _write_off_failures(self, name: str) -> None:
+        """What failed and is wanted no more keeps the server unready no more (row 2.4)."""
+        for version in self._models.get(name, {}).values():
+            if version.state is State.UNAVAILABLE:
+                version.tell(Event.UNLOADED, reason=UNLOADED)
+
+    def _enter(self, version: Version[S], served: S) -> None:
+        version.served = served
+        version.tell(Event.LOADED)
+        self._progress.changed(version.told())
+
+    def _give_up(self, version: Version[S], served: S) -> None:
+        """It loaded, and another version of its model did not: all or none."""
+        version.served = served
+        version.tell(Event.LOADED)
+        self._retire([version])
+
+    def _retire(self, versions: collections.abc.Iterable[Version[S]]) -> "set[asyncio.Task[None]]":
+        """Nobody finds them any more; in the background they finish what they have and go. `_latest` is the caller's matter."""
+        tasks = set[asyncio.Task[None]]()
+        for version in versions:
+            served = version.served
+            assert served is not None, "only READY versions are unloaded"
+            version.tell(Event.UNLOAD)
+            version.served = None
+            self._progress.changed(version.told())
+            task = asyncio.get_running_loop().create_task(self._stop(version, served))
+            self._leaving[task] = served
+            task.add_done_callback(lambda done: self._leaving.pop(done, None))
+            tasks.add(task)
+        return tasks
+
+    async def _stop(self, version: Version[S], served: S) -> None:
+        memory = None if self._closed else self._memory
+        before = 0 if memory is None else await asyncio.to_thread(memory.resident)
         try:
             await served.stop()
         except Exception:
-            log.exception("unloading %s version %d failed", name, version.plan.version)
+            plan = version.plan
+            log.exception("unloading %s version %d failed", plan.config.name, plan.version)
+        # Or its memory would still be held while it is given back.
+        del served
+        task = asyncio.current_task()
+        assert task is not None, "runs in a task"
+        self._leaving[task] = None
+        if memory is not None:
+            await asyncio.to_thread(memory.give_back)
+            version.resident = (before, await asyncio.to_thread(memory.resident))
         version.tell(Event.UNLOADED, reason=UNLOADED)
-        self._progress.changed(_state_of(name, version.plan.version, version))
+        self._progress.changed(version.told())
 
     def _remember_latest(self, name: str) -> None:
         ready = self.ready_versions(name)
@@ -260,56 +383,19 @@ class Repository(typing.Generic[S]):
         else:
             self._latest[name] = latest
 
+    def _not_there(self) -> str:
+        places = ", ".join(store.location for store in self._stores)
+        return f"model not found in any model repository; looked in {places}"
+
     def _why_not(self, name: str, version: int) -> InferenceError:
         versions = self._models.get(name)
-        if versions is None:
-            refused = self._refused.get(name)
-            if refused is not None:
-                return not_found(
-                    f"Request for unknown model: '{name}' has no available versions: {refused.reason}"
-                )
-            known = sorted(self._latest)
-            listed = ", ".join(known[:10]) + (", …" if len(known) > 10 else "")  # noqa: PLR2004 - a line's worth of names
-            return not_found(
-                f"Request for unknown model: '{name}' is not found"
-                + (f"; models that are ready: {listed}" if known else "; no model is ready")
-            )
-        if version == LATEST:
-            reasons = "; ".join(
-                f"version {number} is {entry.state.value}"
-                + (f" ({entry.reason})" if entry.reason else "")
-                for number, entry in sorted(versions.items())
-            )
-            return not_found(
-                f"Request for unknown model: '{name}' has no available versions: {reasons}"
-            )
-        entry = versions.get(version)
-        if entry is None:
-            ready = ", ".join(str(number) for number in self.ready_versions(name)) or "none"
-            return not_found(
-                f"Request for unknown model: '{name}' version {version} is not found; versions that are ready: {ready}"
-            )
-        return unavailable(
-            f"Request for unknown model: '{name}' version {version} is not at ready state: it is {entry.state.value}"
-            + (f" ({entry.reason})" if entry.reason else "")
-        )
+        if versions:
+            return absent_version(name, version, versions)
+        refused = self._refused.get(name)
+        if refused is not None:
+            return unplanned_model(name, refused.reason)
+        return unknown_model(name, self._latest)
 
 
-def _state_of(name: str, number: int, version: "Version[typing.Any]") -> VersionState:
-    return VersionState(
-        name=name,
-        version=number,
-        state=version.state,
-        reason=version.reason,
-        load_ns=version.load_ns,
-    )
-
-
-def _refusal(plan: ModelPlan) -> VersionState:
-    return VersionState(
-        name=plan.name,
-        version=None,
-        state=State.UNAVAILABLE,
-        reason=plan.reason,
-        details=plan.details,
-    )
+def _not_polled(name: str, reason: str) -> InferenceError:
+    return internal(f"failed to load '{name}', failed to poll from model repository: {reason}")

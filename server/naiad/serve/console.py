@@ -10,7 +10,7 @@ import sys
 import typing
 
 from naiad.repository.lifecycle import State
-from naiad.repository.manager import VersionState
+from naiad.repository.manager import UNLOADED, VersionState
 from naiad.repository.plan import ModelPlan
 
 if typing.TYPE_CHECKING:
@@ -19,6 +19,7 @@ if typing.TYPE_CHECKING:
 log = logging.getLogger("naiad.serve")
 
 _NS_A_SECOND = 1e9
+_BYTES_A_MB = 1e6
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,10 +58,10 @@ class LoadingLines:
                 seconds = state.load_ns / _NS_A_SECOND
                 self._say(
                     f"[green]✓[/] {escape(title)} [dim]loaded in {seconds:.2f} s[/]",
-                    f"successfully loaded {title} in {seconds:.2f} s ({self._done} of {self._total})",
+                    f"successfully loaded {title} in {seconds:.2f} s{self._count()}",
                 )
-            case State.UNAVAILABLE if state.reason == "unloaded":
-                log.info("successfully unloaded %s", title)
+            case State.UNAVAILABLE if state.reason == UNLOADED:
+                log.info("successfully unloaded %s%s", title, _freed(state.resident))
             case State.UNAVAILABLE:
                 self._done += 1
                 log.error("failed to load %s: %s", title, state.details or state.reason)
@@ -68,9 +69,13 @@ class LoadingLines:
             case _:
                 log.debug("%s is %s", title, state.state.value)
 
+    def _count(self) -> str:
+        """How far the start is; loads after it are counted by nobody."""
+        return f" ({self._done} of {self._total})" if self._done <= self._total else ""
+
     def _say(self, markup: str, line: str) -> None:
         if self._console is not None:
-            self._console.print(f"  {markup} [dim]({self._done} of {self._total})[/]")
+            self._console.print(f"  {markup}[dim]{self._count()}[/]")
         elif line:
             log.info("%s", line)
 
@@ -127,6 +132,14 @@ def show_addresses(
                 address.service,
                 address.url.removeprefix("http://").split("/")[0],
             )
+
+
+def _freed(resident: tuple[int, int] | None) -> str:
+    """What an unload gave back: the whole process is measured, so that what others did meanwhile is in it."""
+    if resident is None:
+        return ""
+    before, after = (size / _BYTES_A_MB for size in resident)
+    return f": resident memory {before:.1f} MB -> {after:.1f} MB ({after - before:+.1f} MB)"
 
 
 def escape(text: str) -> str:

@@ -19,8 +19,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
 from naiad.metrics.devices import Gpu, GpuMonitor
-from naiad.options.options import Options
-from naiad.repository.lifecycle import State
+from naiad.options.options import EVERY_MODEL, ControlMode, Options
 from naiad.repository.manager import Repository
 from naiad.repository.store import open_store
 from naiad.serve import interpreter
@@ -81,6 +80,7 @@ class Server:
                 server_id=options.id,
                 version=__version__,
                 strict_readiness=options.strict_readiness,
+                explicit_control=options.model_control_mode is ControlMode.EXPLICIT,
             )
             frontends = Frontends(
                 options=options,
@@ -115,21 +115,21 @@ class Server:
             retry_count=options.model_load_retry_count,
             progress=LoadingLines(self._console),
             clock=self._clock,
+            memory=interpreter.ProcessMemory(),
         )
 
     async def _serve(
         self, repository: Repository[Model], engine: ServingEngine, frontends: Frontends
     ) -> int:
         options = self._options
-        loading = asyncio.get_running_loop().create_task(repository.load_all())
+        loading = asyncio.get_running_loop().create_task(repository.load_all(_at_start(options)))
         stopping = asyncio.get_running_loop().create_task(self._stopping.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         failed = False
         if loading.done():
-            loading.result()
+            failed = not loading.result()
             states = repository.states()
-            failed = any(state.state is not State.READY for state in states)
             show_models(self._console, states)
             if failed and options.exit_on_error:
                 log.error(
@@ -150,7 +150,7 @@ class Server:
             close=frontends.closers(),
             unload=repository.unload_all,
             inflight=engine.inflight,
-            live_models=lambda: len(repository.served()),
+            live_models=lambda: len(repository.served()) + len(repository.leaving()),
         )
         in_time = await drain(
             steps,
@@ -177,6 +177,13 @@ class Server:
             os._exit(1)
         log.info("%s: stopping (a second signal exits at once)", number.name)
         self._stopping.set()
+
+
+def _at_start(options: Options) -> frozenset[str] | None:
+    """The models to load at start; None means all (rows 7.29, 7.31)."""
+    if options.model_control_mode is ControlMode.NONE or EVERY_MODEL in options.load_model:
+        return None
+    return frozenset(options.load_model)
 
 
 def find_gpus(monitor: GpuMonitor, least_capability: float) -> tuple[Gpu, ...]:

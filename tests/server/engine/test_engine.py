@@ -33,6 +33,7 @@ class FakeRepository:
 
     def __init__(self, *states: VersionState, ready: bool = True) -> None:
         self._model = FakeModel(ready=ready)
+        self.changes: list[tuple[str, str]] = []
         self._states = list(states) or [
             VersionState(name="m", version=1, state=State.READY, reason="")
         ]
@@ -51,12 +52,31 @@ class FakeRepository:
     def states(self) -> list[VersionState]:
         return self._states
 
+    async def names(self) -> list[str]:
+        return ["a", "m", "z"]
+
+    async def load(self, name: str) -> None:
+        self.changes.append(("load", name))
+
+    async def unload(self, name: str) -> None:
+        self.changes.append(("unload", name))
+
 
 def make(
-    repository: FakeRepository, *, strict: bool = True, phase: Phase = Phase.SERVING
+    repository: FakeRepository,
+    *,
+    strict: bool = True,
+    phase: Phase = Phase.SERVING,
+    explicit: bool = False,
 ) -> ServingEngine:
     known: Any = repository
-    engine = ServingEngine(repository=known, server_id="s", version="1", strict_readiness=strict)
+    engine = ServingEngine(
+        repository=known,
+        server_id="s",
+        version="1",
+        strict_readiness=strict,
+        explicit_control=explicit,
+    )
     engine.phase = phase
     return engine
 
@@ -119,13 +139,57 @@ def test_statistics_of_what_is_not_ready_are_refused(name: str, version: int, sa
     assert said in caught.value.message
 
 
-def test_the_index_lists_reasons_and_can_leave_out_what_is_not_ready() -> None:
+async def test_the_index_lists_reasons_and_can_leave_out_what_is_not_ready() -> None:
     repository = FakeRepository(
         VersionState(name="m", version=1, state=State.READY, reason=""), FAILED
     )
     engine = make(repository)
-    assert engine.index(ready_only=True) == [IndexEntry(name="m", version=1, state="READY")]
-    assert engine.index()[1] == IndexEntry(name="x", state="UNAVAILABLE", reason="no config")
+    ready = IndexEntry(name="m", version=1, state="READY")
+    assert await engine.index(ready_only=True) == [ready]
+    refused = IndexEntry(name="x", state="UNAVAILABLE", reason="no config")
+    assert await engine.index() == [ready, refused]
+
+
+async def test_under_explicit_control_the_index_names_what_nobody_has_loaded() -> None:
+    engine = make(FakeRepository(), explicit=True)
+    ready = IndexEntry(name="m", version=1, state="READY")
+    assert await engine.index() == [IndexEntry(name="a"), ready, IndexEntry(name="z")]
+    assert await engine.index(ready_only=True) == [ready]
+
+
+async def test_the_index_leaves_out_what_is_gone_from_the_repository_and_serves_no_more() -> None:
+    gone = VersionState(name="gone", version=1, state=State.UNAVAILABLE, reason="unloaded")
+    leaving = VersionState(name="leaving", version=1, state=State.UNLOADING, reason="")
+    engine = make(FakeRepository(gone, leaving), explicit=True)
+    names = [entry.name for entry in await engine.index()]
+    assert names == ["a", "leaving", "m", "z"]
+
+
+@pytest.mark.parametrize("change", ["load_model", "unload_model"])
+async def test_in_mode_none_nothing_is_loaded_or_unloaded(change: str) -> None:
+    repository = FakeRepository()
+    with pytest.raises(InferenceError) as caught:
+        await getattr(make(repository), change)("m")
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+    fragment = "explicit model load / unload is not allowed if polling is enabled"
+    assert fragment in caught.value.message
+    assert not repository.changes
+
+
+async def test_under_explicit_control_changes_reach_the_repository() -> None:
+    repository = FakeRepository()
+    engine = make(repository, explicit=True)
+    await engine.load_model("m")
+    await engine.unload_model("m", unload_dependents=True)
+    assert repository.changes == [("load", "m"), ("unload", "m")]
+
+
+async def test_load_parameters_are_refused_by_name() -> None:
+    repository = FakeRepository()
+    with pytest.raises(InferenceError, match="'file:a' is not there yet") as caught:
+        await make(repository, explicit=True).load_model("m", {"file:a": b""})
+    assert caught.value.code is ErrorCode.UNSUPPORTED
+    assert not repository.changes
 
 
 def test_metadata_names_the_platform_or_else_the_backend() -> None:

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from naiad.options.options import Options
+from naiad.options.options import ControlMode, Options
 from naiad.options.parsing import parse
 from naiad.options.special import SPECIAL
 from naiad.options.table import FLAGS
@@ -35,7 +35,10 @@ def test_defaults_are_tritons() -> None:
         (["--grpc-use-ssl-mutual", "--grpc-server-cert=c", "--grpc-server-key=k"], "grpc_use_ssl", True),
         (["--exit-t=3"], "exit_timeout_secs", 3),
         (["--log-format=json"], "log_format", "json"),
-        (["--model-control-mode=none"], "http_port", 8000),
+        (["--model-control-mode=none"], "model_control_mode", ControlMode.NONE),
+        (["--model-control-mode", "explicit"], "model_control_mode", ControlMode.EXPLICIT),
+        (["--model-control-mode=explicit", "--load-model=a", "--load-model=b"], "load_model", ("a", "b")),
+        (["--load-model=*", "--model-control-mode=explicit"], "load_model", ("*",)),
         (["--rate-limit=off", "--allow-sagemaker=false"], "http_port", 8000),
     ],
 )  # fmt: skip
@@ -90,7 +93,10 @@ def test_options_that_mean_nothing_here_leave_one_note_each() -> None:
         ([REPOSITORY, "--model-load-thread-count=0"], "at least 1"),
         ([REPOSITORY, "--log-format=xml"], "expected one of default, ISO8601, json"),
         ([REPOSITORY, "--model-control-mode=poll"], "not there yet"),
-        ([REPOSITORY, "--load-model=x"], "explicit"),
+        ([REPOSITORY, "--model-control-mode=Explicit"], "expected none or explicit"),
+        ([REPOSITORY, "--load-model=x"], "Use of '--load-model' requires setting '--model-control-mode=explicit' as well"),
+        ([REPOSITORY, "--model-control-mode=explicit", "--load-model="], "--load-model is empty"),
+        ([REPOSITORY, "--model-control-mode=explicit", "--load-model=*", "--load-model=x"], "must be the ONLY startup model"),
         ([REPOSITORY, "--cache-config=local,size=1"], "the response cache: not there yet"),
         ([REPOSITORY, "--allow-client-shm=true"], "not there yet"),
         ([REPOSITORY, "--metrics-config=histogram_latencies=true"], "not there yet"),

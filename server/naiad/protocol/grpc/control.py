@@ -9,8 +9,8 @@ from google.protobuf.message import DecodeError
 
 from naiad.core.messages import service_pb2
 from naiad.engine.api import Engine, TensorMetadata
-from naiad.errors import internal, not_found, unavailable, unsupported
-from naiad.protocol.grpc import statistics_proto
+from naiad.errors import internal, not_found, unsupported
+from naiad.protocol.grpc import model_control, statistics_proto
 from naiad.protocol.grpc.request_proto import version_number
 
 
@@ -73,12 +73,12 @@ class Control:
         version = version_number(request.version)
         return statistics_proto.encode(self._engine.statistics(request.name, version))
 
-    def repository_index(self, body: bytes) -> bytes:
+    async def repository_index(self, body: bytes) -> bytes:
         """RepositoryIndex (rows 7.1-7.7)."""
         request = _parse(service_pb2.RepositoryIndexRequest, body)
         _refuse_repository_name(request)
         response = service_pb2.RepositoryIndexResponse()
-        for entry in self._engine.index(ready_only=request.ready):
+        for entry in await self._engine.index(ready_only=request.ready):
             response.models.add(
                 name=entry.name,
                 version="" if entry.version is None else str(entry.version),
@@ -87,17 +87,21 @@ class Control:
             )
         return _bytes(response)
 
-    def repository_model_load(self, body: bytes) -> bytes:
-        """RepositoryModelLoad: always refused in control mode none (row 7.13)."""
+    async def repository_model_load(self, body: bytes) -> bytes:
+        """RepositoryModelLoad (rows 7.8, 7.11-7.14, 7.18)."""
         request = _parse(service_pb2.RepositoryModelLoadRequest, body)
         _refuse_repository_name(request)
-        raise _fixed_repository()
+        overrides = model_control.load_overrides(request.parameters)
+        await self._engine.load_model(request.model_name, overrides)
+        return b""
 
-    def repository_model_unload(self, body: bytes) -> bytes:
-        """RepositoryModelUnload: always refused in control mode none (row 7.13)."""
+    async def repository_model_unload(self, body: bytes) -> bytes:
+        """RepositoryModelUnload (rows 7.9, 7.10, 7.13, 7.26)."""
         request = _parse(service_pb2.RepositoryModelUnloadRequest, body)
         _refuse_repository_name(request)
-        raise _fixed_repository()
+        dependents = model_control.unload_dependents(request.parameters)
+        await self._engine.unload_model(request.model_name, unload_dependents=dependents)
+        return b""
 
     def system_shared_memory_status(self, body: bytes) -> bytes:
         """SystemSharedMemoryStatus (rows 5.7, 5.13): there are no regions."""
@@ -159,13 +163,6 @@ def _refuse_repository_name(request: typing.Any) -> None:
         raise unsupported(
             "'repository_name' specification is not supported: leave it empty, all repositories are one"
         )
-
-
-def _fixed_repository() -> Exception:
-    return unavailable(
-        "explicit model load / unload is not allowed if polling is enabled, nor with --model-control-mode=none, which this "
-        "server runs in: it serves what was in the repository when it started; restart it to change that"
-    )
 
 
 def _no_region(kind: str, name: str) -> Exception:

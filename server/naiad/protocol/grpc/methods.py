@@ -148,10 +148,10 @@ def _everything(
         "ModelMetadata": (at_once(control.model_metadata), Category.METADATA),
         "ModelConfig": (at_once(control.model_config), Category.MODEL_CONFIG),
         "ModelStatistics": (at_once(control.model_statistics), Category.STATISTICS),
-        "RepositoryIndex": (at_once(control.repository_index), Category.MODEL_REPOSITORY),
-        "RepositoryModelLoad": (at_once(control.repository_model_load), Category.MODEL_REPOSITORY),
+        "RepositoryIndex": (later(control.repository_index), Category.MODEL_REPOSITORY),
+        "RepositoryModelLoad": (later(control.repository_model_load), Category.MODEL_REPOSITORY),
         "RepositoryModelUnload": (
-            at_once(control.repository_model_unload),
+            later(control.repository_model_unload),
             Category.MODEL_REPOSITORY,
         ),
         "SystemSharedMemoryStatus": (

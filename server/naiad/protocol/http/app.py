@@ -20,8 +20,8 @@ from typing_extensions import override
 from naiad.config.config_json import to_json
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
-from naiad.errors import InferenceError, unavailable, unsupported
-from naiad.protocol.http import models, openapi, shared_memory
+from naiad.errors import InferenceError, unsupported
+from naiad.protocol.http import model_control, models, openapi, shared_memory
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
 from naiad.protocol.http.replies import error_reply, refusal, server_fault
 from naiad.protocol.http.routes import model_version
@@ -172,10 +172,25 @@ class _Answers:
             responses=openapi.answers(400, 500, ok=openapi.INDEX_RESPONSE),
             openapi_extra={"requestBody": {"required": False, "content": body}},
         )
+        changes: list[tuple[str, Endpoint, str, openapi.Schema]] = [
+            ("load", self.load_model, "Load a model, or load it again", openapi.LOAD_REQUEST),
+            ("unload", self.unload_model, "Serve a model no more", openapi.UNLOAD_REQUEST),
+        ]
+        for action, endpoint, summary, schema in changes:
+            app.add_api_route(
+                f"/v2/repository/models/{{model}}/{action}",
+                endpoint,
+                methods=["POST"],
+                tags=["repository"],
+                summary=summary,
+                description=openapi.CONTROL_NOTE,
+                responses=openapi.answers(400, 500, 501, 503),
+                openapi_extra={
+                    "requestBody": {"required": False, "content": openapi.content(schema)}
+                },
+            )
         hidden: dict[str, Endpoint] = {
             "/v2/repository/{repository}/index": self.index,
-            "/v2/repository/models/{model}/load": self.change_model,
-            "/v2/repository/models/{model}/unload": self.change_model,
             "/v2/repository/{repository}/models/{model}/load": self.change_model_of_repository,
             "/v2/repository/{repository}/models/{model}/unload": self.change_model_of_repository,
         }
@@ -222,14 +237,19 @@ class _Answers:
     async def index(self, request: fastapi.Request) -> Response:
         """Row 7.1; the repository in the path is not looked at (row 7.7)."""
         ready_only = models.wants_ready_only(await request.body())
-        return _json(models.index(self._engine.index(ready_only=ready_only)))
+        return _json(models.index(await self._engine.index(ready_only=ready_only)))
 
-    async def change_model(self, model: str) -> Response:
-        """Row 7.13: models are loaded at start only."""
-        raise unavailable(
-            "explicit model load / unload is not allowed if polling is enabled, nor in model control mode none, which is this "
-            f"server's: to change '{model}', change the repository and start the server again"
-        )
+    async def load_model(self, request: fastapi.Request, model: str) -> Response:
+        """Rows 7.8, 7.11-7.14, 7.18."""
+        overrides = model_control.load_overrides(await request.body())
+        await self._engine.load_model(model, overrides)
+        return Response()
+
+    async def unload_model(self, request: fastapi.Request, model: str) -> Response:
+        """Rows 7.9, 7.10, 7.13, 7.26."""
+        dependents = model_control.unload_dependents(await request.body())
+        await self._engine.unload_model(model, unload_dependents=dependents)
+        return Response()
 
     async def change_model_of_repository(self, repository: str, model: str) -> Response:
         """Row 7.7."""

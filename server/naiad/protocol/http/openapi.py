@@ -133,6 +133,26 @@ OBJECT: Schema = {"type": "object"}
 INDEX_REQUEST: Schema = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
 INDEX_RESPONSE: Schema = {"type": "array", "items": OBJECT}
 
+LOAD_REQUEST: Schema = {
+    "type": "object",
+    "properties": {
+        "parameters": {
+            "type": "object",
+            "description": "`config` and `file:<path>` will stand here; this version of the server refuses them.",
+        }
+    },
+}
+UNLOAD_REQUEST: Schema = {
+    "type": "object",
+    "properties": {
+        "parameters": {
+            "type": "object",
+            "properties": {"unload_dependents": {"type": "boolean"}},
+        }
+    },
+}
+CONTROL_NOTE = "Needs `--model-control-mode=explicit`; answers 503 otherwise."
+
 ERROR: Schema = {
     "type": "object",
     "required": ["error"],

@@ -12,10 +12,12 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.api import (
+    NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
     ModelShape,
     ModelVersionStatistics,
+    Overrides,
     ServerMetadata,
     TensorMetadata,
 )
@@ -59,6 +61,8 @@ class ScriptedEngine:
         self.inferences: list[Inference] = []
         self.on_held: collections.abc.Callable[[Inference], None] | None = None
         self.asked: list[tuple[str, int]] = []
+        self.changes: list[tuple[str, str, typing.Any]] = []
+        self.change_error: InferenceError | None = None
         self.entries: list[IndexEntry] = []
         self.counted = ModelStatistics()
 
@@ -114,8 +118,18 @@ class ScriptedEngine:
         self._find(name or "m", version)
         return [ModelVersionStatistics(name="m", version=2, statistics=self.counted)]
 
-    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+    async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         return [entry for entry in self.entries if entry.state == "READY" or not ready_only]
+
+    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
+        self.changes.append(("load", name, dict(overrides)))
+        if self.change_error is not None:
+            raise self.change_error
+
+    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+        self.changes.append(("unload", name, unload_dependents))
+        if self.change_error is not None:
+            raise self.change_error
 
     def _find(self, name: str, version: int) -> None:
         self.asked.append((name, version))

@@ -154,11 +154,54 @@ async def test_a_repository_name_is_not_supported(name: str) -> None:
     assert "'repository_name' specification is not supported" in refused.message
 
 
+PARAMETER = service_pb2.ModelRepositoryParameter
+
+
+async def test_load_and_unload_are_handed_on_with_their_parameters() -> None:
+    engine = ScriptedEngine()
+    methods = served(engine)
+    given = {
+        "config": PARAMETER(string_param="{}"),
+        "file:1/model.onnx": PARAMETER(bytes_param=b"\0\1"),
+    }
+    await call(methods, "RepositoryModelLoad", model_name="m")
+    await call(methods, "RepositoryModelLoad", model_name="m", parameters=given)
+    await call(methods, "RepositoryModelUnload", model_name="m")
+    dependents = {"unload_dependents": PARAMETER(bool_param=True)}
+    await call(methods, "RepositoryModelUnload", model_name="m", parameters=dependents)
+    assert engine.changes == [
+        ("load", "m", {}),
+        ("load", "m", {"config": "{}", "file:1/model.onnx": b"\0\1"}),
+        ("unload", "m", False),
+        ("unload", "m", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "parameter", "value", "said"),
+    [
+        ("RepositoryModelLoad", "colour", PARAMETER(string_param="red"), "unrecognized load parameter"),
+        ("RepositoryModelLoad", "config", PARAMETER(int64_param=1), "expected string_param."),
+        ("RepositoryModelLoad", "file:a", PARAMETER(string_param="x"), "expected bytes_param."),
+        ("RepositoryModelUnload", "unload_dependents", PARAMETER(string_param="x"), "expected bool_param."),
+    ],
+)  # fmt: skip
+async def test_parameters_that_cannot_be_used_change_nothing(
+    name: str, parameter: str, value: typing.Any, said: str
+) -> None:
+    engine = ScriptedEngine()
+    refused = await call(served(engine), name, model_name="m", parameters={parameter: value})
+    assert refused.status == INVALID_ARGUMENT
+    assert said in refused.message
+    assert not engine.changes
+
+
 @pytest.mark.parametrize("name", ["RepositoryModelLoad", "RepositoryModelUnload"])
-async def test_loading_by_hand_is_not_allowed(name: str) -> None:
-    refused = await call(served(), name, model_name="m")
-    assert refused.status == UNAVAILABLE
-    assert "explicit model load / unload is not allowed if polling is enabled" in refused.message
+async def test_a_refused_change_is_a_status(name: str) -> None:
+    engine = ScriptedEngine()
+    engine.change_error = unavailable("not now")
+    refused = await call(served(engine), name, model_name="m")
+    assert (refused.status, refused.message) == (UNAVAILABLE, "not now")
 
 
 @pytest.mark.parametrize("kind", ["System", "Cuda"])

@@ -14,10 +14,12 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.api import (
+    NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
     ModelShape,
     ModelVersionStatistics,
+    Overrides,
     ServerMetadata,
     TensorMetadata,
 )
@@ -62,6 +64,8 @@ class ScriptedEngine:
         self.callbacks: list[OnResponse] = []
         self.inferences: list[Inference] = []
         self.asked: list[tuple[str, int]] = []
+        self.changes: list[tuple[str, str, typing.Any]] = []
+        self.change_error: InferenceError | None = None
 
     @property
     def request(self) -> InferRequest:
@@ -119,9 +123,19 @@ class ScriptedEngine:
         self._find(name or self.model, version)
         return [ModelVersionStatistics(name=self.model, version=1, statistics=ModelStatistics())]
 
-    def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
+    async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         ready = IndexEntry(name=self.model, version=1, state="READY")
         return [ready] if ready_only else [ready, IndexEntry(name="never_loaded")]
+
+    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
+        self.changes.append(("load", name, dict(overrides)))
+        if self.change_error is not None:
+            raise self.change_error
+
+    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+        self.changes.append(("unload", name, unload_dependents))
+        if self.change_error is not None:
+            raise self.change_error
 
     def _find(self, name: str, version: int) -> None:
         self.asked.append((name, version))

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from naiad.core.datatypes import FP32
+from naiad.errors import unavailable
 from naiad.protocol.http.app import build
 from naiad.protocol.http.control_plane import ControlPlane
 from naiad.protocol.http.routes import HttpOptions, Routes
@@ -92,14 +93,48 @@ async def test_the_index_lists_all_models_or_the_ready_ones(browse: Browser, pat
     assert (await browse("POST", path, content=b"{")).status_code == 500
 
 
-@pytest.mark.parametrize("action", ["load", "unload"])
-async def test_models_cannot_be_loaded_or_unloaded_in_mode_none(
-    browse: Browser, action: str
+async def test_load_and_unload_are_handed_on_with_their_parameters(browse: Browser) -> None:
+    base = "/v2/repository/models/m"
+    config = b'{"parameters":{"config":"{}","file:1/model.onnx":"AAE="}}'
+    for path, body in (
+        ("load", b""), ("load", config), ("unload", b"{}"), ("unload", b'{"parameters":{"unload_dependents":true}}'),
+    ):  # fmt: skip
+        reply = await browse("POST", f"{base}/{path}", content=body)
+        assert (reply.status_code, reply.content) == (200, b"")
+    assert browse.engine.changes == [
+        ("load", "m", {}),
+        ("load", "m", {"config": "{}", "file:1/model.onnx": b"\0\1"}),
+        ("unload", "m", False),
+        ("unload", "m", True),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("action", "body", "status", "said"),
+    [
+        ("load", b'{"parameters":{"colour":"red"}}', 500, "unexpected error on creating Triton parameter"),
+        ("load", b'{"parameters":{"config":1}}', 500, "'config' must be a string"),
+        ("load", b'{"parameters":[]}', 500, "must be an object"),
+        ("load", b'{"parameters":{"file:a":"?"}}', 400, "'file:a' is no base64"),
+        ("load", b"{", 500, "failed to parse the request JSON buffer"),
+        ("unload", b'{"parameters":{"unload_dependents":1}}', 500, "Unable to parse 'unload_dependents'"),
+        ("unload", b"{", 500, "failed to parse the request JSON buffer"),
+    ],
+)  # fmt: skip
+async def test_parameters_that_cannot_be_used_change_nothing(
+    browse: Browser, action: str, body: bytes, status: int, said: str
 ) -> None:
+    reply = await browse("POST", f"/v2/repository/models/m/{action}", content=body)
+    assert reply.status_code == status
+    assert said in reply.json()["error"]
+    assert not browse.engine.changes
+
+
+@pytest.mark.parametrize("action", ["load", "unload"])
+async def test_a_refused_change_is_an_error_with_its_status(browse: Browser, action: str) -> None:
+    browse.engine.change_error = unavailable("not now")
     reply = await browse("POST", f"/v2/repository/models/m/{action}", content=b"{}")
-    assert reply.status_code == 503
-    fragment = "explicit model load / unload is not allowed if polling is enabled"
-    assert fragment in reply.json()["error"]
+    assert (reply.status_code, reply.json()) == (503, {"error": "not now"})
     reply = await browse("POST", f"/v2/repository/r/models/m/{action}")
     assert reply.status_code == 501
     assert "'repository_name' specification is not supported" in reply.json()["error"]
@@ -194,7 +229,7 @@ async def test_a_client_that_leaves_cancels_its_inference(browse: Browser) -> No
 
 
 async def test_a_bug_is_500_in_json(browse: Browser) -> None:
-    def broken(*, ready_only: bool = False) -> typing.NoReturn:
+    async def broken(*, ready_only: bool = False) -> typing.NoReturn:
         raise RuntimeError("a bug")
 
     browse.engine.index = broken  # type: ignore[method-assign]  # an engine that breaks
@@ -235,7 +270,7 @@ async def test_the_description_lists_what_works_and_nothing_else(browse: Browser
     paths = await described(browse)
     assert "/v2/repository/index" in paths
     assert "/v2/health/live" in paths
-    assert not [path for path in paths if "generate" in path or "load" in path or "shared" in path]
+    assert not [path for path in paths if "generate" in path or "shared" in path]
 
 
 async def test_the_docs_page_needs_no_network(browse: Browser) -> None:

@@ -1,0 +1,437 @@
+"""Loading, unloading and loading again while the server serves (rows 7.8 to 7.12, 7.20 to 7.22), in virtual time."""
+
+import asyncio
+import collections.abc
+import dataclasses
+import os
+import pathlib
+import shutil
+
+import pytest
+
+from naiad.core.clock import ManualClock
+from naiad.errors import ErrorCode, InferenceError, internal
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import Repository, VersionState
+from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
+from naiad.repository.store import LocalStore
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """As much of a ModelConfig as the repository reads; `text` is all that the file says."""
+
+    name: str
+    text: str
+
+
+class Served:
+    """A version in service: what its file said; stopping takes as long as told."""
+
+    def __init__(self, text: str, *, seconds: float) -> None:
+        self.text = text
+        self.stopped = False
+        self._seconds = seconds
+
+    async def stop(self) -> None:
+        await asyncio.sleep(self._seconds)
+        self.stopped = True
+
+
+class Memory:
+    """100 bytes for each version that has not stopped."""
+
+    def __init__(self, made: list[Served]) -> None:
+        self._made = made
+        self.given_back = 0
+
+    def resident(self) -> int:
+        return 100 * sum(not served.stopped for served in self._made)
+
+    def give_back(self) -> None:
+        self.given_back += 1
+
+
+class Progress:
+    def __init__(self) -> None:
+        self.seen: list[VersionState] = []
+
+    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+        pass
+
+    def changed(self, state: VersionState) -> None:
+        self.seen.append(state)
+
+
+class World:
+    """A repository on disk whose versions are text files; one that begins with "bad" fails to load.
+
+    Args:
+        root: the repository.
+        load_seconds: how long a version takes to load.
+        stop_seconds: how long one takes to finish what it has.
+    """
+
+    def __init__(
+        self, root: pathlib.Path, *, load_seconds: float = 0, stop_seconds: float = 0
+    ) -> None:
+        self.root = root
+        self.loads: list[str] = []
+        self.made: list[Served] = []
+        self.progress = Progress()
+        self.memory = Memory(self.made)
+        self._load_seconds = load_seconds
+        self._stop_seconds = stop_seconds
+        self._moment = 0
+        self.repository = Repository(
+            stores=[LocalStore(str(root))],
+            resolve=self._resolve,
+            load=self._load,
+            load_thread_count=4,
+            retry_count=0,
+            progress=self.progress,
+            clock=ManualClock(),
+            memory=self.memory,
+        )
+
+    def write(self, model: str, text: str, *, version: int = 1, config: str = "") -> None:
+        """Put a version into the repository, newer than all before."""
+        folder = self.root / model / str(version)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._moment += 1
+        for path, content in ((folder / "model", text), (folder.parent / "config.pbtxt", config)):
+            if not path.exists() or path.read_text() != content:
+                path.write_text(content)
+                os.utime(path, (self._moment, self._moment))
+
+    def states(self) -> list[tuple[str, int | None, State, str]]:
+        return [(s.name, s.version, s.state, s.reason) for s in self.repository.states()]
+
+    async def _resolve(self, folder: pathlib.Path) -> ModelPlan:
+        text = (folder / "config.pbtxt").read_text()
+        if text.startswith("bad"):
+            return ModelPlan(name=folder.name, reason=f"config.pbtxt:1:1: {text}")
+        config = Config(folder.name, text)
+        versions = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())  # noqa: PTH208 - a method of a path may not stand here
+        plans = [
+            VersionPlan(config=config, version=number, model_dir=folder)  # type: ignore[arg-type]  # as much of it as is read
+            for number in versions
+        ]
+        return ModelPlan(name=folder.name, versions=tuple(plans))
+
+    async def _load(self, plan: VersionPlan) -> Served:
+        text = (plan.version_dir / "model").read_text()
+        self.loads.append(text)
+        await asyncio.sleep(self._load_seconds)
+        if text.startswith("bad"):
+            raise internal(f"cannot run {text}")
+        served = Served(text, seconds=self._stop_seconds)
+        self.made.append(served)
+        return served
+
+
+async def failure(change: collections.abc.Awaitable[None]) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        await change
+    return caught.value
+
+
+async def test_only_the_models_named_are_loaded_at_start(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    for name in ("a", "b", "c"):
+        world.write(name, name)
+    assert await world.repository.load_all(["a", "c"])
+    assert world.states() == [("a", 1, State.READY, ""), ("c", 1, State.READY, "")]
+    assert await world.repository.names() == ["a", "b", "c"]
+
+
+async def test_nothing_is_loaded_at_start_when_nothing_is_named(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("a", "a")
+    assert await world.repository.load_all([])
+    assert world.states() == []
+
+
+async def test_a_start_without_a_model_that_is_named_is_no_success(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.write("a", "a")
+    assert not await world.repository.load_all(["a", "gone"])
+    assert "failed to poll model 'gone': model not found" in caplog.text
+    assert world.repository.get("a").text == "a"
+
+
+async def test_a_model_is_loaded_unloaded_and_loaded_again(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    repository = world.repository
+    for _ in range(2):
+        await repository.load("m")
+        assert repository.get("m").text == "one"
+        await repository.unload("m")
+        assert world.made[-1].stopped
+        assert world.states() == [("m", 1, State.UNAVAILABLE, "unloaded")]
+        with pytest.raises(InferenceError, match="has no available versions"):
+            repository.get("m")
+    assert repository.leaving() == []
+
+
+async def test_an_unload_says_what_it_freed(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load("m")
+    await world.repository.unload("m")
+    assert world.progress.seen[-1].resident == (100, 0)
+    assert world.memory.given_back == 1
+
+
+async def test_unloading_what_nobody_knows_is_no_error(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    for name in ("m", "never heard of", ".."):
+        await world.repository.unload(name)
+    assert world.states() == []
+
+
+async def test_loading_what_is_not_there_fails_to_poll(tmp_path: pathlib.Path) -> None:
+    error = await failure(World(tmp_path).repository.load("x"))
+    assert error.code is ErrorCode.INTERNAL
+    assert "failed to load 'x', failed to poll from model repository" in error.message
+    assert str(tmp_path) in error.message
+
+
+async def test_a_bad_name_is_refused_before_anybody_looks(tmp_path: pathlib.Path) -> None:
+    error = await failure(World(tmp_path).repository.load(".."))
+    assert error.code is ErrorCode.INVALID_ARG
+
+
+async def test_a_name_in_two_repositories_is_not_loaded(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path / "a")
+    for root in ("a", "b"):
+        (tmp_path / root / "m").mkdir(parents=True)
+    world.repository._stores = [LocalStore(str(tmp_path / root)) for root in ("a", "b")]
+    error = await failure(world.repository.load("m"))
+    assert error.code is ErrorCode.INTERNAL
+    assert DUPLICATE in error.message
+    assert world.states() == [("m", None, State.UNAVAILABLE, DUPLICATE)]
+
+
+async def test_a_model_that_fails_says_which_version_and_why(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("m", "bad weights", version=3)
+    error = await failure(world.repository.load("m"))
+    assert error.code is ErrorCode.INVALID_ARG
+    expected = (
+        "load failed for model 'm': version 3 is at UNAVAILABLE state: cannot run bad weights;"
+    )
+    assert expected in error.message
+    assert world.states() == [("m", 3, State.UNAVAILABLE, "cannot run bad weights")]
+
+
+async def test_a_failed_load_is_tried_again_by_the_next(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("m", "bad weights")
+    await failure(world.repository.load("m"))
+    await failure(world.repository.load("m"))
+    assert world.loads == ["bad weights", "bad weights"]
+    world.write("m", "good")
+    await world.repository.load("m")
+    assert world.states() == [("m", 1, State.READY, "")]
+
+
+async def test_unloading_what_failed_to_load_says_that_nobody_wants_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "bad weights")
+    await failure(world.repository.load("m"))
+    await world.repository.unload("m")
+    assert world.states() == [("m", 1, State.UNAVAILABLE, "unloaded")]
+    assert world.memory.given_back == 0
+
+
+@pytest.mark.parametrize("then", ["one", "more"])
+async def test_a_version_that_failed_and_was_taken_out_is_wanted_no_more(
+    tmp_path: pathlib.Path, then: str
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load("m")
+    world.write("m", "bad", version=2)
+    await failure(world.repository.load("m"))
+    assert world.states()[0] == ("m", 1, State.READY, "")
+    assert world.states()[1] == ("m", 2, State.UNAVAILABLE, "cannot run bad")
+    shutil.rmtree(tmp_path / "m" / "2")
+    world.write("m", then)
+    await world.repository.load("m")
+    assert world.states()[0] == ("m", 1, State.READY, "")
+    assert world.states()[1] == ("m", 2, State.UNAVAILABLE, "unloaded")
+
+
+async def test_a_model_whose_folder_is_gone_serves_until_it_is_unloaded_and_is_then_forgotten(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load("m")
+    shutil.rmtree(tmp_path / "m")
+    assert "model not found" in (await failure(world.repository.load("m"))).message
+    assert world.states() == [("m", 1, State.READY, "")]
+    await world.repository.unload("m")
+    await failure(world.repository.load("m"))
+    assert world.states() == []
+
+
+async def test_all_versions_of_a_load_serve_or_none(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("m", "good", version=1)
+    world.write("m", "bad", version=2)
+    error = await failure(world.repository.load("m"))
+    assert "version 2 is at UNAVAILABLE" in error.message
+    assert "version 1" not in error.message
+    await world.repository.unload_all()
+    assert [served.stopped for served in world.made] == [True]
+    assert world.states()[0] == ("m", 1, State.UNAVAILABLE, "unloaded")
+
+
+async def test_a_config_that_cannot_be_used_is_said_in_the_reply_and_in_the_index(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one", config="bad field")
+    error = await failure(world.repository.load("m"))
+    assert error.code is ErrorCode.INTERNAL
+    assert "failed to poll from model repository: config.pbtxt:1:1: bad field" in error.message
+    assert world.states() == [("m", None, State.UNAVAILABLE, "config.pbtxt:1:1: bad field")]
+    world.write("m", "one", config="good")
+    await world.repository.load("m")
+    assert world.states() == [("m", 1, State.READY, "")]
+
+
+async def test_loading_what_is_loaded_and_has_not_changed_does_nothing(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load_all()
+    serving = world.repository.get("m")
+    await world.repository.load("m")
+    assert world.repository.get("m") is serving
+    assert world.loads == ["one"]
+
+
+@pytest.mark.looptime
+async def test_a_reload_serves_the_old_one_until_the_new_one_is_ready(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, load_seconds=2, stop_seconds=3)
+    repository = world.repository
+    world.write("m", "one")
+    await repository.load("m")
+    world.write("m", "two")
+    reloading = asyncio.create_task(repository.load("m"))
+    while not reloading.done():
+        serving = repository.get("m")
+        assert not serving.stopped
+        assert world.states() == [("m", 1, State.READY, "")]
+        await asyncio.sleep(0.1)
+    await reloading
+    assert repository.get("m").text == "two"
+    assert [each.text for each in repository.leaving()] == ["one"]
+    await asyncio.sleep(4)
+    assert [each.stopped for each in world.made] == [True, False]
+    assert repository.leaving() == []
+
+
+async def test_a_failed_reload_leaves_the_old_one_serving(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load("m")
+    serving = world.repository.get("m")
+    world.write("m", "bad")
+    error = await failure(world.repository.load("m"))
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "What was loaded before goes on serving" in error.message
+    world.write("m", "one", config="bad")
+    assert (await failure(world.repository.load("m"))).code is ErrorCode.INTERNAL
+    assert world.repository.get("m") is serving
+    assert not serving.stopped
+    assert world.states() == [("m", 1, State.READY, "")]
+
+
+async def test_a_new_version_leaves_the_others_alone_and_one_that_is_gone_goes(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one", version=1)
+    world.write("m", "two", version=2)
+    await world.repository.load("m")
+    world.write("m", "three", version=3)
+    (tmp_path / "m" / "1" / "model").unlink()
+    (tmp_path / "m" / "1").rmdir()
+    await world.repository.load("m")
+    assert world.loads == ["one", "two", "three"]
+    assert world.repository.ready_versions("m") == [2, 3]
+    assert world.repository.get("m").text == "three"
+    with pytest.raises(InferenceError, match="version 1 is not at ready state"):
+        world.repository.get("m", 1)
+
+
+@pytest.mark.looptime
+async def test_a_caller_that_leaves_does_not_stop_the_load(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, load_seconds=2)
+    world.write("m", "one")
+    caller = asyncio.create_task(world.repository.load("m"))
+    await asyncio.sleep(1)
+    assert world.states() == [("m", 1, State.LOADING, "")]
+    caller.cancel()
+    await asyncio.sleep(2)
+    assert caller.cancelled()
+    assert world.repository.get("m").text == "one"
+
+
+@pytest.mark.looptime
+async def test_loads_and_unloads_of_one_model_follow_each_other(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, load_seconds=1)
+    world.write("m", "one")
+    repository = world.repository
+    await asyncio.gather(
+        repository.load("m"), repository.load("m"), repository.unload("m"), repository.load("m")
+    )
+    assert world.loads == ["one", "one"]
+    assert [each.stopped for each in world.made] == [True, False]
+    assert world.states() == [("m", 1, State.READY, "")]
+
+
+@pytest.mark.looptime
+async def test_requests_in_flight_hold_up_neither_an_unload_nor_the_next_load(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, stop_seconds=60)
+    world.write("m", "one")
+    await world.repository.load("m")
+    await world.repository.unload("m")
+    assert asyncio.get_running_loop().time() < 2
+    assert world.states() == [("m", 1, State.UNLOADING, "")]
+    await world.repository.load("m")
+    assert asyncio.get_running_loop().time() < 4
+    assert world.states() == [("m", 1, State.READY, "")]
+    await world.repository.unload_all()
+    assert [each.stopped for each in world.made] == [True, True]
+
+
+@pytest.mark.looptime
+async def test_a_stop_waits_for_a_load_under_way_and_takes_no_more(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, load_seconds=2)
+    world.write("m", "one")
+    world.write("n", "two")
+    loading = asyncio.create_task(world.repository.load("m"))
+    await asyncio.sleep(1)
+    stopping = asyncio.create_task(world.repository.unload_all())
+    await asyncio.sleep(0)
+    assert (await failure(world.repository.load("n"))).code is ErrorCode.UNAVAILABLE
+    await stopping
+    await loading
+    assert [each.stopped for each in world.made] == [True]
+    assert world.states() == [("m", 1, State.UNAVAILABLE, "unloaded")]

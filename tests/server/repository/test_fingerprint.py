@@ -1,0 +1,69 @@
+"""When a model's folder counts as changed (row 7.25)."""
+
+import collections.abc
+import os
+import pathlib
+
+import pytest
+
+from naiad.repository.fingerprint import fingerprint
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A model with a config, a label file and two versions, one of them empty."""
+    (tmp_path / "1" / "sub").mkdir(parents=True)
+    (tmp_path / "2").mkdir()
+    for name in ("config.pbtxt", "labels.txt", "1/model.py", "1/sub/weights"):
+        (tmp_path / name).write_text(name)
+    return tmp_path
+
+
+def older(folder: pathlib.Path) -> None:
+    os.utime(folder / "1" / "sub" / "weights", (1, 1))
+
+
+def larger(folder: pathlib.Path) -> None:
+    path = folder / "1" / "model.py"
+    status = path.stat()
+    path.write_text("more than there was")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+
+
+CHANGES: dict[str, collections.abc.Callable[[pathlib.Path], object]] = {
+    "a file is older than before": older,
+    "a file has another size": larger,
+    "a file is gone": lambda folder: (folder / "labels.txt").unlink(),
+    "a file has come": lambda folder: (folder / "2" / "model.py").write_text(""),
+    "an empty version is gone": lambda folder: (folder / "2").rmdir(),
+    "an empty version has come": lambda folder: (folder / "3").mkdir(),
+    "the config was touched": lambda folder: os.utime(folder / "config.pbtxt", (2, 2)),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
+def test_a_change_shows(
+    folder: pathlib.Path, change: collections.abc.Callable[[pathlib.Path], object]
+) -> None:
+    before = fingerprint(folder)
+    assert fingerprint(folder) == before
+    change(folder)
+    assert fingerprint(folder) != before
+
+
+def test_what_python_writes_while_it_loads_is_no_change(folder: pathlib.Path) -> None:
+    before = fingerprint(folder)
+    for place in (folder, folder / "1"):
+        (place / "__pycache__").mkdir()
+        (place / "__pycache__" / "model.cpython-311.pyc").write_text("")
+    assert fingerprint(folder) == before
+
+
+def test_a_link_to_a_folder_above_it_ends(folder: pathlib.Path) -> None:
+    (folder / "1" / "loop").symlink_to(folder / "1", target_is_directory=True)
+    (folder / "1" / "nowhere").symlink_to(folder / "absent")
+    assert {path for path, _, _ in fingerprint(folder)["1"]} == {"1/model.py", "1/sub/weights"}
+
+
+def test_a_folder_that_is_gone_holds_nothing(tmp_path: pathlib.Path) -> None:
+    assert fingerprint(tmp_path / "absent") == {}

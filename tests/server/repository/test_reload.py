@@ -1,0 +1,57 @@
+"""Which versions a load leaves alone (rows 7.21, 7.22, 7.25)."""
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from naiad.repository.fingerprint import Fingerprint
+from naiad.repository.plan import VersionPlan
+from naiad.repository.reload import untouched
+
+
+def plans(*versions: int, config: str = "config", folder: str = "/r/m") -> list[VersionPlan]:
+    any_config: Any = config
+    return [
+        VersionPlan(config=any_config, version=version, model_dir=pathlib.Path(folder))
+        for version in versions
+    ]
+
+
+def files(**times: int) -> Fingerprint:
+    """An entry a keyword; its file was written then. `v1` is version 1, `config` the config file."""
+    names = {"config": "config.pbtxt"}
+    return {
+        names.get(name, name.removeprefix("v")): frozenset([(name, time, 1)])
+        for name, time in times.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("planned", "now", "stay"),
+    [
+        (plans(1, 2), files(v1=1, v2=1, config=1), {1, 2}),
+        (plans(1, 2, 3), files(v1=1, v2=1, v3=1, config=1), {1, 2}),
+        (plans(2), files(v2=1, config=1), {2}),
+        (plans(1, 2), files(v1=9, v2=1, config=1), {2}),
+        (plans(1, 2), files(v1=1, v2=1, config=9), {1, 2}),
+        (plans(1, 2, config="other"), files(v1=1, v2=1, config=9), set()),
+        (plans(1, 2), files(v1=1, v2=1, config=1, labels=1), set()),
+        (plans(1, 2, folder="/other/m"), files(v1=1, v2=1, config=1), set()),
+    ],
+    ids=[
+        "nothing changed", "a version came", "a version went", "a version changed", "the config says the same",
+        "the config says something else", "a shared file came", "it moved to another repository",
+    ],
+)  # fmt: skip
+def test_what_has_not_changed_goes_on_serving(
+    planned: list[VersionPlan], now: Fingerprint, stay: set[int]
+) -> None:
+    serving = {plan.version: plan for plan in plans(1, 2)}
+    before = files(v1=1, v2=1, config=1)
+    assert untouched(planned, serving, before=before, now=now) == stay
+
+
+def test_what_does_not_serve_is_loaded() -> None:
+    same = files(v1=1, config=1)
+    assert untouched(plans(1), {}, before=same, now=same) == frozenset()
