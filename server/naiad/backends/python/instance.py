@@ -40,6 +40,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import Clock
 from naiad.core.datatypes import DataType
+from naiad.core.flow import ANSWER_BYTES
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -140,7 +141,18 @@ class PythonInstance:
             )
         else:
             answer = self._response(call, response, final=final, kept=True)
-        self._post(Answer(call, answer, begun_ns))
+        flow = call.flow
+        if flow is None:
+            self._post(Answer(call, answer, begun_ns))
+            return
+        weight = _weight(answer)
+        flow.sent(weight)
+        self._post(Answer(call, answer, begun_ns, weight))
+
+    def pace(self, call: Inference) -> None:
+        """See `Outlet`."""
+        if call.flow is not None:
+            call.flow.wait()
 
     def lost(self, call: Inference, begun_ns: int) -> None:
         """See `Outlet`."""
@@ -357,6 +369,16 @@ def _objects(array: Array) -> Array:
 
 _APART: Any = object()
 """Stands for a response that a sender sends."""
+
+
+def _weight(response: InferResponse) -> int:
+    """About how much memory a response takes."""
+    weight = ANSWER_BYTES
+    for tensor in response.outputs:
+        weight += tensor.array.nbytes
+        if tensor.datatype is datatypes.BYTES:
+            weight += sum(map(len, tensor.array.flat))
+    return weight
 
 
 def _nobody_listens(answer: Answer) -> None:
