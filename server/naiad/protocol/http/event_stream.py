@@ -7,24 +7,36 @@ nothing for the transport's stall time is cut, which cancels the request.
 
 import collections.abc
 import logging
+import re
 
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
-from naiad.protocol.http.message import Cancellable, HttpReply, OnReply, Outlet
+from naiad.protocol.http.message import Cancellable, Headers, HttpReply, OnReply, Outlet
 from naiad.protocol.http.replies import CONTENT_TYPE, SERVER_FAULT, error_body, error_reply
 from naiad.protocol.status import http_status
 
 log = logging.getLogger(__name__)
 
-EVENTS_HEADERS = ((CONTENT_TYPE, b"text/event-stream; charset=utf-8"),)
+EVENTS_TYPE = b"text/event-stream"
+_REFUSING = re.compile(rb"q\s*=\s*0(\.0*)?")
+EVENTS_HEADERS = ((CONTENT_TYPE, EVENTS_TYPE + b"; charset=utf-8"),)
 
 Ask = collections.abc.Callable[[OnResponse, Flow], Inference | None]
 """Asks the engine."""
 
 Encode = collections.abc.Callable[[InferResponse], bytes]
 """A response that is no error as one line of JSON; raises InferenceError."""
+
+
+def takes_events(headers: Headers) -> bool:
+    """Whether a client asks for events: `Accept` names their type, and not with q=0. `*/*` does not."""
+    for offer in headers.get(b"accept", b"").lower().split(b","):
+        media, *details = [part.strip() for part in offer.split(b";")]
+        if media == EVENTS_TYPE:
+            return not any(_REFUSING.fullmatch(detail) for detail in details)
+    return False
 
 
 class EventStream:
