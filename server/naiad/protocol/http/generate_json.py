@@ -256,8 +256,7 @@ def _value(
         return written
     if type(written) is list:
         return written[0]
-    text: str | bytes = written.contents
-    return orjson.Fragment(text[1:-1])
+    return orjson.Fragment(orjson.dumps(written)[1:-1])  # a list of one that orjson cannot write
 
 
 def _printable(parameters: Parameters) -> dict[str, Json]:

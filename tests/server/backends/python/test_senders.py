@@ -482,4 +482,5 @@ def test_the_weight_of_an_answer_counts_the_strings_themselves(tmp_path: pathlib
     asked = ask()
     asked.flow = Flow()
     instance.execute([asked])
-    assert answers.wait(2) and answers.got[0].weight > 100_000
+    assert answers.wait(2)
+    assert answers.got[0].weight > 100_000

@@ -44,7 +44,9 @@ def test_responses_are_counted_by_their_place() -> None:
     counters.response(0).record(7, failed=False, empty=False, cancelled=False)
     counters.response(0).record(8, failed=True, empty=False, cancelled=False)
     counters.response(1).record(9, failed=False, empty=True, cancelled=False)
-    body = encode([ModelVersionStatistics(name="m", version=1, statistics=counters)])
+    body = statistics_proto.encode(
+        [ModelVersionStatistics(name="m", version=1, statistics=counters)]
+    )
     (found,) = service_pb2.ModelStatisticsResponse.FromString(body).model_stats
     first, second = found.response_stats["0"], found.response_stats["1"]
     assert (first.compute_infer.count, first.compute_infer.ns) == (2, 15)

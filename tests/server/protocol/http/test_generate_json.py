@@ -6,7 +6,7 @@ import orjson
 import pytest
 
 from naiad.core.datatypes import BYTES, FP16, FP32, INT32
-from naiad.core.request import LATEST, InferRequest
+from naiad.core.request import LATEST, InferRequest, Parameters
 from naiad.core.response import InferResponse
 from naiad.engine.api import ModelShape, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError
@@ -197,7 +197,7 @@ def test_a_lone_string_that_is_no_text_keeps_its_bytes() -> None:
 
 
 def test_parameters_of_the_model_stand_beside_its_outputs_and_names_are_decided() -> None:
-    given = {"A": True, "model_name": "no", "x": math.inf}
+    given: Parameters = {"A": True, "model_name": "no", "x": math.inf}
     answer = InferResponse("m", 1, "", [tensor("A", INT32, [1]), tensor("B", INT32, [2])], given)
     text = encode(answer)
     assert text == b'{"A":true,"B":2,"model_name":"m","model_version":"1","x":Infinity}'
