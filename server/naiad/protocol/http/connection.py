@@ -442,6 +442,8 @@ class Connection(asyncio.Protocol):
     def _probe_peer(self) -> None:
         """See `Peer.probe`; a reply that has begun finds it out by itself."""
         if self._streamed is not None:
+            self._streamed.stream.probe()
+            self._peer.look_soon(self._roster.loop)
             return
         bridge = self._bridge
         head = self._pipeline[0].head if self._pipeline else bridge.head if bridge else NO_HEAD

@@ -102,6 +102,11 @@ class EventStream:
         """See `BodyStream`."""
         self._flow.go_on()
 
+    def probe(self) -> None:
+        """See `BodyStream`: a comment, which readers of events skip."""
+        if self._outlet is not None:
+            self._outlet.write(b":\n\n")
+
     def cancel(self) -> None:
         """See `BodyStream`."""
         self._outlet = self._on_reply = None

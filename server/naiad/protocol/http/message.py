@@ -77,6 +77,10 @@ class BodyStream(typing.Protocol):
         """It does again."""
         ...
 
+    def probe(self) -> None:
+        """Send something that means nothing to the client, if there is such a thing: whether it arrives tells if anybody is there."""
+        ...
+
     def cancel(self) -> None:
         """The client is gone, perhaps before `begin`. Safe at any time, any number of times."""
         ...

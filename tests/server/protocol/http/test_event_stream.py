@@ -164,6 +164,17 @@ def test_a_client_that_leaves_cancels_its_request_and_frees_the_model() -> None:
     assert (exchange.body, exchange.ended) == (b"data: <1>\n\n", 0)
 
 
+def test_a_probe_is_a_comment_and_before_the_reply_began_nothing() -> None:
+    exchange = Exchange()
+    asked = Asked(exchange)
+    asked.stream.probe()
+    asked.on_response(answer(1))
+    asked.stream.probe()
+    asked.on_response(answer(2, final=True))
+    asked.stream.probe()
+    assert exchange.body == b"data: <1>\n\n:\n\ndata: <2>\n\n"
+
+
 def test_a_client_that_leaves_before_the_first_answer_gets_no_reply() -> None:
     exchange = Exchange()
     asked = Asked(exchange)

@@ -38,6 +38,7 @@ class Stream:
     paused: int = 0
     resumed: int = 0
     cancelled: int = 0
+    probed: int = 0
 
     def reply(self, status: int = 200) -> "Stream":
         self.on_reply(HttpReply(status, TEXT, (), "r", self))
@@ -51,6 +52,9 @@ class Stream:
 
     def resume(self) -> None:
         self.resumed += 1
+
+    def probe(self) -> None:
+        self.probed += 1
 
     def cancel(self) -> None:
         self.cancelled += 1
@@ -260,6 +264,19 @@ async def test_a_client_that_half_closes_gets_no_interim_reply_inside_the_stream
     stream.end()
     assert client.sent == b"1\r\nx\r\n0\r\n\r\n"
     assert client.is_closed()
+
+
+@pytest.mark.looptime
+async def test_a_client_that_closes_while_nothing_is_sent_is_found_out_by_a_probe() -> None:
+    client = StreamingClient()
+    stream = client.begin()
+    client.transport.socket.error = 104
+    assert client.connection.eof_received()
+    assert stream.probed == 1
+    await asyncio.sleep(0.1)
+    assert client.is_cut()
+    await settle()
+    assert stream.cancelled == 1
 
 
 async def test_garbage_behind_a_stream_is_refused_behind_it() -> None:
