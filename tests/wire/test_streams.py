@@ -190,7 +190,7 @@ class Stream:
     def __init__(self, server: ServerProcess, **options: Any) -> None:
         self.answers = queue.SimpleQueue[tuple[Any, InferenceServerException | None]]()
         self.client = grpc_client.InferenceServerClient(server.grpc)
-        self.client.start_stream(lambda *answer: self.answers.put(answer), **options)
+        self.client.start_stream(lambda result, error: self.answers.put((result, error)), **options)
 
     def ask(
         self, script: str, request_id: str = "", *, model: str = "scripted", **more: Any
@@ -297,8 +297,8 @@ class TestGrpc:
         with stream(server) as asked:
             asked.ask("a wait", "1")
             assert asked.next() == ("1", "a", False)
-            asked.client.close()
-        wait_until(lambda: server.output().count("cancelled True") == before + 1)
+            asked.client._channel.close()  # `close` of the client waits for what is asked
+            wait_until(lambda: server.output().count("cancelled True") == before + 1)
 
     async def test_the_asyncio_client_streams_too(self, server: ServerProcess) -> None:
         async def requests() -> collections.abc.AsyncIterator[dict[str, Any]]:
