@@ -8,10 +8,12 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
-from naiad.hosts.host import BatchOutcome, OnOutcome
+from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from tests.support.inferences import make_response
 
-Script = collections.abc.Callable[[collections.abc.Sequence[Inference]], list[InferResponse]]
+Script = collections.abc.Callable[
+    [collections.abc.Sequence[Inference]], collections.abc.Sequence[InferResponse | None]
+]
 Respond = collections.abc.Callable[[Inference], InferResponse]
 
 
@@ -45,6 +47,7 @@ class ScriptedHost:
         self.out: list[Inference] | None = None
         self.takes_s = takes_s
         self.respond = respond
+        self.on_answer: OnAnswer | None = None
         self.closed = 0
         self._clock = clock
         self._loop = loop
@@ -66,6 +69,9 @@ class ScriptedHost:
         if self.takes_s is not None:
             self._loop.call_later(self.takes_s, self.finish)
 
+    def answers_to(self, on_answer: OnAnswer) -> None:
+        self.on_answer = on_answer
+
     def finish(self, *, input_ns: int = 0, output_ns: int = 0) -> None:
         """The batch that is out comes back, answered by `respond`; the rest of its time is compute_infer."""
         assert self.out is not None
@@ -76,7 +82,11 @@ class ScriptedHost:
         )
 
     def finish_with(
-        self, responses: list[InferResponse], *, input_ns: int = 0, output_ns: int = 0
+        self,
+        responses: collections.abc.Sequence[InferResponse | None],
+        *,
+        input_ns: int = 0,
+        output_ns: int = 0,
     ) -> None:
         """The batch that is out comes back with these responses, too many or too few if the test says so."""
         ended = self._clock.monotonic_ns()

@@ -58,14 +58,44 @@ class Execution(Record, frozen=True):
 
     Attributes:
         responses: one for each inference of the batch, in its order; a failed request has its `error` set (its reason
-            BACKEND), the others are unharmed. Outputs that were not requested are already left out.
+            BACKEND), the others are unharmed. Outputs that were not requested are already left out. None for an inference
+            that is answered apart, through what `AnswersApart.answer_through` was given: before, now or later.
         input_end_ns: when inputs were ready and compute began (monotonic); what came before is compute_input.
         output_start_ns: when compute ended and outputs were split; what comes after is compute_output.
     """
 
-    responses: list[InferResponse]
+    responses: collections.abc.Sequence[InferResponse | None]
     input_end_ns: int
     output_start_ns: int
+
+
+class Answer(Record, frozen=True, gc=True):
+    """One response to an inference that is answered apart from its batch.
+
+    Attributes:
+        inference: whose.
+        response: as in `Execution`; the last one is final.
+        begun_ns: when its batch began to compute (monotonic).
+        weight: bytes, as `Flow.sent` was told; 0 when it was told nothing.
+    """
+
+    inference: Inference
+    response: InferResponse
+    begun_ns: int
+    weight: int = 0
+
+
+Post = collections.abc.Callable[[Answer], None]
+"""Takes an answer, in any thread; does not wait."""
+
+
+@typing.runtime_checkable
+class AnswersApart(typing.Protocol):
+    """What an instance offers besides `Instance` when it may answer inferences apart from their batch."""
+
+    def answer_through(self, post: Post) -> None:
+        """Where such answers go from now on. Called once, before the first batch."""
+        ...
 
 
 class Instance(typing.Protocol):

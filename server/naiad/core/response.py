@@ -23,6 +23,7 @@ class InferResponse(Record, frozen=True):
         parameters: the model's own (row 3.37).
         error: set instead of outputs when the request failed.
         final: whether no further response follows.
+        empty: it is final and says nothing else: the model had sent everything before, or sends nothing (row 10.30).
     """
 
     model_name: str
@@ -32,3 +33,4 @@ class InferResponse(Record, frozen=True):
     parameters: Parameters
     error: InferenceError | None = None
     final: bool = True
+    empty: bool = False

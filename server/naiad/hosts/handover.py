@@ -9,6 +9,7 @@ Its counter is the number of items, so one read takes one item, whatever the ord
 import asyncio
 import collections
 import collections.abc
+import contextlib
 import os
 import typing
 
@@ -37,6 +38,59 @@ class ToThread(typing.Generic[Item]):
     def close(self) -> None:
         """Give the descriptor back; nothing is put any more."""
         os.close(self._event)
+
+
+class Mailbox(typing.Generic[Item]):
+    """Items for an event loop, from any thread. Those that come close together share one wake-up.
+
+    Args:
+        loop: whose thread takes them.
+        take: called on the loop with each item, in the order in which they came.
+    """
+
+    __slots__ = ("_event", "_items", "_loop", "_take", "_told")
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, take: collections.abc.Callable[[Item], None]
+    ) -> None:
+        self._loop = loop
+        self._take = take
+        self._items: collections.deque[Item] = collections.deque()
+        self._told = False
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        loop.add_reader(self._event, self._look)
+
+    def put(self, item: Item) -> None:
+        """Hand an item over. One that comes after `close` is lost."""
+        self._items.append(item)
+        if not self._told:
+            self._told = True
+            os.eventfd_write(self._event, 1)
+
+    def flush(self) -> None:
+        """Take what has come by now; on the loop."""
+        items, take = self._items, self._take
+        # Not until it is empty: a thread that goes on putting would keep the loop here.
+        for _ in range(len(items)):
+            take(items.popleft())
+
+    def close(self) -> None:
+        """Take nothing any more; on the loop. Threads may go on putting: the descriptor stays until nobody can."""
+        self._loop.remove_reader(self._event)
+
+    def __del__(self) -> None:
+        os.close(self._event)
+
+    def _look(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # woken for nothing, as a loop may be
+            os.eventfd_read(self._event)
+        self._told = False  # before anything is taken: who puts from here on wakes the loop again
+        try:
+            self.flush()
+        finally:
+            if self._items and not self._told:
+                self._told = True
+                os.eventfd_write(self._event, 1)
 
 
 class ToLoop:

@@ -7,7 +7,7 @@ A host takes whole batches from the event loop and gives whole batches back, wit
 import collections.abc
 import typing
 
-from naiad.backends.backend import Execution
+from naiad.backends.backend import Answer, Execution
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.errors import InferenceError
@@ -32,6 +32,7 @@ class BatchOutcome(Record, frozen=True):
 
 
 OnOutcome = collections.abc.Callable[[BatchOutcome], None]
+OnAnswer = collections.abc.Callable[[Answer], None]
 
 
 class Host(typing.Protocol):
@@ -45,6 +46,13 @@ class Host(typing.Protocol):
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """Hand over a batch; `on_outcome` is called on the loop exactly once, also when the instance dies."""
+        ...
+
+    def answers_to(self, on_answer: OnAnswer) -> None:
+        """Who is told on the loop, one by one and in order, of answers that come apart from their batches.
+
+        Called once, before the first batch. What was sent before a batch came back is told before its outcome.
+        """
         ...
 
     async def ready(self) -> bool:

@@ -11,14 +11,14 @@ import logging
 import pathlib
 import threading
 
-from naiad.backends.backend import Execution, Instance
+from naiad.backends.backend import Answer, AnswersApart, Execution, Instance
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.colocation import Colocation, Follower, bind_this_thread, current_processor
-from naiad.hosts.handover import ToLoop, ToThread
-from naiad.hosts.host import BatchOutcome, OnOutcome
+from naiad.hosts.handover import Mailbox, ToLoop, ToThread
+from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 
 _log = logging.getLogger(__name__)
 
@@ -56,6 +56,8 @@ class ThreadHost:
         self._follower = Follower(bind_this_thread)
         self._submitted = 0
         self._jobs: ToThread[_Job | None] | None = None
+        self._on_answer: OnAnswer | None = None
+        self._answers: Mailbox[Answer] | None = None
         self._thread: threading.Thread | None = None
         self._probe: asyncio.Future[bool] | None = None
         self._asking: threading.Thread | None = None
@@ -68,6 +70,10 @@ class ThreadHost:
         if self._colocation.together and not self._submitted % _LOOKED_AT:
             self._follower.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
+
+    def answers_to(self, on_answer: OnAnswer) -> None:
+        """See `Host`."""
+        self._on_answer = on_answer
 
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out, as Triton does: a long batch makes no instance unready.
@@ -100,6 +106,9 @@ class ThreadHost:
     def _start(self) -> "ToThread[_Job | None]":
         jobs: ToThread[_Job | None] = ToThread()
         calls = ToLoop(self._loop)
+        if self._on_answer is not None and isinstance(self._instance, AnswersApart):
+            self._answers = Mailbox(self._loop, self._on_answer)
+            self._instance.answer_through(self._answers.put)
         self._thread = threading.Thread(
             target=self._work, args=(jobs, calls), name=self.name, daemon=False
         )
@@ -112,10 +121,14 @@ class ThreadHost:
         get, run, post = jobs.get, self._run, calls.put
         colocation, follower = self._colocation, self._follower
         holds = self._instance.holds_interpreter
+        apart = self._answers is not None
         while (job := get()) is not None:
             outcome = run(job.batch)
             colocation.took(_time_apart(outcome, holds_interpreter=holds))
-            post(functools.partial(job.on_outcome, outcome))
+            if apart:
+                post(functools.partial(self._after_answers, job.on_outcome, outcome))
+            else:
+                post(functools.partial(job.on_outcome, outcome))
             follower.settle(together=colocation.together)
             # Or this frame would keep the last batch in memory until the next one comes.
             del job, outcome
@@ -148,6 +161,14 @@ class ThreadHost:
             error = _failed(batch, f"raised {type(failure).__name__}: {failure}")
         return BatchOutcome(batch, execution, error, started, self._now())
 
+    def _after_answers(self, on_outcome: OnOutcome, outcome: BatchOutcome) -> None:
+        """A batch came back: what was answered apart before that is told before it."""
+        assert self._answers is not None
+        try:
+            self._answers.flush()
+        finally:
+            on_outcome(outcome)
+
     def _ask(self, probe: "asyncio.Future[bool]") -> None:
         try:
             answer = bool(self._instance.ready())
@@ -159,6 +180,8 @@ class ThreadHost:
 
     def _finish(self, calls: ToLoop) -> None:
         calls.close()
+        if self._answers is not None:
+            self._answers.close()
         assert self._ended is not None
         if not self._ended.done():
             self._ended.set_result(None)

@@ -6,7 +6,8 @@ several clients keep asking, the next turns' as well: a hand-over costs as much 
 has nothing to wait for and sends at once. A batch that comes back frees its instance, which gets
 the next batch before anybody is answered: the instance works while the loop writes.
 
-Ownership: from `enqueue` on, an inference is in the queue, in exactly one batch, or settled. A client's callback is
+Ownership: from `enqueue` on, an inference is in the queue, in exactly one batch, among those that are answered apart from
+a batch that came back, or settled. A client's callback is
 called with the books in order, because it may enqueue and cancel.
 """
 
@@ -14,6 +15,7 @@ import asyncio
 import collections.abc
 import functools
 
+from naiad.backends.backend import Answer
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
@@ -84,6 +86,9 @@ class DynamicScheduler:
         self._now = clock.monotonic_ns
         self._loop = loop
         self._free = [_Place(host, self._came_back) for host in reversed(self._hosts)]
+        for host in self._hosts:
+            host.answers_to(self._answered)
+        self._apart = set[Inference]()
         self._owned = 0
         self._in_turn = False
         self._turn_is_due = False
@@ -216,7 +221,23 @@ class DynamicScheduler:
 
     def _deliver(self, outcome: BatchOutcome) -> None:
         self._owned -= len(outcome.batch)
+        execution = outcome.execution
         self._settlement.deliver(outcome)
+        if execution is not None and None in execution.responses:
+            apart = [inference for inference in outcome.batch if not inference.settled]
+            self._apart.update(apart)
+            self._owned += len(apart)
+        self._check_drained()
+
+    def _answered(self, answer: Answer) -> None:
+        """A response came apart from its batch, which may still be out."""
+        inference = answer.inference
+        if answer.response.final and inference in self._apart:
+            self._apart.remove(inference)
+            self._owned -= 1
+        self._settlement.respond(answer)
+        if inference.flow is not None:
+            inference.flow.arrived(answer.weight)
         self._check_drained()
 
     def _withdraw(self, inference: Inference) -> None:

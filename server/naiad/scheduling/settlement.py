@@ -7,6 +7,7 @@ is logged and stays its own trouble: the other requests of the batch get their a
 
 import logging
 
+from naiad.backends.backend import Answer
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -16,6 +17,23 @@ from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics
 
 _log = logging.getLogger(__name__)
 _MILLISECOND_NS = 1_000 * MICROSECOND
+
+
+class _Progress:
+    """An inference that is answered apart, so far.
+
+    Attributes:
+        count: responses given.
+        since_ns: when the last one was given, or its batch began to compute.
+        failed: one of them was an error.
+    """
+
+    __slots__ = ("count", "failed", "since_ns")
+
+    def __init__(self, begun_ns: int) -> None:
+        self.count = 0
+        self.failed = False
+        self.since_ns = begun_ns
 
 
 class Settlement:
@@ -28,7 +46,7 @@ class Settlement:
         clock: the time.
     """
 
-    __slots__ = ("_model", "_now", "_statistics", "_version", "_wall")
+    __slots__ = ("_model", "_now", "_progress", "_statistics", "_version", "_wall")
 
     def __init__(
         self, *, model: str, version: int, statistics: ModelStatistics, clock: Clock
@@ -38,18 +56,65 @@ class Settlement:
         self._statistics = statistics
         self._now = clock.monotonic_ns
         self._wall = clock.wall_ns
+        self._progress: dict[Inference, _Progress] = {}
 
     def fail(self, inference: Inference, error: InferenceError) -> None:
         """Answer with an error, counted under its reason; nothing happens to one that is settled already."""
         if inference.settled:
             return
         request_ns = self._now() - inference.received_ns
+        if self._progress:
+            self._progress.pop(inference, None)
         self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
         self._answer(
             inference,
             InferResponse(self._model, self._version, request_id, NO_OUTPUTS, NO_PARAMETERS, error),
         )
+
+    def respond(self, answer: Answer) -> None:
+        """Hand on a response of an inference that is answered apart; the final one counts and settles it.
+
+        It failed if any of its responses was an error. Its time of computing is that from its batch's beginning to its end.
+        """
+        inference, response = answer.inference, answer.response
+        if inference.settled:
+            return
+        now = self._now()
+        progress = self._progress.pop(inference, None) or _Progress(answer.begun_ns)
+        self._count_response(progress, inference, response, now)
+        if not response.final:
+            self._progress[inference] = progress
+            self._tell(inference, response)
+            return
+        if progress.failed:
+            error = response.error
+            reason = FailureReason.BACKEND if error is None else error.reason
+            self._statistics.record_failure(reason=reason, request_ns=now - inference.received_ns)
+        else:
+            self._statistics.record_successes(
+                rows=inference.batch_size,
+                request_ns=[now - inference.received_ns],
+                queue_ns=[answer.begun_ns - inference.queued_ns],
+                timing=BatchTiming(0, now - answer.begun_ns, 0),
+            )
+        self._answer(inference, response)
+
+    def _count_response(
+        self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
+    ) -> None:
+        """Row 8.6: by its place among the responses to its request; its time is that since the one before."""
+        counted = self._statistics.response(progress.count)
+        counted.record(
+            now - progress.since_ns,
+            failed=response.error is not None,
+            empty=not response.outputs,
+            cancelled=inference.cancelled,
+        )
+        progress.count += 1
+        progress.since_ns = now
+        if response.error is not None:
+            progress.failed = True
 
     def deliver(self, outcome: BatchOutcome) -> None:
         """Answer everybody in a batch that came back, whatever state its outcome is in."""
@@ -82,7 +147,7 @@ class Settlement:
         answers = [
             (inference, response)
             for inference, response in zip(outcome.batch, execution.responses, strict=True)
-            if not inference.settled
+            if response is not None and not inference.settled
         ]
         now = self._now()
         well = [inference for inference, response in answers if response.error is None]
@@ -103,7 +168,7 @@ class Settlement:
         """A batch whose requests all failed is no execution (row 8.11); a total batch size counts the failed ones too."""
         assert outcome.execution is not None
         for response in outcome.execution.responses:
-            if response.error is None:
+            if response is None or response.error is None:
                 break
         else:
             return
@@ -117,6 +182,11 @@ class Settlement:
     def _answer(self, inference: Inference, response: InferResponse) -> None:
         inference.settled = True
         inference.on_cancel = None
+        if inference.flow is not None:
+            inference.flow.close()
+        self._tell(inference, response)
+
+    def _tell(self, inference: Inference, response: InferResponse) -> None:
         try:
             inference.on_response(response)
         except Exception:  # noqa: BLE001  a client's callback may raise anything; its batch-mates still wait

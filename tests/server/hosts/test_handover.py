@@ -8,7 +8,7 @@ import threading
 import pytest
 import uvloop
 
-from naiad.hosts.handover import ToLoop, ToThread
+from naiad.hosts.handover import Mailbox, ToLoop, ToThread
 
 GIVE_UP_S = 10
 
@@ -80,4 +80,71 @@ async def test_close_gives_the_descriptors_back() -> None:
     assert open_descriptors() == before + 2
     items.close()
     calls.close()
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
+)
+def test_a_mailbox_takes_the_items_of_every_thread_in_their_order_with_few_wake_ups(
+    new_loop: collections.abc.Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    loop, got = new_loop(), list[tuple[int, int]]()
+
+    def take(item: tuple[int, int]) -> None:
+        got.append(item)
+        if len(got) == 4_000:
+            loop.stop()
+
+    mailbox: Mailbox[tuple[int, int]] = Mailbox(loop, take)
+
+    def fill(k: int) -> None:
+        for n in range(1_000):
+            mailbox.put((k, n))
+
+    threads = [threading.Thread(target=fill, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    loop.call_later(GIVE_UP_S, loop.stop)
+    loop.run_forever()
+    for thread in threads:
+        thread.join(GIVE_UP_S)
+    for k in range(4):
+        assert [n for each, n in got if each == k] == list(range(1_000))
+    mailbox.close()
+    loop.close()
+
+
+def test_a_mailbox_loses_no_item_behind_one_whose_taker_raises() -> None:
+    loop, got = asyncio.new_event_loop(), list[int]()
+    loop.set_exception_handler(lambda *_: None)
+
+    def take(item: int) -> None:
+        got.append(item)
+        if item == 1:
+            raise ValueError(item)
+        if item == 2:
+            loop.stop()
+
+    mailbox: Mailbox[int] = Mailbox(loop, take)
+    mailbox.put(1)
+    mailbox.put(2)
+    loop.call_later(GIVE_UP_S, loop.stop)
+    loop.run_forever()
+    assert got == [1, 2]
+    mailbox.close()
+    loop.close()
+
+
+def test_a_mailbox_keeps_its_descriptor_until_nobody_can_put_any_more() -> None:
+    before = open_descriptors()
+    loop = asyncio.new_event_loop()
+    mailbox: Mailbox[int] = Mailbox(loop, lambda _: None)
+    put = mailbox.put
+    mailbox.close()
+    loop.close()
+    del mailbox
+    put(1)  # into nothing, and into no file that was opened meanwhile
+    assert open_descriptors() == before + 1
+    del put
     assert open_descriptors() == before

@@ -11,7 +11,7 @@ import weakref
 import pytest
 from typing_extensions import override
 
-from naiad.backends.backend import Execution
+from naiad.backends.backend import Answer, Execution, Post
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
@@ -80,7 +80,9 @@ async def test_a_batch_runs_on_a_thread_with_the_instance_s_name_and_its_outcome
     assert outcome.batch is batch
     assert outcome.error is None
     assert outcome.execution is not None
-    assert [each.id for each in outcome.execution.responses] == [each.request.id for each in batch]
+    assert [each and each.id for each in outcome.execution.responses] == [
+        each.request.id for each in batch
+    ]
     assert 0 < outcome.compute_start_ns <= outcome.compute_end_ns
 
 
@@ -320,3 +322,61 @@ def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends() -> 
     host._thread.join(GIVE_UP_S)
     assert not host._thread.is_alive()
     assert instance.closed == 1
+
+
+class AnsweringInstance(ScriptedInstance):
+    """Answers everybody apart, three times: twice while it runs, and once later from another thread."""
+
+    post: Post
+
+    def answer_through(self, post: Post) -> None:
+        self.post = post
+
+    @override
+    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
+        for number in range(2):
+            self.answer(batch, number, final=False)
+        self.executed.append(list(batch))
+        return Execution([None] * len(batch), 0, 0)
+
+    def answer(
+        self, batch: collections.abc.Sequence[Inference], number: int, *, final: bool
+    ) -> None:
+        for each in batch:
+            response = InferResponse("m", 1, str(number), [], {}, final=final)
+            self.post(Answer(each, response, 0))
+
+
+async def test_answers_apart_come_to_the_loop_those_sent_before_the_outcome_before_it(
+    hosted: Hosted,
+) -> None:
+    instance = AnsweringInstance()
+    host = hosted(instance)
+    told: list[str] = []
+    ended = asyncio.Event()
+
+    def on_answer(answer: Answer) -> None:
+        assert threading.current_thread() is threading.main_thread()
+        told.append(answer.response.id)
+        if answer.response.final:
+            ended.set()
+
+    host.answers_to(on_answer)
+    batch = [make_inference()]
+    came_back = asyncio.Event()
+
+    def on_outcome(_: BatchOutcome) -> None:
+        told.append("outcome")
+        came_back.set()
+
+    host.submit(batch, on_outcome)
+    await asyncio.wait_for(came_back.wait(), GIVE_UP_S)
+    assert told == ["0", "1", "outcome"]
+    sender = threading.Thread(target=lambda: instance.answer(batch, 2, final=True))
+    sender.start()
+    await asyncio.wait_for(ended.wait(), GIVE_UP_S)
+    sender.join(GIVE_UP_S)
+    assert told[-1] == "2"
+    await host.close()
+    instance.answer(batch, 3, final=True)  # nobody listens, and nothing breaks
+    assert told[-1] == "2"

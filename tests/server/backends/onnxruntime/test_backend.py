@@ -50,7 +50,7 @@ def add(a: Any, b: Any, **more: Any) -> Inference:
 
 
 def run(instance: Instance, *batch: Inference) -> Sequence[InferResponse]:
-    return instance.execute(batch).responses
+    return [each for each in instance.execute(batch).responses if each is not None]
 
 
 def identity(

@@ -34,7 +34,9 @@ def loaded(folder: pathlib.Path, files: dict[str, str], *, version: int = 1) -> 
 
 def said(instance: Instance) -> str:
     request = inference(tensor("IN", [[0, 0]], datatypes.FP32))
-    (answer,) = values(instance.execute([request]).responses[0])["OUT"]
+    (response,) = instance.execute([request]).responses
+    assert response is not None
+    (answer,) = values(response)["OUT"]
     return str(answer.decode())
 
 

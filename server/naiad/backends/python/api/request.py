@@ -12,11 +12,11 @@ import numpy as np
 
 from naiad.backends.python.api.datatypes import BF16, CODES
 from naiad.backends.python.api.errors import TritonModelException, not_there_yet
+from naiad.backends.python.api.response_sender import InferenceResponseSender, Outlet
 from naiad.backends.python.api.tensor import Tensor, wrap
 
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_END = 2
-TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 TRITONSERVER_REQUEST_RELEASE_ALL = 1
 TRITONSERVER_REQUEST_RELEASE_RESCHEDULE = 2
 
@@ -122,9 +122,11 @@ class InferenceRequest:
         TritonModelException: an input or a name that is empty, or a correlation id of another type.
     """
 
-    __slots__ = ("_all_outputs", "_call", "_flags", "_received", "_tensors")
+    __slots__ = ("_call", "_flags", "_outlet", "_received", "_sender", "_tensors")
 
     _call: "Call | None"
+    _outlet: "Outlet | None"
+    _sender: InferenceResponseSender
     _tensors: "list[Tensor] | None"
 
     def __init__(  # noqa: PLR0917 - the order is Triton's, models may call it by position
@@ -165,7 +167,7 @@ class InferenceRequest:
         self._call = None
         self._tensors = asked.inputs
         self._flags = flags
-        self._all_outputs: frozenset[str] = frozenset()
+        self._outlet = None
 
     def inputs(self) -> "list[Tensor]":
         """Its tensors."""
@@ -202,7 +204,8 @@ class InferenceRequest:
 
     def requested_output_names(self) -> "set[str]":
         """The outputs that it asks for; all of the model's when the client named none."""
-        return set(self._received.requested_outputs or self._all_outputs)
+        names = self._received.requested_outputs
+        return set(names if names or self._outlet is None else self._outlet.all_outputs)
 
     def preferred_memory(self) -> PreferredMemory:
         """Where outputs should be."""
@@ -224,9 +227,20 @@ class InferenceRequest:
         """Ask another model and await the answer."""
         raise not_there_yet("Calling other models (InferenceRequest.async_exec)")
 
-    def get_response_sender(self) -> Any:
-        """Answer apart from `execute`."""
-        raise not_there_yet("Answering through a response sender (get_response_sender)")
+    def get_response_sender(self) -> InferenceResponseSender:
+        """The way to answer apart from `execute`; the same one every time.
+
+        Raises:
+            TritonModelException: it is a request of the model's own.
+        """
+        sender = sender_of(self)
+        if sender is None:
+            if self._outlet is None:
+                raise TritonModelException(
+                    "get_response_sender() answers requests that execute was given; this one was made by the model"
+                )
+            sender = self._sender = InferenceResponseSender(self._call, self._outlet)
+        return sender
 
     def set_release_flags(self, flags: int) -> None:
         """Say what becomes of the request after `execute`; only RELEASE_ALL, which is what happens anyway."""
@@ -236,12 +250,17 @@ class InferenceRequest:
             raise TritonModelException(f"Unsupported request release flag {flags}")
 
 
-def receive(call: Call, all_outputs: "frozenset[str]") -> InferenceRequest:
+def sender_of(request: InferenceRequest) -> "InferenceResponseSender | None":
+    """A request's sender, if somebody asked for it."""
+    return getattr(request, "_sender", None)
+
+
+def receive(call: Call, outlet: Outlet) -> InferenceRequest:
     """What a model sees of a request that came in.
 
     Args:
         call: the request under way.
-        all_outputs: the model's outputs, for a request that names none.
+        outlet: where answers of its sender go.
     """
     request = InferenceRequest.__new__(InferenceRequest)
     received = call.request
@@ -249,7 +268,7 @@ def receive(call: Call, all_outputs: "frozenset[str]") -> InferenceRequest:
     request._call = call  # noqa: SLF001
     request._tensors = None  # noqa: SLF001
     request._flags = received.flags  # noqa: SLF001
-    request._all_outputs = all_outputs  # noqa: SLF001
+    request._outlet = outlet  # noqa: SLF001
     return request
 
 

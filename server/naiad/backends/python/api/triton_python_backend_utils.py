@@ -33,13 +33,16 @@ from naiad.backends.python.api.request import (
     TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
     TRITONSERVER_REQUEST_RELEASE_ALL,
     TRITONSERVER_REQUEST_RELEASE_RESCHEDULE,
-    TRITONSERVER_RESPONSE_COMPLETE_FINAL,
     InferenceRequest,
     InferenceTrace,
     MemoryType,
     PreferredMemory,
 )
 from naiad.backends.python.api.response import InferenceResponse
+from naiad.backends.python.api.response_sender import (
+    TRITONSERVER_RESPONSE_COMPLETE_FINAL,
+    InferenceResponseSender,
+)
 from naiad.backends.python.api.tensor import Tensor
 
 __all__ = (
@@ -52,6 +55,7 @@ __all__ = (
     "TRITONSERVER_RESPONSE_COMPLETE_FINAL",
     "InferenceRequest",
     "InferenceResponse",
+    "InferenceResponseSender",
     "InferenceTrace",
     "Logger",
     "MemoryType",

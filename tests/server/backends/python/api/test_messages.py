@@ -1,5 +1,7 @@
 """Requests, responses and errors, as models see them."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,31 @@ from naiad.backends.python.api import triton_python_backend_utils as pb_utils
 from naiad.backends.python.api.request import receive
 from naiad.core import datatypes
 from tests.server.backends.configs import inference, tensor
+
+
+class Nowhere:
+    """An `Outlet` that leads nowhere."""
+
+    decoupled = False
+    begun_ns = 0
+    has_senders = False
+
+    def __init__(self, *outputs: str) -> None:
+        self.all_outputs = frozenset(outputs)
+
+    def send(
+        self,
+        call: Any,
+        response: pb_utils.InferenceResponse | None,
+        *,
+        final: bool,
+        begun_ns: int,
+    ) -> None: ...
+
+    def pace(self, call: Any) -> None: ...
+
+    def lost(self, call: Any, begun_ns: int) -> None: ...
+
 
 T = pb_utils.Tensor("T", np.zeros(1))
 
@@ -22,7 +49,7 @@ def test_a_request_shows_what_the_client_sent() -> None:
         flags=3,
         timeout_us=50,
     )
-    request = receive(call, frozenset({"X", "Y"}))
+    request = receive(call, Nowhere("X", "Y"))
     assert [each.name() for each in request.inputs()] == ["A", "B"]
     assert request.inputs() is request.inputs()
     assert request.request_id() == "7"
@@ -38,20 +65,20 @@ def test_a_request_shows_what_the_client_sent() -> None:
 
 
 def test_a_request_that_names_no_output_asks_for_all() -> None:
-    request = receive(inference(tensor("A", [1])), frozenset({"X", "Y"}))
+    request = receive(inference(tensor("A", [1])), Nowhere("X", "Y"))
     assert request.requested_output_names() == {"X", "Y"}
 
 
 def test_a_model_can_see_that_the_client_left() -> None:
     call = inference(tensor("A", [1]))
-    request = receive(call, frozenset())
+    request = receive(call, Nowhere())
     assert not request.is_cancelled()
     call.cancelled = True
     assert request.is_cancelled()
 
 
 def test_tensors_are_found_by_name_and_an_absent_one_is_none() -> None:
-    request = receive(inference(tensor("A", [1])), frozenset())
+    request = receive(inference(tensor("A", [1])), Nowhere())
     assert pb_utils.get_input_tensor_by_name(request, "A") is request.inputs()[0]
     assert pb_utils.get_input_tensor_by_name(request, "B") is None
     response = pb_utils.InferenceResponse([T])
@@ -138,7 +165,7 @@ def test_configs_are_read_by_name() -> None:
 
 
 def test_release_flags_other_than_the_usual_are_refused() -> None:
-    request = receive(inference(tensor("A", [1])), frozenset())
+    request = receive(inference(tensor("A", [1])), Nowhere())
     request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL)
     with pytest.raises(pb_utils.TritonModelException, match="is not there yet"):
         request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)

@@ -1,0 +1,74 @@
+"""Where a model's `async def execute` runs: an event loop in a thread of its own, one an instance (row 15.8).
+
+Made with the first coroutine. A coroutine of an ordinary model is waited for, as its answers are what it returns; those of a
+decoupled model run side by side, and its next batch may begin while they do.
+"""
+
+import asyncio
+import collections.abc
+import concurrent.futures
+import threading
+from typing import Any
+
+Coroutine = collections.abc.Coroutine[Any, Any, Any]
+OnEnd = collections.abc.Callable[["concurrent.futures.Future[Any]"], None]
+
+CLOSE_TIMEOUT_S = 5.0
+"""How long coroutines whose requests all have their answers may go on when the model is unloaded."""
+
+
+class Coroutines:
+    """The loop.
+
+    Args:
+        name: the instance's; the thread's name begins with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._running = set[concurrent.futures.Future[Any]]()
+
+    def run(self, coroutine: Coroutine) -> Any:
+        """Run one to its end and give back its result, or raise what it raised."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
+
+    def start(self, coroutine: Coroutine, on_end: OnEnd) -> None:
+        """Run one beside whatever else runs; `on_end` is called with it, in whatever thread, once it is over."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
+        future.add_done_callback(on_end)
+
+    def close(self) -> None:
+        """Wait for what still runs, cancel what goes on for too long, and end the thread."""
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        _, late = concurrent.futures.wait(tuple(self._running), timeout=CLOSE_TIMEOUT_S)
+        for future in late:
+            future.cancel()
+        asyncio.run_coroutine_threadsafe(_end_all(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+        self._loop = None
+
+    def _started(self) -> asyncio.AbstractEventLoop:
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.new_event_loop()
+            self._thread = threading.Thread(
+                target=loop.run_forever, name=f"{self._name}-async", daemon=True
+            )
+            self._thread.start()
+        return loop
+
+
+async def _end_all() -> None:
+    """Cancel tasks that the model started itself and let everything cancelled come to its end."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)

@@ -1,0 +1,486 @@
+"""Answers apart from `execute`: decoupled models, response senders, async execute (rows 15.8, 15.9, 15.16, 15.17, 15.29)."""
+
+import pathlib
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from naiad.backends.backend import Answer, AnswersApart, Instance
+from naiad.core import datatypes
+from naiad.core.flow import ANSWER_BYTES, Flow
+from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from tests.server.backends.configs import inference, tensor, values
+from tests.server.backends.python.models import instance_of, python_config
+
+GIVE_UP_S = 10
+
+HEAD = """
+import threading
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+def response(*numbers):
+    return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([numbers], np.float32))])
+
+class TritonPythonModel:
+"""
+
+
+class Answers:
+    """What an instance posts, and a way to wait for it."""
+
+    def __init__(self) -> None:
+        self.got: list[Answer] = []
+        self._news = threading.Condition()
+
+    def post(self, answer: Answer) -> None:
+        with self._news:
+            self.got.append(answer)
+            self._news.notify_all()
+
+    def wait(self, count: int) -> list[InferResponse]:
+        with self._news:
+            assert self._news.wait_for(lambda: len(self.got) >= count, GIVE_UP_S)
+            return [each.response for each in self.got]
+
+
+def made(folder: pathlib.Path, body: str, *, decoupled: bool = True) -> tuple[Instance, Answers]:
+    lines = body.strip("\n").splitlines()
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = HEAD + "\n".join("    " + line[indent:] for line in lines) + "\n"
+    instance = instance_of(folder, text, python_config(decoupled=decoupled))
+    assert isinstance(instance, AnswersApart)
+    answers = Answers()
+    instance.answer_through(answers.post)
+    return instance, answers
+
+
+def ask(row: Sequence[Any] = (1, 2), **more: Any) -> Inference:
+    return inference(tensor("IN", [row], datatypes.FP32), **more)
+
+
+def seen(response: InferResponse) -> Any:
+    if response.error is not None:
+        return response.error.code.name
+    return "end" if response.empty else values(response)["OUT"][0]
+
+
+def test_a_decoupled_model_answers_as_often_as_it_likes(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            for request in requests:
+                sender = request.get_response_sender()
+                assert sender is request.get_response_sender()
+                sender.send(response(1, 1))
+                sender.send(response(2, 2))
+                sender.send(flags=FINAL)
+        """,
+    )
+    batch = [ask(request_id="a"), ask(request_id="b")]
+    assert instance.execute(batch).responses == [None, None]
+    got = answers.wait(6)
+    assert [(each.id, seen(each), each.final) for each in got] == [
+        (name, what, what == "end") for name in "ab" for what in ([1, 1], [2, 2], "end")
+    ]
+    assert [each.inference for each in answers.got] == [batch[0]] * 3 + [batch[1]] * 3
+
+
+def test_the_last_response_may_carry_the_final_flag_and_a_sender_works_in_any_thread(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            senders = [request.get_response_sender() for request in requests]
+            threading.Thread(target=self.later, args=(senders,)).start()
+
+        def later(self, senders):
+            for sender in senders:
+                sender.send(response(7, 7), FINAL)
+        """,
+    )
+    assert instance.execute([ask()]).responses == [None]
+    (only,) = answers.wait(1)
+    assert (seen(only), only.final, only.empty) == ([7, 7], True, False)
+
+
+def test_a_request_may_be_kept_and_asked_for_its_sender_later(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            threading.Thread(target=self.later, args=(list(requests),)).start()
+
+        def later(self, requests):
+            requests[0].get_response_sender().send(flags=FINAL)
+        """,
+    )
+    instance.execute([ask()])
+    assert seen(answers.wait(1)[0]) == "end"
+
+
+def test_what_a_model_sent_stays_as_it_was_when_its_buffer_changes(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            tensor = pb_utils.Tensor("OUT", np.zeros((1, 2), np.float32))
+            sender = requests[0].get_response_sender()
+            for number in range(3):
+                tensor.as_numpy()[:] = number
+                sender.send(pb_utils.InferenceResponse([tensor]))
+            sender.send(flags=FINAL)
+        """,
+    )
+    instance.execute([ask()])
+    assert [seen(each) for each in answers.wait(4)] == [[0, 0], [1, 1], [2, 2], "end"]
+
+
+def test_an_error_is_a_response_like_others(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            sender = requests[0].get_response_sender()
+            error = pb_utils.TritonError("no", pb_utils.TritonError.NOT_FOUND)
+            sender.send(pb_utils.InferenceResponse(error=error))
+            sender.send(response(1, 2))
+            sender.send(flags=FINAL)
+        """,
+    )
+    instance.execute([ask()])
+    got = answers.wait(3)
+    assert [(seen(each), each.final) for each in got] == [
+        ("NOT_FOUND", False),
+        ([1, 2], False),
+        ("end", True),
+    ]
+
+
+FORGETFUL = {
+    "drops the request": "pass",
+    "drops the sender": "requests[0].get_response_sender().send(response(1, 1))",
+    "its thread dies": "threading.Thread(target=self.die, args=(requests.pop(),)).start()",
+}
+
+
+@pytest.mark.parametrize("line", FORGETFUL.values(), ids=FORGETFUL)
+def test_a_request_whose_sender_is_let_go_of_fails_and_says_so(
+    tmp_path: pathlib.Path, line: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pytest's own hook keeps the traceback, and with it the sender, until the test is over.
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    instance, answers = made(
+        tmp_path,
+        f"""
+        def execute(self, requests):
+            {line}
+
+        def die(self, request):
+            raise RuntimeError("the thread's end")
+        """,
+    )
+    instance.execute([ask()])
+    count = 2 if "send(" in line else 1
+    last = answers.wait(count)[-1]
+    assert last.final
+    assert last.error is not None
+    assert "let go of this request's response sender" in last.error.message
+    assert "TRITONSERVER_RESPONSE_COMPLETE_FINAL" in last.error.message
+    assert (last.error.code, last.error.reason) == (ErrorCode.INTERNAL, FailureReason.BACKEND)
+
+
+WRONG = {
+    "sender.send(flags=2)": "Unsupported flag provided",
+    "sender.send()": "Inference Response object must be provided when the response flags is set to zero",
+    "sender.send('x')": "takes a pb_utils.InferenceResponse, not a str",
+    "sender.send(flags=FINAL); sender.send(response(1, 1))": "Response sender has been closed",
+    "sender.send(response(1, 1), FINAL); sender.send(flags=FINAL)": "Response sender has been closed",
+    "pb_utils.InferenceRequest().get_response_sender()": "answers requests that execute was given",
+}
+WRONG_OF_ORDINARY = {
+    "sender.send(flags=FINAL)": "Non-decoupled model cannot send complete final before sending a response",
+    "sender.send(response(1, 1)); sender.send(response(1, 1))": "Non-decoupled model cannot send more than one response",
+    "sender.send(response(1, 1)); sender.send(flags=FINAL); sender.send(flags=FINAL)": "Response sender has been closed",
+}
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "fragment"),
+    [("decoupled", *each) for each in WRONG.items()]
+    + [("ordinary", *each) for each in WRONG_OF_ORDINARY.items()],
+)
+def test_what_cannot_be_sent_raises_in_the_model_in_tritons_words(
+    tmp_path: pathlib.Path, kind: str, line: str, fragment: str
+) -> None:
+    instance, _ = made(
+        tmp_path,
+        f"""
+        def execute(self, requests):
+            sender = requests[0].get_response_sender()
+            {line}
+        """,
+        decoupled=kind == "decoupled",
+    )
+    with pytest.raises(InferenceError, match=fragment):
+        instance.execute([ask()])
+
+
+def test_after_a_failed_batch_its_senders_are_closed_and_say_nothing_more(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            self.sender = requests[0].get_response_sender()
+            raise ValueError("halfway")
+
+        def is_ready(self):
+            self.sender.send(flags=FINAL)
+        """,
+    )
+    with pytest.raises(InferenceError, match="halfway"):
+        instance.execute([ask()])
+    assert not instance.ready()  # the send in it raised
+    assert not answers.got
+
+
+def test_a_decoupled_model_must_return_none(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            return [response(1, 1) for request in requests]
+        """,
+    )
+    with pytest.raises(InferenceError, match="the execute function must return None"):
+        instance.execute([ask()])
+    assert not answers.got
+
+
+def test_an_ordinary_model_may_answer_some_requests_through_senders(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            requests[1].get_response_sender().send(response(5, 5))
+            return [response(1, 1), None]
+        """,
+        decoupled=False,
+    )
+    first, second = instance.execute([ask(), ask(request_id="b")]).responses
+    assert first is not None
+    assert (seen(first), second) == ([1, 1], None)
+    (sent,) = answers.wait(1)
+    assert (sent.id, seen(sent), sent.final) == ("b", [5, 5], True)
+
+
+def test_an_ordinary_model_may_answer_all_requests_through_senders_later(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            senders = [request.get_response_sender() for request in requests]
+            threading.Thread(target=self.later, args=(senders,)).start()
+
+        def later(self, senders):
+            for sender in senders:
+                sender.send(response(3, 3), FINAL)
+        """,
+        decoupled=False,
+    )
+    assert instance.execute([ask(), ask()]).responses == [None, None]
+    assert [seen(each) for each in answers.wait(2)] == [[3, 3], [3, 3]]
+
+
+def test_a_response_beside_one_that_was_sent_fails_the_batch(tmp_path: pathlib.Path) -> None:
+    instance, _ = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            requests[0].get_response_sender().send(response(5, 5))
+            return [response(1, 1)]
+        """,
+        decoupled=False,
+    )
+    with pytest.raises(InferenceError, match="cannot send more than one response"):
+        instance.execute([ask()])
+
+
+def test_none_for_a_request_without_a_sender_is_no_answer(tmp_path: pathlib.Path) -> None:
+    instance, _ = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            requests[0].get_response_sender().send(response(5, 5))
+            return [None, None]
+        """,
+        decoupled=False,
+    )
+    with pytest.raises(InferenceError, match="Expected an 'InferenceResponse' object"):
+        instance.execute([ask(), ask()])
+
+
+def test_request_and_sender_tell_that_the_client_left(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            sender = requests[0].get_response_sender()
+            sender.send(response(requests[0].is_cancelled(), sender.is_cancelled()), FINAL)
+        """,
+    )
+    call = ask()
+    instance.execute([call])
+    call.cancel()
+    instance.execute([call])
+    assert [seen(each) for each in answers.wait(2)] == [[0, 0], [1, 1]]
+
+
+def test_async_execute_of_an_ordinary_model_is_waited_for(tmp_path: pathlib.Path) -> None:
+    instance, _ = made(
+        tmp_path,
+        """
+        async def execute(self, requests):
+            import asyncio
+            await asyncio.sleep(0)
+            return [response(4, 4) for request in requests]
+        """,
+        decoupled=False,
+    )
+    (answer,) = instance.execute([ask()]).responses
+    assert answer is not None
+    assert seen(answer) == [4, 4]
+    instance.close()
+
+
+def test_async_execute_of_a_decoupled_model_runs_beside_the_next_batch(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def initialize(self, args):
+            self.waiting = []
+
+        async def execute(self, requests):
+            import asyncio
+            me = asyncio.Event()
+            if self.waiting:
+                self.waiting.pop().set()
+            else:
+                self.waiting.append(me)
+                await me.wait()
+            for request in requests:
+                request.get_response_sender().send(flags=FINAL)
+        """,
+    )
+    assert instance.execute([ask(request_id="first")]).responses == [None]
+    assert instance.execute([ask(request_id="second")]).responses == [None]
+    assert sorted(each.id for each in answers.wait(2)) == ["first", "second"]
+    instance.close()
+
+
+@pytest.mark.parametrize(
+    ("line", "fragment"),
+    [
+        ("raise ValueError('in the coroutine')", "in the coroutine"),
+        ("return [1]", "must return None"),
+    ],
+)
+def test_a_coroutine_that_fails_ends_its_requests(
+    tmp_path: pathlib.Path, line: str, fragment: str
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        f"""
+        async def execute(self, requests):
+            requests[0].get_response_sender().send(response(1, 1))
+            {line}
+        """,
+    )
+    assert instance.execute([ask()]).responses == [None]
+    first, last = answers.wait(2)
+    assert (seen(first), first.final) == ([1, 1], False)
+    assert last.final
+    assert last.error is not None
+    assert fragment in last.error.message
+    instance.close()
+    assert len(answers.got) == 2
+
+
+def test_closing_waits_for_coroutines_and_ends_their_thread(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        async def execute(self, requests):
+            import asyncio
+            requests[0].get_response_sender().send(flags=FINAL)
+            asyncio.get_running_loop().create_task(asyncio.sleep(3600))
+        """,
+    )
+    instance.execute([ask()])
+    answers.wait(1)
+    instance.close()
+    assert not [each for each in threading.enumerate() if each.name.endswith("-async")]
+
+
+def test_a_sender_waits_for_a_client_that_reads_slowly_and_not_for_one_that_left(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            for request in requests:
+                sender = request.get_response_sender()
+                for _ in range(100):
+                    sender.send(response(1))
+                sender.send(flags=FINAL)
+        """,
+    )
+    asked = ask()
+    asked.flow = Flow(limit=10 * ANSWER_BYTES)
+    running = threading.Thread(target=instance.execute, args=([asked],), daemon=True)
+    running.start()
+    sent = len(answers.wait(10))
+    running.join(0.1)
+    assert sent <= len(answers.got) < 15
+    weight = answers.got[0].weight
+    assert weight == ANSWER_BYTES + 4
+    asked.flow.arrived(weight * len(answers.got))
+    assert len(answers.wait(20)) < 30
+    asked.cancel()
+    running.join(GIVE_UP_S)
+    assert len(answers.got) == 101
+    assert answers.got[-1].response.empty
+
+
+def test_the_weight_of_an_answer_counts_the_strings_themselves(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            text = np.array([b"x" * 100_000], dtype=object)
+            answer = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)])
+            requests[0].get_response_sender().send(answer)
+            requests[0].get_response_sender().send(flags=FINAL)
+        """,
+    )
+    asked = ask()
+    asked.flow = Flow()
+    instance.execute([asked])
+    assert answers.wait(2)
+    assert answers.got[0].weight > 100_000
