@@ -105,6 +105,9 @@ class ScriptedHost:
         self.out = self._on_outcome = None
         on_outcome(BatchOutcome(batch, execution, error, self._started_ns, ended_ns))
 
+    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
+        """Nothing ends here."""
+
     async def ready(self) -> bool:
         return True
 

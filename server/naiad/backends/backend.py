@@ -53,6 +53,21 @@ class InstanceSpec:
     device_id: int
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerPlan:
+    """How one instance runs in a worker process.
+
+    Attributes:
+        runner: where its `Runner` is made, as `module:callable`; called with `settings` in the worker.
+        settings: for JSON.
+        executable: the interpreter.
+    """
+
+    runner: str
+    settings: collections.abc.Mapping[str, Any]
+    executable: str
+
+
 class Execution(Record, frozen=True):
     """What running a batch gave.
 
@@ -177,5 +192,36 @@ class Backend(typing.Protocol):
 
         Raises:
             InferenceError: it cannot be loaded; the message is the reason shown in the index.
+        """
+        ...
+
+    def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
+        """How an instance runs in a worker process: by a runner of the backend's own, or by `whole_backend` as it is.
+
+        Raises:
+            InferenceError: it cannot be loaded.
+        """
+        ...
+
+
+@typing.runtime_checkable
+class CompletesApart(typing.Protocol):
+    """What a backend offers besides `complete` when that would run a model's own code: the same in a worker process."""
+
+    def completion_plan(
+        self, message: Any, *, model_dir: pathlib.Path, version_dir: pathlib.Path
+    ) -> WorkerPlan | None:
+        """What to call there: its `runner` is a function of the settings; None when the model has nothing to say.
+
+        Raises:
+            InferenceError: the model contradicts its config.
+        """
+        ...
+
+    def take_completion(self, message: Any, result: Any) -> None:
+        """Change the config by what the function gave back.
+
+        Raises:
+            InferenceError: it is no config.
         """
         ...

@@ -8,10 +8,21 @@ import asyncio
 import collections.abc
 import concurrent.futures
 import contextlib
+import functools
 import logging
+import math
 import pathlib
+from typing import Any
 
-from naiad.backends.backend import Backend, Instance, LoadedModel, ModelSource
+from naiad.backends.backend import (
+    Backend,
+    CompletesApart,
+    HostKind,
+    Instance,
+    LoadedModel,
+    ModelSource,
+    WorkerPlan,
+)
 from naiad.backends.instances import instance_specs
 from naiad.backends.registry import Registry
 from naiad.config.model_config import ModelConfig
@@ -21,12 +32,22 @@ from naiad.config.resolve import Completer, Resolution, resolve
 from naiad.core.clock import Clock
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
+from naiad.hosts.errand import run_errand
+from naiad.hosts.host import Host
+from naiad.hosts.process import ProcessHost
 from naiad.hosts.thread import ThreadHost
-from naiad.metrics.statistics import ModelStatistics
+from naiad.hosts.worker_process import Identity
+from naiad.metrics.statistics import ModelStatistics, RestartReason
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.scheduling.factory import make_scheduler
 
 log = logging.getLogger("naiad.loader")
+
+HOST_PARAMETER = "naiad.host"
+TIMEOUT_PARAMETER = "naiad.execute_timeout"
+
+COMPLETION_TIMEOUT_S = 120.0
+"""How long a model may take to complete its config."""
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -77,12 +98,21 @@ class Loader:
         """
         loop = asyncio.get_running_loop()
         started_ns = self._clock.monotonic_ns()
-        loaded, instances = await loop.run_in_executor(self._executor, self._load, plan)
-        hosts = [
-            ThreadHost(name=name, instance=instance, clock=self._clock, loop=loop)
-            for name, instance in instances
-        ]
         statistics = ModelStatistics()
+        backend = await loop.run_in_executor(
+            self._executor, self._registry.get, plan.config.backend
+        )
+        options = self.options_of(plan.config.backend)
+        hosts: list[Host]
+        if host_of(plan.config, backend.default_host, options) == "process":
+            hosts, release = await self._in_processes(plan, statistics)
+        else:
+            loaded, instances = await loop.run_in_executor(self._executor, self._load, plan)
+            release = loaded.close
+            hosts = [
+                ThreadHost(name=name, instance=instance, clock=self._clock, loop=loop)
+                for name, instance in instances
+            ]
         statistics.load_ns = self._clock.monotonic_ns() - started_ns
         scheduler = make_scheduler(
             config=plan.config,
@@ -98,7 +128,7 @@ class Loader:
             scheduler=scheduler,
             hosts=hosts,
             statistics=statistics,
-            release=loaded.close,
+            release=release,
             clock=self._clock,
         )
 
@@ -133,25 +163,66 @@ class Loader:
             ),
         )
 
-    def _completer(self, backend: str) -> Completer | None:
+    def _completer(self, name: str) -> Completer | None:
         try:
-            return self._registry.get(backend).complete
+            backend = self._registry.get(name)
         except InferenceError:
             return None  # said again, with the backend's name, when the version is loaded
+        if not isinstance(backend, CompletesApart):
+            return backend.complete
+        return functools.partial(_complete, backend)
 
-    def _load(self, plan: VersionPlan) -> tuple[LoadedModel, list[tuple[str, Instance]]]:
+    async def _in_processes(
+        self, plan: VersionPlan, statistics: ModelStatistics
+    ) -> tuple[list[Host], collections.abc.Callable[[], None]]:
+        """Start a worker process for every instance, all of them at once."""
         config = plan.config
-        backend = self._registry.get(config.backend)
-        options = self.options_of(config.backend)
-        _refuse_process_host(config, backend, options)
-        source = ModelSource(
-            config=config,
+        loop = asyncio.get_running_loop()
+        timeout_s = execute_timeout_s(config)
+        plans = await loop.run_in_executor(self._executor, self._worker_plans, plan)
+        statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
+        hosts = [
+            ProcessHost(
+                Identity(config.name, plan.version, name),
+                worker_plan,
+                config=config,
+                execute_timeout_s=timeout_s,
+                on_restart=statistics.record_restart,
+                clock=self._clock,
+                loop=loop,
+            )
+            for name, worker_plan in plans
+        ]
+        try:
+            outcomes = await asyncio.gather(
+                *(host.start() for host in hosts), return_exceptions=True
+            )
+            _raise_first(outcomes)
+        except BaseException:
+            await asyncio.gather(*(host.close() for host in hosts))
+            raise
+        return list[Host](hosts), _nothing
+
+    def _worker_plans(self, plan: VersionPlan) -> list[tuple[str, WorkerPlan]]:
+        source = self._source(plan)
+        backend = self._registry.get(plan.config.backend)
+        return [
+            (spec.name, backend.worker_plan(source, spec)) for spec in instance_specs(plan.config)
+        ]
+
+    def _source(self, plan: VersionPlan) -> ModelSource:
+        return ModelSource(
+            config=plan.config,
             version=plan.version,
             model_dir=plan.model_dir,
             version_dir=plan.version_dir,
-            options=options,
+            options=self.options_of(plan.config.backend),
         )
-        loaded = backend.load(source)
+
+    def _load(self, plan: VersionPlan) -> tuple[LoadedModel, list[tuple[str, Instance]]]:
+        config = plan.config
+        source = self._source(plan)
+        loaded = self._registry.get(config.backend).load(source)
         with contextlib.ExitStack() as undo:
             undo.callback(loaded.close)
             instances: list[tuple[str, Instance]] = []
@@ -163,18 +234,79 @@ class Loader:
         return loaded, instances
 
 
-def _refuse_process_host(
-    config: ModelConfig, backend: Backend, options: collections.abc.Mapping[str, str]
-) -> None:
-    wanted = config.parameters.get("naiad.host") or options.get("host") or backend.default_host
+def host_of(
+    config: ModelConfig, default: HostKind, options: collections.abc.Mapping[str, str]
+) -> HostKind:
+    """Where a model's instances run: the model's own word, else `--backend-config`, else the backend's default.
+
+    Raises:
+        InferenceError: INVALID_ARG: somebody chose a host that there is not.
+    """
+    wanted = config.parameters.get(HOST_PARAMETER) or options.get("host") or default
+    return _known_host(wanted, config.name, config.backend)
+
+
+def _known_host(wanted: str, model: str, backend: str) -> HostKind:
     if wanted == "thread":
-        return
+        return "thread"
     if wanted == "process":
+        return "process"
+    raise invalid(
+        f"model '{model}' asks for host={wanted}: the hosts are thread and process (parameter {HOST_PARAMETER}, or "
+        f"--backend-config={backend},host=…)"
+    )
+
+
+def _complete(
+    backend: Backend,
+    message: Any,
+    *,
+    model_dir: pathlib.Path,
+    version_dir: pathlib.Path,
+    options: collections.abc.Mapping[str, str],
+) -> None:
+    """Have a model complete its config where its instances will run, so that its code stays out of the server's process."""
+    chosen = message.parameters.get(HOST_PARAMETER)
+    wanted = (chosen and chosen.string_value) or options.get("host") or backend.default_host
+    if _known_host(wanted, message.name, message.backend) == "thread":
+        backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
+        return
+    assert isinstance(backend, CompletesApart)
+    plan = backend.completion_plan(message, model_dir=model_dir, version_dir=version_dir)
+    if plan is not None:
+        identity = Identity(message.name, int(version_dir.name), "config")
+        result = run_errand(identity, plan, timeout_s=COMPLETION_TIMEOUT_S)
+        backend.take_completion(message, result)
+
+
+def execute_timeout_s(config: ModelConfig) -> float:
+    """How many seconds a batch may take in a worker process; 0 for no limit.
+
+    Raises:
+        InferenceError: INVALID_ARG: it is no number of seconds.
+    """
+    text = config.parameters.get(TIMEOUT_PARAMETER, "")
+    if not text:
+        return 0.0
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
         raise invalid(
-            f"model '{config.name}' asks for host=process: worker processes are not there yet; "
-            "take the parameter naiad.host, or --backend-config=<backend>,host=…, away or set it to thread"
+            f"model '{config.name}': parameter {TIMEOUT_PARAMETER} is '{text}': it must be a number of seconds, e.g. 2.5"
         )
-    raise invalid(f"model '{config.name}' asks for host={wanted}: the hosts are thread and process")
+    return seconds
+
+
+def _raise_first(outcomes: collections.abc.Iterable[BaseException | None]) -> None:
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+def _nothing() -> None:
+    """Worker processes share nothing that would have to be given back."""
 
 
 def _refusal(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:

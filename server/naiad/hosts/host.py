@@ -1,4 +1,4 @@
-"""Where an instance runs: a thread of this process, or (roadmap 2/8) a worker process.
+"""Where an instance runs: a thread of this process, or a worker process.
 
 A host takes whole batches from the event loop and gives whole batches back, with one wake-up each way
 (a hand-over costs as much as ten requests: performance-facts). It never touches a request's callback.
@@ -52,6 +52,13 @@ class Host(typing.Protocol):
         """Who is told on the loop, one by one and in order, of answers that come apart from their batches.
 
         Called once, before the first batch. What was sent before a batch came back is told before its outcome.
+        """
+        ...
+
+    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
+        """Have `usable` told when batches can no longer be run here (False), and when they can again (True).
+
+        A host is usable until it says otherwise; it says so before it gives back the batch that was out.
         """
         ...
 

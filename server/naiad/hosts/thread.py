@@ -5,6 +5,7 @@ the instance raises becomes an outcome, `SystemExit` included: neither the threa
 """
 
 import asyncio
+import collections.abc
 import contextlib
 import functools
 import logging
@@ -74,6 +75,9 @@ class ThreadHost:
     def answers_to(self, on_answer: OnAnswer) -> None:
         """See `Host`."""
         self._on_answer = on_answer
+
+    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
+        """See `Host`: a thread is always there."""
 
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out, as Triton does: a long batch makes no instance unready.

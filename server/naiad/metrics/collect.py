@@ -100,6 +100,9 @@ def model_series(
             Series(families.BATCH_CLOSED, tuple(_closes(counted))),
         )
     )
+    restarts = tuple(_restarts(counted))
+    if restarts:
+        found.append(Series(families.WORKER_RESTARTS, restarts))
     return found
 
 
@@ -113,6 +116,12 @@ def _closes(counted: collections.abc.Sequence[Counted]) -> collections.abc.Itera
     for one in counted:
         for reason in CloseReason:
             yield Sample(one.labels_with_reason(reason.value), one.statistics.closes[reason])
+
+
+def _restarts(counted: collections.abc.Sequence[Counted]) -> collections.abc.Iterator[Sample]:
+    for one in counted:
+        for reason, count in one.statistics.worker_restarts.items():
+            yield Sample(one.labels_with_reason(reason.value), count)
 
 
 def _durations(

@@ -97,6 +97,9 @@ BATCH_SIZE = Family("naiad_batch_size", "Rows of the batches that ran", "histogr
 BATCH_CLOSED = Family(
     "naiad_batch_closed", "Batches sent, by the reason why each was closed when it was", "counter"
 )
+WORKER_RESTARTS = Family(
+    "naiad_worker_restarts_total", "Worker processes replaced, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
+)  # fmt: skip
 
 LATENCY_COUNTERS = frozenset(
     (

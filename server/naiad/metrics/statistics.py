@@ -29,6 +29,14 @@ class CloseReason(enum.Enum):
     SINGLE = "no_batching"
 
 
+class RestartReason(enum.Enum):
+    """Why a worker process was replaced (`naiad_worker_restarts_total`)."""
+
+    DIED = "died"
+    TIMEOUT = "timeout"
+    LOAD = "load"
+
+
 class BatchTiming(Record, frozen=True):
     """How long the parts of one execution took, in nanoseconds."""
 
@@ -139,12 +147,14 @@ class ModelStatistics:
         batches: by total batch size (row 8.5).
         responses: by a response's place among those to its request (row 8.6); of models that answer apart from their batches.
         load_ns: how long loading took (row 8.20).
+        worker_restarts: worker processes replaced, by reason; empty for a model that has none.
     """
 
     __slots__ = (
         "batch_size", "batches", "closes", "compute_infer_ns", "compute_input_ns", "compute_output_ns",
         "compute_time", "execution_count", "fail_ns", "failures", "inference_count", "last_inference_ms", "load_ns",
         "pending", "queue_ns", "queue_time", "request_time", "responses", "success_count", "success_ns",
+        "worker_restarts",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -168,6 +178,7 @@ class ModelStatistics:
         self.compute_time = Histogram(DURATION_BOUNDS_NS)
         self.batch_size = Histogram(BATCH_SIZE_BOUNDS)
         self.closes = dict.fromkeys(CloseReason, 0)
+        self.worker_restarts: dict[RestartReason, int] = {}
 
     @property
     def fail_count(self) -> int:
@@ -218,6 +229,10 @@ class ModelStatistics:
         if found is None:
             found = self.responses[place] = ResponseStatistics()
         return found
+
+    def record_restart(self, reason: RestartReason) -> None:
+        """A worker process was replaced."""
+        self.worker_restarts[reason] += 1
 
     def record_close(self, reason: CloseReason) -> None:
         """A batch was closed and sent."""

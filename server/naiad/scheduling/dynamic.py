@@ -33,15 +33,17 @@ about as many requests as a batch holds."""
 
 
 class _Place:
-    """A host, and the place of the batch that is out there among all batches."""
+    """A host, whether it can run batches, and the place of the batch that is out there among all batches."""
 
-    __slots__ = ("host", "on_outcome", "ticket")
+    __slots__ = ("host", "on_outcome", "out", "ticket", "usable")
 
     def __init__(
         self, host: Host, came_back: collections.abc.Callable[["_Place", BatchOutcome], None]
     ) -> None:
         self.host = host
         self.ticket = 0
+        self.out = False
+        self.usable = True
         self.on_outcome: OnOutcome = functools.partial(came_back, self)
 
 
@@ -85,7 +87,9 @@ class DynamicScheduler:
         self._statistics = statistics
         self._now = clock.monotonic_ns
         self._loop = loop
-        self._free = [_Place(host, self._came_back) for host in reversed(self._hosts)]
+        self._places = [_Place(host, self._came_back) for host in reversed(self._hosts)]
+        self._free = list(self._places)
+        self._usable = len(self._places)
         for host in self._hosts:
             host.answers_to(self._answered)
         self._apart = set[Inference]()
@@ -99,11 +103,13 @@ class DynamicScheduler:
         self._alarm = Alarm(loop=loop, clock=clock, ring=self._look)
         self._stopping = False
         self._drained = asyncio.Event()
+        for place in self._places:
+            place.host.watch(functools.partial(self._usable_changed, place))
 
     def enqueue(self, inference: Inference) -> None:
         """See `Scheduler`. Who is refused is not counted here: the error's `reason` says where it belongs."""
-        if self._stopping:
-            raise self._stopped(inference)
+        if self._stopping or not self._usable:
+            raise self._stopped(inference) if self._stopping else self._nowhere()
         if inference.cancelled:
             raise InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
         queue, now = self._queue, self._now()
@@ -195,6 +201,7 @@ class DynamicScheduler:
 
     def _send(self, place: _Place, batch: list[Inference]) -> None:
         self._statistics.pending -= len(batch)
+        place.out = True
         if self._order is not None:
             place.ticket = self._order.sent()
         try:
@@ -210,7 +217,9 @@ class DynamicScheduler:
     def _came_back(self, place: _Place, outcome: BatchOutcome) -> None:
         ticket = place.ticket
         self._several_ask = len(outcome.batch) > 1 or bool(self._queue)
-        self._free.append(place)
+        place.out = False
+        if place.usable:
+            self._free.append(place)
         if self._queue:
             self._turn()
         if self._order is None:
@@ -218,6 +227,24 @@ class DynamicScheduler:
         else:
             for due in self._order.came_back(ticket, outcome):
                 self._deliver(due)
+
+    def _usable_changed(self, place: _Place, usable: bool) -> None:  # noqa: FBT001  as hosts tell it
+        """A host cannot run batches any more, or can again. With none left nobody waits: it may take long, or for ever."""
+        if place.usable is usable:
+            return
+        place.usable = usable
+        if usable:
+            self._usable += 1
+            if not place.out:
+                self._free.append(place)
+            self._turn()
+            return
+        self._usable -= 1
+        if place in self._free:
+            self._free.remove(place)
+        if not self._usable:
+            for inference in self._queue.take(len(self._queue)):
+                self._drop(inference, self._nowhere())
 
     def _deliver(self, outcome: BatchOutcome) -> None:
         self._owned -= len(outcome.batch)
@@ -271,6 +298,13 @@ class DynamicScheduler:
         if self._stopping and not self._owned:
             self._alarm.cancel()
             self._drained.set()
+
+    def _nowhere(self) -> InferenceError:
+        return unavailable(
+            f"model '{self._model}' has no instance that runs: its worker process ended and is being restarted. Send the request "
+            "again later, or to another server.",
+            reason=FailureReason.BACKEND,
+        )
 
     def _stopped(self, inference: Inference) -> InferenceError:
         return unavailable(

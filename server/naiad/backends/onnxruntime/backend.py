@@ -8,8 +8,15 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends import batch as batches
-from naiad.backends.backend import Execution, HostKind, Instance, InstanceSpec, ModelSource
+from naiad.backends import batch as batches, whole_backend
+from naiad.backends.backend import (
+    Execution,
+    HostKind,
+    Instance,
+    InstanceSpec,
+    ModelSource,
+    WorkerPlan,
+)
 from naiad.backends.batch import Array
 from naiad.backends.onnxruntime import signature as signatures, string_tensors
 from naiad.backends.onnxruntime.plan import plan_session
@@ -61,6 +68,10 @@ class OnnxRuntimeBackend:
         model = OnnxModel(source, clock=self._clock, pool=self._pool)
         model.open()
         return model
+
+    def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
+        """See `Backend`: as it is."""
+        return whole_backend.plan_of(source, spec)
 
 
 class OnnxModel:

@@ -7,14 +7,16 @@ What a model sees is `api/`; how its modules are kept apart from other models' i
 import collections.abc
 import json
 import pathlib
+import sys
 from typing import Any
 
 from google.protobuf import json_format
 
-from naiad.backends.backend import HostKind, InstanceSpec, ModelSource
+from naiad.backends.backend import HostKind, InstanceSpec, ModelSource, WorkerPlan
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
+from naiad.backends.python.completion import may_complete, not_a_config
 from naiad.backends.python.failures import describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
@@ -35,7 +37,7 @@ class PythonBackend:
     """
 
     name = "python"
-    default_host: HostKind = "thread"
+    default_host: HostKind = "process"
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -65,9 +67,34 @@ class PythonBackend:
             completer = getattr(code.entry_class, "auto_complete_config", None)
             if completer is not None:
                 code.enter(instance="")
-                _merge(message, _completed(code, completer, message))
+                _merge(message, _completed(code, completer, message).as_dict())
         finally:
             code.close()
+
+    def completion_plan(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+    ) -> WorkerPlan | None:
+        """See `CompletesApart`."""
+        _check_parameters(message)
+        path = version_dir / (message.default_model_filename or "model.py")
+        if not may_complete(path):
+            return None
+        settings = {
+            "name": message.name,
+            "path": str(path),
+            "model_dir": str(model_dir),
+            "config": json.dumps(config_json.to_json(message)),
+        }
+        return _worker(message, model_dir, "naiad.backends.python.completion:complete", settings)
+
+    def take_completion(self, message: Any, result: Any) -> None:
+        """See `CompletesApart`."""
+        if result is not None:
+            _merge(message, result)
 
     def load(self, source: ModelSource) -> "PythonModel":
         """Import a model version's code."""
@@ -80,6 +107,27 @@ class PythonBackend:
         )
         code.open()
         return PythonModel(source, code, clock=self._clock)
+
+    def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
+        """See `Backend`: the worker needs nothing of the server but the API that models see."""
+        config = source.config
+        _check_parameters(config.message)
+        settings = {
+            "arguments": _arguments(source, spec),
+            "path": str(source.version_dir / (config.default_model_filename or "model.py")),
+            "model_dir": str(source.model_dir),
+            "outputs": [output.name for output in config.outputs],
+            "decoupled": config.decoupled,
+        }
+        runner = "naiad.backends.python.runner:PythonRunner"
+        return _worker(config.message, source.model_dir, runner, settings)
+
+
+def _worker(
+    message: Any, model_dir: pathlib.Path, runner: str, settings: dict[str, Any]
+) -> WorkerPlan:
+    """The one place that says in which interpreter and environment a model's processes run."""
+    return WorkerPlan(runner=runner, settings=settings, executable=sys.executable)
 
 
 class PythonModel:
@@ -101,15 +149,7 @@ class PythonModel:
         source = self._source
         config = source.config
         running = self._code.enter(instance=spec.name)
-        arguments = {
-            "model_config": json.dumps(config_json.to_json(config.message)),
-            "model_instance_kind": spec.kind.value,
-            "model_instance_name": spec.name,
-            "model_instance_device_id": str(spec.device_id),
-            "model_repository": str(source.model_dir),
-            "model_version": str(source.version),
-            "model_name": config.name,
-        }
+        arguments = _arguments(source, spec)
         try:
             model = self._code.entry_class()
             if hasattr(model, "initialize"):
@@ -131,6 +171,20 @@ class PythonModel:
     def close(self) -> None:
         """Forget the model's modules."""
         self._code.close()
+
+
+def _arguments(source: ModelSource, spec: InstanceSpec) -> dict[str, str]:
+    """What `initialize` is given (row 15.2)."""
+    config = source.config
+    return {
+        "model_config": json.dumps(config_json.to_json(config.message)),
+        "model_instance_kind": spec.kind.value,
+        "model_instance_name": spec.name,
+        "model_instance_device_id": str(spec.device_id),
+        "model_repository": str(source.model_dir),
+        "model_version": str(source.version),
+        "model_name": config.name,
+    }
 
 
 class _ModelCode:
@@ -214,16 +268,12 @@ def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
     except (Exception, SystemExit) as error:
         raise code.call_error("auto_complete_config", error) from error
     if not isinstance(completed, ModelConfig):
-        raise invalid(
-            f"auto_complete_config function in model '{message.name}' must return a valid pb.ModelConfig object; it returned "
-            f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
-        )
+        raise invalid(not_a_config(message.name, completed))
     return completed
 
 
-def _merge(message: Any, completed: ModelConfig) -> None:
+def _merge(message: Any, shown: dict[str, Any]) -> None:
     """Take over what a backend may set (row 11.49)."""
-    shown = completed.as_dict()
     wanted = {
         key: shown[key]
         for key in (*_COMPLETED, "max_batch_size", "dynamic_batching", "model_transaction_policy")

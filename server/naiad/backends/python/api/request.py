@@ -77,8 +77,11 @@ class Received(Protocol):
 class Call(Protocol):
     """A request under way: what was received, and whether anybody still waits for the answer."""
 
-    request: Any
     cancelled: bool
+
+    @property
+    def request(self) -> Any:
+        """As `Received`."""
 
 
 class _Asked:

@@ -1,0 +1,70 @@
+"""A model's `auto_complete_config` in a process of its own (row 15.27), so that a model's code never runs in the server.
+
+Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
+"""
+
+import ast
+import pathlib
+from typing import Any
+
+from naiad.backends.python.api import context
+from naiad.backends.python.api.context import Running
+from naiad.backends.python.api.model_config import ModelConfig
+from naiad.backends.python.failures import describe
+from naiad.backends.python.runner import entry_class
+from naiad.backends.runner import Refusal
+
+_METHOD = "auto_complete_config"
+_CLASS = "TritonPythonModel"
+
+
+def may_complete(path: pathlib.Path) -> bool:
+    """Whether a model file may have an `auto_complete_config`, by its text: a process for nothing costs a tenth of a second."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if _METHOD in text:
+            return True
+        classes = [
+            node
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.ClassDef) and node.name == _CLASS
+        ]
+    except (OSError, ValueError, SyntaxError):
+        return False  # it cannot be loaded either, and that tells why
+    return not classes or any(each.bases or each.decorator_list for each in classes)
+
+
+def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
+    """What the model makes of its config; None when it leaves it alone.
+
+    Args:
+        settings: `name`, `path` (the model file), `model_dir`, `config` (as JSON text).
+
+    Raises:
+        Refusal: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
+    """
+    name = settings["name"]
+    folder = pathlib.Path(settings["model_dir"])
+    path = pathlib.Path(settings["path"])
+    context.current.set(Running(model=name, instance="", directory=str(path.parent)))
+    completer = getattr(entry_class(path, folder, name), _METHOD, None)
+    if completer is None:
+        return None
+    try:
+        completed = completer(ModelConfig(settings["config"]))
+    except (Exception, SystemExit) as error:
+        raise Refusal(
+            "INVALID_ARG",
+            f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}",
+        ) from error
+    if not isinstance(completed, ModelConfig):
+        raise Refusal("INVALID_ARG", not_a_config(name, completed))
+    return completed.as_dict()
+
+
+def not_a_config(name: str, completed: Any) -> str:
+    """What is said of an `auto_complete_config` that gives back something else."""
+    return (
+        f"{_METHOD} function in model '{name}' must return a valid pb.ModelConfig object; it returned "
+        f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
+    )

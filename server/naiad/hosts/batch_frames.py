@@ -1,0 +1,149 @@
+"""Batches as a worker's messages, on the server's side; what is in them is said in `worker/content.py`.
+
+One copy in: each tensor is copied once, from where the client's bytes lie into shared memory. One copy out at most: small outputs
+are copied together, large ones stay where the worker put them and are sent from there.
+"""
+
+import collections.abc
+from typing import Any
+
+import numpy as np
+import orjson
+
+from naiad.backends import batch as batches
+from naiad.backends.backend import Answer, Execution
+from naiad.backends.python.api.byte_tensors import (
+    deserialize_bytes_tensor,
+    serialize_byte_tensor,
+)
+from naiad.config.model_config import ModelConfig
+from naiad.core import datatypes
+from naiad.core.inference import Inference
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.tensor import Tensor
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.worker.link import ALIGNED, Parcel
+
+COPIED = 1 << 18
+"""Outputs of a batch up to this many bytes are copied out; more stay where they are."""
+
+
+def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Parcel]:
+    """The header and the tensors of a batch."""
+    parcel = Parcel()
+    requests: list[Any] = []
+    for inference in batch:
+        request = inference.request
+        inputs: list[Any] = []
+        for tensor in request.inputs:
+            array = tensor.array
+            flat = tensor.datatype is datatypes.BYTES
+            at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)
+            inputs.append((tensor.name, tensor.datatype.name, array.shape, at, size))
+        requests.append(
+            (
+                request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
+                request.requested_outputs, inference.cancelled, inputs,
+            )
+        )  # fmt: skip
+    return orjson.dumps(requests), parcel
+
+
+class Answers:
+    """Reads outcomes of one model version.
+
+    Args:
+        config: the model's config.
+        version: the version that answers.
+    """
+
+    def __init__(self, config: ModelConfig, version: int) -> None:
+        self._model = config.name
+        self._version = version
+        self._batched = config.max_batch_size > 0
+        self._outputs = {spec.name: spec for spec in config.outputs}
+
+    def unpack(self, base: Any, header: bytes, batch: list[Inference]) -> Execution:
+        """What came of a batch.
+
+        Args:
+            base: the segment with its tensors.
+            header: the outcome's.
+            batch: the inferences.
+
+        Raises:
+            InferenceError: the whole batch failed.
+            Exception: it is no outcome of such a batch.
+        """
+        found = orjson.loads(header)
+        whole = found.get("error")
+        if whole is not None:
+            raise _error_of(whole)
+        answers = found["answers"]
+        if len(answers) != len(batch):
+            raise ValueError(f"{len(answers)} answers to {len(batch)} requests")
+        sizes = [output[4] for answer in answers if answer is not None for output in answer[2]]
+        if sum(sizes) <= COPIED:
+            # A segment holds the tensors first: this is all of them, and a little padding.
+            end = sum([(size + ALIGNED - 1) & -ALIGNED for size in sizes])
+            base = np.frombuffer(base[:end].tobytes(), np.uint8)
+        responses = [
+            None if answer is None else self._response(base, inference, answer)
+            for inference, answer in zip(batch, answers, strict=True)
+        ]
+        return Execution(responses, *found["times"])
+
+    def response_of(self, base: Any, header: bytes, inference: Inference) -> Answer:
+        """A response that came apart from its batch; `base` is its own."""
+        final, begun_ns, answer = orjson.loads(header)
+        if answer is not None:
+            response = self._response(base, inference, answer, final=bool(final))
+        else:
+            request = inference.request
+            response = InferResponse(
+                request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
+            )
+        return Answer(inference, response, begun_ns)
+
+    def failure(self, inference: Inference, error: InferenceError) -> InferResponse:
+        """The final response to a request that gets no other."""
+        return batches.failure(inference, error, version=self._version)
+
+    def _response(
+        self,
+        base: Any,
+        inference: Inference,
+        answer: collections.abc.Sequence[Any],
+        *,
+        final: bool = True,
+    ) -> InferResponse:
+        error, parameters, outputs = answer
+        request = inference.request
+        return InferResponse(
+            request.model_name,
+            self._version,
+            request.id,
+            NO_OUTPUTS if error is not None else [self._tensor(base, each) for each in outputs],
+            parameters or NO_PARAMETERS,
+            None if error is None else _error_of(error),
+            final,
+        )
+
+    def _tensor(self, base: Any, output: collections.abc.Sequence[Any]) -> Tensor:
+        name, kind, shape, at, size = output
+        datatype = datatypes.BY_NAME[kind]
+        if datatype is datatypes.BYTES:
+            array = deserialize_bytes_tensor(base[at : at + size].tobytes()).reshape(shape)
+        elif size:
+            array = np.ndarray(shape, datatype.dtype, base, at)
+        else:
+            array = np.empty(shape, datatype.dtype)
+        spec = self._outputs[name]
+        if spec.reshape is not None:
+            array = array.reshape(batches.client_shape(spec, array.shape, batched=self._batched))
+        return Tensor(name, datatype, array.shape, array)
+
+
+def _error_of(found: list[str]) -> InferenceError:
+    code, message = found
+    return InferenceError(ErrorCode[code], message, reason=FailureReason.BACKEND)

@@ -1,0 +1,402 @@
+"""An instance in a worker process: a crash hurts only the batch that was there, and memory goes back to the system at unload.
+
+A batch goes out with one wake-up and its outcome comes back with one (`worker/link.py`). When the worker dies its batch fails
+with UNAVAILABLE at once, the scheduler is told to send nothing more, and a new worker is started, later each time it dies again soon
+(`respawn.py`). A worker that takes longer than `execute_timeout_s` for a batch writes its stacks into the log and is killed.
+Requests that are answered apart from their batch are known by number, and fail with the worker as well.
+Whoever waits here gets an end: the batch by outcome or death, `start` by load, refusal or death, `ready` and `close` after a time.
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import enum
+import logging
+
+import orjson
+
+from naiad.backends.backend import Answer, Execution, WorkerPlan
+from naiad.config.model_config import ModelConfig
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference
+from naiad.errors import ErrorCode, FailureReason, InferenceError, internal, unavailable
+from naiad.hosts.batch_frames import Answers, pack
+from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.respawn import Backoff
+from naiad.hosts.worker import link
+from naiad.hosts.worker_process import Identity, WorkerProcess
+from naiad.metrics.statistics import RestartReason
+
+_log = logging.getLogger(__name__)
+
+READY_TIMEOUT_S = 5.0
+"""How long a model may think about whether it is ready (row 2.12)."""
+
+FINALIZE_TIMEOUT_S = 30.0
+"""How long a model may take to end before its process is killed."""
+
+STACKS_TIMEOUT_S = 0.2
+"""How long a worker that hangs gets to write its stacks."""
+
+_NS_A_SECOND = 1e9
+
+
+class _State(enum.Enum):
+    """Of the host."""
+
+    DOWN = "down"
+    LOADING = "loading"
+    UP = "up"
+    CLOSED = "closed"
+
+
+class ProcessHost:
+    """Implements `Host`. `start` comes first.
+
+    Args:
+        identity: whose process it is; the instance's name is the host's.
+        plan: what runs in it.
+        config: the model's.
+        execute_timeout_s: how long a batch may take; 0 for as long as it likes.
+        on_restart: told why, each time a worker has to be replaced.
+        clock: stamps when a batch began and ended.
+        loop: whose thread calls every method and gets the outcomes.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        plan: WorkerPlan,
+        *,
+        config: ModelConfig,
+        execute_timeout_s: float,
+        on_restart: collections.abc.Callable[[RestartReason], None],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.name = identity.instance
+        self._identity = identity
+        self._plan = plan
+        self._answers = Answers(config, identity.version)
+        self._timeout_s = execute_timeout_s
+        self._on_restart = on_restart
+        self._now = clock.monotonic_ns
+        self._loop = loop
+        self._backoff = Backoff()
+        self._state = _State.DOWN
+        self._usable: collections.abc.Callable[[bool], None] = _nobody
+        self._on_answer: OnAnswer = _ignore
+        self._worker: WorkerProcess | None = None
+        self._loading: asyncio.Future[None] | None = None
+        self._batch: list[Inference] | None = None
+        self._first = 0
+        self._next = 0
+        self._apart: dict[int, Inference] = {}
+        self._answered_early: set[int] = set()
+        self._on_outcome: OnOutcome | None = None
+        self._started_ns = 0
+        self._watchdog: asyncio.TimerHandle | None = None
+        self._stuck = False
+        self._probe: asyncio.Future[bool] | None = None
+        self._idle: asyncio.Future[None] | None = None
+        self._respawning: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The worker's process id; 0 while there is none."""
+        return 0 if self._worker is None else self._worker.pid
+
+    async def start(self) -> None:
+        """Start a worker and have it load the model.
+
+        Raises:
+            InferenceError: it cannot be loaded, or the process did not get that far.
+        """
+        self._state = _State.LOADING
+        loading = self._loading = self._loop.create_future()
+        worker = WorkerProcess(
+            self._identity,
+            self._plan,
+            loop=self._loop,
+            on_message=self._on_message,
+            on_posted=self._on_posted,
+            on_end=self._on_end,
+        )
+        try:
+            worker.start()
+        except OSError as error:
+            self._state = _State.DOWN
+            self._loading = None
+            raise unavailable(
+                f"{self._identity}: no worker process could be started: {error}"
+            ) from error
+        self._worker = worker
+        order = {
+            "runner": self._plan.runner,
+            "settings": dict(self._plan.settings),
+            "log_level": logging.getLogger("naiad").getEffectiveLevel(),
+        }
+        worker.send(link.LOAD, orjson.dumps(order))
+        try:
+            await loading
+        except BaseException:
+            self._state = _State.DOWN
+            worker.kill("was not wanted any more")
+            await worker.ended
+            raise
+        finally:
+            self._loading = None
+        self._state = _State.UP
+        self._backoff.came_up(self._now())
+        _log.info("worker process %d serves %s", worker.pid, self._identity)
+
+    def answers_to(self, on_answer: OnAnswer) -> None:
+        """See `Host`."""
+        self._on_answer = on_answer
+
+    def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
+        """See `Host`."""
+        self._usable = usable
+
+    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+        """See `Host`."""
+        self._batch = batch
+        self._on_outcome = on_outcome
+        self._first = first = self._next
+        self._next = first + len(batch)
+        self._started_ns = self._now()
+        worker = self._worker
+        if self._state is not _State.UP or worker is None:
+            self._loop.call_soon(self._fail, self._unavailable("is not running"))
+            return
+        try:
+            header, parcel = pack(batch)
+            worker.send(link.BATCH, header, parcel, first)
+        except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
+            _log.exception("%s: a batch could not be handed over", self._identity)
+            self._loop.call_soon(
+                self._fail,
+                internal(f"{self._identity}: the batch could not be handed over: {error}"),
+            )
+            return
+        on_cancel = self._tell_cancelled
+        for inference in batch:
+            inference.on_cancel = on_cancel
+        if self._timeout_s:
+            self._watchdog = self._loop.call_later(self._timeout_s, self._on_stuck, worker)
+
+    async def ready(self) -> bool:
+        """See `Host`. Asks beside a batch that is out; calls that come while one is under way share its answer."""
+        worker = self._worker
+        if self._state is not _State.UP or worker is None:
+            return False
+        probe = self._probe
+        if probe is None or probe.done():
+            probe = self._probe = self._loop.create_future()
+            worker.post(link.ASK_READY)
+        done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
+        return bool(done) and probe.result()
+
+    async def close(self) -> None:
+        """See `Host`."""
+        if self._closing is None:
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        if self._respawning is not None:
+            self._respawning.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._respawning
+        if self._batch is not None and self._worker is not None:
+            self._idle = self._loop.create_future()
+            await self._idle
+        was, self._state = self._state, _State.CLOSED
+        worker = self._worker
+        if worker is None:
+            return
+        if was is _State.UP:
+            worker.send(link.CLOSE, b"{}")
+            await asyncio.wait({worker.ended}, timeout=FINALIZE_TIMEOUT_S)
+        if not worker.ended.done():
+            _log.error(
+                "worker process %d of %s is killed: it does not end", worker.pid, self._identity
+            )
+            worker.kill("did not end")
+            await worker.ended
+
+    def _on_message(self, kind: int, header: bytes) -> None:
+        if kind == link.OUTCOME and self._batch is not None:
+            self._came_back(header)
+        elif kind == link.LOADED and self._loading is not None and not self._loading.done():
+            self._loading.set_result(None)
+        elif kind == link.REFUSED and self._loading is not None and not self._loading.done():
+            code, message = orjson.loads(header)["error"]
+            self._loading.set_exception(InferenceError(ErrorCode[code], message))
+        elif self._worker is not None and not self._stuck:
+            self._worker.kill(f"sent a message of kind {kind} that nobody waits for")
+
+    def _came_back(self, header: bytes) -> None:
+        batch, worker = self._batch, self._worker
+        assert batch is not None
+        assert worker is not None
+        execution: Execution | None = None
+        error: InferenceError | None = None
+        try:
+            execution = self._answers.unpack(worker.link.base, header, batch)
+            if None in execution.responses:
+                self._note_apart(batch, execution)
+        except InferenceError as failure:
+            error = failure
+        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
+            _log.exception("%s: the worker's answer cannot be used", self._identity)
+            worker.kill(f"sent an answer that cannot be used ({failure})")
+            return
+        self._end(execution, error)
+
+    def _end(self, execution: Execution | None, error: InferenceError | None) -> None:
+        batch, on_outcome = self._batch, self._on_outcome
+        if batch is None or on_outcome is None:
+            return
+        self._batch = self._on_outcome = None
+        if self._answered_early:
+            self._answered_early.clear()
+        if self._watchdog is not None:
+            self._watchdog.cancel()
+            self._watchdog = None
+        if self._idle is not None and not self._idle.done():
+            self._idle.set_result(None)
+        on_outcome(BatchOutcome(batch, execution, error, self._started_ns, self._now()))
+
+    def _fail(self, error: InferenceError) -> None:
+        self._end(None, error)
+
+    def _note_apart(self, batch: list[Inference], execution: Execution) -> None:
+        """Remember who still waits for an answer apart from the batch that came back."""
+        for number, response in enumerate(execution.responses, self._first):
+            if response is None and number not in self._answered_early:
+                self._apart[number] = batch[number - self._first]
+
+    def _on_posted(self, kind: int, number: int, header: bytes) -> None:
+        if kind == link.RESPONSE:
+            self._on_response(number, header)
+        elif kind == link.READY and self._probe is not None and not self._probe.done():
+            self._probe.set_result(bool(number))
+
+    def _on_response(self, number: int, header: bytes) -> None:
+        worker, batch = self._worker, self._batch
+        place = number - self._first
+        if batch is not None and 0 <= place < len(batch) and number not in self._answered_early:
+            inference = batch[place]
+        elif number in self._apart:
+            inference = self._apart[number]
+        else:
+            return  # it has its last response: a sender that was let go of, or a coroutine that fails after that
+        assert worker is not None
+        try:
+            answer = self._answers.response_of(worker.link.posted, header, inference)
+        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
+            _log.exception("%s: the worker's response cannot be used", self._identity)
+            worker.kill(f"sent a response that cannot be used ({failure})")
+            return
+        if answer.response.final and self._apart.pop(number, None) is None:
+            self._answered_early.add(number)
+        self._on_answer(answer)
+
+    def _tell_cancelled(self, inference: Inference) -> None:
+        """Its client left: the model may ask."""
+        if self._worker is None or self._state is not _State.UP:
+            return
+        if self._batch is not None and inference in self._batch:
+            self._worker.post(link.CANCEL, self._first + self._batch.index(inference))
+            return
+        for number, each in self._apart.items():
+            if each is inference:
+                self._worker.post(link.CANCEL, number)
+                return
+
+    def _on_stuck(self, worker: WorkerProcess) -> None:
+        if worker is not self._worker or self._batch is None:
+            return
+        self._stuck = True
+        self._watchdog = None
+        _log.error(
+            "%s: a batch of %d requests takes longer than naiad.execute_timeout (%g s): the stacks of worker process %d follow, then "
+            "it is killed",
+            self._identity, len(self._batch), self._timeout_s, worker.pid,
+        )  # fmt: skip
+        worker.dump_stacks()
+        because = f"took longer than naiad.execute_timeout ({self._timeout_s:g} s) and was killed"
+        self._loop.call_later(STACKS_TIMEOUT_S, worker.kill, because)
+        self._go_down(because)
+
+    def _go_down(self, how: str) -> None:
+        """The worker serves no more: nobody may wait for it."""
+        if self._state is _State.UP:
+            self._state = _State.DOWN
+            self._usable(False)
+        if self._probe is not None and not self._probe.done():
+            self._probe.set_result(False)
+        error = self._unavailable(how)
+        self._fail(error)
+        now = self._now()
+        apart, self._apart = self._apart, {}
+        for inference in apart.values():
+            self._on_answer(Answer(inference, self._answers.failure(inference, error), now))
+
+    def _on_end(self, how: str) -> None:
+        worker, self._worker = self._worker, None
+        pid = 0 if worker is None else worker.pid
+        stuck, self._stuck = self._stuck, False
+        if self._state is _State.CLOSED:
+            return
+        if self._loading is not None:
+            if not self._loading.done():
+                said = "" if worker is None else worker.last_words
+                wrote = f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
+                self._loading.set_exception(
+                    unavailable(
+                        f"{self._identity}: its worker process {how} while it loaded the model{wrote}"
+                    )
+                )
+            return
+        if self._state is _State.DOWN and not stuck:
+            return
+        _log.error("worker process %d of %s %s: it is replaced", pid, self._identity, how)
+        self._on_restart(RestartReason.TIMEOUT if stuck else RestartReason.DIED)
+        if self._closing is None:
+            self._respawning = self._loop.create_task(self._respawn())
+        self._go_down(how)
+
+    async def _respawn(self) -> None:
+        while True:
+            delay_ns = self._backoff.died(self._now())
+            if delay_ns:
+                _log.info(
+                    "%s: the next worker starts in %.1f s", self._identity, delay_ns / _NS_A_SECOND
+                )
+            await asyncio.sleep(delay_ns / _NS_A_SECOND)
+            try:
+                await self.start()
+            except InferenceError as error:
+                _log.error("%s", error.message)
+                self._on_restart(RestartReason.LOAD)
+                continue
+            if self._state is _State.UP:
+                self._usable(True)
+                return
+
+    def _unavailable(self, how: str) -> InferenceError:
+        return unavailable(
+            f"{self._identity}: its worker process {how}; it is being restarted: send the request again, or to another server",
+            reason=FailureReason.BACKEND,
+        )
+
+
+def _ignore(answer: Answer) -> None:
+    """Nobody wants to know."""
+
+
+def _nobody(usable: bool) -> None:  # noqa: FBT001  it is what is told
+    """Nobody wants to know."""

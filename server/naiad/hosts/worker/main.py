@@ -1,0 +1,107 @@
+"""A worker process: `python …/naiad/hosts/worker/main.py --model … --version … --instance … --data-fd N --control-fd N`.
+
+The main thread takes a batch, runs it and answers, over and over. A second thread listens on the control socket also while a batch
+runs, for cancels and the question whether the model is ready, and ends the process when the server is gone. The system ends
+it as well (PDEATHSIG), for the case that a model holds the interpreter.
+
+What the model prints goes to the server through a pipe; what it logs goes the same way, as JSON behind a mark, so that the order of
+lines stays. Ctrl-C and SIGTERM are the server's: a worker ends when the server says so. SIGUSR2 writes the stacks of all
+threads to the pipe.
+"""
+
+import argparse
+import contextlib
+import ctypes
+import faulthandler
+import importlib
+import importlib.util
+import os
+import pathlib
+import signal
+import socket
+import sys
+from typing import Any
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_NAME = 15
+_NAME_BYTES = 15
+_ARGUMENTS_START = 45
+"""Where /proc/self/stat says, behind the process's name, at which address its arguments lie."""
+
+
+def main() -> None:
+    """Run."""
+    _find_naiad()
+    arguments = _arguments()
+    _be_a_child(arguments.parent, arguments.instance)
+    title = f"naiad-worker --model {arguments.model} --version {arguments.version} --instance {arguments.instance}"
+    with contextlib.suppress(OSError, ValueError):
+        _show(title.encode())
+    data = socket.socket(fileno=arguments.data_fd)
+    control = socket.socket(fileno=arguments.control_fd)
+    # Only now: the package was not there before.
+    worker = importlib.import_module("naiad.hosts.worker.work").Worker(data, control)
+    status = worker.run()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    # Threads that a model left running must not keep the process.
+    os._exit(status)
+
+
+def _find_naiad() -> None:
+    """Make this package importable, and nothing else of where the server is installed."""
+    here = pathlib.Path(__file__).resolve()
+    folder = here.parents[2]
+    if sys.path and pathlib.Path(sys.path[0]).resolve() == here.parent:
+        del sys.path[0]
+    spec = importlib.util.spec_from_file_location(
+        "naiad", str(folder / "__init__.py"), submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["naiad"] = module
+    spec.loader.exec_module(module)
+
+
+def _arguments() -> Any:
+    parser = argparse.ArgumentParser(description="A worker process of naiad serve")
+    for name in ("model", "version", "instance"):
+        parser.add_argument("--" + name, required=True)
+    for name in ("data-fd", "control-fd", "parent"):
+        parser.add_argument("--" + name, type=int, required=True)
+    return parser.parse_args()
+
+
+def _be_a_child(parent: int, instance: str) -> None:
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:  # it was gone before we could say so
+        os._exit(1)
+    libc.prctl(_PR_SET_NAME, instance.encode()[-_NAME_BYTES:], 0, 0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        # A handler and not SIG_IGN, which programs that the model starts would inherit.
+        signal.signal(number, _leave_to_the_server)
+    faulthandler.enable()
+    faulthandler.register(signal.SIGUSR2, all_threads=True)
+    for stream in (sys.stdout, sys.stderr):
+        # Whole lines as they come, whatever characters a model prints.
+        stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]  # these are text files
+
+
+def _show(title: bytes) -> None:
+    """Write over the command line that ps shows, whose beginning says only which interpreter it is."""
+    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_START + 1])
+    room = end - start - 1
+    if 0 < start < end and len(title) <= room:
+        ctypes.memmove(start, title.ljust(room, b"\0"), room)
+
+
+def _leave_to_the_server(number: int, frame: Any) -> None:
+    """Do nothing."""
+
+
+if __name__ == "__main__":
+    main()

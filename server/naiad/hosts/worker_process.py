@@ -1,0 +1,334 @@
+"""One life of a worker process: started, spoken with, watched, and buried, whichever way it ends.
+
+All of it is on the event loop. The process is seen to die by its pidfd, so a child that it leaves behind with our sockets open hides
+nothing; a socket that breaks while the process lives gets it killed. Its output is read until the last line, and every
+descriptor is given back before anybody is told of its end.
+"""
+
+import asyncio
+import collections
+import collections.abc
+import contextlib
+import json
+import logging
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import typing
+
+from typing_extensions import override
+
+from naiad.backends.backend import WorkerPlan
+from naiad.core.record import Record
+from naiad.hosts import worker
+from naiad.hosts.worker.link import GONE, POSTED, Link, LinkBrokenError
+
+_log = logging.getLogger(__name__)
+
+_MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
+_PIPE_BYTES = 1 << 16
+_BURST = 64
+_LAST_LINES = 30
+_LONGEST_LINE = 1 << 16
+_LOG_MARK = "\x1e"  # as in worker/work.py
+
+
+class Identity(Record, frozen=True):
+    """Whose process it is.
+
+    Attributes:
+        model: the model's name.
+        version: its version.
+        instance: the instance's name.
+    """
+
+    model: str
+    version: int
+    instance: str
+
+    @override
+    def __str__(self) -> str:
+        return f"model '{self.model}' version {self.version} (instance '{self.instance}')"
+
+
+class WorkerProcess:
+    """A worker.
+
+    Args:
+        identity: whose it is.
+        plan: what runs in it.
+        loop: whose thread calls every method and gets every call.
+        on_message: told of each message in turn: its kind and header; the segment is `link.base`.
+        on_posted: told of each posted one: its kind, number and header; the segment is `link.posted`.
+        on_end: told once, at the end: how it ended, as words that follow "its worker process ".
+
+    Attributes:
+        link: to it.
+        ended: done when it is gone and every descriptor is given back.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        plan: WorkerPlan,
+        *,
+        loop: asyncio.AbstractEventLoop,
+        on_message: collections.abc.Callable[[int, bytes], None],
+        on_posted: collections.abc.Callable[[int, int, bytes], None],
+        on_end: collections.abc.Callable[[str], None],
+    ) -> None:
+        self._identity = identity
+        self._plan = plan
+        self._loop = loop
+        self._on_message = on_message
+        self._on_posted = on_posted
+        self._on_end = on_end
+        self._output = OutputLog(identity)
+        self._undo = contextlib.ExitStack()
+        self._killed_because = ""
+        self._unposted: collections.deque[tuple[int, int, bytes]] = collections.deque()
+        self.ended: asyncio.Future[None] = loop.create_future()
+
+    def start(self) -> None:
+        """Start it, on the loop's own thread, with whose end the system ends it.
+
+        Raises:
+            OSError: there is no such interpreter, or no descriptor or memory left.
+        """
+        with contextlib.ExitStack() as undo:
+            data, its_data = pair(undo)
+            control, its_control = pair(undo)
+            reading, writing = os.pipe()
+            undo.callback(os.close, reading)
+            with contextlib.ExitStack() as its_ends:
+                its_ends.callback(os.close, writing)
+                its_ends.enter_context(its_data)
+                its_ends.enter_context(its_control)
+                self._process = spawn(
+                    self._identity, self._plan, data=its_data, control=its_control, output=writing
+                )
+            pidfd = os.pidfd_open(self._process.pid)
+            undo.callback(os.close, pidfd)
+            self.link = Link(data)
+            undo.callback(self.link.close)
+            self._control = Link(control)
+            undo.callback(self._control.close)
+            self._reading = reading
+            for each in (data, control):
+                each.setblocking(False)
+            os.set_blocking(reading, False)
+            for descriptor, call in (
+                (data.fileno(), self._receive),
+                (reading, self._read_output),
+                (pidfd, self._bury),
+            ):
+                self._loop.add_reader(descriptor, call)
+                undo.callback(self._loop.remove_reader, descriptor)
+            self._undo = undo.pop_all()
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    @property
+    def last_words(self) -> str:
+        """The last lines that it wrote."""
+        return self._output.last_lines()
+
+    def send(self, *message: typing.Any) -> None:
+        """As `Link.send`, but a link that is broken gets the process killed; the end is told like any other."""
+        try:
+            self.link.send(*message)
+        except LinkBrokenError as error:
+            self.kill(f"does not listen ({error})")
+
+    def post(self, kind: int, number: int = 0, header: bytes = b"") -> None:
+        """Post a message; a worker that does not listen just now gets it later, one that is gone never."""
+        self._unposted.append((kind, number, header))
+        if len(self._unposted) == 1:
+            self._post_what_waits()
+
+    def _post_what_waits(self) -> None:
+        waiting = self._unposted
+        try:
+            while waiting:
+                kind, number, header = waiting[0]
+                self._control.post(kind, header, None, number)
+                waiting.popleft()
+        except BlockingIOError:
+            self._loop.add_writer(self._control.fileno(), self._go_on_posting)
+        except LinkBrokenError:
+            waiting.clear()
+
+    def _go_on_posting(self) -> None:
+        self._loop.remove_writer(self._control.fileno())
+        self._post_what_waits()
+
+    def dump_stacks(self) -> None:
+        """Have it write the stacks of its threads into the log."""
+        with contextlib.suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGUSR2)
+
+    def kill(self, because: str) -> None:
+        """End it now; `because` follows "its worker process ". Safe at any time."""
+        self._killed_because = self._killed_because or because
+        with contextlib.suppress(ProcessLookupError):
+            self._process.kill()
+
+    def _receive(self) -> bool:
+        """Take what it sent; gives back whether there may be more."""
+        link = self.link
+        try:
+            # Posted messages come in bursts; after one in turn there is seldom another.
+            for _ in range(_BURST):
+                kind, number, header = link.receive()
+                if kind < POSTED:
+                    self._on_message(kind, header)
+                    return True
+                self._on_posted(kind, number, header)
+        except BlockingIOError:  # that was all, or woken for nothing, as a loop may be
+            return False
+        except LinkBrokenError as error:
+            self._loop.remove_reader(link.fileno())
+            self.kill("" if str(error) == GONE else f"sent nonsense ({error})")
+            return False
+        return True
+
+    def _read_output(self) -> bool:
+        """Take what it wrote; gives back whether there may be more."""
+        try:
+            data = os.read(self._reading, _PIPE_BYTES)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._loop.remove_reader(self._reading)
+        self._output.feed(data)
+        return bool(data)
+
+    def _bury(self) -> None:
+        status = self._process.poll()
+        if status is None:
+            return
+        # What it sent before it ended still counts: why it could not load, the outcome of its last batch.
+        while self._receive():
+            pass
+        while self._read_output():
+            pass
+        self._output.close()
+        if self._unposted:
+            self._loop.remove_writer(self._control.fileno())
+        self._undo.close()
+        self.ended.set_result(None)
+        self._on_end(self._killed_because or in_words(status))
+
+
+class OutputLog:
+    """Turns what a worker writes into log lines of the server: prints tagged, log records as they were meant.
+
+    Args:
+        identity: whose they are.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._tag = f"[{identity.model} {identity.instance}] "
+        self._logger = logging.getLogger(f"naiad.models.{identity.model}")
+        self._begun = b""
+        self._last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+
+    def last_lines(self) -> str:
+        """The last lines, as they were written."""
+        return "\n".join(self._last)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they come; a line is logged when it is complete, or very long."""
+        *lines, begun = (self._begun + data).split(b"\n")
+        if len(begun) > _LONGEST_LINE:
+            lines.append(begun)
+            begun = b""
+        self._begun = begun
+        for line in lines:
+            self._line(line.decode(errors="replace"))
+
+    def close(self) -> None:
+        """There is no more."""
+        if self._begun:
+            self.feed(b"\n")
+
+    def _line(self, line: str) -> None:
+        printed, mark, record = line.partition(_LOG_MARK)
+        if printed:
+            self._last.append(printed)
+            extra = {"model": self._identity.model, "instance": self._identity.instance}
+            self._logger.info("%s%s", self._tag, printed, extra=extra)
+        if mark:
+            self._record(record)
+
+    def _record(self, text: str) -> None:
+        try:
+            level, name, path, number, message = json.loads(text)
+            logger = logging.getLogger(str(name))
+            wanted = logger.isEnabledFor(level)
+        except (ValueError, TypeError):
+            self._logger.info("%s%s", self._tag, text)
+            return
+        self._last.append(str(message))
+        if wanted:
+            extra = {"model": self._identity.model, "instance": self._identity.instance}
+            logger.handle(
+                logger.makeRecord(
+                    name, level, path, number, self._tag + str(message), (), None, extra=extra
+                )
+            )
+
+
+def pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    """Our end of a link, which `undo` closes, and the worker's."""
+    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    undo.callback(ours.close)
+    return ours, its
+
+
+def spawn(
+    identity: Identity,
+    plan: WorkerPlan,
+    *,
+    data: socket.socket,
+    control: socket.socket,
+    output: int,
+) -> "subprocess.Popen[bytes]":
+    """Start a worker's process.
+
+    Args:
+        identity: whose it is.
+        plan: what runs in it, and by which interpreter.
+        data: its end of the link.
+        control: its end of the control socket.
+        output: the descriptor that it writes to.
+
+    Raises:
+        OSError: there is no such interpreter, or no descriptor or memory left.
+    """
+    ends = (data.fileno(), control.fileno())
+    command = [
+        plan.executable, _MAIN,
+        "--model", identity.model, "--version", str(identity.version), "--instance", identity.instance,
+        "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
+    ]  # fmt: skip
+    return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=ends
+    )
+
+
+def in_words(status: int) -> str:
+    """How a process ended, as words that follow "its worker process "."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was ended by {name}"
