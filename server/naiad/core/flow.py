@@ -7,6 +7,7 @@ when its own buffer is full, and `go_on` when there is room again). While either
 Nobody waits for ever: who cannot take any more, because the client left or the last answer was given, calls `close`.
 """
 
+import collections.abc
 import threading
 
 LIMIT_BYTES = 1 << 20
@@ -25,7 +26,7 @@ class Flow:
         limit: bytes that may be on their way.
     """
 
-    __slots__ = ("_arrived", "_closed", "_held", "_limit", "_room", "_sent", "_waiting")
+    __slots__ = ("_arrived", "_closed", "_held", "_limit", "_on_hold", "_room", "_sent", "_waiting")
 
     def __init__(self, limit: int = LIMIT_BYTES) -> None:
         self._limit = limit
@@ -35,6 +36,7 @@ class Flow:
         self._closed = False
         self._waiting = False
         self._room = threading.Event()
+        self._on_hold: collections.abc.Callable[[bool], None] | None = None
 
     def is_full(self) -> bool:
         """Whether who sends should wait now."""
@@ -63,19 +65,36 @@ class Flow:
 
     def hold(self) -> None:
         """The client does not take what is sent to it."""
-        self._held = True
+        if not self._held:
+            self._held = True
+            if self._on_hold is not None:
+                self._on_hold(True)
 
     def go_on(self) -> None:
         """It does again."""
-        self._held = False
+        self._let_go()
         if self._waiting:
             self._wake()
 
+    def watch(self, on_hold: "collections.abc.Callable[[bool], None]") -> None:
+        """Have a host whose model cannot `wait` here told when it shall be held and when it may go on; at once if it is held."""
+        self._on_hold = on_hold
+        if self._held and not self._closed:
+            on_hold(True)
+
     def close(self) -> None:
         """Nobody needs to wait any more: the client left, or has its last answer."""
+        self._let_go()
+        self._on_hold = None
         self._closed = True
         self._waiting = False
         self._room.set()
+
+    def _let_go(self) -> None:
+        if self._held:
+            self._held = False
+            if self._on_hold is not None:
+                self._on_hold(False)
 
     def _wake(self) -> None:
         # Half of the limit has to be free, or the thread would be woken for each answer.

@@ -102,3 +102,34 @@ def test_no_wake_up_is_lost_between_threads_that_race() -> None:
             flow.arrived(ready - arrived)
             arrived = ready
     assert all(sender.done() for sender in senders)
+
+
+def test_who_watches_hears_of_each_turn_once_and_of_a_hold_that_is_older() -> None:
+    flow = Flow()
+    flow.hold()
+    told: list[bool] = []
+    flow.watch(told.append)
+    flow.hold()
+    flow.go_on()
+    flow.go_on()
+    flow.hold()
+    assert told == [True, False, True]
+
+
+def test_who_watches_is_let_go_when_the_flow_is_closed_and_hears_no_more() -> None:
+    flow = Flow()
+    told: list[bool] = []
+    flow.watch(told.append)
+    flow.hold()
+    flow.close()
+    flow.hold()
+    assert told == [True, False]
+
+
+def test_a_closed_flow_holds_nobody() -> None:
+    flow = Flow()
+    flow.hold()
+    flow.close()
+    told: list[bool] = []
+    flow.watch(told.append)
+    assert told == []

@@ -120,6 +120,7 @@ class PythonInstance(ServedModel):
         flow.sent(weight)
         self._post(Answer(call, answer, begun_ns, weight))
 
+    @override
     def pace(self, call: Inference) -> None:
         """See `Outlet`."""
         if call.flow is not None:
