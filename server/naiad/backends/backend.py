@@ -93,11 +93,13 @@ class Answer(Record, frozen=True, gc=True):
         inference: whose.
         response: as in `Execution`; the last one is final.
         begun_ns: when its batch began to compute (monotonic).
+        weight: bytes, as `Flow.sent` was told; 0 when it was told nothing.
     """
 
     inference: Inference
     response: InferResponse
     begun_ns: int
+    weight: int = 0
 
 
 Post = collections.abc.Callable[[Answer], None]
