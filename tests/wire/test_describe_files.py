@@ -23,4 +23,4 @@ def test_the_example_tells_kind_and_words_of_files(tmp_path: pathlib.Path) -> No
             [*command, text, program], check=True, capture_output=True, text=True, timeout=60
         ).stdout
     words = len(program.read_text().split())
-    assert shown.splitlines() == [f"{text}: markdown, 9 words", f"{program}: python, {words} words"]
+    assert shown.splitlines() == [f"{text}: markdown, 8 words", f"{program}: python, {words} words"]
