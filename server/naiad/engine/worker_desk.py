@@ -93,9 +93,9 @@ class WorkerDesk:
 
     def left(self) -> None:
         """See `Desk`."""
-        calls, self._calls = self._calls, {}
-        for call in calls.values():
-            call.cancel()
+        for call in tuple(self._calls.values()):
+            call.cancel()  # which may end it at once
+        self._calls.clear()
         families, self._families = self._families, set()
         for family in families:
             self._desks.metrics.close_family(family)
