@@ -38,6 +38,10 @@ _UTILS = "triton_python_backend_utils"
 
 _serial = itertools.count()
 _lock = threading.Lock()
+_turn = threading.RLock()
+"""Held while a model's module is executed. The interpreter executes one at a time anyway, and two that import side by side can
+stop for ever: a finder that imports inside `find_spec`, as setuptools' does for `import distutils`, holds the lock that the
+other one needs to let go of its module."""
 
 
 class ModelPackage:
@@ -65,12 +69,13 @@ class ModelPackage:
             _forget_listings(self._folders)
 
     def load(self, stem: str) -> types.ModuleType:
-        """Import one of its modules.
+        """Import one of its modules; one model after another.
 
         Raises:
             Exception: whatever its code raises.
         """
-        return importlib.import_module(f"{self.name}.{stem}")
+        with _turn:
+            return importlib.import_module(f"{self.name}.{stem}")
 
     def close(self) -> None:
         """Forget its modules; objects made from them live on while somebody has them."""

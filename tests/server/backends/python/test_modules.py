@@ -4,6 +4,7 @@ import pathlib
 import pickle
 import sys
 import threading
+import types
 
 import pytest
 from typing_extensions import override
@@ -202,3 +203,33 @@ def test_a_file_that_is_newer_than_the_last_look_into_the_folder_is_found(
     write(tmp_path, files)
     os.utime(folder, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # within the clock's grain
     assert tell(tmp_path, files) == "new"
+
+
+def test_models_are_imported_one_after_another(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting = types.ModuleType("meeting_of_models")
+    vars(meeting).update(barrier=threading.Barrier(2, timeout=0.1), met=[])
+    monkeypatch.setitem(sys.modules, meeting.__name__, meeting)
+    source = """
+        import threading
+        import meeting_of_models as meeting
+        try:
+            meeting.barrier.wait()
+            meeting.met.append(True)
+        except threading.BrokenBarrierError:
+            meeting.barrier.reset()
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                return []
+    """
+    threads = [
+        threading.Thread(target=loaded, args=(tmp_path / name, {"1/model.py": source}))
+        for name in ("a", "b")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert vars(meeting)["met"] == []
