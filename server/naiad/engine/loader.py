@@ -10,6 +10,7 @@ import concurrent.futures
 import contextlib
 import logging
 import pathlib
+import typing
 
 from naiad.backends.backend import Backend, Instance, LoadedModel, ModelSource
 from naiad.backends.instances import instance_specs
@@ -27,6 +28,9 @@ from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.scheduling.factory import make_scheduler
 
 log = logging.getLogger("naiad.loader")
+
+_Argument = typing.TypeVar("_Argument")
+_Result = typing.TypeVar("_Result")
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -64,10 +68,11 @@ class Loader:
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=threads, thread_name_prefix="load"
         )
+        self._under_way: set[concurrent.futures.Future[typing.Any]] = set()
 
     async def plan(self, folder: pathlib.Path) -> ModelPlan:
         """Read a model folder: what to load, or why not."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._plan, folder)
+        return await self._in_a_thread(self._plan, folder)
 
     async def load(self, plan: VersionPlan) -> Model:
         """Load one version.
@@ -77,7 +82,7 @@ class Loader:
         """
         loop = asyncio.get_running_loop()
         started_ns = self._clock.monotonic_ns()
-        loaded, instances = await loop.run_in_executor(self._executor, self._load, plan)
+        loaded, instances = await self._in_a_thread(self._load, plan)
         hosts = [
             ThreadHost(name=name, instance=instance, clock=self._clock, loop=loop)
             for name, instance in instances
@@ -105,6 +110,22 @@ class Loader:
     def close(self) -> None:
         """End the loader's threads; nothing can be loaded afterwards."""
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def finish(self) -> None:
+        """Close, and wait for what is being read or loaded: a model's code cannot be stopped, and the process waits for it."""
+        self.close()
+        running = [asyncio.wrap_future(future) for future in tuple(self._under_way)]
+        if running:
+            log.info("waiting for %d models that are being loaded", len(running))
+            await asyncio.wait(running)
+
+    async def _in_a_thread(
+        self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument
+    ) -> _Result:
+        future = self._executor.submit(work, argument)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return await asyncio.wrap_future(future)
 
     def options_of(self, backend: str) -> dict[str, str]:
         """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
