@@ -157,9 +157,9 @@ class Repository(typing.Generic[S]):
             await self._turns.take(name, unload, asked_by=asked_by)
 
     async def unload_all(self) -> None:
-        """Take no more loads, let those under way end, then stop every served version, all at once."""
+        """Take no more loads, give up those under way, then stop every served version, all at once."""
         self._closed = True
-        await self._turns.all_over()
+        await self._turns.give_up()
         self._retire(
             version
             for versions in self._models.values()
