@@ -25,6 +25,26 @@ class TritonPythonModel:
         return responses
 """
 
+_WEIGHTY_MODEL = """\
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+TABLE = np.ones(16 * 1024 * 1024, np.float32)
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.itself = self
+        self.words = {{str(number): [number] for number in range({words})}}
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            tensor = pb_utils.get_input_tensor_by_name(request, "x")
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", tensor.as_numpy())]))
+        return responses
+"""
+
 _CONFIG = """\
 backend: "{backend}"
 max_batch_size: 64
@@ -40,10 +60,12 @@ CONVOLUTION_SHAPE = (3, 224, 224)
 
 def python_model(repository: pathlib.Path) -> None:
     """`identity`: the Python model of both servers, [N,4] FP32 in and out."""
-    version = repository / "identity" / "1"
-    version.mkdir(parents=True)
-    (version / "model.py").write_text(_PYTHON_MODEL)
-    (version.parent / "config.pbtxt").write_text(_CONFIG.format(backend="python", dims=WIDTH))
+    _python(repository / "identity", _PYTHON_MODEL)
+
+
+def weighty_python(repository: pathlib.Path, *, words: int) -> None:
+    """`hoarder_<words>`: the same with 64 MiB in one array and so many small objects, held by a module and an instance that hold themselves."""
+    _python(repository / f"hoarder_{words}", _WEIGHTY_MODEL.format(words=words))
 
 
 def tiny_onnx(repository: pathlib.Path) -> None:
@@ -57,6 +79,30 @@ def tiny_onnx(repository: pathlib.Path) -> None:
     )
     _save(graph, repository / "tiny")
     (repository / "tiny" / "config.pbtxt").write_text(
+        _CONFIG.format(backend="onnxruntime", dims=WIDTH)
+    )
+
+
+def weighty_onnx(repository: pathlib.Path) -> None:
+    """`weighty`: three matrices, 64 MiB of weights, [N,4] FP32 in and out."""
+    value = helper.make_tensor_value_info
+    rng = np.random.default_rng(7)
+    names, shapes = ("x", "a", "b", "y"), ((WIDTH, 4096), (4096, 4096), (4096, WIDTH))
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", [names[index], f"w{index}"], [names[index + 1]])
+            for index in range(len(shapes))
+        ],
+        "weighty",
+        [value("x", TensorProto.FLOAT, ["N", WIDTH])],
+        [value("y", TensorProto.FLOAT, ["N", WIDTH])],
+        [
+            onnx.numpy_helper.from_array(rng.random(shape, np.float32), f"w{index}")
+            for index, shape in enumerate(shapes)
+        ],
+    )
+    _save(graph, repository / "weighty")
+    (repository / "weighty" / "config.pbtxt").write_text(
         _CONFIG.format(backend="onnxruntime", dims=WIDTH)
     )
 
@@ -95,6 +141,13 @@ def convolution(path: pathlib.Path) -> None:
         weights,
     )
     _save(graph, path)
+
+
+def _python(folder: pathlib.Path, source: str) -> None:
+    version = folder / "1"
+    version.mkdir(parents=True)
+    (version / "model.py").write_text(source)
+    (folder / "config.pbtxt").write_text(_CONFIG.format(backend="python", dims=WIDTH))
 
 
 def _save(graph: onnx.GraphProto, folder: pathlib.Path) -> None:

@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 
-from benchmarks import engine_cost, loop_profile, models, startup
+from benchmarks import cycles, engine_cost, loop_profile, models, startup
 from benchmarks.load import LoadError, Rate, h2load, require_tools, wrk
 from benchmarks.report import CONNECTIONS, Row, plot, put_into, table, write_csv
 from benchmarks.requests import GRPC_INFER, Sample, file_bytes, small
@@ -71,6 +71,7 @@ def main() -> int:
         "alone": table(alone),
         "engine": engine_cost.table(engine_cost.measure(pairs=10 if asked.quick else 200)),
         "startup": startup.table(startup.measure(starts=1 if asked.quick else 7)),
+        "cycles": cycles.table(cycles.measure(cycles=3 if asked.quick else 50)),
         "profile": loop_profile.table(loop_profile.measure(rounds=50 if asked.quick else 500)),
     }
     print("\n" + "\n\n".join(texts.values()))

@@ -5,6 +5,7 @@ These are process-wide, so they stand here, where the process is made, and nowhe
 
 import contextlib
 import ctypes
+import functools
 import gc
 import sys
 
@@ -42,7 +43,8 @@ class ProcessMemory:
     def give_back(self) -> None:
         """Free what only cycles hold, and return free pages to the system; blocking, and the interpreter is held for some of it.
 
-        A Python model's module is a cycle, and one that was loaded at start stands among what `settle` froze.
+        A Python model's module is a cycle, and one that was loaded at start stands among what `settle` froze. glibc keeps freed pages
+        for later allocations, wherever they do not end its heap: without the trim, weights that are gone still count as resident.
         """
         frozen = gc.get_freeze_count() > 0
         gc.unfreeze()
@@ -51,4 +53,10 @@ class ProcessMemory:
             gc.freeze()
         # Absent outside of glibc, whose allocator is the one that keeps pages.
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
+            _c_library().malloc_trim(0)
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    """Once: each makes a class of its own."""
+    return ctypes.CDLL(None)
