@@ -145,7 +145,7 @@ def test_what_cannot_be_loaded_says_why_and_the_old_model_answers_on(
         with pytest.raises(failure, match="load parameter 'config' is not there yet"):
             asked.load_model("answer", config="{}")
         (folder / "answer" / "1" / "model.py").write_text("raise RuntimeError('no weights')\n")
-        with pytest.raises(failure, match="RuntimeError: no weights") as caught:
+        with pytest.raises(failure, match="no weights") as caught:
             asked.load_model("answer")
         assert "version 1 is at UNAVAILABLE state" in str(caught.value)
         assert "goes on serving" in str(caught.value)

@@ -19,6 +19,11 @@ _YOUNG_OBJECTS = 50_000
 """Objects made between two looks at the youngest generation. A request makes some thirty, nearly all freed by reference counts at
 once; Python's 700 would mean a look every other request."""
 
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KIB = 1024
+_MIB = 1024 * _KIB
+
 
 def settle() -> None:
     """Call once the models are loaded: what lives now lives long, so the collector need not look at it again."""
@@ -40,6 +45,13 @@ class ProcessMemory:
                 size += child.memory_info().rss
         return size
 
+    def expect(self) -> None:
+        """Have glibc return the end of every heap as soon as it is free.
+
+        `malloc_trim` reaches the end of the main heap only; the heaps of threads, where frameworks compute, keep up to 64 MiB there.
+        """
+        _tune(trim_from=128 * _KIB)
+
     def give_back(self) -> None:
         """Free what only cycles hold, and return free pages to the system; blocking, and the interpreter is held for some of it.
 
@@ -54,6 +66,15 @@ class ProcessMemory:
         # Absent outside of glibc, whose allocator is the one that keeps pages.
         with contextlib.suppress(OSError, AttributeError):
             _c_library().malloc_trim(0)
+        # Or every large tensor of a request would be paid for in page faults.
+        _tune(trim_from=64 * _MIB)
+
+
+def _tune(*, trim_from: int) -> None:
+    """Both thresholds: setting one ends glibc's own adjustment, which takes them to 32 and 64 MiB once a large block was freed."""
+    with contextlib.suppress(OSError, AttributeError):
+        _c_library().mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)
+        _c_library().mallopt(_M_TRIM_THRESHOLD, trim_from)
 
 
 @functools.cache

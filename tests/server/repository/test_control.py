@@ -43,10 +43,14 @@ class Memory:
 
     def __init__(self, made: list[Served]) -> None:
         self._made = made
+        self.expected = 0
         self.given_back = 0
 
     def resident(self) -> int:
         return 100 * sum(not served.stopped for served in self._made)
+
+    def expect(self) -> None:
+        self.expected += 1
 
     def give_back(self) -> None:
         self.given_back += 1
@@ -183,7 +187,7 @@ async def test_an_unload_says_what_it_freed(tmp_path: pathlib.Path) -> None:
     await world.repository.load("m")
     await world.repository.unload("m")
     assert world.progress.seen[-1].resident == (100, 0)
-    assert world.memory.given_back == 1
+    assert (world.memory.expected, world.memory.given_back) == (1, 1)
 
 
 async def test_unloading_what_nobody_knows_is_no_error(tmp_path: pathlib.Path) -> None:
