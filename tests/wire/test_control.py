@@ -207,11 +207,12 @@ def _ignore(call: collections.abc.Callable[[str], None], name: str) -> None:
         return
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("model", ["add", "answer"])
 def test_cycles_of_load_and_unload_leave_no_model_behind(
     model: str, controlled: ServerProcess, folder: pathlib.Path
 ) -> None:
-    """64 MB a cycle, eight cycles: one model that stays would show, and nothing else is as large."""
+    """64 MB a cycle, five cycles: one model that stays would show, and nothing else is as large."""
     write_weights(folder)
     write_answer(folder, 1, floats=16_000_000)
     assert controlled.process is not None
@@ -219,7 +220,7 @@ def test_cycles_of_load_and_unload_leave_no_model_behind(
     x = np.zeros((1, 4), np.float32)
     left: list[int] = []
     with client("http", controlled) as (asked, module):
-        for _ in range(8):
+        for _ in range(5):
             asked.load_model(model)
             if model == "add":
                 asked.infer("add", [tensor(module, "x", x, "FP32")])
@@ -233,5 +234,5 @@ def test_cycles_of_load_and_unload_leave_no_model_behind(
         rf"unloaded {model} version 1: resident memory \S+ MB -> \S+ MB \((\S+) MB\)",
         controlled.output(),
     )
-    assert len(freed) == 8
+    assert len(freed) == 5
     assert all(float(each) < -40 for each in freed), freed
