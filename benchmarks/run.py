@@ -16,6 +16,7 @@ import sys
 import tempfile
 
 from benchmarks import (
+    cycles,
     engine_cost,
     instances,
     loop_profile,
@@ -87,6 +88,7 @@ def main() -> int:
             process_handover.measure(rounds=2 if asked.quick else 20)
         ),
         "instances": instances.table(instances.measure(seconds=plan.seconds, rounds=plan.rounds)),
+        "cycles": cycles.table(cycles.measure(cycles=3 if asked.quick else 50)),
         "profile": loop_profile.table(loop_profile.measure(rounds=50 if asked.quick else 500)),
     }
     print("\n" + "\n\n".join(texts.values()))
