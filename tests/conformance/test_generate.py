@@ -138,6 +138,7 @@ STREAMS = [
     _stream("nothing to send", "15.16", _script("nothing 1+end")),
     _stream("after the final flag", "15.16", _script("1+end 1")),
     _stream("a decoupled model that returns", "15.9", _script("return"), status=500),
+    _stream("of an ordinary model that sends twice", "15.17", _script("1 1"), model="senders", expect={"events.0.OUT": 0}),
     _stream("from a thread of the model's own", "15.9 15.16", _script("thread 1 3 end")),
     Scenario("generate_stream: the client leaves", ("6.14", "15.29", "1.19"), disconnects, expect={"cancelled": True, "alive": 200}, server="streams"),
     infer(

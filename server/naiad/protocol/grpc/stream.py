@@ -179,8 +179,10 @@ class InferStream:
         self._in_flight.clear()
         self._order.clear()
         for asked in in_flight:
-            if asked.inference is not None:
-                asked.inference.cancel()
+            # Let go of as well: it holds the callback that holds `asked`.
+            inference, asked.inference = asked.inference, None
+            if inference is not None:
+                inference.cancel()
 
     def refuse(self, refused: Refusal) -> None:
         """End it before it has begun."""
