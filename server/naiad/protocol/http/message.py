@@ -133,3 +133,11 @@ class FastRoutes(typing.Protocol):
         Depends on nothing else, as `find`.
         """
         ...
+
+    def may_stream(self, path: str, headers: Headers) -> bool:
+        """Whether the reply may be a stream. Such a request is begun only when it is its turn to be answered.
+
+        A stream that waited behind another reply would have to hold its model, and the other reply may be that model's work.
+        Depends on nothing else, as `find`.
+        """
+        ...
