@@ -345,6 +345,9 @@ class _Collected:
     def write(self, data: bytes) -> None:
         self._pieces.append(data)
 
+    def cut(self) -> None:
+        self.whole.cancel()
+
     def end(self) -> None:
         if not self.whole.done():
             self.whole.set_result(b"".join(self._pieces))

@@ -131,6 +131,13 @@ class EventStream:
             self._waiting.append(event)
         else:
             outlet.write(event)
+            if self._flow.overran():
+                log.warning(
+                    "a client of model '%s' does not read what it is sent: its stream is cut off",
+                    response.model_name,
+                )
+                outlet.cut()
+                return
             if response.final:
                 self._outlet = None
                 outlet.end()

@@ -61,6 +61,10 @@ class Outlet(typing.Protocol):
         """The body is complete. Called once; nothing is written after it."""
         ...
 
+    def cut(self) -> None:
+        """The body cannot be completed: drop the connection, so that the client sees that it is cut."""
+        ...
+
 
 class BodyStream(typing.Protocol):
     """A body that is made while it is sent: what the connection tells it."""

@@ -185,8 +185,7 @@ async def test_a_client_that_leaves_before_the_stream_began_cancels_it() -> None
 
 async def test_a_stream_is_not_begun_before_it_is_its_turn() -> None:
     client = StreamingClient()
-    client.send(post("/stream") + post("/stream"))
-    client.send(post("/stream"))
+    client.send(post("/stream") * 3)
     for number in (1, 2, 3):
         assert len(client.streaming.streams) == number
         client.streaming.streams[-1].reply().end()
@@ -285,6 +284,17 @@ async def test_a_client_that_closes_while_nothing_is_sent_is_found_out_by_a_prob
     assert client.is_cut()
     await settle()
     assert stream.cancelled == 1
+
+
+async def test_a_body_that_cannot_be_completed_is_cut() -> None:
+    client = StreamingClient()
+    stream = client.begin()
+    assert stream.outlet is not None
+    stream.outlet.cut()
+    assert client.is_cut()
+    await settle()
+    assert stream.cancelled == 1
+    assert not client.sent.endswith(b"0\r\n\r\n")
 
 
 async def test_garbage_behind_a_stream_is_refused_behind_it() -> None:
