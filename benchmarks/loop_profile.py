@@ -28,7 +28,7 @@ from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
-from naiad.hosts.host import BatchOutcome, OnOutcome
+from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import ReplyFramer
 from naiad.protocol.http.head import HeadCache
@@ -74,6 +74,9 @@ class _InPlace:
         started = self._now()
         execution = self._instance.execute(batch)
         self._loop.call_soon(on_outcome, BatchOutcome(batch, execution, None, started, self._now()))
+
+    def answers_to(self, on_answer: OnAnswer) -> None:
+        """Nobody answers apart here."""
 
     async def ready(self) -> bool:
         return True
