@@ -61,11 +61,13 @@ class WorkerPlan:
         runner: where its `Runner` is made, as `module:callable`; called with `settings` in the worker.
         settings: for JSON.
         executable: the interpreter.
+        variables: what differs in its environment variables from the server's; None takes one out.
     """
 
     runner: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
+    variables: collections.abc.Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 
 class Execution(Record, frozen=True):
@@ -150,6 +152,15 @@ class LoadedModel(typing.Protocol):
 
     def close(self) -> None:
         """Give back what the instances shared. Called once, after every instance is closed."""
+        ...
+
+
+@typing.runtime_checkable
+class Closes(typing.Protocol):
+    """What a backend offers besides `Backend` when something of it may run that has to end with the server."""
+
+    def close(self) -> None:
+        """End it. Called once, from any thread; loads that are under way fail."""
         ...
 
 

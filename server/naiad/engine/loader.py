@@ -119,7 +119,8 @@ class Loader:
         )
 
     def close(self) -> None:
-        """End the loader's threads; nothing can be loaded afterwards."""
+        """End the loader's threads and what they wait for; nothing can be loaded afterwards."""
+        self._registry.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     def options_of(self, backend: str) -> dict[str, str]:

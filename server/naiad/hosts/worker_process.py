@@ -159,6 +159,7 @@ class WorkerProcess:
         ]  # fmt: skip
         return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
             command,
+            env=_environ(self._plan),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -262,6 +263,14 @@ class OutputLog:
                     name, level, path, number, self._tag + str(message), (), None, extra=extra
                 )
             )
+
+
+def _environ(plan: WorkerPlan) -> dict[str, str] | None:
+    """A worker's environment variables; None for the server's."""
+    if not plan.variables:
+        return None
+    merged = {**os.environ, **plan.variables}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
