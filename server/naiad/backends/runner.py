@@ -4,6 +4,7 @@ Limits, so that a worker can live in the interpreter of a model's own environmen
 A backend whose instances can live with that has a `Runner` of its own (`WorkerPlan`); the others run in a worker as they are.
 """
 
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -52,11 +53,14 @@ class ReceivedRequest:
     """A request, as `api.request.Received` says; `request` is itself, so that it is a `Call` too.
 
     Attributes:
-        cancelled: whether nobody wanted it any more when the batch was handed over.
+        number: of this request among all that the worker was given.
+        cancelled: whether nobody wants it any more.
+        on_cancel: told when that happens after the batch was handed over; None for nobody.
     """
 
     __slots__ = (
-        "cancelled", "correlation_id", "flags", "id", "inputs", "parameters", "requested_outputs", "timeout_us",
+        "__weakref__", "cancelled", "correlation_id", "flags", "id", "inputs", "number", "on_cancel", "parameters",
+        "requested_outputs", "timeout_us",
     )  # fmt: skip
 
     id: str
@@ -68,10 +72,20 @@ class ReceivedRequest:
     cancelled: bool
     inputs: "list[Any]"
 
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.on_cancel: Callable[[], None] | None = None
+
     @property
     def request(self) -> "ReceivedRequest":
         """What was received."""
         return self
+
+    def cancel(self) -> None:
+        """Nobody wants it any more. Called beside the batch, in another thread."""
+        self.cancelled = True
+        if self.on_cancel is not None:
+            self.on_cancel()
 
 
 class Answer:
@@ -96,8 +110,28 @@ class Answer:
         self.error = error
 
 
+class Post(Protocol):
+    """Takes a response to a request that is answered apart from its batch. Safe in any thread."""
+
+    def __call__(
+        self, request: ReceivedRequest, answer: "Answer | None", *, final: bool, begun_ns: int
+    ) -> None:
+        """Send a response.
+
+        Args:
+            request: whose.
+            answer: the response; None for an end that says nothing else.
+            final: no other follows.
+            begun_ns: when its batch began to compute (monotonic).
+        """
+
+
 class Runner(Protocol):
     """What a worker runs: one instance of one model. Made by `load`; called by the worker's main thread, but `ready`."""
+
+    def answer_through(self, post: Post) -> None:
+        """Where answers apart from batches go. Called once, before the first batch."""
+        ...
 
     def execute(self, requests: "list[ReceivedRequest]") -> "Outcome":
         """Run a batch.
@@ -120,14 +154,16 @@ class Outcome:
     """What came of a batch.
 
     Attributes:
-        answers: one for each request, in their order.
+        answers: one for each request, in their order; None for one that is answered apart: before, now or later.
         input_end_ns: when compute began (monotonic, the same clock in every process).
         output_start_ns: when compute ended.
     """
 
     __slots__ = ("answers", "input_end_ns", "output_start_ns")
 
-    def __init__(self, answers: "list[Answer]", input_end_ns: int, output_start_ns: int) -> None:
+    def __init__(
+        self, answers: "list[Answer | None]", input_end_ns: int, output_start_ns: int
+    ) -> None:
         self.answers = answers
         self.input_end_ns = input_end_ns
         self.output_start_ns = output_start_ns

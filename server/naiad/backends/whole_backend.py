@@ -9,9 +9,15 @@ import pathlib
 import sys
 from typing import Any
 
-from naiad.backends.backend import InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.backend import (
+    Answer as Posted,
+    AnswersApart,
+    InstanceSpec,
+    ModelSource,
+    WorkerPlan,
+)
 from naiad.backends.registry import Registry
-from naiad.backends.runner import Answer, Outcome, ReceivedRequest, Refusal
+from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, Refusal
 from naiad.config.model_config import InstanceKind
 from naiad.config.typed import typed
 from naiad.core import datatypes
@@ -77,13 +83,27 @@ class WholeBackend:
         except InferenceError as error:
             raise Refusal(error.code.name, error.message) from error
 
+    def answer_through(self, post: Post) -> None:
+        """See `Runner`."""
+        if not isinstance(self._instance, AnswersApart):
+            return
+
+        def hand_on(posted: Posted) -> None:
+            inference, response = posted.inference, posted.response
+            assert isinstance(inference, _Call)
+            assert inference.received is not None
+            answer = None if response.empty else _answer(response)
+            post(inference.received, answer, final=response.final, begun_ns=posted.begun_ns)
+
+        self._instance.answer_through(hand_on)
+
     def execute(self, requests: list[ReceivedRequest]) -> Outcome:
         """See `Runner`."""
         try:
             execution = self._instance.execute([self._inference(each) for each in requests])
         except InferenceError as error:
             raise Refusal(error.code.name, error.message) from error
-        answers = [_answer(each) for each in execution.responses]
+        answers = [None if each is None else _answer(each) for each in execution.responses]
         return Outcome(answers, execution.input_end_ns, execution.output_start_ns)
 
     def ready(self) -> bool:
@@ -115,9 +135,20 @@ class WholeBackend:
             flags=received.flags,
         )
         rows = inputs[0].shape[0] if self._batched and inputs and inputs[0].shape else 1
-        return Inference(
-            request, _nobody, batch_size=rows, received_ns=0, cancelled=received.cancelled
-        )
+        call = _Call(request, _nobody, batch_size=rows, received_ns=0, cancelled=received.cancelled)
+        call.received = received
+        received.on_cancel = call.cancel
+        return call
+
+
+class _Call(Inference, eq=False):
+    """An inference that knows what it was made of.
+
+    Attributes:
+        received: that.
+    """
+
+    received: ReceivedRequest | None = None
 
 
 def _answer(response: InferResponse) -> Answer:

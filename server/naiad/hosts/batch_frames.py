@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from naiad.backends import batch as batches
-from naiad.backends.backend import Execution
+from naiad.backends.backend import Answer, Execution
 from naiad.backends.python.api.byte_tensors import (
     deserialize_bytes_tensor,
     serialize_byte_tensor,
@@ -19,10 +19,10 @@ from naiad.backends.python.api.byte_tensors import (
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.inference import Inference
-from naiad.core.response import NO_PARAMETERS, InferResponse
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.worker.link import Parcel
+from naiad.hosts.worker.link import ALIGNED, Parcel
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
@@ -82,28 +82,52 @@ class Answers:
         answers = found["answers"]
         if len(answers) != len(batch):
             raise ValueError(f"{len(answers)} answers to {len(batch)} requests")
-        size = sum([output[4] for answer in answers for output in answer[2]])
-        if size <= COPIED:
+        sizes = [output[4] for answer in answers if answer is not None for output in answer[2]]
+        if sum(sizes) <= COPIED:
             # A segment holds the tensors first: this is all of them, and a little padding.
-            end = max([output[3] + output[4] for each in answers for output in each[2]], default=0)
+            end = sum([(size + ALIGNED - 1) & -ALIGNED for size in sizes])
             base = np.frombuffer(base[:end].tobytes(), np.uint8)
-        version = self._version
-        responses: list[InferResponse] = []
-        for inference, (error, parameters, outputs) in zip(batch, answers, strict=True):
-            if error is not None:
-                responses.append(batches.failure(inference, _error_of(error), version=version))
-                continue
-            request = inference.request
-            responses.append(
-                InferResponse(
-                    request.model_name,
-                    version,
-                    request.id,
-                    [self._tensor(base, output) for output in outputs],
-                    parameters or NO_PARAMETERS,
-                )
-            )
+        responses = [
+            None if answer is None else self._response(base, inference, answer)
+            for inference, answer in zip(batch, answers, strict=True)
+        ]
         return Execution(responses, *found["times"])
+
+    def response_of(self, base: Any, header: bytes, inference: Inference) -> Answer:
+        """A response that came apart from its batch; `base` is its own."""
+        final, begun_ns, answer = orjson.loads(header)
+        if answer is not None:
+            response = self._response(base, inference, answer, final=bool(final))
+        else:
+            request = inference.request
+            response = InferResponse(
+                request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
+            )
+        return Answer(inference, response, begun_ns)
+
+    def failure(self, inference: Inference, error: InferenceError) -> InferResponse:
+        """The final response to a request that gets no other."""
+        return batches.failure(inference, error, version=self._version)
+
+    def _response(
+        self,
+        base: Any,
+        inference: Inference,
+        answer: collections.abc.Sequence[Any],
+        *,
+        final: bool = True,
+    ) -> InferResponse:
+        error, parameters, outputs = answer
+        request = inference.request
+        return InferResponse(
+            request.model_name,
+            self._version,
+            request.id,
+            NO_OUTPUTS if error is not None else [self._tensor(base, each) for each in outputs],
+            parameters or NO_PARAMETERS,
+            None if error is None else _error_of(error),
+            final,
+        )
 
     def _tensor(self, base: Any, output: collections.abc.Sequence[Any]) -> Tensor:
         name, kind, shape, at, size = output

@@ -3,6 +3,7 @@
 A batch goes out with one wake-up and its outcome comes back with one (`worker/link.py`). When the worker dies its batch fails
 with UNAVAILABLE at once, the scheduler is told to send nothing more, and a new worker is started, later each time it dies again soon
 (`respawn.py`). A worker that takes longer than `execute_timeout_s` for a batch writes its stacks into the log and is killed.
+Requests that are answered apart from their batch are known by number, and fail with the worker as well.
 Whoever waits here gets an end: the batch by outcome or death, `start` by load, refusal or death, `ready` and `close` after a time.
 """
 
@@ -14,13 +15,13 @@ import logging
 
 import orjson
 
-from naiad.backends.backend import Execution, WorkerPlan
+from naiad.backends.backend import Answer, Execution, WorkerPlan
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal, unavailable
 from naiad.hosts.batch_frames import Answers, pack
-from naiad.hosts.host import BatchOutcome, OnOutcome
+from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.respawn import Backoff
 from naiad.hosts.worker import link
 from naiad.hosts.worker_process import Identity, WorkerProcess
@@ -84,9 +85,14 @@ class ProcessHost:
         self._backoff = Backoff()
         self._state = _State.DOWN
         self._usable: collections.abc.Callable[[bool], None] = _nobody
+        self._on_answer: OnAnswer = _ignore
         self._worker: WorkerProcess | None = None
         self._loading: asyncio.Future[None] | None = None
         self._batch: list[Inference] | None = None
+        self._first = 0
+        self._next = 0
+        self._apart: dict[int, Inference] = {}
+        self._answered_early: set[int] = set()
         self._on_outcome: OnOutcome | None = None
         self._started_ns = 0
         self._watchdog: asyncio.TimerHandle | None = None
@@ -114,7 +120,7 @@ class ProcessHost:
             self._plan,
             loop=self._loop,
             on_message=self._on_message,
-            on_ready_answer=self._on_ready_answer,
+            on_posted=self._on_posted,
             on_end=self._on_end,
         )
         try:
@@ -145,6 +151,10 @@ class ProcessHost:
         self._backoff.came_up(self._now())
         _log.info("worker process %d serves %s", worker.pid, self._identity)
 
+    def answers_to(self, on_answer: OnAnswer) -> None:
+        """See `Host`."""
+        self._on_answer = on_answer
+
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         """See `Host`."""
         self._usable = usable
@@ -153,6 +163,8 @@ class ProcessHost:
         """See `Host`."""
         self._batch = batch
         self._on_outcome = on_outcome
+        self._first = first = self._next
+        self._next = first + len(batch)
         self._started_ns = self._now()
         worker = self._worker
         if self._state is not _State.UP or worker is None:
@@ -160,7 +172,7 @@ class ProcessHost:
             return
         try:
             header, parcel = pack(batch)
-            worker.send(link.BATCH, header, parcel)
+            worker.send(link.BATCH, header, parcel, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
             _log.exception("%s: a batch could not be handed over", self._identity)
             self._loop.call_soon(
@@ -168,6 +180,9 @@ class ProcessHost:
                 internal(f"{self._identity}: the batch could not be handed over: {error}"),
             )
             return
+        on_cancel = self._tell_cancelled
+        for inference in batch:
+            inference.on_cancel = on_cancel
         if self._timeout_s:
             self._watchdog = self._loop.call_later(self._timeout_s, self._on_stuck, worker)
 
@@ -179,7 +194,7 @@ class ProcessHost:
         probe = self._probe
         if probe is None or probe.done():
             probe = self._probe = self._loop.create_future()
-            worker.ask_whether_ready()
+            worker.post(link.ASK_READY)
         done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
         return bool(done) and probe.result()
 
@@ -213,7 +228,7 @@ class ProcessHost:
 
     def _on_message(self, kind: int, header: bytes) -> None:
         if kind == link.OUTCOME and self._batch is not None:
-            self._on_answer(header)
+            self._came_back(header)
         elif kind == link.LOADED and self._loading is not None and not self._loading.done():
             self._loading.set_result(None)
         elif kind == link.REFUSED and self._loading is not None and not self._loading.done():
@@ -222,7 +237,7 @@ class ProcessHost:
         elif self._worker is not None and not self._stuck:
             self._worker.kill(f"sent a message of kind {kind} that nobody waits for")
 
-    def _on_answer(self, header: bytes) -> None:
+    def _came_back(self, header: bytes) -> None:
         batch, worker = self._batch, self._worker
         assert batch is not None
         assert worker is not None
@@ -230,6 +245,8 @@ class ProcessHost:
         error: InferenceError | None = None
         try:
             execution = self._answers.unpack(worker.link.base, header, batch)
+            if None in execution.responses:
+                self._note_apart(batch, execution)
         except InferenceError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
@@ -243,6 +260,8 @@ class ProcessHost:
         if batch is None or on_outcome is None:
             return
         self._batch = self._on_outcome = None
+        if self._answered_early:
+            self._answered_early.clear()
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
@@ -253,9 +272,49 @@ class ProcessHost:
     def _fail(self, error: InferenceError) -> None:
         self._end(None, error)
 
-    def _on_ready_answer(self, answer: bool) -> None:  # noqa: FBT001  it is what was asked
-        if self._probe is not None and not self._probe.done():
-            self._probe.set_result(answer)
+    def _note_apart(self, batch: list[Inference], execution: Execution) -> None:
+        """Remember who still waits for an answer apart from the batch that came back."""
+        for number, response in enumerate(execution.responses, self._first):
+            if response is None and number not in self._answered_early:
+                self._apart[number] = batch[number - self._first]
+
+    def _on_posted(self, kind: int, number: int, header: bytes) -> None:
+        if kind == link.RESPONSE:
+            self._on_response(number, header)
+        elif kind == link.READY and self._probe is not None and not self._probe.done():
+            self._probe.set_result(bool(number))
+
+    def _on_response(self, number: int, header: bytes) -> None:
+        worker, batch = self._worker, self._batch
+        place = number - self._first
+        if batch is not None and 0 <= place < len(batch) and number not in self._answered_early:
+            inference = batch[place]
+        elif number in self._apart:
+            inference = self._apart[number]
+        else:
+            return  # it has its last response: a sender that was let go of, or a coroutine that fails after that
+        assert worker is not None
+        try:
+            answer = self._answers.response_of(worker.link.posted, header, inference)
+        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
+            _log.exception("%s: the worker's response cannot be used", self._identity)
+            worker.kill(f"sent a response that cannot be used ({failure})")
+            return
+        if answer.response.final and self._apart.pop(number, None) is None:
+            self._answered_early.add(number)
+        self._on_answer(answer)
+
+    def _tell_cancelled(self, inference: Inference) -> None:
+        """Its client left: the model may ask."""
+        if self._worker is None or self._state is not _State.UP:
+            return
+        if self._batch is not None and inference in self._batch:
+            self._worker.post(link.CANCEL, self._first + self._batch.index(inference))
+            return
+        for number, each in self._apart.items():
+            if each is inference:
+                self._worker.post(link.CANCEL, number)
+                return
 
     def _on_stuck(self, worker: WorkerProcess) -> None:
         if worker is not self._worker or self._batch is None:
@@ -278,7 +337,12 @@ class ProcessHost:
         self._usable(False)
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(False)
-        self._fail(self._unavailable(how))
+        error = self._unavailable(how)
+        self._fail(error)
+        now = self._now()
+        apart, self._apart = self._apart, {}
+        for inference in apart.values():
+            self._on_answer(Answer(inference, self._answers.failure(inference, error), now))
 
     def _on_end(self, how: str) -> None:
         worker, self._worker = self._worker, None
@@ -325,6 +389,10 @@ class ProcessHost:
             f"{self._identity}: its worker process {how}; it is being restarted: send the request again, or to another server",
             reason=FailureReason.BACKEND,
         )
+
+
+def _ignore(answer: Answer) -> None:
+    """Nobody wants to know."""
 
 
 def _nobody(usable: bool) -> None:  # noqa: FBT001  it is what is told

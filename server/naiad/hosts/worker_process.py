@@ -6,6 +6,7 @@ descriptor is given back before anybody is told of its end.
 """
 
 import asyncio
+import collections
 import collections.abc
 import contextlib
 import json
@@ -22,12 +23,13 @@ from typing_extensions import override
 from naiad.backends.backend import WorkerPlan
 from naiad.core.record import Record
 from naiad.hosts import worker
-from naiad.hosts.worker.link import GONE, Link, LinkBrokenError
+from naiad.hosts.worker.link import GONE, POSTED, Link, LinkBrokenError
 
 _log = logging.getLogger(__name__)
 
 _MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
 _PIPE_BYTES = 1 << 16
+_BURST = 64
 _LONGEST_LINE = 1 << 16
 _LOG_MARK = "\x1e"  # as in worker/work.py
 
@@ -57,8 +59,8 @@ class WorkerProcess:
         identity: whose it is.
         plan: what runs in it.
         loop: whose thread calls every method and gets every call.
-        on_message: told of each message: its kind and header; the segment is `link.base`.
-        on_ready_answer: told what the model says when it was asked whether it is ready.
+        on_message: told of each message in turn: its kind and header; the segment is `link.base`.
+        on_posted: told of each posted one: its kind, number and header; the segment is `link.posted`.
         on_end: told once, at the end: how it ended, as words that follow "its worker process ".
 
     Attributes:
@@ -73,18 +75,19 @@ class WorkerProcess:
         *,
         loop: asyncio.AbstractEventLoop,
         on_message: collections.abc.Callable[[int, bytes], None],
-        on_ready_answer: collections.abc.Callable[[bool], None],
+        on_posted: collections.abc.Callable[[int, int, bytes], None],
         on_end: collections.abc.Callable[[str], None],
     ) -> None:
         self._identity = identity
         self._plan = plan
         self._loop = loop
         self._on_message = on_message
-        self._on_ready_answer = on_ready_answer
+        self._on_posted = on_posted
         self._on_end = on_end
         self._output = OutputLog(identity)
         self._undo = contextlib.ExitStack()
         self._killed_because = ""
+        self._unposted: collections.deque[tuple[int, int, bytes]] = collections.deque()
         self.ended: asyncio.Future[None] = loop.create_future()
 
     def start(self) -> None:
@@ -107,14 +110,14 @@ class WorkerProcess:
             undo.callback(os.close, pidfd)
             self.link = Link(data)
             undo.callback(self.link.close)
-            self._control = control
+            self._control = Link(control)
+            undo.callback(self._control.close)
             self._reading = reading
             for each in (data, control):
                 each.setblocking(False)
             os.set_blocking(reading, False)
             for descriptor, call in (
                 (data.fileno(), self._receive),
-                (control.fileno(), self._hear),
                 (reading, self._read_output),
                 (pidfd, self._bury),
             ):
@@ -134,10 +137,27 @@ class WorkerProcess:
         except LinkBrokenError as error:
             self.kill(f"does not listen ({error})")
 
-    def ask_whether_ready(self) -> None:
-        """Ask the model, beside whatever runs; the answer comes to `on_ready_answer`, or never."""
-        with contextlib.suppress(OSError):
-            self._control.send(b"?")
+    def post(self, kind: int, number: int = 0, header: bytes = b"") -> None:
+        """Post a message; a worker that does not listen just now gets it later, one that is gone never."""
+        self._unposted.append((kind, number, header))
+        if len(self._unposted) == 1:
+            self._post_what_waits()
+
+    def _post_what_waits(self) -> None:
+        waiting = self._unposted
+        try:
+            while waiting:
+                kind, number, header = waiting[0]
+                self._control.post(kind, header, None, number)
+                waiting.popleft()
+        except BlockingIOError:
+            self._loop.add_writer(self._control.fileno(), self._go_on_posting)
+        except LinkBrokenError:
+            waiting.clear()
+
+    def _go_on_posting(self) -> None:
+        self._loop.remove_writer(self._control.fileno())
+        self._post_what_waits()
 
     def dump_stacks(self) -> None:
         """Have it write the stacks of its threads into the log."""
@@ -166,28 +186,24 @@ class WorkerProcess:
             pass_fds=(data, control),
         )
 
-    def _receive(self) -> None:
+    def _receive(self) -> bool:
+        """Take what it sent; gives back whether there may be more."""
+        link = self.link
         try:
-            kind, header = self.link.receive()
-        except BlockingIOError:  # woken for nothing, as a loop may be
-            return
+            # Posted messages come in bursts; after one in turn there is seldom another.
+            for _ in range(_BURST):
+                kind, number, header = link.receive()
+                if kind < POSTED:
+                    self._on_message(kind, header)
+                    return True
+                self._on_posted(kind, number, header)
+        except BlockingIOError:  # that was all, or woken for nothing, as a loop may be
+            return False
         except LinkBrokenError as error:
-            self._loop.remove_reader(self.link.fileno())
+            self._loop.remove_reader(link.fileno())
             self.kill("" if str(error) == GONE else f"sent nonsense ({error})")
-            return
-        self._on_message(kind, header)
-
-    def _hear(self) -> None:
-        try:
-            answer = self._control.recv(1)
-        except BlockingIOError:
-            return
-        except OSError:
-            answer = b""
-        if answer:
-            self._on_ready_answer(answer == b"1")
-        else:
-            self._loop.remove_reader(self._control.fileno())
+            return False
+        return True
 
     def _read_output(self) -> bool:
         """Take what it wrote; gives back whether there may be more."""
@@ -204,9 +220,14 @@ class WorkerProcess:
         status = self._process.poll()
         if status is None:
             return
+        # What it sent before it ended still counts: why it could not load, the outcome of its last batch.
+        while self._receive():
+            pass
         while self._read_output():
             pass
         self._output.close()
+        if self._unposted:
+            self._loop.remove_writer(self._control.fileno())
         self._undo.close()
         self.ended.set_result(None)
         self._on_end(self._killed_because or _in_words(status))

@@ -91,6 +91,7 @@ class PythonBackend:
             "path": str(source.version_dir / (config.default_model_filename or "model.py")),
             "model_dir": str(source.model_dir),
             "outputs": [output.name for output in config.outputs],
+            "decoupled": config.decoupled,
         }
         return WorkerPlan(
             runner="naiad.backends.python.runner:PythonRunner",

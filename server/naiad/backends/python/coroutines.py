@@ -2,16 +2,15 @@
 
 Made with the first coroutine. A coroutine of an ordinary model is waited for, as its answers are what it returns; those of a
 decoupled model run side by side, and its next batch may begin while they do.
+
+Limits: those of `backends/runner.py`: Python 3.8.
 """
 
 import asyncio
-import collections.abc
 import concurrent.futures
 import threading
+from collections.abc import Callable, Coroutine
 from typing import Any
-
-Coroutine = collections.abc.Coroutine[Any, Any, Any]
-OnEnd = collections.abc.Callable[["concurrent.futures.Future[Any]"], None]
 
 CLOSE_TIMEOUT_S = 5.0
 """How long coroutines whose requests all have their answers may go on when the model is unloaded."""
@@ -28,13 +27,13 @@ class Coroutines:
         self._name = name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
-        self._running = set[concurrent.futures.Future[Any]]()
+        self._running: set[concurrent.futures.Future[Any]] = set()
 
-    def run(self, coroutine: Coroutine) -> Any:
+    def run(self, coroutine: "Coroutine[Any, Any, Any]") -> Any:
         """Run one to its end and give back its result, or raise what it raised."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()
 
-    def start(self, coroutine: Coroutine, on_end: OnEnd) -> None:
+    def start(self, coroutine: "Coroutine[Any, Any, Any]", on_end: "Callable[[Any], None]") -> None:
         """Run one beside whatever else runs; `on_end` is called with it, in whatever thread, once it is over."""
         future = asyncio.run_coroutine_threadsafe(coroutine, self._started())
         self._running.add(future)

@@ -4,7 +4,8 @@ Read and written here by the worker; the server's side of the same (with its own
 
 A batch's header is a list of requests, each `[id, correlation id, flags, timeout µs, parameters, requested outputs, cancelled, inputs]`,
 an input or output being `[name, datatype, shape, offset, bytes]`. An outcome's is `{"times": [ns, ns], "answers": [...]}`, an answer
-being `[null, parameters, outputs]` or `[[code, message], {}, []]`, or, when all of it failed, `{"error": [code, message]}`.
+being `[null, parameters, outputs]`, `[[code, message], {}, []]` or null for one that comes apart, or, when all of it failed,
+`{"error": [code, message]}`. A posted response's is `[final, begun ns, answer]`, the answer null when the end is all it says.
 BYTES lie as in the wire protocol, each element behind its length (row 15.28); BF16 are two bytes of no dtype that numpy has.
 """
 
@@ -14,22 +15,30 @@ from typing import Any
 import numpy as np
 
 from naiad.backends.python.api.byte_tensors import deserialize_bytes_tensor, serialize_byte_tensor
-from naiad.backends.runner import DTYPES, Outcome, ReceivedRequest, ReceivedTensor, Refusal
+from naiad.backends.runner import (
+    DTYPES,
+    Answer,
+    Outcome,
+    ReceivedRequest,
+    ReceivedTensor,
+    Refusal,
+)
 from naiad.hosts.worker.link import Parcel
 
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 
-def requests_of(base: Any, header: bytes) -> "list[ReceivedRequest]":
+def requests_of(base: Any, header: bytes, first: int) -> "list[ReceivedRequest]":
     """The requests of a BATCH.
 
     Args:
         base: the segment.
         header: the message's.
+        first: the message's number: that of the first request.
     """
     found: list[ReceivedRequest] = []
-    for fields in json.loads(header):
-        request = ReceivedRequest()
+    for number, fields in enumerate(json.loads(header), first):
+        request = ReceivedRequest(number)
         (
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
             request.requested_outputs, request.cancelled, inputs,
@@ -53,16 +62,26 @@ def _tensor_of(base: Any, fields: "list[Any]") -> ReceivedTensor:
 def pack_outcome(outcome: Outcome) -> "tuple[bytes, Parcel]":
     """The header and the tensors of an OUTCOME."""
     parcel = Parcel()
-    answers: list[Any] = []
-    for answer in outcome.answers:
-        outputs: list[Any] = []
-        for name, datatype, values in answer.outputs:
-            part = (serialize_byte_tensor(values) or b"") if datatype == "BYTES" else values
-            at, size = parcel.add(part)
-            outputs.append((name, datatype, values.shape, at, size))
-        answers.append((answer.error, answer.parameters, outputs))
+    answers = [_packed(answer, parcel) for answer in outcome.answers]
     header = {"times": (outcome.input_end_ns, outcome.output_start_ns), "answers": answers}
     return _to_json(header).encode(), parcel
+
+
+def pack_response(answer: "Answer | None", *, final: bool, begun_ns: int) -> "tuple[bytes, Parcel]":
+    """The header and the tensors of a RESPONSE."""
+    parcel = Parcel()
+    return _to_json((final, begun_ns, _packed(answer, parcel))).encode(), parcel
+
+
+def _packed(answer: "Answer | None", parcel: Parcel) -> Any:
+    if answer is None:
+        return None
+    outputs: list[Any] = []
+    for name, datatype, values in answer.outputs:
+        part = (serialize_byte_tensor(values) or b"") if datatype == "BYTES" else values
+        at, size = parcel.add(part)
+        outputs.append((name, datatype, values.shape, at, size))
+    return answer.error, answer.parameters, outputs
 
 
 def pack_refusal(refusal: Refusal) -> bytes:

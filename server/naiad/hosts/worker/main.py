@@ -1,8 +1,8 @@
 """A worker process: `python …/naiad/hosts/worker/main.py --model … --version … --instance … --data-fd N --control-fd N`.
 
-The main thread takes a batch, runs it and answers, over and over. A second thread answers on the control socket whether the model
-is ready, also while a batch runs, and ends the process when the server is gone. The system ends it as well (PDEATHSIG), for
-the case that a model holds the interpreter.
+The main thread takes a batch, runs it and answers, over and over. A second thread listens on the control socket also while a batch
+runs, for cancels and the question whether the model is ready, and ends the process when the server is gone. The system ends
+it as well (PDEATHSIG), for the case that a model holds the interpreter.
 
 What the model prints goes to the server through a pipe; what it logs goes the same way, as JSON behind a mark, so that the order of
 lines stays. Ctrl-C and SIGTERM are the server's: a worker ends when the server says so. SIGUSR2 writes the stacks of all

@@ -9,9 +9,10 @@ import socket
 import sys
 import threading
 import traceback
+import weakref
 from typing import Any
 
-from naiad.backends.runner import Refusal
+from naiad.backends.runner import Answer, ReceivedRequest, Refusal
 from naiad.hosts.worker import content, link
 
 LOG_MARK = "\x1e"
@@ -24,24 +25,25 @@ class Worker:
     """The worker.
 
     Args:
-        data: loads, batches and outcomes, see `link`.
-        control: a byte asks whether the model is ready, "1" or "0" comes back.
+        data: loads, batches and outcomes in turn, and whatever the worker posts; see `link`.
+        control: what the server posts.
     """
 
     def __init__(self, data: socket.socket, control: socket.socket) -> None:
         self._link = link.Link(data)
-        self._control = control
+        self._control = link.Link(control)
         self._runner: Any = None
+        self._under_way = _UnderWay()
 
     def run(self) -> int:
         """Work until the server says that it is the end, or is gone; gives back the exit status."""
-        threading.Thread(target=self._answer_control, name="naiad-control", daemon=True).start()
+        threading.Thread(target=self._listen, name="naiad-control", daemon=True).start()
         receive = self._link.receive
         try:
             while True:
-                kind, header = receive()
+                kind, number, header = receive()
                 if kind == link.BATCH:
-                    self._execute(header)
+                    self._execute(header, number)
                 elif kind == link.LOAD:
                     if not self._load(header):
                         return 0
@@ -57,39 +59,60 @@ class Worker:
         logging.getLogger("naiad").setLevel(order["log_level"])
         module, _, name = order["runner"].partition(":")
         try:
-            self._runner = getattr(importlib.import_module(module), name)(order["settings"])
+            runner = getattr(importlib.import_module(module), name)(order["settings"])
+            runner.answer_through(self._respond)
         except Refusal as error:
             refusal = error
         except BaseException as error:  # noqa: BLE001 - also SystemExit: the server is told, whatever it is
             text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
             refusal = Refusal("INTERNAL", text)
         else:
+            self._runner = runner
             self._link.send(link.LOADED, b"{}")
             return True
         self._link.send(link.REFUSED, content.pack_refusal(refusal))
         return False
 
-    def _execute(self, header: bytes) -> None:
+    def _execute(self, header: bytes, first: int) -> None:
         parcel = None
         try:
-            answer, parcel = self._answer(header)
+            answer, parcel = self._answer(header, first)
         except Refusal as refusal:
             answer = content.pack_refusal(refusal)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
             _log.exception("a batch failed")
             answer = content.pack_refusal(Refusal("INTERNAL", f"{type(error).__name__}: {error}"))
+        self._under_way.ended()
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         self._link.send(link.OUTCOME, answer, parcel)
 
-    def _answer(self, header: bytes) -> "tuple[bytes, link.Parcel]":
-        requests = content.requests_of(self._link.base, header)
-        return content.pack_outcome(self._runner.execute(requests))
+    def _answer(self, header: bytes, first: int) -> "tuple[bytes, link.Parcel]":
+        requests = content.requests_of(self._link.base, header, first)
+        self._under_way.begin(first, requests)
+        outcome = self._runner.execute(requests)
+        for request, answer in zip(requests, outcome.answers):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+            if answer is None:
+                self._under_way.goes_on(request)
+        return content.pack_outcome(outcome)
 
-    def _answer_control(self) -> None:
-        with contextlib.suppress(OSError):
-            while self._control.recv(1):
-                # A thread of its own, because a model may think about it for ever.
-                threading.Thread(target=self._say_ready, name="naiad-ready", daemon=True).start()
+    def _respond(
+        self, request: ReceivedRequest, answer: "Answer | None", *, final: bool, begun_ns: int
+    ) -> None:
+        """A response apart from its batch, from whatever thread."""
+        header, parcel = content.pack_response(answer, final=final, begun_ns=begun_ns)
+        self._link.post(link.RESPONSE, header, parcel, request.number)
+
+    def _listen(self) -> None:
+        with contextlib.suppress(link.LinkBrokenError):
+            while True:
+                kind, number, _ = self._control.receive()
+                if kind == link.ASK_READY:
+                    # A thread of its own, because a model may think about it for ever.
+                    threading.Thread(
+                        target=self._say_ready, name="naiad-ready", daemon=True
+                    ).start()
+                elif kind == link.CANCEL:
+                    self._under_way.cancel(number)
         os._exit(1)
 
     def _say_ready(self) -> None:
@@ -98,8 +121,56 @@ class Worker:
         except BaseException:  # noqa: BLE001 - an exception of any kind means not ready (row 2.12)
             _log.exception("it could not say whether it is ready")
             answer = False
-        with contextlib.suppress(OSError):
-            self._control.send(b"1" if answer else b"0")
+        with contextlib.suppress(link.LinkBrokenError):
+            self._link.post(link.READY, b"", None, int(answer))
+
+
+class _UnderWay:
+    """The requests that somebody may still answer, by number: where a cancel finds them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._first = 0
+        self._batch: list[ReceivedRequest] = []
+        self._next = 0
+        self._early: set[int] = set()
+        self._apart: weakref.WeakValueDictionary[int, ReceivedRequest] = (
+            weakref.WeakValueDictionary()
+        )
+
+    def begin(self, first: int, batch: "list[ReceivedRequest]") -> None:
+        """A batch is about to run."""
+        with self._lock:
+            self._first = first
+            self._batch = batch
+            self._next = first + len(batch)
+            for number in self._early:
+                if first <= number < self._next:
+                    # Its client left while it was on its way here: the control socket was faster.
+                    batch[number - first].cancelled = True
+            self._early.clear()
+
+    def goes_on(self, request: ReceivedRequest) -> None:
+        """A request of the batch is answered apart; it is known here for as long as a sender knows it."""
+        with self._lock:
+            self._apart[request.number] = request
+
+    def ended(self) -> None:
+        """The batch is over."""
+        with self._lock:
+            self._batch = []
+
+    def cancel(self, number: int) -> None:
+        """Nobody wants an answer any more."""
+        with self._lock:
+            place = number - self._first
+            if number >= self._next:
+                self._early.add(number)
+                return
+            in_batch = 0 <= place < len(self._batch)
+            request = self._batch[place] if in_batch else self._apart.get(number)
+        if request is not None:
+            request.cancel()
 
 
 class _ToServer(logging.Handler):

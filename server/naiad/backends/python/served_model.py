@@ -1,0 +1,265 @@
+"""A TritonPythonModel and the rules by which it is called, the same in a thread of the server and in a worker process.
+
+What `execute` may return (rows 15.6-15.10), coroutines, requests that are answered apart from it through senders (rows 15.16, 15.17),
+`is_ready` (row 2.12) and `finalize` (row 15.33). What a response becomes is the host's: `PythonInstance` in a thread,
+`PythonRunner` in a worker.
+
+Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
+"""
+
+import abc
+import asyncio
+import functools
+import inspect
+import logging
+import pathlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from naiad.backends.python.api import context
+from naiad.backends.python.api.context import Running
+from naiad.backends.python.api.request import InferenceRequest, receive, sender_of
+from naiad.backends.python.api.response import InferenceResponse
+from naiad.backends.python.api.response_sender import InferenceResponseSender, close, has_sent
+from naiad.backends.python.coroutines import Coroutines
+from naiad.backends.python.failures import describe
+
+APART: Any = object()
+"""Stands for a response that a sender sends."""
+
+
+class ServedModel(abc.ABC):
+    """A model; implements `Outlet` but for what a response becomes.
+
+    Args:
+        model: the TritonPythonModel, initialised.
+        running: says whose code runs.
+        folder: the model's folder, whose lines come first in tracebacks.
+        outputs: names of the config's outputs.
+        decoupled: whether it may answer a request any number of times.
+        now_ns: the time (monotonic).
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        *,
+        running: Running,
+        folder: pathlib.Path,
+        outputs: "frozenset[str]",
+        decoupled: bool,
+        now_ns: "Callable[[], int]",
+    ) -> None:
+        self._model = model
+        self._running = running
+        self._folder = folder
+        self._now_ns = now_ns
+        self.all_outputs = outputs
+        self.decoupled = decoupled
+        self.begun_ns = 0
+        self.has_senders = False
+        self._coroutines = Coroutines(running.instance)
+        self._dropped: set[str] = set()
+        self._log = logging.getLogger("naiad.models." + running.model)
+
+    @abc.abstractmethod
+    def send(
+        self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
+    ) -> None:
+        """See `Outlet`."""
+
+    @abc.abstractmethod
+    def _fail_apart(self, call: Any, text: str, begun_ns: int) -> None:
+        """Answer a request under way with an error of the model's, its last response. Safe in any thread."""
+
+    @abc.abstractmethod
+    def _error(self, message: str) -> Exception:
+        """The host's exception for a batch that failed."""
+
+    def lost(self, call: Any, begun_ns: int) -> None:
+        """See `Outlet`."""
+        text = (
+            f"[request id: {call.request.id or '<id_unknown>'}] model '{self._running.instance}' let go of this request's response sender "
+            "and will not answer any more: it has to send pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL last. Perhaps the thread "
+            "that held the sender ended with an exception; the server's log would show it"
+        )
+        self._fail_apart(call, text, begun_ns)
+
+    def ready(self) -> bool:
+        """What the model's own `is_ready` says, if it has one (row 2.12)."""
+        model = self._model
+        if model is None:
+            return False
+        if not hasattr(model, "is_ready"):
+            return True
+        context.current.set(self._running)
+        try:
+            answer = model.is_ready()
+            if inspect.iscoroutine(answer):
+                answer = asyncio.run(answer)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook may raise anything: then it is not ready
+            self._log.error("is_ready failed: %s", describe(error, self._folder))
+            return False
+        if not isinstance(answer, bool):
+            self._log.error("is_ready() must return a boolean value; it returned %r", answer)
+            return False
+        return answer
+
+    def close(self) -> None:
+        """Call the model's `finalize`, if it has one, and let go of it (row 15.33)."""
+        self._coroutines.close()
+        model, self._model = self._model, None
+        if not hasattr(model, "finalize"):
+            return
+        context.current.set(self._running)
+        try:
+            model.finalize()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model goes all the same, whatever it raises
+            self._log.error("finalize failed: %s", describe(error, self._folder))
+
+    def _call(self, calls: "Sequence[Any]") -> "tuple[list[Any], int, int]":
+        """Call the model's `execute` with a batch.
+
+        Returns:
+            For each request what the model returned, or `APART`; when it began and when it ended.
+
+        Raises:
+            Exception: of `_error`: it raised, or returned what is no list with an element for each request.
+        """
+        # The list is the model's: it may take requests out of it.
+        requests = [receive(call, self) for call in calls]
+        context.current.set(self._running)
+        self.begun_ns = begun_ns = self._now_ns()
+        if self.decoupled:
+            return self._call_decoupled(calls, requests), begun_ns, self._now_ns()
+        try:
+            returned = self._model.execute(requests)
+            if inspect.iscoroutine(returned):
+                returned = self._coroutines.run(returned)
+        except (Exception, SystemExit) as error:
+            _close(map(sender_of, requests))
+            raise self._failed(describe(error, self._folder)) from error
+        ended_ns = self._now_ns()
+        if self.has_senders:
+            returned = self._without_senders(requests, returned)
+        if type(returned) is not list:
+            raise self._failed(_not_a_list(returned))
+        if len(returned) != len(calls):
+            raise self._failed(_wrong_number(asked=len(calls), returned=len(returned)))
+        return returned, begun_ns, ended_ns
+
+    def _call_decoupled(
+        self, calls: "Sequence[Any]", requests: "list[InferenceRequest]"
+    ) -> "list[Any]":
+        """A batch of a decoupled model: everybody is answered through a sender (row 15.9)."""
+        begun_ns = self.begun_ns
+        # Made here, so that a request that the model forgets is noticed as well.
+        senders = [request.get_response_sender() for request in requests]
+        try:
+            returned = self._model.execute(requests)
+        except (Exception, SystemExit) as error:
+            _close(senders)
+            raise self._failed(describe(error, self._folder)) from error
+        if inspect.iscoroutine(returned):
+            self._coroutines.start(
+                returned, functools.partial(self._coroutine_ended, calls, senders, begun_ns)
+            )
+        elif returned is not None:
+            _close(senders)
+            raise self._failed(self._must_return_none(returned))
+        return [APART] * len(calls)
+
+    def _coroutine_ended(
+        self,
+        calls: "Sequence[Any]",
+        senders: "list[InferenceResponseSender]",
+        begun_ns: int,
+        ended: Any,
+    ) -> None:
+        """A coroutine of a decoupled model is over: who has no answer yet gets its error."""
+        if ended.cancelled():
+            text = "its coroutine was cancelled"
+        elif (error := ended.exception()) is not None:
+            text = describe(error, self._folder)
+        elif ended.result() is not None:
+            text = self._must_return_none(ended.result())
+        else:
+            return
+        _close(senders)
+        message = self._failure(text)
+        for call in calls:
+            self._fail_apart(call, message, begun_ns)
+
+    def _without_senders(self, requests: "list[InferenceRequest]", returned: Any) -> Any:
+        """What an ordinary model returned, with a mark in place of what it leaves to a sender (row 15.17)."""
+        senders = [sender_of(request) for request in requests]
+        if returned is None and None not in senders:
+            return [APART] * len(requests)
+        if type(returned) is not list or len(returned) != len(requests):
+            _close(senders)
+            return returned
+        marked: list[Any] = []
+        for sender, answer in zip(senders, returned):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+            if sender is None or answer is not None:
+                if sender is not None and has_sent(sender):
+                    _close(senders)
+                    raise self._failed(
+                        "Unable to send response. Non-decoupled model cannot send more than one response: execute returned one for a "
+                        "request that its sender had answered; return None in its place"
+                    )
+                _close((sender,))
+                marked.append(answer)
+            else:
+                marked.append(APART)
+        return marked
+
+    def _must_return_none(self, returned: Any) -> str:
+        return (
+            f"Python model '{self._running.instance}' is using the decoupled mode and the execute function must return None. "
+            f"It returned {type(returned)}: send responses with request.get_response_sender().send(response), and say when "
+            "that was all with flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL"
+        )
+
+    def _note_dropped(self, name: str) -> None:
+        if name not in self._dropped:
+            self._dropped.add(name)
+            self._log.warning(
+                "the model returns an output '%s' that its config does not list (it lists %s): left out",
+                name,
+                ", ".join(sorted(self.all_outputs)) or "none",
+            )
+
+    def _check_response(self, answer: Any) -> None:
+        if not isinstance(answer, InferenceResponse):
+            raise self._failed(
+                "Expected an 'InferenceResponse' object in the execute function return list, found type "
+                f"'{type(answer)}'."
+            )
+
+    def _failed(self, text: str) -> Exception:
+        return self._error(self._failure(text))
+
+    def _failure(self, text: str) -> str:
+        message = f"Failed to process the request(s) for model '{self._running.instance}', message: {text}"
+        self._log.error("%s", message)
+        return message
+
+
+def _close(senders: "Iterable[InferenceResponseSender | None]") -> None:
+    for sender in senders:
+        if sender is not None:
+            close(sender)
+
+
+def _not_a_list(returned: Any) -> str:
+    return (
+        f"Expected a list in the execute return, found type '{type(returned)}'. "
+        "Return [pb_utils.InferenceResponse(...), ...], one for each request, in their order"
+    )
+
+
+def _wrong_number(*, asked: int, returned: int) -> str:
+    return (
+        "Number of InferenceResponse objects do not match the number of InferenceRequest objects. "
+        f"InferenceRequest(s) size is:{asked}, and InferenceResponse(s) size is:{returned}\n"
+    )
