@@ -52,7 +52,7 @@ class Cache:
         self._mutex = threading.Lock()
 
     def get(self, name: str, make: Make) -> pathlib.Path:
-        """The environment of that name, which nobody removes while this process lives.
+        """The environment of that name, which nobody removes until `close`.
 
         Made here when it is not there; when somebody else is at it, waited for. Blocking, from any thread.
 
@@ -103,6 +103,13 @@ class Cache:
                     if _remove_if_free(folder, lock):
                         removed.append(folder.name)
         return removed
+
+    def close(self) -> None:
+        """Use none of them any more."""
+        with self._mutex:
+            for lock in self._held.values():
+                os.close(lock)
+            self._held.clear()
 
     def _make_whole(self, folder: pathlib.Path, lock: int, make: Make) -> None:
         """Come back with the environment whole and the lock held together with others."""

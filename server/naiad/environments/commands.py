@@ -71,11 +71,15 @@ def install(
     ]  # fmt: skip
 
 
-def installer_variables() -> Variables:
-    """For the installer: nothing of the server's packages is seen, and nothing goes to another place than the environment."""
+def installer_variables(*, only_wheels: bool) -> Variables:
+    """For the installer: nothing of the server's packages is seen, and nothing goes to another place than the environment.
+
+    Args:
+        only_wheels: a folder of wheels is all that counts, so that PIP_FIND_LINKS does not.
+    """
     return {
         "PYTHONPATH": None, "PYTHONHOME": None, "VIRTUAL_ENV": None, "PYTHONNOUSERSITE": "1", "PYTHONUNBUFFERED": "1",
-        **dict.fromkeys(_PIPS_PLACES, None),
+        **dict.fromkeys((*_PIPS_PLACES, *(("PIP_FIND_LINKS",) if only_wheels else ())), None),
     }  # fmt: skip
 
 

@@ -105,6 +105,9 @@ class Environments:
         """Stop what is being made. What is there stays."""
         self._closing.set()
         self._programs.close()
+        with self._mutex:
+            for cache in self._caches.values():
+                cache.close()
 
     def _packed(self, model: str, need: Packed, options: Options) -> Environment:
         path = need.path

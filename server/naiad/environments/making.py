@@ -74,7 +74,7 @@ class Maker:
             "model '%s': building an environment from %s in %s, once%s",
             self._model, file, folder, "" if wheels is None else f", from the wheels in {wheels}",
         )  # fmt: skip
-        variables = commands.installer_variables()
+        variables = commands.installer_variables(only_wheels=wheels is not None)
         python = sys.executable
         for command in (
             commands.make_venv(python, folder, with_pip=own_pip),

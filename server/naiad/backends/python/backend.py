@@ -6,23 +6,34 @@ What a model sees is `api/`; how its modules are kept apart from other models' i
 
 import collections.abc
 import json
+import logging
+import os
 import pathlib
 import sys
+import tempfile
 from typing import Any
 
 from google.protobuf import json_format
 
 from naiad.backends.backend import HostKind, InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.python import completing
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.failures import describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
+from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
 from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
-from naiad.errors import InferenceError, invalid
+from naiad.environments.environments import Environments
+from naiad.environments.need import Need, need_of, refused_in_thread
+from naiad.environments.packed import Environment
+from naiad.environments.programs import FailedError
+from naiad.errors import InferenceError, internal, invalid
+
+log = logging.getLogger("naiad.backends.python")
 
 _COMPLETED = ("input", "output")
 _FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
@@ -40,6 +51,7 @@ class PythonBackend:
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
+        self._environments = Environments(clock=clock)
 
     def complete(
         self,
@@ -55,6 +67,17 @@ class PythonBackend:
         it changes is left out, as in Triton.
         """
         _check_parameters(message)
+        need = need_of(
+            message.name,
+            parameters={key: value.string_value for key, value in message.parameters.items()},
+            model_dir=model_dir,
+            version_dir=version_dir,
+            options=options,
+        )
+        if need is not None:
+            environment = self._environments.get(message.name, need, options)
+            self._complete_in(environment, message, model_dir, version_dir)
+            return
         code = _ModelCode(
             message.name,
             message.default_model_filename,
@@ -66,13 +89,20 @@ class PythonBackend:
             completer = getattr(code.entry_class, "auto_complete_config", None)
             if completer is not None:
                 code.enter(instance="")
-                _merge(message, _completed(code, completer, message))
+                _merge(message, _completed(code, completer, message).as_dict())
         finally:
             code.close()
 
     def load(self, source: ModelSource) -> "PythonModel":
-        """Import a model version's code."""
+        """Import a model version's code.
+
+        Raises:
+            InferenceError: INVALID_ARG: it cannot be imported, or needs an environment of its own, which a thread cannot have.
+        """
         _check_parameters(source.config.message)
+        need = _need(source)
+        if need is not None:
+            raise refused_in_thread(source.config.name, need)
         code = _ModelCode(
             source.config.name,
             source.config.default_model_filename,
@@ -86,8 +116,15 @@ class PythonBackend:
         """See `Backend`: the worker needs nothing of the server but the API that models see."""
         config = source.config
         _check_parameters(config.message)
+        seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
+        executable, variables = sys.executable, dict(seen.variables)
+        need = _need(source)
+        if need is not None:
+            environment = self._environments.get(config.name, need, source.options)
+            executable = environment.executable
+            variables = {**environment.variables, **variables}
         settings = {
-            "arguments": _arguments(source, spec),
+            "arguments": _arguments(source, seen.spec),
             "path": str(source.version_dir / (config.default_model_filename or "model.py")),
             "model_dir": str(source.model_dir),
             "outputs": [output.name for output in config.outputs],
@@ -96,8 +133,50 @@ class PythonBackend:
         return WorkerPlan(
             runner="naiad.backends.python.runner:PythonRunner",
             settings=settings,
-            executable=sys.executable,
+            executable=executable,
+            variables=variables,
         )
+
+    def close(self) -> None:
+        """Stop environments that are being made."""
+        self._environments.close()
+
+    def _complete_in(
+        self,
+        environment: Environment,
+        message: Any,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+    ) -> None:
+        """As `complete`, in the model's own environment: the server's has not what the model imports."""
+        name = message.name
+        order = {
+            "name": name,
+            "path": str((version_dir / (message.default_model_filename or "model.py")).absolute()),
+            "model_dir": str(model_dir.absolute()),
+            "config": json.dumps(config_json.to_json(message)),
+        }
+        with tempfile.TemporaryDirectory(prefix="naiad-") as folder:
+            asked, answered = pathlib.Path(folder, "order"), pathlib.Path(folder, "result")
+            asked.write_text(json.dumps(order), encoding="utf-8")
+            try:
+                self._environments.run(
+                    environment,
+                    [completing.__file__, str(asked), str(answered)],
+                    tell=lambda line: log.info("[%s] %s", name, line),
+                )
+                result = json.loads(answered.read_text(encoding="utf-8"))
+            except (FailedError, OSError) as error:
+                said = "\n".join(error.output) if isinstance(error, FailedError) else str(error)
+                raise internal(
+                    f"unable to load model '{name}': auto_complete_config could not be run in {environment.executable}: {said}"
+                ) from error
+        if "error" in result:
+            raise invalid(result["error"])
+        if "returned" in result:
+            raise _no_config(name, result["returned"])
+        if result["config"] is not None:
+            _merge(message, result["config"])
 
 
 class PythonModel:
@@ -141,6 +220,16 @@ class PythonModel:
     def close(self) -> None:
         """Forget the model's modules."""
         self._code.close()
+
+
+def _need(source: ModelSource) -> Need | None:
+    return need_of(
+        source.config.name,
+        parameters=source.config.parameters,
+        model_dir=source.model_dir,
+        version_dir=source.version_dir,
+        options=source.options,
+    )
 
 
 def _arguments(source: ModelSource, spec: InstanceSpec) -> dict[str, str]:
@@ -238,16 +327,19 @@ def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
     except (Exception, SystemExit) as error:
         raise code.call_error("auto_complete_config", error) from error
     if not isinstance(completed, ModelConfig):
-        raise invalid(
-            f"auto_complete_config function in model '{message.name}' must return a valid pb.ModelConfig object; it returned "
-            f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
-        )
+        raise _no_config(message.name, "nothing" if completed is None else type(completed).__name__)
     return completed
 
 
-def _merge(message: Any, completed: ModelConfig) -> None:
-    """Take over what a backend may set (row 11.49)."""
-    shown = completed.as_dict()
+def _no_config(model: str, returned: str) -> InferenceError:
+    return invalid(
+        f"auto_complete_config function in model '{model}' must return a valid pb.ModelConfig object; it returned {returned}: end it with "
+        "`return auto_complete_model_config`"
+    )
+
+
+def _merge(message: Any, shown: collections.abc.Mapping[str, Any]) -> None:
+    """Take over what a backend may set (row 11.49) from a completed config."""
     wanted = {
         key: shown[key]
         for key in (*_COMPLETED, "max_batch_size", "dynamic_batching", "model_transaction_policy")

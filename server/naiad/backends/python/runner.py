@@ -109,13 +109,13 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
     """The model's object, initialised (rows 15.1-15.3)."""
     name = arguments["model_name"]
     try:
-        entry_class = _entry_class(path, folder, name)
+        found = entry_class(path, folder, name)
     except Refusal:
         raise
     except (Exception, SystemExit) as error:
         raise _refusal(name, describe(error, folder)) from error
     try:
-        model = entry_class()
+        model = found()
         if hasattr(model, "initialize"):
             model.initialize(arguments)
     except (Exception, SystemExit) as error:
@@ -126,7 +126,13 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
     return model
 
 
-def _entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
+def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
+    """Import a model file into this process and find TritonPythonModel (rows 15.1, 15.4).
+
+    Raises:
+        Refusal: no such file, or it does not hold what it must.
+        Exception: whatever its code raises.
+    """
     if not path.is_file():
         raise _refusal(name, f"Python model file not found in '{path}'")
     if path.suffix != ".py":
