@@ -118,6 +118,10 @@ class Loader:
             clock=self._clock,
         )
 
+    def interrupt(self) -> None:
+        """The server stops: environments that are being made, which may take minutes, are given up, and their loads fail."""
+        self._registry.close()
+
     def close(self) -> None:
         """End the loader's threads and what they wait for; nothing can be loaded afterwards."""
         self._registry.close()

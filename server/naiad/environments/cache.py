@@ -18,6 +18,8 @@ import pathlib
 import shutil
 import threading
 
+from naiad.environments.programs import ClosedError
+
 _log = logging.getLogger("naiad.environments")
 
 MARK = ".complete"
@@ -27,10 +29,6 @@ POLL_S = 0.2
 """How often somebody who waits for another maker looks again."""
 
 _SECONDS_A_DAY = 86_400.0
-
-
-class ClosedError(Exception):
-    """The server stops; nothing more is made."""
 
 
 Make = collections.abc.Callable[[pathlib.Path, int], None]

@@ -12,7 +12,7 @@ import threading
 
 from naiad.core.clock import Clock
 from naiad.environments import commands, identity
-from naiad.environments.cache import Cache, ClosedError, default_folder
+from naiad.environments.cache import Cache, default_folder
 from naiad.environments.making import Maker
 from naiad.environments.need import (
     CACHE_OPTION,
@@ -26,7 +26,7 @@ from naiad.environments.need import (
 )
 from naiad.environments.packed import Environment, Look
 from naiad.environments.places import home
-from naiad.environments.programs import Programs
+from naiad.environments.programs import ClosedError, Programs
 from naiad.errors import invalid, unavailable
 
 _log = logging.getLogger("naiad.environments")
@@ -92,6 +92,7 @@ class Environments:
 
         Raises:
             FailedError: its exit status is not 0.
+            ClosedError: the server stops.
             OSError: it cannot be started.
         """
         self._programs.run(

@@ -19,6 +19,10 @@ _log = logging.getLogger("naiad.environments")
 _KEPT_LINES = 200
 
 
+class ClosedError(Exception):
+    """The server stops; nothing more is made."""
+
+
 class FailedError(Exception):
     """A program failed.
 
@@ -65,6 +69,7 @@ class Programs:
 
         Raises:
             FailedError: its exit status is not 0.
+            ClosedError: it was ended because the server stops.
             OSError: it cannot be started.
         """
         with subprocess.Popen(  # noqa: S603 - programs of environments, which run models' code anyway
@@ -87,6 +92,8 @@ class Programs:
             finally:
                 with self._mutex:
                     self._running.discard(process)
+        if status and self._closing.is_set():
+            raise ClosedError
         if status:
             raise FailedError(os.fsdecode(output).splitlines()[-_KEPT_LINES:], status)
         return output

@@ -94,7 +94,7 @@ class Server:
             try:
                 await frontends.open()
                 self._watch_signals()
-                return await self._serve(repository, engine, frontends)
+                return await self._serve(repository, engine, frontends, loader)
             finally:
                 await frontends.close_all()
         except (InferenceError, FrontEndError) as error:
@@ -119,7 +119,11 @@ class Server:
         )
 
     async def _serve(
-        self, repository: Repository[Model], engine: ServingEngine, frontends: Frontends
+        self,
+        repository: Repository[Model],
+        engine: ServingEngine,
+        frontends: Frontends,
+        loader: Loader,
     ) -> int:
         options = self._options
         loading = asyncio.get_running_loop().create_task(repository.load_all(_at_start(options)))
@@ -145,6 +149,7 @@ class Server:
                 )
         await self._stopping.wait()
         loading.cancel()
+        loader.interrupt()
         steps = DrainSteps(
             lame_duck=functools.partial(self._lame_duck, engine, frontends),
             close=frontends.closers(),

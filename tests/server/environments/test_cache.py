@@ -9,7 +9,8 @@ import threading
 
 import pytest
 
-from naiad.environments.cache import MARK, Cache, ClosedError, default_folder
+from naiad.environments.cache import MARK, Cache, default_folder
+from naiad.environments.programs import ClosedError
 
 DAY = 86_400.0
 

@@ -85,7 +85,7 @@ def test_requirements_that_bring_no_wheels_folder_say_so(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
     need = Required(file=required(tmp_path, "").file, wheels=tmp_path / "none")
-    with pytest.raises(InferenceError, match="the wheel folder .*none is not there"):
+    with pytest.raises(InferenceError, match=r"the wheel folder .*none is not there"):
         environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
 
 
@@ -151,7 +151,7 @@ def test_without_the_interpreter_the_servers_takes_the_environments_packages(
         str(folder)
     )
     (folder / "lib").unlink()
-    with pytest.raises(InferenceError, match="link to /nonesuch/python3.11.*not on this machine"):
+    with pytest.raises(InferenceError, match=r"link to /nonesuch/python3\.11.*not on this machine"):
         Environments(clock=ManualClock()).get("m", Packed(path=folder), {})
 
 
@@ -178,7 +178,7 @@ def test_without_activate_it_is_no_environment(
 
 def test_a_path_to_nothing_is_said(environments: Environments, tmp_path: pathlib.Path) -> None:
     with pytest.raises(
-        InferenceError, match="canonical path for .*none.tar.gz: EXECUTION_ENV_PATH"
+        InferenceError, match=r"canonical path for .*none\.tar\.gz: EXECUTION_ENV_PATH"
     ):
         environments.get("m", Packed(path=tmp_path / "none.tar.gz"), {})
 

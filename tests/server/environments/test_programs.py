@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from naiad.environments.programs import FailedError, Programs
+from naiad.environments.programs import ClosedError, FailedError, Programs
 
 ROOT = pathlib.Path("/")
 
@@ -50,14 +50,14 @@ def test_close_ends_what_runs_and_what_it_started() -> None:
         assert started.wait(20)
         closing.set()
         programs.close()
-        with pytest.raises(FailedError):
+        with pytest.raises(ClosedError):
             running.result(10)
 
 
 def test_what_starts_after_the_end_is_ended_at_once() -> None:
     closing = threading.Event()
     closing.set()
-    with pytest.raises(FailedError):
+    with pytest.raises(ClosedError):
         Programs(closing).run(
             python("import time; time.sleep(600)"), environ=os.environ, folder=ROOT
         )

@@ -6,20 +6,18 @@ What a model sees is `api/`; how its modules are kept apart from other models' i
 
 import collections.abc
 import json
-import logging
 import os
 import pathlib
 import sys
-import tempfile
 from typing import Any
 
 from google.protobuf import json_format
 
 from naiad.backends.backend import HostKind, InstanceSpec, ModelSource, WorkerPlan
-from naiad.backends.python import completing
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
+from naiad.backends.python.completion import completed_in, no_config
 from naiad.backends.python.failures import describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
@@ -29,11 +27,7 @@ from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
 from naiad.environments.environments import Environments
 from naiad.environments.need import Need, need_of, refused_in_thread
-from naiad.environments.packed import Environment
-from naiad.environments.programs import FailedError
-from naiad.errors import InferenceError, internal, invalid
-
-log = logging.getLogger("naiad.backends.python")
+from naiad.errors import InferenceError, invalid
 
 _COMPLETED = ("input", "output")
 _FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
@@ -76,7 +70,15 @@ class PythonBackend:
         )
         if need is not None:
             environment = self._environments.get(message.name, need, options)
-            self._complete_in(environment, message, model_dir, version_dir)
+            shown = completed_in(
+                environment,
+                self._environments,
+                message,
+                model_dir=model_dir,
+                version_dir=version_dir,
+            )
+            if shown is not None:
+                _merge(message, shown)
             return
         code = _ModelCode(
             message.name,
@@ -140,43 +142,6 @@ class PythonBackend:
     def close(self) -> None:
         """Stop environments that are being made."""
         self._environments.close()
-
-    def _complete_in(
-        self,
-        environment: Environment,
-        message: Any,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-    ) -> None:
-        """As `complete`, in the model's own environment: the server's has not what the model imports."""
-        name = message.name
-        order = {
-            "name": name,
-            "path": str((version_dir / (message.default_model_filename or "model.py")).absolute()),
-            "model_dir": str(model_dir.absolute()),
-            "config": json.dumps(config_json.to_json(message)),
-        }
-        with tempfile.TemporaryDirectory(prefix="naiad-") as folder:
-            asked, answered = pathlib.Path(folder, "order"), pathlib.Path(folder, "result")
-            asked.write_text(json.dumps(order), encoding="utf-8")
-            try:
-                self._environments.run(
-                    environment,
-                    [completing.__file__, str(asked), str(answered)],
-                    tell=lambda line: log.info("[%s] %s", name, line),
-                )
-                result = json.loads(answered.read_text(encoding="utf-8"))
-            except (FailedError, OSError) as error:
-                said = "\n".join(error.output) if isinstance(error, FailedError) else str(error)
-                raise internal(
-                    f"unable to load model '{name}': auto_complete_config could not be run in {environment.executable}: {said}"
-                ) from error
-        if "error" in result:
-            raise invalid(result["error"])
-        if "returned" in result:
-            raise _no_config(name, result["returned"])
-        if result["config"] is not None:
-            _merge(message, result["config"])
 
 
 class PythonModel:
@@ -327,15 +292,8 @@ def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
     except (Exception, SystemExit) as error:
         raise code.call_error("auto_complete_config", error) from error
     if not isinstance(completed, ModelConfig):
-        raise _no_config(message.name, "nothing" if completed is None else type(completed).__name__)
+        raise no_config(message.name, "nothing" if completed is None else type(completed).__name__)
     return completed
-
-
-def _no_config(model: str, returned: str) -> InferenceError:
-    return invalid(
-        f"auto_complete_config function in model '{model}' must return a valid pb.ModelConfig object; it returned {returned}: end it with "
-        "`return auto_complete_model_config`"
-    )
 
 
 def _merge(message: Any, shown: collections.abc.Mapping[str, Any]) -> None:
