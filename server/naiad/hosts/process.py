@@ -333,8 +333,9 @@ class ProcessHost:
 
     def _go_down(self, how: str) -> None:
         """The worker serves no more: nobody may wait for it."""
-        self._state = _State.DOWN
-        self._usable(False)
+        if self._state is _State.UP:
+            self._state = _State.DOWN
+            self._usable(False)
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(False)
         error = self._unavailable(how)
@@ -352,9 +353,11 @@ class ProcessHost:
             return
         if self._loading is not None:
             if not self._loading.done():
+                said = "" if worker is None else worker.last_words
+                wrote = f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
                 self._loading.set_exception(
                     unavailable(
-                        f"{self._identity}: its worker process {how} while it loaded the model"
+                        f"{self._identity}: its worker process {how} while it loaded the model{wrote}"
                     )
                 )
             return

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
 _PIPE_BYTES = 1 << 16
 _BURST = 64
+_LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
 _LOG_MARK = "\x1e"  # as in worker/work.py
 
@@ -129,6 +130,11 @@ class WorkerProcess:
     def pid(self) -> int:
         """Its process id."""
         return self._process.pid
+
+    @property
+    def last_words(self) -> str:
+        """The last lines that it wrote."""
+        return self._output.last_lines()
 
     def send(self, *message: typing.Any) -> None:
         """As `Link.send`, but a link that is broken gets the process killed; the end is told like any other."""
@@ -245,6 +251,11 @@ class OutputLog:
         self._tag = f"[{identity.model} {identity.instance}] "
         self._logger = logging.getLogger(f"naiad.models.{identity.model}")
         self._begun = b""
+        self._last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+
+    def last_lines(self) -> str:
+        """The last lines, as they were written."""
+        return "\n".join(self._last)
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they come; a line is logged when it is complete, or very long."""
@@ -264,6 +275,7 @@ class OutputLog:
     def _line(self, line: str) -> None:
         printed, mark, record = line.partition(_LOG_MARK)
         if printed:
+            self._last.append(printed)
             extra = {"model": self._identity.model, "instance": self._identity.instance}
             self._logger.info("%s%s", self._tag, printed, extra=extra)
         if mark:
@@ -277,6 +289,7 @@ class OutputLog:
         except (ValueError, TypeError):
             self._logger.info("%s%s", self._tag, text)
             return
+        self._last.append(str(message))
         if wanted:
             extra = {"model": self._identity.model, "instance": self._identity.instance}
             logger.handle(

@@ -2,12 +2,12 @@
 
 Two SOCK_SEQPACKET socket pairs. On the first one batches take turns with their outcomes: a message is 32 bytes, one wake-up. What it is
 about lies in a segment of the sender's, an anonymous file (memfd) whose descriptor goes along with the first message that uses
-it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. A segment is used again for the next message and
-replaced by a larger one when it is too small; nothing has a name in the file system, so nothing is left when both processes are gone.
+it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Nothing has a name in the file system, so nothing is left
+when both processes are gone.
 
-The receiver looks at tensors where they lie. Each side may write over what it sent once the other side has sent its next message,
-unless that says HELD: somebody still looks at it there. Then the segment stays with whoever looks, and the sender takes a new one.
-One batch is under way at a time, so no more is needed.
+The receiver looks at tensors where they lie. With its next message it says at which of the sender's segments somebody still
+looks; the sender writes over the others, for a page of memory that is there already costs a tenth of a new one. A sender keeps
+up to four segments, larger ones in place of smaller ones; if somebody looks at all four, a message gets one for itself.
 
 What does not take turns is posted, from any thread, each message complete in itself: small ones stand behind their 32 bytes, large
 ones lie in a segment of their own. A worker posts on the first socket, so that a response is there before the outcome of its
@@ -43,22 +43,21 @@ ASK_READY, CANCEL = 64, 65
 READY, RESPONSE = 80, 81
 """What a worker posts: the answer to ASK_READY as number, 0 or 1; a response to the request of this number."""
 
-HELD = 1
-
 GONE = "the other side is gone"
 
-_MESSAGE = struct.Struct("<BBxxxxxxQQQ")
+_MESSAGE = struct.Struct("<BBBxxxxxQQQ")
 _ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
 _INLINE = 1 << 15
 """Posted messages up to this many bytes stand in the packet itself."""
 
 ALIGNED = 64
 """Where a tensor begins is a multiple of this many bytes."""
+_SLOTS = 4
 _LEAST = 1 << 16
 _COPIED = 1 << 16
 _DESCRIPTOR = array.array("i").itemsize
 _ONLY_OURS = 2
-"""What `sys.getrefcount` says of a segment's array at which nobody looks any more."""
+"""What `sys.getrefcount` says, where `_held` asks, of a segment's array at which nobody looks any more."""
 
 
 class Parcel:
@@ -98,6 +97,17 @@ class LinkBrokenError(Exception):
     """The other side is gone, or sent what is no message."""
 
 
+class _Segment:
+    """A segment to write to."""
+
+    __slots__ = ("capacity", "memory", "written")
+
+    def __init__(self, memory: mmap.mmap, capacity: int) -> None:
+        self.memory = memory
+        self.written = np.frombuffer(memory, np.uint8)
+        self.capacity = capacity
+
+
 class Link:
     """One end. All methods but `post` belong to one thread.
 
@@ -105,20 +115,25 @@ class Link:
         connection: SOCK_SEQPACKET; the link's from now on.
 
     Attributes:
-        base: the segment that the last message in turn is about, as uint8: tensors are views of it. None before the first one.
-            Whoever keeps it, or a view of it, holds the segment.
-        posted: the same for the last message that was posted; it is the receiver's to keep.
+        posted: the segment that the last posted message is about, as uint8; it is the receiver's to keep.
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._memory: mmap.mmap | None = None
-        self._written: Any = None
-        self._capacity = 0
-        self._other_holds = False
+        self._ours: list[_Segment] = []
+        self._others_look_at = 0
+        self._theirs: list[Any] = []
+        self._current = 0
         self._packet = bytearray(_MESSAGE.size + _INLINE)
-        self.base: Any = None
         self.posted: Any = None
+
+    @property
+    def base(self) -> Any:
+        """The segment that the last message in turn is about, as uint8: tensors are views of it.
+
+        Whoever keeps it, or a view of it, keeps the other side from writing there.
+        """
+        return self._theirs[self._current]
 
     def fileno(self) -> int:
         """The socket's descriptor, to wait for messages."""
@@ -135,18 +150,13 @@ class Link:
         """
         at = 0 if parcel is None else parcel.size
         needed = at + len(header)
-        fresh = -1
-        if needed > self._capacity or self._other_holds:
-            fresh = self._renew(needed)
-        memory = self._memory
-        assert memory is not None
-        if parcel is not None:
-            parcel.write(memory, self._written)
-        memory[at:needed] = header
-        flags = HELD if self.base is not None and sys.getrefcount(self.base) > _ONLY_OURS else 0
-        message = _MESSAGE.pack(kind, flags, number, at, len(header))
+        fresh, slot, segment = self._room(needed)
         try:
-            self._pass(message, fresh)
+            memory = segment.memory
+            if parcel is not None:
+                parcel.write(memory, segment.written)
+            memory[at:needed] = header
+            self._pass(_MESSAGE.pack(kind, self._held(), slot, number, at, len(header)), fresh)
         except OSError as error:
             raise LinkBrokenError(str(error)) from error
         finally:
@@ -165,7 +175,7 @@ class Link:
         """
         at = 0 if parcel is None else parcel.size
         size = at + len(header)
-        message = _MESSAGE.pack(kind, 0, number, at, len(header))
+        message = _MESSAGE.pack(kind, 0, 0, number, at, len(header))
         fresh = -1
         if size > _INLINE:
             fresh, memory = _segment(size)
@@ -205,17 +215,15 @@ class Link:
             raise LinkBrokenError(str(error)) from error
         if length < _MESSAGE.size:
             raise LinkBrokenError("no message" if length else GONE)
-        kind, flags, number, at, size = _MESSAGE.unpack_from(packet)
-        fresh = _opened(ancillary) if ancillary else None
+        kind, held, slot, number, at, size = _MESSAGE.unpack_from(packet)
+        base = _opened(ancillary) if ancillary else None
         if kind >= POSTED:
-            if fresh is None:
-                fresh = np.frombuffer(bytes(memoryview(packet)[_MESSAGE.size : length]), np.uint8)
-            self.posted = base = fresh
+            if base is None:
+                base = np.frombuffer(bytes(memoryview(packet)[_MESSAGE.size : length]), np.uint8)
+            self.posted = base
         else:
-            if fresh is not None:
-                self.base = fresh
-            self._other_holds = bool(flags & HELD)
-            base = self.base
+            base = self._seen(slot, base)
+            self._others_look_at = held
         if base is None or at + size > base.size:
             raise LinkBrokenError("a message about nothing")
         return kind, number, base[at : at + size].tobytes()
@@ -223,9 +231,9 @@ class Link:
     def close(self) -> None:
         """Give everything back that nobody looks at any more."""
         self._socket.close()
-        self._memory = None
-        self._written = self.base = self.posted = None
-        self._capacity = 0
+        self._ours.clear()
+        self._theirs.clear()
+        self.posted = None
 
     def _pass(self, message: bytes, descriptor: int) -> None:
         if descriptor < 0:
@@ -234,17 +242,45 @@ class Link:
         rights = array.array("i", [descriptor])
         self._socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
 
-    def _renew(self, needed: int) -> int:
-        """Take a segment that is large enough; gives back its descriptor."""
-        self._memory = None
-        self._written = None
-        self._capacity = 0
+    def _room(self, needed: int) -> "tuple[int, int, _Segment]":
+        """A segment that is large enough and looked at by nobody: its descriptor if it is new, else -1, its slot, and it."""
+        looked_at = self._others_look_at
+        free = _SLOTS
+        for slot, segment in enumerate(self._ours):
+            if not looked_at >> slot & 1:
+                if segment.capacity >= needed:
+                    return -1, slot, segment
+                free = slot
         capacity = max(_LEAST, 1 << (needed - 1).bit_length())
-        fresh, self._memory = _segment(capacity)
-        self._written = np.frombuffer(self._memory, np.uint8)
-        self._capacity = capacity
-        self._other_holds = False
-        return fresh
+        fresh, memory = _segment(capacity)
+        segment = _Segment(memory, capacity)
+        if free < _SLOTS:
+            self._ours[free] = segment
+        elif len(self._ours) < _SLOTS:
+            free = len(self._ours)
+            self._ours.append(segment)
+        return fresh, free, segment
+
+    def _seen(self, slot: int, fresh: Any) -> Any:
+        """The other side's segment in a slot, which may be fresh."""
+        theirs = self._theirs
+        while len(theirs) <= slot <= _SLOTS:
+            theirs.append(None)
+        if slot > _SLOTS:
+            return None
+        if fresh is not None:
+            theirs[slot] = fresh
+        self._current = slot
+        return theirs[slot]
+
+    def _held(self) -> int:
+        """At which of the other side's segments somebody looks: a bit for each slot."""
+        theirs, count = self._theirs, sys.getrefcount
+        held = 0
+        for slot in range(min(len(theirs), _SLOTS)):
+            if count(theirs[slot]) > _ONLY_OURS:
+                held |= 1 << slot
+        return held
 
 
 def _segment(capacity: int) -> "tuple[int, mmap.mmap]":

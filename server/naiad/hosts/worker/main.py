@@ -25,6 +25,8 @@ from typing import Any
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _NAME_BYTES = 15
+_ARGUMENTS_START = 45
+"""Where /proc/self/stat says, behind the process's name, at which address its arguments lie."""
 
 
 def main() -> None:
@@ -32,6 +34,9 @@ def main() -> None:
     _find_naiad()
     arguments = _arguments()
     _be_a_child(arguments.parent, arguments.instance)
+    title = f"naiad-worker --model {arguments.model} --version {arguments.version} --instance {arguments.instance}"
+    with contextlib.suppress(OSError, ValueError):
+        _show(title.encode())
     data = socket.socket(fileno=arguments.data_fd)
     control = socket.socket(fileno=arguments.control_fd)
     # Only now: the package was not there before.
@@ -83,6 +88,15 @@ def _be_a_child(parent: int, instance: str) -> None:
     for stream in (sys.stdout, sys.stderr):
         # Whole lines as they come, whatever characters a model prints.
         stream.reconfigure(line_buffering=True, errors="backslashreplace")  # type: ignore[union-attr]  # these are text files
+
+
+def _show(title: bytes) -> None:
+    """Write over the command line that ps shows, whose beginning says only which interpreter it is."""
+    fields = pathlib.Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+    start, end = int(fields[_ARGUMENTS_START]), int(fields[_ARGUMENTS_START + 1])
+    room = end - start - 1
+    if 0 < start < end and len(title) <= room:
+        ctypes.memmove(start, title.ljust(room, b"\0"), room)
 
 
 def _leave_to_the_server(number: int, frame: Any) -> None:

@@ -1,0 +1,181 @@
+"""The link between server and worker: what is sent arrives, nothing is overwritten that somebody looks at, nonsense is refused."""
+
+import array
+import collections.abc
+import os
+import socket
+import struct
+from typing import Any
+
+import numpy as np
+import pytest
+
+from naiad.hosts.worker import link
+from naiad.hosts.worker.link import BATCH, CANCEL, OUTCOME, RESPONSE, Link, LinkBrokenError, Parcel
+
+Pair = tuple[Link, Link]
+
+
+@pytest.fixture
+def pair() -> collections.abc.Iterator[Pair]:
+    """Both ends."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    for each in (ours, theirs):
+        each.setblocking(False)
+    made = Link(ours), Link(theirs)
+    yield made
+    for each in made:
+        each.close()
+
+
+def parcel(*parts: Any) -> tuple[Parcel, list[tuple[int, int]]]:
+    made = Parcel()
+    return made, [made.add(part) for part in parts]
+
+
+def count_segments(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    made: list[str] = []
+    create = os.memfd_create
+
+    def counted(name: str, flags: int = 0) -> int:
+        made.append(name)
+        return create(name, flags)
+
+    monkeypatch.setattr(os, "memfd_create", counted)
+    return made
+
+
+def test_a_message_arrives_with_its_kind_its_number_its_header_and_its_tensors(pair: Pair) -> None:
+    ours, theirs = pair
+    turned = np.arange(200_000, dtype=np.int32).reshape(400, 500).T
+    whole, places = parcel(b"abc", np.arange(5), turned, np.empty((0, 3)), b"")
+    ours.send(BATCH, b"header", whole, 7)
+    assert theirs.receive() == (BATCH, 7, b"header")
+    (at, size), (at_1, size_1), (at_2, size_2), nothing, none = places
+    assert (at, size) == (0, 3)
+    assert at_1 % link.ALIGNED == at_2 % link.ALIGNED == 0
+    assert theirs.base[at : at + size].tobytes() == b"abc"
+    assert theirs.base[at_1 : at_1 + size_1].view(np.int64).tolist() == [0, 1, 2, 3, 4]
+    came = theirs.base[at_2 : at_2 + size_2].view(np.int32).reshape(500, 400)
+    assert (came == turned).all()
+    assert nothing[1] == none[1] == 0
+
+
+def test_messages_in_turn_share_a_segment_each_way(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = count_segments(monkeypatch)
+    ours, theirs = pair
+    for number in range(10):
+        ours.send(BATCH, b"x" * number, parcel(np.full(100, number))[0])
+        theirs.receive()
+        theirs.send(OUTCOME, b"y", parcel(np.full(100, number))[0])
+        ours.receive()
+    assert len(segments) == 2
+
+
+def test_what_somebody_looks_at_is_not_written_over(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = count_segments(monkeypatch)
+    ours, theirs = pair
+    looked_at: list[Any] = []
+    for number in range(7):
+        ours.send(BATCH, b"", parcel(np.full(100, number))[0])
+        theirs.receive()
+        looked_at.append(theirs.base[:800].view(np.int64))
+        theirs.send(OUTCOME, b"")
+        ours.receive()
+    assert [set(each.tolist()) for each in looked_at] == [{number} for number in range(7)]
+    assert len(segments) == 7 + 1
+    looked_at.clear()
+    for _ in range(5):  # the four that were kept are free again
+        ours.send(BATCH, b"", parcel(np.zeros(100))[0])
+        theirs.receive()
+        theirs.send(OUTCOME, b"")
+        ours.receive()
+    # The first of these was sent before our end heard that nobody looks any more.
+    assert len(segments) == 7 + 1 + 1
+
+
+def test_a_larger_message_takes_the_place_of_a_smaller_segment(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    segments = count_segments(monkeypatch)
+    ours, theirs = pair
+    for exponent in (10, 17, 20, 10, 20):
+        ours.send(BATCH, b"", parcel(np.zeros(1 << exponent, np.uint8))[0])
+        theirs.receive()
+        assert theirs.base.size >= 1 << exponent
+        theirs.send(OUTCOME, b"")
+        ours.receive()
+    assert len(segments) == 3 + 1
+
+
+@pytest.mark.parametrize("size", [0, 10, 1 << 15, 1 << 20])
+def test_a_posted_message_is_complete_in_itself_and_stays_as_it_was(pair: Pair, size: int) -> None:
+    ours, theirs = pair
+    kept: list[Any] = []
+    for number in range(3):
+        whole, _ = parcel(np.full(size, number, np.uint8), b"word")
+        ours.post(RESPONSE, b"header", whole, number)
+        assert theirs.receive() == (RESPONSE, number, b"header")
+        kept.append(theirs.posted[:size])
+    assert [set(each.tolist()) for each in kept] == [{n} if size else set() for n in range(3)]
+
+
+def test_posted_messages_between_those_in_turn_change_nothing_of_them(pair: Pair) -> None:
+    ours, theirs = pair
+    ours.send(BATCH, b"batch", parcel(np.full(8, 1, np.uint8))[0])
+    ours.post(CANCEL, b"", None, 3)
+    theirs.receive()
+    assert theirs.receive() == (CANCEL, 3, b"")
+    assert theirs.base[:8].tolist() == [1] * 8
+
+
+def test_a_side_that_is_gone_is_noticed(pair: Pair) -> None:
+    ours, theirs = pair
+    theirs.close()
+    with pytest.raises(LinkBrokenError, match=link.GONE):
+        ours.receive()
+    with pytest.raises(LinkBrokenError):
+        ours.send(BATCH, b"")
+    with pytest.raises(LinkBrokenError):
+        ours.post(CANCEL, b"")
+
+
+def test_a_side_that_does_not_read_makes_a_poster_wait(pair: Pair) -> None:
+    ours, theirs = pair
+    posted = 0
+    with pytest.raises(BlockingIOError):
+        while True:
+            ours.post(CANCEL, b"x" * 1000, None, posted)
+            posted += 1
+    assert [theirs.receive()[1] for _ in range(posted)] == list(range(posted))
+    with pytest.raises(BlockingIOError):
+        theirs.receive()
+
+
+@pytest.mark.parametrize(
+    ("packet", "rights"),
+    [
+        (b"short", False),
+        (struct.pack("<BBBxxxxxQQQ", BATCH, 0, 0, 0, 0, 10), False),
+        (struct.pack("<BBBxxxxxQQQ", BATCH, 0, 200, 0, 0, 10), True),
+        (struct.pack("<BBBxxxxxQQQ", BATCH, 0, 0, 0, 4000, 200), True),
+        (struct.pack("<BBBxxxxxQQQ", BATCH, 0, 0, 0, 2**64 - 1, 200), True),
+        (struct.pack("<BBBxxxxxQQQ", RESPONSE, 0, 0, 0, 0, 10), False),
+    ],
+)
+def test_what_is_no_message_is_refused(packet: bytes, rights: bool) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    end = Link(theirs)
+    segment = os.memfd_create("x")
+    os.ftruncate(segment, 4096)
+    along = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [segment]))]
+    ours.sendmsg([packet], along if rights else [])
+    os.close(segment)
+    with pytest.raises(LinkBrokenError):
+        end.receive()
+    ours.close()
+    end.close()

@@ -1,0 +1,649 @@
+"""A process host: batches to a worker process and back, and what becomes of everybody when the worker dies, hangs or will not load.
+
+Real processes throughout; what is waited for is polled.
+"""
+
+import asyncio
+import collections.abc
+import logging
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from naiad.backends import whole_backend
+from naiad.backends.backend import InstanceSpec, ModelSource, WorkerPlan
+from naiad.config.model_config import InstanceKind
+from naiad.core import datatypes
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts import process
+from naiad.hosts.host import BatchOutcome
+from naiad.metrics.statistics import RestartReason
+from tests.server.backends.configs import inference, spec, tensor, values
+from tests.server.backends.python.models import python_config
+from tests.server.hosts.workers import (
+    GIVE_UP_S,
+    SAME,
+    Hosts,
+    ask,
+    exists,
+    lines,
+    model,
+    until,
+)
+
+WAITS_FOR_A_FILE = """
+    def initialize(self, args):
+        self.folder = args["model_repository"]
+
+    def execute(self, requests):
+        open(self.folder + "/begun", "w").close()
+        while not os.path.exists(self.folder + "/go"):
+            time.sleep(0.005)
+        return same(requests)
+"""
+
+
+@pytest.fixture
+async def hosts(tmp_path: pathlib.Path) -> collections.abc.AsyncIterator[Hosts]:
+    """Hosts that are closed at the end."""
+    made = Hosts(tmp_path)
+    yield made
+    await made.close()
+
+
+def answers(outcome: BatchOutcome) -> list[dict[str, object]]:
+    assert outcome.error is None, outcome.error
+    assert outcome.execution is not None
+    return [values(each) for each in outcome.execution.responses if each is not None]
+
+
+async def begun(folder: pathlib.Path) -> None:
+    await until((folder / "begun").exists)
+
+
+async def test_a_batch_goes_to_a_process_of_its_own_and_comes_back_in_order(hosts: Hosts) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            return [response(os.getpid(), each.inputs()[0].as_numpy()[0, 0]) for each in requests]
+        """
+    )
+    batch = [ask((1, 0)), ask((2, 0))]
+    outcome = await hosted.run(*batch)
+    pid = hosted.host.pid
+    assert answers(outcome) == [{"OUT": [[pid, 1]]}, {"OUT": [[pid, 2]]}]
+    assert pid != os.getpid()
+    assert outcome.batch == batch
+    assert outcome.execution is not None
+    execution = outcome.execution
+    assert (
+        outcome.compute_start_ns
+        < execution.input_end_ns
+        <= execution.output_start_ns
+        < outcome.compute_end_ns
+    )
+
+
+async def test_ps_shows_which_model_and_instance_a_process_serves(hosts: Hosts) -> None:
+    hosted = await hosts.start(SAME)
+    shown = subprocess.run(  # noqa: ASYNC221 - it takes milliseconds
+        ["/bin/ps", "-o", "comm=,args=", "-p", str(hosted.host.pid)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert shown.split() == "m_0_0 naiad-worker --model m --version 1 --instance m_0_0".split()
+
+
+@pytest.mark.parametrize(
+    ("datatype", "rows"),
+    [
+        (datatypes.FP32, [[1.5, -2.0]]),
+        (datatypes.FP16, [[1.5, -2.0]]),
+        (datatypes.INT8, [[-128, 127]]),
+        (datatypes.UINT64, [[0, 2**64 - 1]]),
+        (datatypes.BOOL, [[True, False]]),
+        (datatypes.BYTES, [[b"", "naïad".encode()]]),
+        (datatypes.FP32, np.zeros((1, 0)).tolist()),
+        (datatypes.BYTES, np.zeros((1, 0)).tolist()),
+    ],
+    ids=str,
+)
+async def test_values_of_every_kind_survive_the_journey(
+    hosts: Hosts, datatype: datatypes.DataType, rows: list[list[object]]
+) -> None:
+    hosted = await hosts.start(
+        SAME,
+        inputs=[spec("IN", datatype, (-1,))],
+        outputs=[spec("OUT", datatype, (-1,))],
+    )
+    outcome = await hosted.run(inference(tensor("IN", rows, datatype)))
+    assert answers(outcome) == [{"OUT": rows}]
+    assert outcome.execution is not None
+    response = outcome.execution.responses[0]
+    assert response is not None
+    assert response.outputs[0].datatype is datatype
+
+
+async def test_large_tensors_come_back_whole_again_and_again_while_somebody_still_holds_the_last(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(
+        SAME,
+        inputs=[spec("IN", datatypes.FP32, (-1,))],
+        outputs=[spec("OUT", datatypes.FP32, (-1,))],
+    )
+    held: list[BatchOutcome] = []
+    for number in range(8):
+        row = np.full((1, 500_000 + number), number, np.float32)
+        held.append(await hosted.run(inference(tensor("IN", row))))
+    for number, outcome in enumerate(held):
+        assert outcome.execution is not None
+        response = outcome.execution.responses[0]
+        assert response is not None
+        array = response.outputs[0].array
+        assert array.shape == (1, 500_000 + number)
+        assert (array == number).all()
+
+
+async def test_a_small_batch_is_one_system_call_to_send_and_one_to_receive(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted = await hosts.start(SAME)
+    await hosted.run()
+    worker = hosted.host._worker  # noqa: SLF001 - the traffic is what this is about
+    assert worker is not None
+    sent, received = list[int](), list[int]()
+    link_send, link_receive = worker.link._pass, worker.link.receive  # noqa: SLF001
+    monkeypatch.setattr(
+        worker.link, "_pass", lambda *message: (sent.append(1), link_send(*message))
+    )
+
+    def receive() -> tuple[int, int, bytes]:
+        received.append(1)
+        return link_receive()
+
+    monkeypatch.setattr(worker.link, "receive", receive)
+    await hosted.run(*(ask() for _ in range(8)))
+    assert (sum(sent), sum(received)) == (1, 1)
+
+
+async def test_what_the_client_sent_along_is_there_for_the_model(hosts: Hosts) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            said = [f"{r.request_id()} {r.correlation_id()} {r.flags()} {r.timeout()} {r.parameters()} "
+                    f"{sorted(r.requested_output_names())}" for r in requests]
+            return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([[each.encode()]], object))],
+                    parameters={"n": 3, "b": True, "s": "x"}) for each in said]
+        """,
+        outputs=[spec("OUT", datatypes.BYTES, (1,))],
+    )
+    request = ask(
+        request_id="r1", parameters={"k": 1.5, "ü": "x"}, correlation_id="c", flags=3, timeout_us=7
+    )
+    outcome = await hosted.run(request)
+    assert answers(outcome) == [{"OUT": [['r1 c 3 7 {"k":1.5,"ü":"x"} [\'OUT\']'.encode()]]}]
+    assert outcome.execution is not None
+    response = outcome.execution.responses[0]
+    assert response is not None
+    assert (response.id, response.parameters) == ("r1", {"n": 3, "b": True, "s": "x"})
+
+
+async def test_a_request_may_fail_alone_and_what_raises_fails_its_batch_with_the_model_s_lines_first(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            if len(requests) > 1:
+                return [response(1, 2), pb_utils.InferenceResponse(
+                    error=pb_utils.TritonError("no such thing", pb_utils.TritonError.NOT_FOUND))]
+            raise ValueError("out of luck")
+        """
+    )
+    outcome = await hosted.run(ask(), ask())
+    assert outcome.execution is not None
+    good, bad = outcome.execution.responses
+    assert good is not None
+    assert good.error is None
+    assert bad is not None
+    assert bad.error is not None
+    assert (bad.error.code, bad.error.message) == (ErrorCode.NOT_FOUND, "no such thing")
+    assert bad.error.reason is FailureReason.BACKEND
+    error = (await hosted.run()).error
+    assert error is not None
+    assert error.code is ErrorCode.INTERNAL
+    assert error.reason is FailureReason.BACKEND
+    assert (
+        "Failed to process the request(s) for model 'm_0_0', message: ValueError: out of luck"
+        in (error.message)
+    )
+    assert "1/model.py(" in error.message
+    assert "naiad/hosts" not in error.message
+    assert hosted.usable == []
+
+
+async def test_a_model_that_calls_exit_fails_its_batch_and_the_worker_lives_on(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start("def execute(self, requests): sys.exit(3)")
+    pid = hosted.host.pid
+    error = (await hosted.run()).error
+    assert error is not None
+    assert "SystemExit" in error.message
+    assert hosted.host.pid == pid
+    assert hosted.usable == []
+
+
+async def test_kill_9_fails_what_was_there_with_unavailable_and_the_next_worker_serves(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await hosts.start(WAITS_FOR_A_FILE)
+    first = hosted.host.pid
+    out = hosted.submit(ask(), ask())
+    await begun(tmp_path)
+    os.kill(first, signal.SIGKILL)
+    killed = time.monotonic()
+    outcome = await asyncio.wait_for(out, 1)
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.UNAVAILABLE
+    assert "its worker process was ended by SIGKILL; it is being restarted" in outcome.error.message
+    assert "model 'm'" in outcome.error.message
+    assert not await hosted.host.ready()
+    assert time.monotonic() - killed < 1
+    (tmp_path / "go").touch()
+    await until(lambda: hosted.usable == [False, True])
+    assert hosted.host.pid not in {0, first}
+    assert await hosted.host.ready()
+    assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
+    assert hosted.restarts == [RestartReason.DIED]
+
+
+async def test_a_batch_that_comes_while_there_is_no_worker_fails_and_does_not_wait(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(SAME)
+    os.kill(hosted.host.pid, signal.SIGKILL)
+    await until(lambda: hosted.usable == [False])
+    error = (await hosted.run()).error
+    assert error is not None
+    assert error.code is ErrorCode.UNAVAILABLE
+
+
+async def test_a_worker_that_cannot_load_any_more_is_tried_again_and_again(
+    hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("naiad.hosts.respawn.FIRST_DELAY_NS", 1_000_000)
+    hosted = await hosts.start(
+        """
+        def initialize(self, args):
+            assert not os.path.exists(args["model_repository"] + "/broken"), "broken"
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    (tmp_path / "broken").touch()
+    os.kill(hosted.host.pid, signal.SIGKILL)
+    await until(lambda: len(hosted.restarts) >= 3)
+    assert hosted.restarts[:3] == [RestartReason.DIED, RestartReason.LOAD, RestartReason.LOAD]
+    assert hosted.usable == [False]
+    (tmp_path / "broken").unlink()
+    await until(lambda: hosted.usable == [False, True])
+    assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
+
+
+async def test_a_batch_that_takes_too_long_has_its_stack_logged_its_worker_killed_and_its_clients_told(
+    hosts: Hosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            if requests[0].inputs()[0].as_numpy()[0, 0]:
+                self.turn_for_ever()
+            return same(requests)
+        def turn_for_ever(self):
+            while True:
+                pass
+        """,
+        timeout_s=0.3,
+    )
+    first = hosted.host.pid
+    outcome = await hosted.run()
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.UNAVAILABLE
+    assert "took longer than naiad.execute_timeout (0.3 s) and was killed" in outcome.error.message
+    await until(lambda: hosted.usable == [False, True])
+    assert not exists(first)
+    assert hosted.restarts == [RestartReason.TIMEOUT]
+    assert any("in turn_for_ever" in line for line in lines(caplog, "naiad.models.m"))
+    assert answers(await hosted.run(ask((0, 1)))) == [{"OUT": [[0, 1]]}]
+
+
+async def test_a_batch_in_time_leaves_the_watchdog_asleep(hosts: Hosts) -> None:
+    hosted = await hosts.start(SAME, timeout_s=0.5)
+    for _ in range(3):
+        await hosted.run()
+    await asyncio.sleep(0.6)  # longer than the limit: it would have bitten
+    assert hosted.usable == []
+    assert hosted.restarts == []
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("raise ValueError('no such weights')", "ValueError: no such weights"),
+        ("def initialize(self, args): raise KeyError('vocab')", "KeyError: 'vocab'"),
+        ("pass", "does not implement `execute` method"),
+        ("def initialize(self, args): sys.exit('no GPU')", "SystemExit: no GPU"),
+    ],
+)
+async def test_a_model_that_cannot_be_loaded_says_why(hosts: Hosts, body: str, said: str) -> None:
+    hosted = hosts.make(body if body == "pass" else f"{body}\n{SAME}")
+    with pytest.raises(InferenceError) as refusal:
+        await hosted.host.start()
+    assert refusal.value.code is ErrorCode.INVALID_ARG
+    assert said in refusal.value.message
+    assert "model.py" in refusal.value.message
+    assert hosted.host.pid == 0
+
+
+async def test_a_crash_while_loading_is_a_load_error_with_what_the_model_wrote(
+    hosts: Hosts,
+) -> None:
+    hosted = hosts.make(
+        """
+        def initialize(self, args):
+            print("loading the weights")
+            os.write(2, b"libgpu: device lost\\n")
+            os.kill(os.getpid(), signal.SIGSEGV)
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    with pytest.raises(InferenceError) as refusal:
+        await asyncio.wait_for(hosted.host.start(), GIVE_UP_S)
+    assert refusal.value.code is ErrorCode.UNAVAILABLE
+    for part in (
+        "was ended by SIGSEGV",
+        "loading the weights",
+        "libgpu: device lost",
+        "initialize",
+    ):
+        assert part in refusal.value.message
+
+
+async def test_an_interpreter_that_is_not_there_is_a_load_error(hosts: Hosts) -> None:
+    nowhere = WorkerPlan(runner="x:y", settings={}, executable="/nowhere/python")
+    hosted = hosts.make(SAME, worker_plan=nowhere)
+    with pytest.raises(InferenceError) as refusal:
+        await hosted.host.start()
+    assert "/nowhere/python" in refusal.value.message
+
+
+async def test_a_load_that_nobody_wants_any_more_ends_its_process(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = hosts.make(
+        """
+        def initialize(self, args):
+            open(args["model_repository"] + "/begun", "w").close()
+            time.sleep(60)
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    loading = asyncio.create_task(hosted.host.start())
+    await begun(tmp_path)
+    pid = hosted.host.pid
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    assert not exists(pid)
+
+
+async def test_prints_and_log_lines_come_out_with_the_model_s_and_the_instance_s_name(
+    hosts: Hosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")
+    hosted = await hosts.start(
+        """
+        def initialize(self, args):
+            print("first\\nsecond")
+            pb_utils.Logger.log_warn("third")
+            print("fourth", file=sys.stderr)
+            sys.stdout.write("unfinished")
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    await hosted.host.close()
+    said = [
+        (each.levelname, each.getMessage())
+        for each in caplog.records
+        if each.name == "naiad.models.m"
+    ]
+    assert said == [
+        ("INFO", "[m m_0_0] first"),
+        ("INFO", "[m m_0_0] second"),
+        ("WARNING", "[m m_0_0] third"),
+        ("INFO", "[m m_0_0] fourth"),
+        ("INFO", "[m m_0_0] unfinished"),
+    ]
+    record = next(each for each in caplog.records if each.getMessage().endswith("third"))
+    assert record.filename == "model.py"
+
+
+@pytest.mark.parametrize(
+    ("body", "ready"),
+    [
+        ("def is_ready(self): return True", True),
+        ("def is_ready(self): return False", False),
+        ("def is_ready(self): raise ValueError('x')", False),
+        ("def is_ready(self): return 1", False),
+        ("async def is_ready(self): return True", True),
+        ("def is_ready(self): time.sleep(60)", False),
+    ],
+)
+async def test_readiness_is_what_the_model_says(
+    hosts: Hosts, body: str, ready: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "READY_TIMEOUT_S", 1.0)
+    hosted = await hosts.start(f"{body}\ndef execute(self, requests): return same(requests)")
+    assert await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S) is ready
+    assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
+
+
+async def test_readiness_is_told_while_a_batch_runs(hosts: Hosts, tmp_path: pathlib.Path) -> None:
+    hosted = await hosts.start(WAITS_FOR_A_FILE)
+    out = hosted.submit()
+    await begun(tmp_path)
+    assert await asyncio.wait_for(asyncio.gather(*[hosted.host.ready()] * 1), GIVE_UP_S) == [True]
+    assert not out.done()
+    (tmp_path / "go").touch()
+    await out
+
+
+async def test_close_waits_for_the_batch_has_the_model_finalize_and_leaves_no_process(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await hosts.start(
+        WAITS_FOR_A_FILE
+        + """
+    def finalize(self):
+        open(self.folder + "/finalized", "w").close()
+"""
+    )
+    pid = hosted.host.pid
+    out = hosted.submit()
+    await begun(tmp_path)
+    closing = asyncio.create_task(hosted.host.close())
+    await asyncio.sleep(0)
+    assert exists(pid)
+    (tmp_path / "go").touch()
+    await asyncio.wait_for(closing, GIVE_UP_S)
+    assert answers(out.result()) == [{"OUT": [[1, 2]]}]
+    assert (tmp_path / "finalized").exists()
+    assert not exists(pid)
+    assert hosted.host.pid == 0
+    assert not await hosted.host.ready()
+    assert hosted.usable == []
+    assert hosted.restarts == []
+    await hosted.host.close()
+
+
+async def test_a_model_that_does_not_finalize_is_killed_after_a_time(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "FINALIZE_TIMEOUT_S", 0.2)
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            return same(requests)
+        def finalize(self):
+            time.sleep(60)
+        """
+    )
+    pid = hosted.host.pid
+    await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
+    assert not exists(pid)
+
+
+async def test_a_worker_that_dies_while_it_finalizes_is_no_death_to_make_good(hosts: Hosts) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            return same(requests)
+        def finalize(self):
+            os._exit(7)
+        """
+    )
+    await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
+    assert hosted.restarts == []
+
+
+async def test_a_close_that_comes_while_a_dead_worker_is_replaced_ends_it_all(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await hosts.start(
+        """
+        def initialize(self, args):
+            path = args["model_repository"] + "/loaded"
+            again = os.path.exists(path)
+            open(path, "w").close()
+            if again:
+                open(args["model_repository"] + "/begun", "w").close()
+                time.sleep(60)
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    os.kill(hosted.host.pid, signal.SIGKILL)
+    await begun(tmp_path)
+    pid = hosted.host.pid
+    await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
+    assert not exists(pid)
+
+
+async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_end(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await hosts.start(WAITS_FOR_A_FILE)
+    out = hosted.submit()
+    await begun(tmp_path)
+    closing = asyncio.create_task(hosted.host.close())
+    await asyncio.sleep(0)
+    os.kill(hosted.host.pid, signal.SIGKILL)
+    await asyncio.wait_for(closing, GIVE_UP_S)
+    assert out.result().error is not None
+
+
+async def test_children_that_a_model_leaves_behind_hide_no_death(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await hosts.start(
+        """
+        def initialize(self, args):
+            self.folder = args["model_repository"]
+        def execute(self, requests):
+            child = os.fork()
+            if not child:
+                while not os.path.exists(self.folder + "/go"):
+                    time.sleep(0.01)
+                os._exit(0)
+            open(self.folder + "/begun", "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        """
+    )
+    outcome = await hosted.run()
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.UNAVAILABLE
+    (tmp_path / "go").touch()
+
+
+async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
+    async def life() -> None:
+        hosted = await hosts.start(SAME)
+        await hosted.run()
+        os.kill(hosted.host.pid, signal.SIGKILL)
+        await until(lambda: hosted.usable == [False, True])
+        await hosted.run()
+        await hosted.host.close()
+
+    await life()
+    before = len(os.listdir("/proc/self/fd"))
+    await life()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_worker_ends_with_its_server_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
+    model(tmp_path, WAITS_FOR_A_FILE)
+    server = subprocess.Popen(  # noqa: ASYNC220 - it is the one that is killed
+        [sys.executable, "-c", _SERVER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    assert server.stdout is not None
+    pid = int(server.stdout.readline())
+    await begun(tmp_path)
+    assert exists(pid)
+    server.kill()
+    server.wait()
+    server.stdout.close()
+    await until(lambda: not exists(pid))
+
+
+_SERVER = """
+import asyncio, pathlib, sys
+from tests.server.hosts.workers import Hosted, ask, plan, python_config
+
+async def main():
+    config = python_config()
+    hosted = Hosted(plan(pathlib.Path(sys.argv[1]), config), config, timeout_s=0)
+    await hosted.host.start()
+    print(hosted.host.pid, flush=True)
+    await hosted.run(ask())
+
+asyncio.run(main())
+"""
+
+
+async def test_a_backend_without_a_runner_of_its_own_runs_as_it_is(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    config = python_config()
+    source = ModelSource(
+        config=config, version=1, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
+    )
+    one = InstanceSpec(name="m_0_0", kind=InstanceKind.CPU, device_id=0)
+    hosted = await hosts.start(SAME, worker_plan=whole_backend.plan_of(source, one))
+    assert answers(await hosted.run(ask((3, 4)), ask((5, 6)))) == [
+        {"OUT": [[3, 4]]},
+        {"OUT": [[5, 6]]},
+    ]
+    assert await hosted.host.ready()

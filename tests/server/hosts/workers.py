@@ -1,0 +1,171 @@
+"""Worker processes for tests: a model in a few lines, hosted in a process of its own, asked and answered."""
+
+import asyncio
+import collections.abc
+import logging
+import pathlib
+import time
+from typing import Any
+
+from naiad.backends.backend import Answer, InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.python.backend import PythonBackend
+from naiad.config.model_config import InstanceKind, ModelConfig
+from naiad.core import datatypes
+from naiad.core.clock import SystemClock
+from naiad.core.inference import Inference
+from naiad.hosts.host import BatchOutcome
+from naiad.hosts.process import ProcessHost
+from naiad.hosts.worker_process import Identity
+from naiad.metrics.statistics import RestartReason
+from tests.server.backends.configs import inference, tensor
+from tests.server.backends.python.models import python_config, write
+
+GIVE_UP_S = 20
+
+HEAD = """
+import os, signal, sys, threading, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+
+def response(*numbers):
+    return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([numbers], np.float32))])
+
+def same(requests):
+    return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy())]) for each in requests]
+
+class TritonPythonModel:
+"""
+
+SAME = """
+def execute(self, requests):
+    return same(requests)
+"""
+
+
+def model(folder: pathlib.Path, body: str) -> pathlib.Path:
+    """Write a model whose class has this body."""
+    lines = body.strip("\n").splitlines()
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    text = HEAD + "\n".join("    " + line[indent:] for line in lines) + "\n"
+    return write(folder, {"1/model.py": text})
+
+
+def plan(folder: pathlib.Path, config: ModelConfig, *, name: str = "m_0_0") -> WorkerPlan:
+    """How its instance runs in a worker."""
+    source = ModelSource(
+        config=config, version=1, model_dir=folder, version_dir=folder / "1", options={}
+    )
+    spec = InstanceSpec(name=name, kind=InstanceKind.CPU, device_id=0)
+    return PythonBackend(clock=SystemClock()).worker_plan(source, spec)
+
+
+class Hosted:
+    """A host, and everything that it told.
+
+    Attributes:
+        host: it.
+        usable: what the scheduler was told, in order.
+        answers: that came apart.
+        restarts: why workers were replaced.
+    """
+
+    def __init__(self, worker_plan: WorkerPlan, config: ModelConfig, *, timeout_s: float) -> None:
+        self.usable: list[bool] = []
+        self.answers: list[Answer] = []
+        self.restarts: list[RestartReason] = []
+        self.host = ProcessHost(
+            Identity("m", 1, "m_0_0"),
+            worker_plan,
+            config=config,
+            execute_timeout_s=timeout_s,
+            on_restart=self.restarts.append,
+            clock=SystemClock(),
+            loop=asyncio.get_running_loop(),
+        )
+        self.host.watch(self.usable.append)
+        self.host.answers_to(self.answers.append)
+
+    def submit(self, *batch: Inference) -> "asyncio.Future[BatchOutcome]":
+        """Hand over a batch."""
+        came_back: asyncio.Future[BatchOutcome] = asyncio.get_running_loop().create_future()
+        self.host.submit(list(batch) or [ask()], came_back.set_result)
+        return came_back
+
+    async def run(self, *batch: Inference) -> BatchOutcome:
+        """A batch, to its end."""
+        return await asyncio.wait_for(self.submit(*batch), GIVE_UP_S)
+
+
+class Hosts:
+    """Makes hosts, and closes them."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self._folder = folder
+        self._made: list[Hosted] = []
+
+    async def start(
+        self,
+        body: str,
+        *,
+        timeout_s: float = 0,
+        worker_plan: WorkerPlan | None = None,
+        **config: Any,
+    ) -> Hosted:
+        """A host whose worker has loaded a model."""
+        made = self.make(body, timeout_s=timeout_s, worker_plan=worker_plan, **config)
+        await asyncio.wait_for(made.host.start(), GIVE_UP_S)
+        return made
+
+    def make(
+        self,
+        body: str,
+        *,
+        timeout_s: float = 0,
+        worker_plan: WorkerPlan | None = None,
+        **config: Any,
+    ) -> Hosted:
+        """A host that has not started."""
+        model(self._folder, body)
+        of_model = python_config(**config)
+        worker_plan = worker_plan or plan(self._folder, of_model)
+        made = Hosted(worker_plan, of_model, timeout_s=timeout_s)
+        self._made.append(made)
+        return made
+
+    async def close(self) -> None:
+        """Close them all."""
+        for each in self._made:
+            await asyncio.wait_for(each.host.close(), GIVE_UP_S)
+
+
+def ask(row: collections.abc.Sequence[Any] = (1, 2), **more: Any) -> Inference:
+    """A request of one row."""
+    return inference(tensor("IN", [row], datatypes.FP32), **more)
+
+
+async def until(true: collections.abc.Callable[[], object]) -> None:
+    """Wait for what is meant."""
+    end = time.monotonic() + GIVE_UP_S
+    while not true():
+        assert time.monotonic() < end, "it did not come true"
+        await asyncio.sleep(0.01)
+
+
+def exists(pid: int) -> bool:
+    """Whether there is a process, a zombie not counted."""
+    try:
+        stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
+
+
+def lines(caplog: Any, logger: str) -> list[str]:
+    """What a logger and those below it said."""
+    return [
+        each.getMessage()
+        for each in caplog.records
+        if each.name.startswith(logger) and each.levelno >= logging.INFO
+    ]
