@@ -28,6 +28,7 @@ from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
+from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome, OnOutcome
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import ReplyFramer
@@ -147,7 +148,7 @@ async def _measure(rounds: int) -> list[Share]:
 async def _connections(folder: pathlib.Path) -> list[Connection]:
     loop, clock = asyncio.get_running_loop(), SystemClock()
     loader = Loader(
-        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, clock=clock,
+        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, desk_of=lambda _model, _instance: ClosedDesk(), clock=clock,
     )  # fmt: skip
     repository = Repository(
         stores=[open_store(str(folder))], resolve=loader.plan, load=loader.load, load_thread_count=1, retry_count=0,

@@ -29,6 +29,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.worker_process import Identity
@@ -45,7 +46,9 @@ class TritonPythonModel:
             for request in requests
         ]
 """
-_ECHO = "import socket, sys; s = socket.socket(fileno=int(sys.argv[1]))\nwhile s.send(s.recv(1)): pass"
+_ECHO = (
+    "import socket, sys; s = socket.socket(fileno=int(sys.argv[1]))\nwhile s.send(s.recv(1)): pass"
+)
 _ROUNDS = 20
 _TURNS = 300
 _ELEMENTS = (4, 25_000, 262_144, 4_194_304)
@@ -107,9 +110,7 @@ async def _run(folder: pathlib.Path) -> None:
     its.close()
     ours.setblocking(False)
     config = _config()
-    source = ModelSource(
-        config=config, version=1, model_dir=folder, version_dir=folder, options={}
-    )
+    source = ModelSource(config=config, version=1, model_dir=folder, version_dir=folder, options={})
     spec = InstanceSpec(name="echo_0", kind=InstanceKind.CPU, device_id=0)
     host = ProcessHost(
         Identity("echo", 1, "echo_0"),
@@ -117,6 +118,7 @@ async def _run(folder: pathlib.Path) -> None:
         config=config,
         execute_timeout_s=0,
         on_restart=_no_restart,
+        desk=ClosedDesk(),
         clock=SystemClock(),
         loop=loop,
     )

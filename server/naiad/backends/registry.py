@@ -10,6 +10,7 @@ import threading
 import typing
 
 from naiad.backends.backend import Backend, Closes
+from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, invalid
 
@@ -23,12 +24,14 @@ class _Entry:
         factory: called with `clock=`; gives the Backend.
         package: the package that it stands on, as imported; "" for none.
         install: what brings that package.
+        asks_server: its models may ask the server, and its factory takes `server=` as well.
     """
 
     module: str
     factory: str
     package: str = ""
     install: str = ""
+    asks_server: bool = False
 
 
 _ENTRIES = {
@@ -38,7 +41,9 @@ _ENTRIES = {
         package="onnxruntime",
         install="pip install 'naiad[server]' (or 'naiad[server-gpu]' in its place where there is an NVIDIA GPU)",
     ),
-    "python": _Entry(module="naiad.backends.python.backend", factory="PythonBackend"),
+    "python": _Entry(
+        module="naiad.backends.python.backend", factory="PythonBackend", asks_server=True
+    ),
 }
 
 
@@ -47,10 +52,12 @@ class Registry:
 
     Args:
         clock: for the moments that an `Execution` carries.
+        server: what models that ask the server ask.
     """
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
         self._clock = clock
+        self._server = server
         self._made: dict[str, Backend] = {}
         self._lock = threading.Lock()  # several loader threads ask at once
 
@@ -95,7 +102,10 @@ class Registry:
                 ErrorCode.UNAVAILABLE,
                 f"unable to load backend '{name}': its package {entry.package} {found} ({error}): {entry.install}",
             ) from error
-        return typing.cast("Backend", getattr(module, entry.factory)(clock=self._clock))
+        factory = getattr(module, entry.factory)
+        if entry.asks_server:
+            return typing.cast("Backend", factory(clock=self._clock, server=self._server))
+        return typing.cast("Backend", factory(clock=self._clock))
 
 
 def _is_of(error: ImportError, package: str) -> bool:

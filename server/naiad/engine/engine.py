@@ -201,6 +201,10 @@ class ServingEngine:
         self._refuse_when_fixed(name)
         await self._repository.unload(name)
 
+    def model(self, name: str, version: int = LATEST) -> Model:
+        """The version that serves now. Raises InferenceError as `shape_of` does."""
+        return self._repository.get(name, version)
+
     def models(self) -> list[tuple[str, int, Model]]:
         """Every READY version with its name and number: what the metrics page and `/status` show."""
         return self._repository.served()

@@ -22,6 +22,7 @@ from naiad.config.resolve import Completer, Resolution, resolve
 from naiad.core.clock import Clock
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
+from naiad.hosts.desk import Desk
 from naiad.hosts.host import Host
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.thread import ThreadHost
@@ -49,6 +50,7 @@ class Loader:
         gpus: device ids that there are.
         threads: how many models are read or loaded at once.
         clock: for load and compute times.
+        desk_of: makes the desk that answers what an instance in a worker process asks, by names of model and instance.
     """
 
     def __init__(
@@ -61,8 +63,10 @@ class Loader:
         gpus: collections.abc.Sequence[int],
         threads: int,
         clock: Clock,
+        desk_of: collections.abc.Callable[[str, str], Desk],
     ) -> None:
         self._registry = registry
+        self._desk_of = desk_of
         self._backend_options = backend_options
         self._config_name = config_name
         self._auto_complete = auto_complete
@@ -176,6 +180,7 @@ class Loader:
                 config=config,
                 execute_timeout_s=timeout_s,
                 on_restart=statistics.record_restart,
+                desk=self._desk_of(config.name, name),
                 clock=self._clock,
                 loop=loop,
             )

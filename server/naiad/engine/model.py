@@ -16,7 +16,7 @@ from naiad.engine.validation import RequestRules
 from naiad.errors import FailureReason, InferenceError
 from naiad.hosts.host import Host
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.scheduler import Scheduler
+from naiad.scheduling.scheduler import Occupancy, Scheduler
 
 
 class Model:
@@ -88,6 +88,10 @@ class Model:
     def inflight(self) -> int:
         """Inferences queued or running."""
         return self._scheduler.inflight()
+
+    def occupancy(self) -> Occupancy:
+        """What its instances work on now."""
+        return self._scheduler.occupancy()
 
     async def ready(self) -> bool:
         """Whether every instance says it could run a batch now (rows 2.7, 2.12)."""

@@ -21,6 +21,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal, unavailable
 from naiad.hosts.batch_frames import Answers, pack
+from naiad.hosts.desk import Desk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.respawn import Backoff
 from naiad.hosts.worker import link
@@ -59,6 +60,7 @@ class ProcessHost:
         config: the model's.
         execute_timeout_s: how long a batch may take; 0 for as long as it likes.
         on_restart: told why, each time a worker has to be replaced.
+        desk: answers what its model asks of the server.
         clock: stamps when a batch began and ended.
         loop: whose thread calls every method and gets the outcomes.
     """
@@ -71,6 +73,7 @@ class ProcessHost:
         config: ModelConfig,
         execute_timeout_s: float,
         on_restart: collections.abc.Callable[[RestartReason], None],
+        desk: Desk,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -80,6 +83,7 @@ class ProcessHost:
         self._answers = Answers(config, identity.version)
         self._timeout_s = execute_timeout_s
         self._on_restart = on_restart
+        self._desk = desk
         self._now = clock.monotonic_ns
         self._loop = loop
         self._backoff = Backoff()
@@ -281,8 +285,28 @@ class ProcessHost:
     def _on_posted(self, kind: int, number: int, header: bytes) -> None:
         if kind == link.RESPONSE:
             self._on_response(number, header)
+        elif kind == link.ASK:
+            self._on_question(number, header)
         elif kind == link.READY and self._probe is not None and not self._probe.done():
             self._probe.set_result(bool(number))
+
+    def _on_question(self, number: int, header: bytes) -> None:
+        worker = self._worker
+        assert worker is not None
+        try:
+            self._desk.take(
+                number, header, worker.link.posted, batch_at=self._batch_at, answer=worker.post
+            )
+        except Exception as failure:  # noqa: BLE001  whatever a broken worker asks, it is the worker that ends
+            _log.exception("%s: the worker's question cannot be answered", self._identity)
+            worker.kill(f"asked what nobody can answer ({failure})")
+
+    def _batch_at(self, first: int, count: int) -> list[Inference] | None:
+        """The batch of these requests, or what is left of it; None when nothing is."""
+        if self._batch is not None and first == self._first:
+            return self._batch
+        left = [self._apart[each] for each in range(first, first + count) if each in self._apart]
+        return left or None
 
     def _on_response(self, number: int, header: bytes) -> None:
         worker, batch = self._worker, self._batch
@@ -347,6 +371,7 @@ class ProcessHost:
 
     def _on_end(self, how: str) -> None:
         worker, self._worker = self._worker, None
+        self._desk.left()
         pid = 0 if worker is None else worker.pid
         stuck, self._stuck = self._stuck, False
         if self._state is _State.CLOSED:

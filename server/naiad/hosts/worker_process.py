@@ -23,7 +23,7 @@ from typing_extensions import override
 from naiad.backends.backend import WorkerPlan
 from naiad.core.record import Record
 from naiad.hosts import worker
-from naiad.hosts.worker.link import GONE, POSTED, Link, LinkBrokenError
+from naiad.hosts.worker.link import GONE, POSTED, Link, LinkBrokenError, Parcel
 
 _log = logging.getLogger(__name__)
 
@@ -88,7 +88,9 @@ class WorkerProcess:
         self._output = OutputLog(identity)
         self._undo = contextlib.ExitStack()
         self._killed_because = ""
-        self._unposted: collections.deque[tuple[int, int, bytes]] = collections.deque()
+        self._unposted: collections.deque[tuple[int, int, bytes, Parcel | None]] = (
+            collections.deque()
+        )
         self.ended: asyncio.Future[None] = loop.create_future()
 
     def start(self) -> None:
@@ -143,9 +145,11 @@ class WorkerProcess:
         except LinkBrokenError as error:
             self.kill(f"does not listen ({error})")
 
-    def post(self, kind: int, number: int = 0, header: bytes = b"") -> None:
+    def post(
+        self, kind: int, number: int = 0, header: bytes = b"", parcel: Parcel | None = None
+    ) -> None:
         """Post a message; a worker that does not listen just now gets it later, one that is gone never."""
-        self._unposted.append((kind, number, header))
+        self._unposted.append((kind, number, header, parcel))
         if len(self._unposted) == 1:
             self._post_what_waits()
 
@@ -153,8 +157,8 @@ class WorkerProcess:
         waiting = self._unposted
         try:
             while waiting:
-                kind, number, header = waiting[0]
-                self._control.post(kind, header, None, number)
+                kind, number, header, parcel = waiting[0]
+                self._control.post(kind, header, parcel, number)
                 waiting.popleft()
         except BlockingIOError:
             self._loop.add_writer(self._control.fileno(), self._go_on_posting)

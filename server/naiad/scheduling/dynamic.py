@@ -25,6 +25,7 @@ from naiad.scheduling.alarm import Alarm
 from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.scheduler import Occupancy
 from naiad.scheduling.settlement import Settlement
 
 GATHERING_NS = 500_000
@@ -33,16 +34,16 @@ about as many requests as a batch holds."""
 
 
 class _Place:
-    """A host, whether it can run batches, and the place of the batch that is out there among all batches."""
+    """A host, whether it can run batches, and the batch that is out there with its place among all batches."""
 
-    __slots__ = ("host", "on_outcome", "out", "ticket", "usable")
+    __slots__ = ("batch", "host", "on_outcome", "ticket", "usable")
 
     def __init__(
         self, host: Host, came_back: collections.abc.Callable[["_Place", BatchOutcome], None]
     ) -> None:
         self.host = host
+        self.batch: list[Inference] | None = None
         self.ticket = 0
-        self.out = False
         self.usable = True
         self.on_outcome: OnOutcome = functools.partial(came_back, self)
 
@@ -144,6 +145,13 @@ class DynamicScheduler:
         """See `Scheduler`."""
         return self._owned
 
+    def occupancy(self) -> Occupancy:
+        """See `Scheduler`."""
+        return Occupancy(
+            [(place.host.name, place.batch) for place in reversed(self._places)],
+            self._queue.__contains__,
+        )
+
     async def stop(self) -> None:
         """See `Scheduler`."""
         if not self._stopping:
@@ -201,7 +209,7 @@ class DynamicScheduler:
 
     def _send(self, place: _Place, batch: list[Inference]) -> None:
         self._statistics.pending -= len(batch)
-        place.out = True
+        place.batch = batch
         if self._order is not None:
             place.ticket = self._order.sent()
         try:
@@ -216,8 +224,8 @@ class DynamicScheduler:
 
     def _came_back(self, place: _Place, outcome: BatchOutcome) -> None:
         ticket = place.ticket
+        place.batch = None
         self._several_ask = len(outcome.batch) > 1 or bool(self._queue)
-        place.out = False
         if place.usable:
             self._free.append(place)
         if self._queue:
@@ -235,7 +243,7 @@ class DynamicScheduler:
         place.usable = usable
         if usable:
             self._usable += 1
-            if not place.out:
+            if place.batch is None:
                 self._free.append(place)
             self._turn()
             return

@@ -72,6 +72,10 @@ class InferenceQueue:
             if level.delayed:
                 yield from level.delayed
 
+    def __contains__(self, inference: Inference) -> bool:
+        level = self._levels.get(inference.priority_level)
+        return level is not None and (inference in level.waiting or inference in level.delayed)
+
     def push(self, inference: Inference, now: int) -> None:
         """Take a request; sets its `queued_ns`, `priority_level` (row 4.14) and `deadline_ns` (row 12.14).
 

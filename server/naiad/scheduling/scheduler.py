@@ -1,8 +1,22 @@
-"""What a scheduler is: three methods (roadmap 6/8 adds sequences and ensembles behind the same three)."""
+"""What a scheduler is: three methods that serve, and one that shows (roadmap 6/8 adds sequences and ensembles behind the same)."""
 
+import collections.abc
 import typing
 
 from naiad.core.inference import Inference
+from naiad.core.record import Record
+
+
+class Occupancy(Record, frozen=True, gc=True):
+    """What a scheduler's instances work on now.
+
+    Attributes:
+        instances: each one's name and its batch; None for one that is free.
+        waits: whether an inference is in the queue.
+    """
+
+    instances: collections.abc.Sequence[tuple[str, list[Inference] | None]]
+    waits: collections.abc.Callable[[Inference], bool]
 
 
 class Scheduler(typing.Protocol):
@@ -20,6 +34,10 @@ class Scheduler(typing.Protocol):
 
     def inflight(self) -> int:
         """How many inferences it owns: queued ones and those in a batch."""
+        ...
+
+    def occupancy(self) -> Occupancy:
+        """Who is where now. For those who ask seldom: it is put together on the spot."""
         ...
 
     async def stop(self) -> None:

@@ -17,7 +17,11 @@ from naiad.core.clock import SystemClock
 from naiad.engine.engine import Phase, ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
+from naiad.engine.model_calls import ModelCalls
+from naiad.engine.thread_server import ThreadServer
+from naiad.engine.worker_desk import WorkerDesks
 from naiad.errors import InferenceError
+from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import Gpu, GpuMonitor
 from naiad.options.options import EVERY_MODEL, ControlMode, Options
 from naiad.repository.manager import Repository
@@ -59,14 +63,17 @@ class Server:
         options = self._options
         monitor = GpuMonitor()
         gpus = await asyncio.to_thread(find_gpus, monitor, options.min_supported_compute_capability)
+        calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
+        asked, desks = ThreadServer(calls, custom), WorkerDesks(calls, custom)
         loader = Loader(
-            registry=Registry(clock=self._clock),
+            registry=Registry(clock=self._clock, server=asked),
             backend_options=options.backend_config,
             config_name=options.model_config_name,
             auto_complete=not options.disable_auto_complete_config,
             gpus=tuple(gpu.index for gpu in gpus),
             threads=options.model_load_thread_count,
             clock=self._clock,
+            desk_of=desks.desk,
         )
         figures = MachineFigures(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
@@ -86,17 +93,23 @@ class Server:
                 options=options,
                 engine=engine,
                 states=repository.states,
-                figures=figures.series,
+                figures=lambda: [*custom.series(), *figures.series()],
                 gpu_uuids=tuple(gpu.uuid for gpu in gpus),
                 clock=self._clock,
             )
             await figures.start()
+            calls.open(engine, asyncio.get_running_loop())
+            asked.open(engine, asyncio.get_running_loop())
+            desks.open(engine)
             try:
                 await frontends.open()
                 self._watch_signals()
                 return await self._serve(repository, engine, frontends, loader)
             finally:
                 await frontends.close_all()
+                calls.close()
+                asked.close()
+                desks.close()
         except (InferenceError, FrontEndError) as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole story
             return 1

@@ -13,6 +13,7 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
+from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.worker_process import Identity
@@ -81,6 +82,7 @@ class Hosted:
             config=config,
             execute_timeout_s=timeout_s,
             on_restart=self.restarts.append,
+            desk=ClosedDesk(),
             clock=SystemClock(),
             loop=asyncio.get_running_loop(),
         )

@@ -17,6 +17,7 @@ from naiad.backends.backend import HostKind, InstanceSpec, ModelSource, WorkerPl
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
+from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.backends.python.completion import completed_in, no_config
 from naiad.backends.python.failures import describe
 from naiad.backends.python.instance import PythonInstance
@@ -38,14 +39,16 @@ class PythonBackend:
 
     Args:
         clock: for the moments that an `Execution` carries.
+        server: what models may ask.
     """
 
     name = "python"
     default_host: HostKind = "thread"
 
-    def __init__(self, *, clock: Clock) -> None:
+    def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
         self._clock = clock
         self._environments = Environments(clock=clock)
+        self._server = server
 
     def complete(
         self,
@@ -110,6 +113,7 @@ class PythonBackend:
             source.config.default_model_filename,
             model_dir=source.model_dir,
             version_dir=source.version_dir,
+            server=self._server,
         )
         code.open()
         return PythonModel(source, code, clock=self._clock)
@@ -219,12 +223,20 @@ class _ModelCode:
         filename: of the model file; "" means model.py.
         model_dir: the model's folder.
         version_dir: the version's folder.
+        server: what its code may ask.
     """
 
     def __init__(
-        self, model: str, filename: str, *, model_dir: pathlib.Path, version_dir: pathlib.Path
+        self,
+        model: str,
+        filename: str,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        server: Server = NO_SERVER,
     ) -> None:
         self._model = model
+        self._server = server
         self._path = version_dir / (filename or "model.py")
         self._folder = model_dir
         self._package = ModelPackage(f"{model}_{version_dir.name}", [version_dir, model_dir])
@@ -254,13 +266,20 @@ class _ModelCode:
 
     def enter(self, *, instance: str) -> Running:
         """Say that this thread runs the model's code from now on; the result says the same to `context.current` later."""
-        running = Running(model=self._model, instance=instance, directory=str(self._path.parent))
+        running = Running(
+            model=self._model,
+            instance=instance,
+            directory=str(self._path.parent),
+            server=self._server,
+        )
         context.current.set(running)
+        context.of_module.setdefault(self._package.name, []).append(running)
         return running
 
     def close(self) -> None:
         """Forget the modules. Safe at any time."""
         self.entry_class = None
+        context.of_module.pop(self._package.name, None)
         self._package.close()
 
     def call_error(self, what: str, error: BaseException) -> InferenceError:

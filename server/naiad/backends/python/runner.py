@@ -51,7 +51,9 @@ class PythonRunner(ServedModel):
             model=arguments["model_name"],
             instance=arguments["model_instance_name"],
             directory=str(path.parent),
+            server=context.worker_server,
         )
+        context.only = running
         context.current.set(running)
         if "PYTHONBREAKPOINT" not in os.environ:
             sys.breakpointhook = _no_terminal

@@ -13,12 +13,19 @@ import functools
 import inspect
 import logging
 import pathlib
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
-from naiad.backends.python.api.request import InferenceRequest, receive, sender_of
+from naiad.backends.python.api.errors import TritonError
+from naiad.backends.python.api.request import (
+    InferenceRequest,
+    is_rescheduled,
+    receive,
+    sender_of,
+)
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.response_sender import InferenceResponseSender, close, has_sent
 from naiad.backends.python.coroutines import Coroutines
@@ -58,6 +65,8 @@ class ServedModel(abc.ABC):
         self.decoupled = decoupled
         self.begun_ns = 0
         self.has_senders = False
+        self.has_rescheduled = False
+        running.executes = True
         self._coroutines = Coroutines(running.instance)
         self._dropped: set[str] = set()
         self._log = logging.getLogger("naiad.models." + running.model)
@@ -108,6 +117,7 @@ class ServedModel(abc.ABC):
     def close(self) -> None:
         """Call the model's `finalize`, if it has one, and let go of it (row 15.33)."""
         self._coroutines.close()
+        self._running.executes = False
         model, self._model = self._model, None
         if not hasattr(model, "finalize"):
             return
@@ -126,9 +136,22 @@ class ServedModel(abc.ABC):
         Raises:
             Exception: of `_error`: it raised, or returned what is no list with an element for each request.
         """
+        running = self._running
+        if not running.thread:
+            running.thread = threading.get_ident()
+        context.current.set(running)
+        if self.decoupled:
+            return self._call_now(calls)
+        running.batch = calls
+        try:
+            return self._call_now(calls)
+        finally:
+            # Or it would be kept in memory until the next one comes.
+            running.batch = None
+
+    def _call_now(self, calls: "Sequence[Any]") -> "tuple[list[Any], int, int]":
         # The list is the model's: it may take requests out of it.
         requests = [receive(call, self) for call in calls]
-        context.current.set(self._running)
         self.begun_ns = begun_ns = self._now_ns()
         if self.decoupled:
             return self._call_decoupled(calls, requests), begun_ns, self._now_ns()
@@ -142,6 +165,8 @@ class ServedModel(abc.ABC):
         ended_ns = self._now_ns()
         if self.has_senders:
             returned = self._without_senders(requests, returned)
+        if self.has_rescheduled:
+            returned = _without_rescheduled(requests, returned)
         if type(returned) is not list:
             raise self._failed(_not_a_list(returned))
         if len(returned) != len(calls):
@@ -155,11 +180,15 @@ class ServedModel(abc.ABC):
         begun_ns = self.begun_ns
         # Made here, so that a request that the model forgets is noticed as well.
         senders = [request.get_response_sender() for request in requests]
+        # A coroutine goes on when the batch has come back, and other models that it asks then are asked for this batch.
+        context.current.set(self._running.at(calls))
         try:
             returned = self._model.execute(requests)
         except (Exception, SystemExit) as error:
             _close(senders)
             raise self._failed(describe(error, self._folder)) from error
+        if self.has_rescheduled:
+            self._refuse_rescheduled(calls, requests, senders)
         if inspect.iscoroutine(returned):
             self._coroutines.start(
                 returned, functools.partial(self._coroutine_ended, calls, senders, begun_ns)
@@ -168,6 +197,18 @@ class ServedModel(abc.ABC):
             _close(senders)
             raise self._failed(self._must_return_none(returned))
         return [APART] * len(calls)
+
+    def _refuse_rescheduled(
+        self,
+        calls: "Sequence[Any]",
+        requests: "list[InferenceRequest]",
+        senders: "list[InferenceResponseSender]",
+    ) -> None:
+        for call, request, sender in zip(calls, requests, senders):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+            if is_rescheduled(request):
+                close(sender)
+                response = InferenceResponse(error=_reschedule_error())
+                self.send(call, response, final=True, begun_ns=self.begun_ns)
 
     def _coroutine_ended(
         self,
@@ -243,6 +284,26 @@ class ServedModel(abc.ABC):
         message = f"Failed to process the request(s) for model '{self._running.instance}', message: {text}"
         self._log.error("%s", message)
         return message
+
+
+def _without_rescheduled(requests: "list[InferenceRequest]", returned: Any) -> Any:
+    """What a model returned, with an error in place of the None that stands for a request it wants to see again (row 15.18)."""
+    if type(returned) is not list or len(returned) != len(requests):
+        return returned
+    return [
+        InferenceResponse(error=_reschedule_error())
+        if answer is None and is_rescheduled(request)
+        else answer
+        for request, answer in zip(requests, returned)  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+    ]
+
+
+def _reschedule_error() -> TritonError:
+    return TritonError(
+        "the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE), which needs sequence_batching with "
+        "iterative_sequence in its config; that is not there yet in this server",
+        TritonError.UNSUPPORTED,
+    )
 
 
 def _close(senders: "Iterable[InferenceResponseSender | None]") -> None:

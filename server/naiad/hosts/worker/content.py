@@ -43,12 +43,13 @@ def requests_of(base: Any, header: bytes, first: int) -> "list[ReceivedRequest]"
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
             request.requested_outputs, request.cancelled, inputs,
         ) = fields  # fmt: skip
-        request.inputs = [_tensor_of(base, each) for each in inputs]
+        request.inputs = [tensor_of(base, each) for each in inputs]
         found.append(request)
     return found
 
 
-def _tensor_of(base: Any, fields: "list[Any]") -> ReceivedTensor:
+def tensor_of(base: Any, fields: "list[Any]") -> ReceivedTensor:
+    """A tensor of a message, where it lies in the segment."""
     name, datatype, shape, at, size = fields
     if datatype == "BYTES":
         values = deserialize_bytes_tensor(base[at : at + size].tobytes()).reshape(shape)

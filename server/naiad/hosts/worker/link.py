@@ -37,11 +37,12 @@ LOADED, REFUSED, OUTCOME = 17, 18, 19
 POSTED = 64
 """Kinds from here on are posted."""
 
-ASK_READY, CANCEL = 64, 65
-"""What the server posts: is the model ready; nobody wants the request of this number any more."""
+ASK_READY, CANCEL, TOLD = 64, 65, 66
+"""What the server posts: is the model ready; nobody wants the request of this number any more; an answer to the ASK of this number."""
 
-READY, RESPONSE = 80, 81
-"""What a worker posts: the answer to ASK_READY as number, 0 or 1; a response to the request of this number."""
+READY, RESPONSE, ASK = 80, 81, 82
+"""What a worker posts: the answer to ASK_READY as number, 0 or 1; a response to the request of this number; a question of the model's
+to the server, see `asking.py`."""
 
 GONE = "the other side is gone"
 

@@ -12,8 +12,10 @@ import traceback
 import weakref
 from typing import Any
 
+from naiad.backends.python.api import context
 from naiad.backends.runner import Answer, ReceivedRequest, Refusal
 from naiad.hosts.worker import content, link
+from naiad.hosts.worker.asking import AskingServer
 
 LOG_MARK = "\x1e"
 """In front of a line that is a log record: `[level, logger, path, line, message]` as JSON."""
@@ -34,6 +36,7 @@ class Worker:
         self._control = link.Link(control)
         self._runner: Any = None
         self._under_way = _UnderWay()
+        self._server = AskingServer(self._link)
 
     def run(self) -> int:
         """Work until the server says that it is the end, or is gone; gives back the exit status."""
@@ -57,6 +60,7 @@ class Worker:
         order = json.loads(header)
         logging.basicConfig(handlers=[_ToServer()], level=logging.WARNING, force=True)
         logging.getLogger("naiad").setLevel(order["log_level"])
+        context.worker_server = self._server
         module, _, name = order["runner"].partition(":")
         try:
             runner = getattr(importlib.import_module(module), name)(order["settings"])
@@ -105,7 +109,7 @@ class Worker:
     def _listen(self) -> None:
         with contextlib.suppress(link.LinkBrokenError):
             while True:
-                kind, number, _ = self._control.receive()
+                kind, number, header = self._control.receive()
                 if kind == link.ASK_READY:
                     # A thread of its own, because a model may think about it for ever.
                     threading.Thread(
@@ -113,6 +117,8 @@ class Worker:
                     ).start()
                 elif kind == link.CANCEL:
                     self._under_way.cancel(number)
+                elif kind == link.TOLD:
+                    self._server.told(number, header, self._control.posted)
         os._exit(1)
 
     def _say_ready(self) -> None:

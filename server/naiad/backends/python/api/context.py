@@ -1,9 +1,14 @@
-"""Which model's code is running: the log name and `get_model_dir` of a thread that serves several models in turn.
+"""Which model's code is running: its server, the log name and `get_model_dir` of a thread that serves several models in turn.
 
-A host sets it before it calls a model. Threads that a model starts itself do not inherit it; asyncio tasks do.
+A host sets it before it calls a model. asyncio tasks inherit it; threads that a model starts itself do not: whose they are is
+seen from the modules whose code is on their stack, which a host has said in `of_module`.
 """
 
 import contextvars
+import sys
+from typing import Any
+
+from naiad.backends.python.api.server import NO_SERVER
 
 
 class Running:
@@ -13,16 +18,66 @@ class Running:
         model: the model's name.
         instance: the instance's name; "" while its config is completed.
         directory: the folder of its version.
+        server: whom it may ask.
+
+    Attributes:
+        executes: between `initialize` and `finalize`, when other models may be asked (row 15.20).
+        batch: what it executes now, as its host knows it; None for nothing, and where that is nobody else's matter: threads of a
+            decoupled model go on when its batch has come back.
+        thread: the id of the thread that executes its batches; 0 before the first one.
     """
 
-    __slots__ = ("directory", "instance", "model")
+    __slots__ = ("batch", "directory", "executes", "instance", "model", "server", "thread")
 
-    def __init__(self, *, model: str, instance: str, directory: str) -> None:
+    def __init__(
+        self, *, model: str, instance: str, directory: str, server: Any = NO_SERVER
+    ) -> None:
         self.model = model
         self.instance = instance
         self.directory = directory
+        self.server = server
+        self.executes = False
+        self.batch: Any = None
+        self.thread = 0
+
+    def at(self, batch: Any) -> "Running":
+        """The same for code that goes on when its batch has come back."""
+        other = Running(
+            model=self.model,
+            instance=self.instance,
+            directory=self.directory,
+            server=self.server,
+        )
+        other.executes = self.executes
+        other.batch = batch
+        other.thread = self.thread
+        return other
 
 
 current: "contextvars.ContextVar[Running | None]" = contextvars.ContextVar(
     "naiad_running_model", default=None
 )
+
+only: "Running | None" = None
+"""In a worker process, the one instance that it has."""
+
+worker_server: Any = NO_SERVER
+"""In a worker process, whom its model may ask."""
+
+of_module: "dict[str, list[Running]]" = {}
+"""By package of modules: the instances whose code it is, the newest last."""
+
+
+def running() -> "Running | None":
+    """Whose code calls; None when nobody knows."""
+    found = current.get() or only
+    if found is not None or not of_module:
+        return found
+    frame: Any = sys._getframe(1)  # noqa: SLF001 - the one way to see who calls
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        for package, instances in tuple(of_module.items()):
+            if instances and name.startswith(package + "."):
+                return instances[-1]
+        frame = frame.f_back
+    return None

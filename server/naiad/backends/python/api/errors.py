@@ -58,11 +58,3 @@ class TritonError:
     def message(self) -> str:
         """What the client is told."""
         return self._message
-
-
-def not_there_yet(what: str) -> TritonModelException:
-    """The error of a part of the API that this server does not have yet."""
-    return TritonModelException(
-        what
-        + " is not there yet in this server: a model can compute its answers here, without calls back into the server"
-    )

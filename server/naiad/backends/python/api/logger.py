@@ -51,7 +51,7 @@ class Logger:
 
 
 def _write(message: str, level: Level) -> None:
-    running = context.current.get()
+    running = context.running()
     name = "naiad.models" if running is None else "naiad.models." + running.model
     # Two frames up is the model's line, which the log shows as its place.
     logging.getLogger(name).log(level, "%s", message, stacklevel=3)

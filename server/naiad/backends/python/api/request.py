@@ -10,9 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from naiad.backends.python.api import context, exchange
 from naiad.backends.python.api.datatypes import BF16, CODES
-from naiad.backends.python.api.errors import TritonModelException, not_there_yet
+from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.response import checked_parameters
 from naiad.backends.python.api.response_sender import InferenceResponseSender, Outlet
+from naiad.backends.python.api.server import Asked
 from naiad.backends.python.api.tensor import Tensor, wrap
 
 TRITONSERVER_REQUEST_FLAG_SEQUENCE_START = 1
@@ -50,6 +53,7 @@ class InferenceTrace:
 
 NO_TRACE = InferenceTrace()
 CPU_MEMORY = PreferredMemory(MemoryType.TRITONSERVER_MEMORY_CPU)
+_REQUIRED: Any = object()
 
 
 class Received(Protocol):
@@ -84,35 +88,14 @@ class Call(Protocol):
         """As `Received`."""
 
 
-class _Asked:
-    """What a model asks of another model, in the form of something received."""
-
-    __slots__ = (
-        "correlation_id", "flags", "id", "inputs", "model_name", "model_version", "parameters", "preferred_memory",
-        "requested_outputs", "timeout_us", "trace",
-    )  # fmt: skip
-
-    id: str
-    correlation_id: "int | str"
-    flags: int
-    timeout_us: int
-    parameters: "dict[str, Any]"
-    requested_outputs: "list[str]"
-    inputs: "list[Any]"
-    model_name: str
-    model_version: int
-    preferred_memory: PreferredMemory
-    trace: InferenceTrace
-
-
 class InferenceRequest:
-    """A request: one that came in, or one that a model makes of another model (which cannot be sent yet).
+    """A request: one that came in, or one that a model makes of another model (row 15.20).
 
     Args:
-        request_id: the caller's own name for it.
+        request_id: the model's own name for it.
         correlation_id: an int or a str.
         inputs: tensors.
-        requested_output_names: not empty names.
+        requested_output_names: not empty names; none of them means all outputs.
         model_name: whom to ask.
         model_version: -1 for the newest.
         flags: sequence flags.
@@ -121,24 +104,38 @@ class InferenceRequest:
         trace: the trace it belongs to.
         parameters: by name; bool, int or str.
 
+    Text may also be given as UTF-8 bytes, such as the element of a BYTES tensor.
+
     Raises:
-        TritonModelException: an input or a name that is empty, or a correlation id of another type.
+        TritonModelException: an input or a name that is empty, or a correlation id or a parameter of another type.
+        TypeError: inputs, requested_output_names or model_name is missing or of another type.
     """
 
-    __slots__ = ("_call", "_flags", "_outlet", "_received", "_sender", "_tensors")
+    __slots__ = (
+        "_call",
+        "_flags",
+        "_outlet",
+        "_received",
+        "_rescheduled",
+        "_running",
+        "_sender",
+        "_tensors",
+    )
 
     _call: "Call | None"
     _outlet: "Outlet | None"
+    _rescheduled: bool
+    _running: "context.Running | None"
     _sender: InferenceResponseSender
     _tensors: "list[Tensor] | None"
 
     def __init__(  # noqa: PLR0917 - the order is Triton's, models may call it by position
         self,
-        request_id: str = "",
+        request_id: "str | bytes" = "",
         correlation_id: "int | str" = 0,
-        inputs: "Sequence[Tensor]" = (),
-        requested_output_names: "Sequence[str]" = (),
-        model_name: str = "",
+        inputs: "Sequence[Tensor]" = _REQUIRED,
+        requested_output_names: "Sequence[str | bytes]" = _REQUIRED,
+        model_name: "str | bytes" = _REQUIRED,
         model_version: int = -1,
         flags: int = 0,
         timeout: int = 0,
@@ -146,38 +143,47 @@ class InferenceRequest:
         trace: InferenceTrace = NO_TRACE,
         parameters: "dict[str, Any] | None" = None,
     ) -> None:
-        where = (
-            f"for request with id '{request_id}' and model name '{model_name}' should not be empty."
-        )
-        if any(tensor is None for tensor in inputs):
-            raise TritonModelException("Input tensor " + where)
-        if not all(requested_output_names):
+        asked = Asked()
+        asked.id = _text("request_id", request_id)
+        asked.model_name = _text("model_name", model_name)
+        asked.inputs = _sequence("inputs", inputs)
+        names = {
+            _text("requested_output_names", name)
+            for name in _sequence("requested_output_names", requested_output_names)
+        }
+        where = f"for request with id '{asked.id}' and model name '{asked.model_name}' should not be empty."
+        for tensor in asked.inputs:
+            if tensor is None:
+                raise TritonModelException("Input tensor " + where)
+            if not isinstance(tensor, Tensor):
+                raise TypeError(
+                    f"InferenceRequest(inputs=[…]) takes pb_utils.Tensor objects, not {type(tensor).__name__}"
+                )
+        if "" in names:
             raise TritonModelException("Requested output name " + where)
         if not isinstance(correlation_id, (int, str)):
             raise TritonModelException("Correlation ID must be integer or string")
-        asked = _Asked()
-        asked.id = request_id
         asked.correlation_id = correlation_id
-        asked.inputs = list(inputs)
-        asked.requested_outputs = list(requested_output_names)
-        asked.model_name = model_name
-        asked.model_version = model_version
+        asked.requested_outputs = sorted(names)
+        asked.model_version = int(model_version)
+        asked.flags = flags
         asked.timeout_us = timeout
         asked.preferred_memory = preferred_memory
         asked.trace = trace
-        asked.parameters = parameters or {}
+        asked.parameters = {} if parameters is None else checked_parameters(parameters)
         self._received: Received = asked
         self._call = None
         self._tensors = asked.inputs
         self._flags = flags
         self._outlet = None
+        self._running = context.running()
 
     def inputs(self) -> "list[Tensor]":
         """Its tensors."""
         tensors = self._tensors
         if tensors is None:
             tensors = self._tensors = [
-                _incoming(each.name, each.array) for each in self._received.inputs
+                incoming(each.name, each.array) for each in self._received.inputs
             ]
         return tensors
 
@@ -202,8 +208,11 @@ class InferenceRequest:
         return self._received.timeout_us
 
     def parameters(self) -> str:
-        """Its parameters as JSON, written as Triton's server writes it."""
-        return json.dumps(self._received.parameters, ensure_ascii=False, separators=(",", ":"))
+        """Its parameters as JSON, written as Triton's server writes it, or, of a request of the model's own, as Python does."""
+        parameters = self._received.parameters
+        if self._outlet is None:
+            return json.dumps(parameters)
+        return json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))
 
     def requested_output_names(self) -> "set[str]":
         """The outputs that it asks for; all of the model's when the client named none."""
@@ -223,12 +232,27 @@ class InferenceRequest:
         return self._call is not None and self._call.cancelled
 
     def exec(self, decoupled: bool = False) -> Any:  # noqa: FBT001, FBT002 - models call it so
-        """Ask another model and wait."""
-        raise not_there_yet("Calling other models (InferenceRequest.exec)")
+        """Ask the other model and wait.
+
+        Args:
+            decoupled: it may answer any number of times.
+
+        Returns:
+            Its response, or, decoupled, an iterator over all its responses. A failure is a response with an error.
+
+        Raises:
+            TritonModelException: outside `execute`, or it is a request that came in.
+        """
+        return exchange.ask(self._asked(), self._caller(), decoupled=decoupled)
 
     def async_exec(self, decoupled: bool = False) -> Any:  # noqa: FBT001, FBT002 - models call it so
-        """Ask another model and await the answer."""
-        raise not_there_yet("Calling other models (InferenceRequest.async_exec)")
+        """Ask the other model from a coroutine: gives back a future of what `exec` gives back.
+
+        Raises:
+            RuntimeError: called outside a coroutine.
+            TritonModelException: as `exec`.
+        """
+        return exchange.ask_async(self._asked(), self._caller(), decoupled=decoupled)
 
     def get_response_sender(self) -> InferenceResponseSender:
         """The way to answer apart from `execute`; the same one every time.
@@ -246,11 +270,29 @@ class InferenceRequest:
         return sender
 
     def set_release_flags(self, flags: int) -> None:
-        """Say what becomes of the request after `execute`; only RELEASE_ALL, which is what happens anyway."""
-        if flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE:
-            raise not_there_yet("Rescheduling a request (set_release_flags)")
-        if flags != TRITONSERVER_REQUEST_RELEASE_ALL:
+        """Say what becomes of the request after `execute`: RELEASE_ALL, or RELEASE_RESCHEDULE to see it again (row 15.18).
+
+        Raises:
+            TritonModelException: another flag.
+        """
+        if flags not in (TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE):
             raise TritonModelException(f"Unsupported request release flag {flags}")
+        self._rescheduled = flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
+        if self._rescheduled and self._outlet is not None:
+            self._outlet.has_rescheduled = True
+
+    def _asked(self) -> Asked:
+        asked = self._received
+        if not isinstance(asked, Asked):
+            raise TritonModelException(
+                "exec() and async_exec() send requests that the model made; this one came in: make a pb_utils.InferenceRequest"
+            )
+        asked.flags = self._flags
+        return asked
+
+    def _caller(self) -> "context.Running | None":
+        """Whose code asks now, or, in a thread that nobody knows, whose code made the request."""
+        return context.running() or self._running
 
 
 def sender_of(request: InferenceRequest) -> "InferenceResponseSender | None":
@@ -275,8 +317,36 @@ def receive(call: Call, outlet: Outlet) -> InferenceRequest:
     return request
 
 
-def _incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
+def is_rescheduled(request: InferenceRequest) -> bool:
+    """For hosts: whether the model wants to see it again."""
+    return getattr(request, "_rescheduled", False)
+
+
+def incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
+    """For hosts: what a model sees of a tensor that came; BF16 as an array of any dtype of two bytes that is no number's."""
     code = CODES.get(array.dtype)
     if code is None:
         return wrap(name, array.view(np.uint16), BF16)
     return wrap(name, array, code)
+
+
+def _text(what: str, value: Any) -> str:
+    if type(value) is str:
+        return value
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, str):
+        return str(value)
+    raise TypeError(
+        f"InferenceRequest needs {what}"
+        if value is _REQUIRED
+        else f"InferenceRequest({what}=…) takes a str, not {type(value).__name__}"
+    )
+
+
+def _sequence(what: str, value: Any) -> "list[Any]":
+    if value is _REQUIRED:
+        raise TypeError(f"InferenceRequest needs {what}; it may be an empty list")
+    if value is None or isinstance(value, (str, bytes)):
+        raise TypeError(f"InferenceRequest({what}=…) takes a list, not {type(value).__name__}")
+    return list(value)

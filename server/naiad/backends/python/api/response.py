@@ -42,7 +42,7 @@ class InferenceResponse:
             )
         self._outputs = output_tensors
         self._error = error
-        self._parameters = _NONE if parameters is None else _checked(parameters)
+        self._parameters = _NONE if parameters is None else checked_parameters(parameters)
 
     def output_tensors(self) -> "list[Tensor]":
         """Its outputs."""
@@ -73,7 +73,12 @@ def _not_a_tensor(value: Any) -> Exception:
     )
 
 
-def _checked(parameters: "dict[str, Any]") -> "dict[str, Any]":
+def checked_parameters(parameters: "dict[str, Any]") -> "dict[str, Any]":
+    """Parameters that a request or a response may have.
+
+    Raises:
+        TritonModelException: a name or a value of another type.
+    """
     for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException(

@@ -21,12 +21,14 @@ class Outlet(Protocol):
         decoupled: the model may answer a request any number of times.
         begun_ns: when the batch that is at work began (monotonic).
         has_senders: set once a sender is made.
+        has_rescheduled: set once a model wants to see a request again.
     """
 
     all_outputs: "frozenset[str]"
     decoupled: bool
     begun_ns: int
     has_senders: bool
+    has_rescheduled: bool
 
     def send(
         self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int

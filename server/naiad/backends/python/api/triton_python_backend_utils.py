@@ -6,13 +6,6 @@ Only names, and the helper functions of row 15.28; a host puts it into `sys.modu
 from typing import Any
 
 from naiad.backends.python.api import context
-from naiad.backends.python.api.absent import (
-    MetricFamily,
-    MetricKind,
-    is_model_ready,
-    load_model,
-    unload_model,
-)
 from naiad.backends.python.api.byte_tensors import (
     deserialize_bytes_tensor,
     serialize_byte_tensor,
@@ -26,8 +19,11 @@ from naiad.backends.python.api.errors import (
     TritonError,
     TritonModelException,
 )
+from naiad.backends.python.api.exchange import ResponseIterator
 from naiad.backends.python.api.logger import Logger
+from naiad.backends.python.api.metrics import Metric, MetricFamily, MetricKind
 from naiad.backends.python.api.model_config import ModelConfig
+from naiad.backends.python.api.model_control import is_model_ready, load_model, unload_model
 from naiad.backends.python.api.request import (
     TRITONSERVER_REQUEST_FLAG_SEQUENCE_END,
     TRITONSERVER_REQUEST_FLAG_SEQUENCE_START,
@@ -59,10 +55,12 @@ __all__ = (
     "InferenceTrace",
     "Logger",
     "MemoryType",
+    "Metric",
     "MetricFamily",
     "MetricKind",
     "ModelConfig",
     "PreferredMemory",
+    "ResponseIterator",
     "Tensor",
     "TritonError",
     "TritonModelException",
@@ -123,7 +121,7 @@ def get_model_dir() -> str:
     Raises:
         TritonModelException: called from a thread that the model started itself.
     """
-    running = context.current.get()
+    running = context.running()
     if running is None:
         raise TritonModelException(
             "get_model_dir() does not know in which model this thread runs: call it in initialize or execute and "

@@ -17,6 +17,7 @@ class Nowhere:
     decoupled = False
     begun_ns = 0
     has_senders = False
+    has_rescheduled = False
 
     def __init__(self, *outputs: str) -> None:
         self.all_outputs = frozenset(outputs)

@@ -1,0 +1,127 @@
+"""A request of a model to another one on its way: who waits for its responses, and how (rows 15.20, 15.21).
+
+Failures are responses; what raises is only a call that cannot be made at all.
+"""
+
+import asyncio
+import contextlib
+import queue
+from collections.abc import Callable
+from typing import Any
+
+from naiad.backends.python.api import context
+from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.response import InferenceResponse
+from naiad.backends.python.api.server import Asked, Deliver
+
+
+class ResponseIterator:
+    """The responses of a request, as they come; once they are all there, as often as one likes.
+
+    Args:
+        first: the first response, and whether it is the last one.
+        arrived: where the others come.
+        cancel: says that nobody wants them any more.
+    """
+
+    __slots__ = ("_arrived", "_cancel", "_finished", "_next", "_responses")
+
+    def __init__(
+        self,
+        first: "tuple[InferenceResponse, bool]",
+        arrived: "queue.SimpleQueue[tuple[InferenceResponse, bool]]",
+        cancel: "Callable[[], None]",
+    ) -> None:
+        response, self._finished = first
+        self._arrived = arrived
+        self._cancel = cancel
+        self._responses = [response]
+        self._next = 0
+
+    def __iter__(self) -> "ResponseIterator":
+        if self._finished and self._next >= len(self._responses):
+            self._next = 0
+        return self
+
+    def __next__(self) -> InferenceResponse:
+        if self._next >= len(self._responses):
+            if self._finished:
+                raise StopIteration
+            response, self._finished = self._arrived.get()
+            self._responses.append(response)
+        response = self._responses[self._next]
+        self._next += 1
+        return response
+
+    def cancel(self) -> None:
+        """Tell the other model that nobody wants the rest; what it sends before it notices still comes."""
+        if not self._finished:
+            self._cancel()
+
+
+def ask(asked: Asked, running: "context.Running | None", *, decoupled: bool) -> Any:
+    """Ask and wait: the response, or, decoupled, the iterator over all of them once the first is there.
+
+    Raises:
+        TritonModelException: outside `execute`, or it cannot be sent.
+    """
+    arrived: queue.SimpleQueue[tuple[InferenceResponse, bool]] = queue.SimpleQueue()
+
+    def deliver(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
+        arrived.put((response, final))
+
+    cancel = _send(asked, running, decoupled, deliver)
+    first = arrived.get()
+    return ResponseIterator(first, arrived, cancel) if decoupled else first[0]
+
+
+def ask_async(
+    asked: Asked, running: "context.Running | None", *, decoupled: bool
+) -> "asyncio.Future[Any]":
+    """The same for the running event loop: a future of what `ask` gives back. Cancelling it cancels the request.
+
+    Raises:
+        RuntimeError: no event loop runs in this thread.
+        TritonModelException: as `ask`.
+    """
+    loop = asyncio.get_running_loop()
+    arrived: queue.SimpleQueue[tuple[InferenceResponse, bool]] = queue.SimpleQueue()
+    future: asyncio.Future[Any] = loop.create_future()
+    waits = [True]
+
+    def deliver(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
+        if not waits:
+            arrived.put((response, final))
+            return
+        waits.clear()
+        with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left who waits
+            loop.call_soon_threadsafe(settle, response, final)
+
+    def settle(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
+        if future.done():
+            return
+        future.set_result(
+            ResponseIterator((response, final), arrived, cancel) if decoupled else response
+        )
+
+    cancel = _send(asked, running, decoupled, deliver)
+    future.add_done_callback(lambda done: cancel() if done.cancelled() else None)
+    return future
+
+
+def _send(
+    asked: Asked,
+    running: "context.Running | None",
+    decoupled: bool,  # noqa: FBT001 - from this module only
+    deliver: Deliver,
+) -> "Callable[[], None]":
+    if running is None:
+        raise TritonModelException(
+            "it is not known which model asks here: make the InferenceRequest in execute, and hand it to the thread that asks"
+        )
+    if not running.executes:
+        raise TritonModelException("BLS is only supported during the 'execute' function.")
+    cancel: Callable[[], None] = running.server.infer(
+        asked, caller=running, decoupled=decoupled, deliver=deliver
+    )
+    return cancel

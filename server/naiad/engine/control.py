@@ -1,0 +1,32 @@
+"""What models may ask about whole models, wherever they run (row 15.24)."""
+
+import collections.abc
+import typing
+
+from naiad.errors import InferenceError
+
+
+class Control(typing.Protocol):
+    """A part of `engine.api.Engine`."""
+
+    async def load_model(
+        self, name: str, overrides: collections.abc.Mapping[str, str | bytes]
+    ) -> None:
+        """See `Engine`."""
+        ...
+
+    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+        """See `Engine`."""
+        ...
+
+    async def model_ready(self, name: str, version: int) -> bool:
+        """See `Engine`."""
+        ...
+
+
+async def is_ready(control: Control, name: str, version: int) -> bool:
+    """Whether a model is ready; one that nobody knows is not."""
+    try:
+        return await control.model_ready(name, version)
+    except InferenceError:
+        return False

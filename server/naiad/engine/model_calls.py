@@ -1,0 +1,272 @@
+"""Requests that models make of other models (BLS, rows 15.20, 15.21), and the watch that none of them waits for ever.
+
+An ordinary request in every way but three: what the server refuses on the spot is told in the words of row 15.21; a decoupled
+model is asked only by who can take many responses; and as long as any call has no answer, a look every tenth of a second finds those
+that wait for each other (`scheduling/deadlock.py`) and fails the youngest (user-pains 21). All of it belongs to the event loop.
+"""
+
+import asyncio
+import collections.abc
+import logging
+import typing
+
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference, OnResponse
+from naiad.core.record import Record
+from naiad.core.request import InferRequest
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.engine.model import Model
+from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
+from naiad.scheduling.deadlock import Pool, Wait, find_circle
+
+_log = logging.getLogger(__name__)
+
+LOOK_S = 0.1
+"""How often calls without an answer are looked at: what takes less is never looked at."""
+
+
+class Models(typing.Protocol):
+    """Who has the models."""
+
+    def model(self, name: str, version: int) -> Model:
+        """The version that serves now.
+
+        Raises:
+            InferenceError: none does.
+        """
+        ...
+
+
+class Caller(Record, frozen=True, gc=True):
+    """Whose code makes a call.
+
+    Attributes:
+        model: the model's name.
+        instance: the instance's.
+        batch: what the instance executes, as the scheduler knows it; None when nobody knows.
+        blocks: whether the thread that executes the batch waits for the call.
+    """
+
+    model: str
+    instance: str
+    batch: list[Inference] | None
+    blocks: bool
+
+
+class ModelCall:
+    """A call on its way. Made by `ModelCalls.begin`."""
+
+    __slots__ = (
+        "_calls",
+        "caller",
+        "inference",
+        "model",
+        "number",
+        "on_response",
+        "request",
+        "since_ns",
+    )
+
+    def __init__(
+        self, calls: "ModelCalls", request: InferRequest, *, caller: Caller, on_response: OnResponse
+    ) -> None:
+        self._calls = calls
+        self.request = request
+        self.caller = caller
+        self.on_response: OnResponse | None = on_response
+        self.model: Model | None = None
+        self.inference: Inference | None = None
+        self.number = 0
+        self.since_ns = 0
+
+    def cancel(self) -> None:
+        """Nobody wants the answer any more. The last response still comes. Safe at any time."""
+        if self.inference is not None:
+            self.inference.cancel()
+
+    def respond(self, response: InferResponse) -> None:
+        """Hand on a response, unless the call is over."""
+        on_response = self.on_response
+        if on_response is None:
+            return
+        if response.final:
+            self.on_response = None
+            self._calls.over(self)
+        on_response(response)
+
+
+class ModelCalls:
+    """All calls under way.
+
+    Args:
+        clock: the time.
+    """
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._now = clock.monotonic_ns
+        self._models: Models | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._calls: dict[int, ModelCall] = {}
+        self._made = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def open(self, models: Models, loop: asyncio.AbstractEventLoop) -> None:
+        """Take calls from now on."""
+        self._models = models
+        self._loop = loop
+
+    def close(self) -> None:
+        """Take none any more; those without an answer fail."""
+        self._models = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        for call in tuple(self._calls.values()):
+            self._fail(call, _error(call.request, internal("the server is stopping")))
+
+    def begin(
+        self, request: InferRequest, *, caller: Caller, decoupled: bool, on_response: OnResponse
+    ) -> ModelCall:
+        """Make a call.
+
+        Args:
+            request: what is asked.
+            caller: who asks.
+            decoupled: the caller takes any number of responses.
+            on_response: called on the loop with each response, perhaps before this returns; the last one is final.
+        """
+        call = ModelCall(self, request, caller=caller, on_response=on_response)
+        try:
+            model = call.model = self._find(request, decoupled=decoupled)
+        except InferenceError as error:
+            self._fail(call, _error(request, error))
+            return call
+        self._made += 1
+        call.number = self._made
+        call.since_ns = self._now()
+        self._calls[call.number] = call
+        refused: list[InferenceError] = []
+        begun = False
+
+        def respond(response: InferResponse) -> None:
+            if begun or response.error is None:
+                call.respond(response)
+            else:
+                refused.append(response.error)
+
+        call.inference = model.infer(request, respond)
+        begun = True
+        for refusal in refused:
+            # Judged and refused before the call was under way: told as the reference tells it.
+            self._fail(call, refusal if call.inference else _error(request, refusal))
+        if self._timer is None and call.number in self._calls:
+            self._set_timer()
+        return call
+
+    def over(self, call: ModelCall) -> None:
+        """For calls: it has its last response."""
+        self._calls.pop(call.number, None)
+
+    def _find(self, request: InferRequest, *, decoupled: bool) -> Model:
+        if self._models is None:
+            raise internal("the server is stopping")
+        name = request.model_name
+        try:
+            model = self._models.model(name, request.model_version)
+        except InferenceError as error:
+            raise internal(
+                f"Failed for execute the inference request. Model '{name}' is not ready. ({error.message})"
+            ) from error
+        if model.shape.decoupled and not decoupled:
+            raise internal(
+                f"Model {name} is using the decoupled. The current BLS request call doesn't support models using the decoupled "
+                "transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'"
+            )
+        return model
+
+    def _fail(self, call: ModelCall, error: InferenceError) -> None:
+        request = call.request
+        call.respond(
+            InferResponse(
+                request.model_name,
+                request.model_version,
+                request.id,
+                NO_OUTPUTS,
+                NO_PARAMETERS,
+                error,
+            )
+        )
+
+    def _set_timer(self) -> None:
+        assert self._loop is not None, "calls are made when it is open"
+        self._timer = self._loop.call_later(LOOK_S, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        while self._calls and (circle := self._circle()):
+            self._give_up(circle)
+        if self._calls:
+            self._set_timer()
+
+    def _circle(self) -> collections.abc.Sequence[ModelCall]:
+        models = {call.model for call in self._calls.values() if call.model is not None}
+        seats = {model: model.occupancy() for model in models}
+        executed_in: dict[Inference, int] = {}
+        for seat in seats.values():
+            for _, batch in seat.instances:
+                executed_in.update((each, id(batch)) for each in batch or ())
+        for call in self._calls.values():
+            # What is left of a batch that came back and is answered apart; calls of one batch may know other parts of it.
+            asking = call.caller.batch or []
+            known = next((executed_in[each] for each in asking if each in executed_in), id(asking))
+            executed_in.update((each, known) for each in asking)
+        waits: list[Wait] = []
+        for call in self._calls.values():
+            model, inference, caller = call.model, call.inference, call.caller
+            if model is None or inference is None:
+                continue
+            queued = seats[model].waits(inference)
+            waits.append(
+                Wait(
+                    number=call.number,
+                    caller=executed_in[caller.batch[0]] if caller.batch else None,
+                    blocks=caller.blocks,
+                    queued_at=model if queued else None,
+                    executed_in=None if queued else executed_in.get(inference),
+                    since_ns=call.since_ns,
+                )
+            )
+        pools: dict[Pool, list[int | None]] = {
+            model: [None if batch is None else id(batch) for _, batch in seat.instances]
+            for model, seat in seats.items()
+        }
+        return [self._calls[wait.number] for wait in find_circle(waits, pools, self._now())]
+
+    def _give_up(self, circle: collections.abc.Sequence[ModelCall]) -> None:
+        youngest = circle[0]
+        steps = ", ".join(
+            f"'{call.caller.instance}' waits for {_what_for(call)}" for call in circle
+        )
+        message = (
+            f"deadlock: this call from model '{youngest.caller.model}' to model '{youngest.request.model_name}' would wait for ever "
+            f"and is given up, as the youngest in a circle of calls: {steps}. Give one of these models more instances "
+            "(instance_group count) than there are requests that may wait inside it, or do not call back."
+        )
+        _log.error("%s", message)
+        self._fail(youngest, _error(youngest.request, internal(message)))
+        youngest.cancel()
+
+
+def _what_for(call: ModelCall) -> str:
+    assert call.model is not None, "a call in a circle has found its model"
+    held = [name for name, batch in call.model.occupancy().instances if batch is not None]
+    return f"model '{call.request.model_name}' (held: {', '.join(held)})"
+
+
+def _error(request: InferRequest, error: InferenceError) -> InferenceError:
+    """What failed before a call was under way (row 15.21)."""
+    return InferenceError(
+        ErrorCode.INTERNAL,
+        f"Model {request.model_name} - Error when running inference: {error.message}",
+        reason=FailureReason.OTHER,
+    )

@@ -1,0 +1,237 @@
+"""What models in worker processes ask of the server: the loop's side of `hosts/worker/asking.py`, as `thread_server.py` is for threads."""
+
+import asyncio
+import collections.abc
+from typing import Any
+
+import numpy as np
+import orjson
+
+from naiad.backends.python.api.byte_tensors import deserialize_bytes_tensor, serialize_byte_tensor
+from naiad.core import datatypes
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.engine.control import Control, is_ready
+from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
+from naiad.errors import InferenceError
+from naiad.hosts.desk import BatchAt, Tell
+from naiad.hosts.worker.link import TOLD, Parcel
+from naiad.metrics.custom import CustomMetrics
+
+_STOPPING = "the server is stopping, or has not started yet"
+
+
+class WorkerDesks:
+    """Makes desks.
+
+    Args:
+        calls: makes the calls.
+        metrics: keeps models' metrics.
+    """
+
+    def __init__(self, calls: ModelCalls, metrics: CustomMetrics) -> None:
+        self.calls = calls
+        self.metrics = metrics
+        self.control: Control | None = None
+        self.tasks = set[asyncio.Task[None]]()
+
+    def open(self, control: Control) -> None:
+        """Answer about whole models from now on."""
+        self.control = control
+
+    def close(self) -> None:
+        """Answer no more about whole models; who waits gets an error."""
+        self.control = None
+        for task in tuple(self.tasks):
+            task.cancel()
+
+    def desk(self, model: str, instance: str) -> "WorkerDesk":
+        """The desk of one instance."""
+        return WorkerDesk(self, model, instance)
+
+
+class WorkerDesk:
+    """Implements `hosts.desk.Desk`.
+
+    Args:
+        desks: what is behind all desks.
+        model: whose questions it answers: the model's name,
+        instance: and the instance's.
+    """
+
+    def __init__(self, desks: WorkerDesks, model: str, instance: str) -> None:
+        self._desks = desks
+        self._model = model
+        self._instance = instance
+        self._calls: dict[int, ModelCall] = {}
+        self._families = set[int]()
+
+    def take(
+        self, number: int, header: bytes, base: Any, *, batch_at: BatchAt, answer: Tell
+    ) -> None:
+        """See `Desk`."""
+        what, *rest = orjson.loads(header)
+        if what == "infer":
+            self._infer(number, rest, base, batch_at, answer)
+        elif what == "cancel":
+            call = self._calls.get(number)
+            if call is not None:
+                call.cancel()
+        elif what == "close_family":
+            self._families.discard(rest[0])
+            self._desks.metrics.close_family(rest[0])
+        elif what in _CONTROL:
+            task = asyncio.get_running_loop().create_task(
+                self._control(number, what, rest, base, answer)
+            )
+            self._desks.tasks.add(task)
+            task.add_done_callback(self._desks.tasks.discard)
+        else:
+            self._answer_about_metrics(number, what, rest, answer)
+
+    def left(self) -> None:
+        """See `Desk`."""
+        calls, self._calls = self._calls, {}
+        for call in calls.values():
+            call.cancel()
+        families, self._families = self._families, set()
+        for family in families:
+            self._desks.metrics.close_family(family)
+
+    def _infer(
+        self,
+        number: int,
+        question: collections.abc.Sequence[Any],
+        base: Any,
+        batch_at: BatchAt,
+        answer: Tell,
+    ) -> None:
+        fields, batch, blocks, decoupled = question
+        (
+            name,
+            version,
+            request_id,
+            correlation_id,
+            flags,
+            timeout_us,
+            parameters,
+            outputs,
+            inputs,
+        ) = fields
+        request = InferRequest(
+            model_name=name,
+            model_version=version,
+            id=request_id,
+            inputs=[_tensor(base, each) for each in inputs],
+            requested_outputs=outputs,
+            parameters=parameters,
+            timeout_us=timeout_us,
+            correlation_id=correlation_id,
+            flags=flags,
+        )
+        caller = Caller(
+            self._model, self._instance, None if batch is None else batch_at(*batch), blocks
+        )
+        under_way = self._calls
+        over = False
+
+        def respond(response: InferResponse) -> None:
+            nonlocal over
+            if response.final:
+                over = True
+                under_way.pop(number, None)
+            answer(TOLD, number, *_packed(response))
+
+        call = self._desks.calls.begin(
+            request, caller=caller, decoupled=decoupled, on_response=respond
+        )
+        if not over:
+            under_way[number] = call
+
+    async def _control(
+        self, number: int, what: str, rest: collections.abc.Sequence[Any], base: Any, answer: Tell
+    ) -> None:
+        error: str | None = _STOPPING
+        value: Any = None
+        control = self._desks.control
+        try:
+            if control is not None:
+                value = await _CONTROL[what](control, base, *rest)
+                error = None
+        except InferenceError as failure:
+            error = failure.message
+        finally:
+            answer(TOLD, number, orjson.dumps((error, value)))
+
+    def _answer_about_metrics(
+        self, number: int, what: str, rest: collections.abc.Sequence[Any], answer: Tell
+    ) -> None:
+        metrics = self._desks.metrics
+        asked: dict[str, collections.abc.Callable[..., Any]] = {
+            "open_family": metrics.open_family,
+            "open_metric": metrics.open_metric,
+            "change_metric": metrics.change,
+            "metric_value": metrics.value,
+        }
+        error: str | None = None
+        value: Any = None
+        try:
+            value = asked[what](*rest)
+        except ValueError as failure:
+            error = str(failure)
+        else:
+            if what == "open_family":
+                self._families.add(value)
+        answer(TOLD, number, orjson.dumps((error, value)))
+
+
+async def _load(
+    control: Control, base: Any, name: str, config: str, files: list[tuple[str, int, int]]
+) -> None:
+    overrides: dict[str, str | bytes] = {
+        path: base[at : at + size].tobytes() for path, at, size in files
+    }
+    if config:
+        overrides["config"] = config
+    await control.load_model(name, overrides)
+
+
+async def _unload(control: Control, base: Any, name: str, dependents: bool) -> None:  # noqa: FBT001  as it came
+    await control.unload_model(name, unload_dependents=dependents)
+
+
+async def _ready(control: Control, base: Any, name: str, version: int) -> bool:
+    return await is_ready(control, name, version)
+
+
+_CONTROL: dict[str, collections.abc.Callable[..., collections.abc.Awaitable[Any]]] = {
+    "load": _load,
+    "unload": _unload,
+    "ready": _ready,
+}
+
+
+def _packed(response: InferResponse) -> tuple[bytes, Parcel]:
+    parcel = Parcel()
+    outputs: list[Any] = []
+    for tensor in response.outputs:
+        array = tensor.array
+        flat = tensor.datatype is datatypes.BYTES
+        at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)
+        outputs.append((tensor.name, tensor.datatype.name, array.shape, at, size))
+    error = response.error
+    said = None if error is None else (error.code.name, error.message)
+    return orjson.dumps((response.final, (said, response.parameters, outputs))), parcel
+
+
+def _tensor(base: Any, fields: collections.abc.Sequence[Any]) -> Tensor:
+    name, kind, shape, at, size = fields
+    datatype = datatypes.BY_NAME[kind]
+    if datatype is datatypes.BYTES:
+        array = deserialize_bytes_tensor(base[at : at + size].tobytes()).reshape(shape)
+    elif size:
+        array = np.ndarray(shape, datatype.dtype, base, at)
+    else:
+        array = np.empty(shape, datatype.dtype)
+    return Tensor(name, datatype, tuple(shape), array)

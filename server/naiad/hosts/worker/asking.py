@@ -1,0 +1,165 @@
+"""What a model in a worker process asks of the server (`api/server.py`): each question a posted ASK, each answer a posted TOLD.
+
+A question's header is `[what, ...]`:
+`infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs, inputs], [first request of the batch that
+asks, how many] or null, whether the batch's own thread waits, decoupled`; `cancel` (the number is the request's own);
+`load, name, config, [[file, offset, bytes], ...]`; `unload, name, dependents`; `ready, name, version`;
+`open_family, name, description, kind`; `close_family, family`; `open_metric, family, labels, buckets`;
+`change_metric, metric, operation, value`; `metric_value, metric`.
+An answer's is `[error text or null, value]`, and to `infer`, once for each response, `[final, [error, parameters, outputs]]` as in
+`content.py`. `cancel` and `close_family` get none.
+"""
+
+import itertools
+import json
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from naiad.backends.python.api import datatypes
+from naiad.backends.python.api.byte_tensors import serialize_byte_tensor
+from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
+from naiad.backends.python.api.request import incoming
+from naiad.backends.python.api.response import InferenceResponse
+from naiad.backends.python.api.server import Asked, Deliver
+from naiad.backends.python.api.tensor import parts_of
+from naiad.backends.runner import DTYPES
+from naiad.hosts.worker.content import tensor_of
+from naiad.hosts.worker.link import ASK, Link, Parcel
+
+_NAMES = {
+    number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
+}
+_NAMES[datatypes.BYTES] = "BYTES"
+_NAMES[datatypes.BF16] = "BF16"
+
+_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+
+
+class AskingServer:
+    """Implements `api.server.Server`.
+
+    Args:
+        link: where questions are posted.
+    """
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+        self._numbers = itertools.count(1)
+        self._deliveries: dict[int, Deliver] = {}
+        self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
+
+    def infer(
+        self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
+    ) -> "Callable[[], None]":
+        """See `Server`."""
+        parcel = Parcel()
+        inputs = [_packed(tensor, parcel) for tensor in asked.inputs]
+        batch = caller.batch
+        header = _to_json(
+            (
+                "infer",
+                (
+                    asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
+                    asked.parameters, asked.requested_outputs, inputs,
+                ),
+                (batch[0].number, len(batch)) if batch else None,
+                caller.thread == threading.get_ident(),
+                decoupled,
+            )
+        )  # fmt: skip
+        number = next(self._numbers)
+        self._deliveries[number] = deliver
+        try:
+            self._link.post(ASK, header.encode(), parcel, number)
+        except BaseException:
+            del self._deliveries[number]
+            raise
+        return lambda: self._link.post(ASK, b'["cancel"]', None, number)
+
+    def load_model(self, name: str, config: str, files: "dict[str, bytes]") -> None:
+        """See `Server`."""
+        parcel = Parcel()
+        packed = [(path, *parcel.add(bytes(content))) for path, content in files.items()]
+        self._ask("load", name, config, packed, parcel=parcel)
+
+    def unload_model(self, name: str, *, unload_dependents: bool) -> None:
+        """See `Server`."""
+        self._ask("unload", name, unload_dependents)
+
+    def model_ready(self, name: str, version: int) -> bool:
+        """See `Server`."""
+        return bool(self._ask("ready", name, version))
+
+    def open_family(self, name: str, description: str, kind: str) -> int:
+        """See `Server`."""
+        return int(self._ask("open_family", name, description, kind))
+
+    def close_family(self, family: int) -> None:
+        """See `Server`."""
+        self._link.post(ASK, _to_json(("close_family", family)).encode())
+
+    def open_metric(
+        self, family: int, labels: "dict[str, str]", buckets: "list[float] | None"
+    ) -> int:
+        """See `Server`."""
+        return int(self._ask("open_metric", family, labels, buckets))
+
+    def change_metric(self, metric: int, operation: str, value: float) -> None:
+        """See `Server`."""
+        self._ask("change_metric", metric, operation, value)
+
+    def metric_value(self, metric: int) -> float:
+        """See `Server`."""
+        return float(self._ask("metric_value", metric))
+
+    def told(self, number: int, header: bytes, base: Any) -> None:
+        """An answer came; in the thread that listens.
+
+        Args:
+            number: of the question.
+            header: the message's.
+            base: its segment.
+        """
+        found = json.loads(header)
+        waits = self._waiting.pop(number, None)
+        if waits is not None:
+            waits.put(found)
+            return
+        deliver = self._deliveries.get(number)
+        if deliver is None:
+            return
+        final, (error, parameters, outputs) = found
+        if final:
+            del self._deliveries[number]
+        if error is not None:
+            code, message = error
+            response = InferenceResponse(error=TritonError(message, TritonErrorCode[code]))
+        else:
+            tensors = [tensor_of(base, each) for each in outputs]
+            response = InferenceResponse(
+                [incoming(each.name, each.array) for each in tensors], parameters=parameters or None
+            )
+        deliver(response, bool(final))
+
+    def _ask(self, *question: Any, parcel: "Parcel | None" = None) -> Any:
+        number = next(self._numbers)
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._waiting[number] = answer
+        try:
+            self._link.post(ASK, _to_json(question).encode(), parcel, number)
+        except BaseException:
+            self._waiting.pop(number, None)
+            raise
+        error, value = answer.get()
+        if error is not None:
+            raise TritonModelException(error)
+        return value
+
+
+def _packed(tensor: Any, parcel: Parcel) -> "tuple[Any, ...]":
+    name, values, code = parts_of(tensor)
+    part = (serialize_byte_tensor(values) or b"") if code == datatypes.BYTES else values
+    at, size = parcel.add(part)
+    return name, _NAMES[code], values.shape, at, size

@@ -1,0 +1,193 @@
+"""Metrics that models make themselves (rows 8.34, 15.26): kept here, shown on the page behind the server's own.
+
+Called by the threads of models and by the page, so under a lock. A family lives while anybody holds it; every holder has a number
+of its own for it, and so does every metric that it made; metrics of the same labels are one series, which goes with its last holder.
+What goes wrong raises ValueError in Triton's words.
+"""
+
+import collections.abc
+import itertools
+import threading
+import typing
+
+from naiad.metrics import families as server_families
+from naiad.metrics.exposition import Labels, Sample, Series, histogram
+from naiad.metrics.families import Family, Type
+from naiad.metrics.statistics import Histogram
+
+_GONE = (
+    "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should be "
+    "deleted AFTER its corresponding 'Metric' objects have been deleted."
+)
+
+
+class _Series:
+    """One series: a number, or a histogram."""
+
+    __slots__ = ("buckets", "holders", "value")
+
+    def __init__(self, buckets: collections.abc.Sequence[float] | None) -> None:
+        self.value = 0.0
+        self.buckets = None if buckets is None else Histogram(buckets)
+        self.holders = 0
+
+
+class _Shown:
+    """A family on the page."""
+
+    __slots__ = ("family", "holders", "series")
+
+    def __init__(self, family: Family) -> None:
+        self.family = family
+        self.series: dict[Labels, _Series] = {}
+        self.holders = 0
+
+
+class CustomMetrics:
+    """All of them, of one server."""
+
+    def __init__(self) -> None:
+        self._lock = (
+            threading.RLock()
+        )  # a family may be let go of by the garbage collector at any moment
+        self._numbers = itertools.count(1)
+        self._shown: dict[str, _Shown] = {}
+        self._families: dict[int, tuple[_Shown, list[int]]] = {}
+        self._metrics: dict[int, tuple[_Shown, Labels]] = {}
+        self._own = frozenset(
+            each.name for each in vars(server_families).values() if isinstance(each, Family)
+        )
+
+    def open_family(self, name: str, description: str, kind: str) -> int:
+        """Hold a family; the number stands for it.
+
+        Raises:
+            ValueError: the name is the server's own, or another kind's.
+        """
+        with self._lock:
+            shown = self._shown.get(name)
+            if shown is None:
+                if name in self._own:
+                    raise ValueError(
+                        f"metric family '{name}' is the server's own: take another name"
+                    )
+                family = Family(name, description, typing.cast("Type", kind))
+                shown = self._shown[name] = _Shown(family)
+            elif shown.family.type != kind:
+                raise ValueError(
+                    f"Family name already exists with different type: '{name}' is a {shown.family.type}, not a {kind}"
+                )
+            shown.holders += 1
+            number = next(self._numbers)
+            self._families[number] = (shown, [])
+            return number
+
+    def close_family(self, number: int) -> None:
+        """Let go of a family and of the metrics that were made with this number. Idempotent."""
+        with self._lock:
+            shown, metrics = self._families.pop(number, (None, []))
+            if shown is None:
+                return
+            for metric in metrics:
+                _, labels = self._metrics.pop(metric)
+                series = shown.series[labels]
+                series.holders -= 1
+                if not series.holders:
+                    del shown.series[labels]
+            shown.holders -= 1
+            if not shown.holders:
+                del self._shown[shown.family.name]
+
+    def open_metric(
+        self,
+        family: int,
+        labels: collections.abc.Mapping[str, str],
+        buckets: collections.abc.Sequence[float] | None,
+    ) -> int:
+        """Hold a metric of a family.
+
+        Raises:
+            ValueError: a label is no text, or buckets do not ascend.
+        """
+        for name, value in labels.items():
+            if not (type(name) is type(value) is str):
+                raise ValueError(
+                    f"metric labels are text: {name!r} is {value!r}; write str(...) around it"
+                )
+        if buckets is not None and any(one >= other for one, other in itertools.pairwise(buckets)):
+            raise ValueError(f"the buckets of a histogram ascend: {list(buckets)} do not")
+        key = tuple(sorted(labels.items()))
+        with self._lock:
+            held = self._families.get(family)
+            if held is None:
+                raise ValueError(_GONE)
+            shown, metrics = held
+            series = shown.series.get(key)
+            if series is None:
+                series = shown.series[key] = _Series(buckets)
+            series.holders += 1
+            number = next(self._numbers)
+            self._metrics[number] = (shown, key)
+            metrics.append(number)
+            return number
+
+    def change(self, metric: int, operation: str, value: float) -> None:
+        """Increment, set or observe.
+
+        Raises:
+            ValueError: its kind does not have that, or a counter would go back, or its family is gone.
+        """
+        with self._lock:
+            kind, series = self._find(metric)
+            if operation == "observe" and series.buckets is not None:
+                series.buckets.observe(value)
+            elif operation == "set" and kind == "gauge":
+                series.value = value
+            elif operation == "increment" and kind != "histogram":
+                if kind == "counter" and not value >= 0:
+                    raise ValueError(
+                        "TRITONSERVER_METRIC_KIND_COUNTER can only be incremented monotonically by non-negative values."
+                    )
+                series.value += value
+            else:
+                raise ValueError(
+                    f"TRITONSERVER_METRIC_KIND_{kind.upper()} does not support {operation.capitalize()}"
+                )
+
+    def value(self, metric: int) -> float:
+        """Its value.
+
+        Raises:
+            ValueError: a histogram has none, or its family is gone.
+        """
+        with self._lock:
+            kind, series = self._find(metric)
+            if series.buckets is not None:
+                raise ValueError(f"TRITONSERVER_METRIC_KIND_{kind.upper()} does not support Value")
+            return series.value
+
+    def series(self) -> list[Series]:
+        """What the page shows, sorted by name."""
+        with self._lock:
+            return [
+                Series(shown.family, tuple(_samples(shown)))
+                for _, shown in sorted(self._shown.items())
+            ]
+
+    def _find(self, metric: int) -> tuple[Type, _Series]:
+        held = self._metrics.get(metric)
+        if held is None:
+            raise ValueError(_GONE)
+        shown, labels = held
+        return shown.family.type, shown.series[labels]
+
+
+def _samples(shown: _Shown) -> collections.abc.Iterator[Sample]:
+    for labels, series in shown.series.items():
+        observed = series.buckets
+        if observed is None:
+            yield Sample(labels, series.value)
+        else:
+            yield from histogram(
+                labels, bounds=observed.bounds, counts=observed.counts, total=observed.total
+            )
