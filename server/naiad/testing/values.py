@@ -2,7 +2,6 @@
 
 import collections.abc
 import dataclasses
-import types
 from typing import Any
 
 import numpy as np
@@ -18,8 +17,6 @@ from naiad.errors import InferenceError, invalid
 Array = np.ndarray[Any, Any]
 Values = Array | collections.abc.Sequence[Any]
 """An array, or nested lists of numbers, str or bytes."""
-
-_NOTHING: collections.abc.Mapping[str, Any] = types.MappingProxyType({})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -39,7 +36,9 @@ class Request:
     """
 
     inputs: collections.abc.Mapping[str, Values]
-    parameters: collections.abc.Mapping[str, ParameterValue] = _NOTHING
+    parameters: collections.abc.Mapping[str, ParameterValue] = dataclasses.field(
+        default_factory=dict
+    )
     _: dataclasses.KW_ONLY
     id: str = ""
     correlation_id: int | str = 0
@@ -47,6 +46,19 @@ class Request:
     timeout_us: int = 0
     requested_outputs: collections.abc.Sequence[str] = ()
     cancelled: bool = False
+
+    def __getitem__(self, name: str) -> Array:
+        """An input as an array, for fakes.
+
+        Raises:
+            KeyError: there is no such input; the message says which there are.
+        """
+        try:
+            return np.asarray(self.inputs[name])
+        except KeyError:
+            raise KeyError(
+                f"no input '{name}': there are {', '.join(self.inputs) or 'none'}"
+            ) from None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -60,7 +72,9 @@ class Response:
     """
 
     outputs: collections.abc.Mapping[str, Array]
-    parameters: collections.abc.Mapping[str, ParameterValue] = _NOTHING
+    parameters: collections.abc.Mapping[str, ParameterValue] = dataclasses.field(
+        default_factory=dict
+    )
     error: InferenceError | None = None
 
     def __getitem__(self, name: str) -> Array:
