@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conformance import catalogue
+from tests.conformance import catalogue, environments
 from tests.conformance.broken import BROKEN, COMPLETING
 from tests.conformance.wire import Target
 from tests.reference.install import install
@@ -92,6 +92,9 @@ SETUPS: dict[str, Setup] = {
             "--log-verbose=1",
             "--grpc-max-connection-age=600000",
         ),
+    ),
+    "environments": Setup(
+        environments.write, ("--exit-on-error=false", "--disable-auto-complete-config")
     ),
     "restricted": Setup(
         _few("identity"),
