@@ -64,6 +64,31 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
         "2.51 serves gRPC until the last request is done; row 10.34: UNAVAILABLE",
     ),
     ("help", "status", "2.51 exits 1; row 17.1: 0"),
+    *(
+        (
+            f"{call} of the name '{name}'",
+            "*",
+            "2.51 looks for it; row 7.14: 400 and what is wrong with it",
+        )
+        for call, name in (
+            ("gRPC load", ""),
+            ("gRPC load", " "),
+            ("gRPC load", ".."),
+            ("gRPC load", "a/b"),
+            ("load", "%20"),
+            ("load", ".."),
+        )
+    ),
+    (
+        'unload with the body {"parameters":{"unload_dependents":1}}',
+        "*",
+        "2.51 forgets the error before it answers; row 7.26: 500",
+    ),
+    (
+        "unload with the body nope",
+        "*",
+        "2.51 forgets the error before it answers; a body that is no JSON is 500 as in a load",
+    ),
     ("refused: broken_no_backend", "says", "2.51 words it otherwise; row 11.3"),
     (
         "environment refused: outside of the model's folder",
@@ -99,6 +124,16 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "later changes are ignored",
         "listed",
         "2.51 reads the folders again for the index; nothing after the start counts here (row 7.29)",
+    ),
+    (
+        "load of a model that fails",
+        "unloaded",
+        "Triton keeps the failure, and the server is not ready for good; row 7.3: after an unload the reason is unloaded",
+    ),
+    (
+        "readiness under explicit control",
+        "failed and unloaded",
+        "Triton is not ready for good once a load has failed; row 2.4 ignores what is unloaded",
     ),
     ("OPTIONS /v2", "*", "Naiad answers OPTIONS, as browsers ask before they send"),
     ("HEAD /v2", "*", "Naiad answers HEAD wherever it answers GET"),

@@ -72,6 +72,12 @@ def _few(*names: str) -> Callable[[Path], list[Path]]:
     return lambda folder: [catalogue.write(folder / "models", catalogue.GOOD, only=names)]
 
 
+def _explicit(folder: Path) -> list[Path]:
+    names = ("identity", "report")
+    first = catalogue.write(folder / "first", catalogue.GOOD, only=names)
+    return [first, catalogue.write(folder / "second", {})]
+
+
 SETUPS: dict[str, Setup] = {
     # Without auto-complete: it would start each stub twice, which doubles the time the reference needs.
     "main": Setup(_main, ("--exit-on-error=false", "--disable-auto-complete-config")),
@@ -95,6 +101,14 @@ SETUPS: dict[str, Setup] = {
     ),
     "environments": Setup(
         environments.write, ("--exit-on-error=false", "--disable-auto-complete-config")
+    ),
+    "explicit": Setup(
+        _explicit,
+        (
+            "--model-control-mode=explicit",
+            "--load-model=identity",
+            "--disable-auto-complete-config",
+        ),
     ),
     "restricted": Setup(
         _few("identity"),

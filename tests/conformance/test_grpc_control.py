@@ -145,10 +145,19 @@ SCENARIOS = [
     ),
     rpc(
         "gRPC load in control mode none",
-        "7.29",
+        "7.29 7.13",
         "RepositoryModelLoad",
         pb.RepositoryModelLoadRequest(model_name="identity"),
         code="UNAVAILABLE",
+        says="explicit model load / unload is not allowed if polling is enabled",
+    ),
+    rpc(
+        "gRPC unload in control mode none",
+        "7.29 7.13",
+        "RepositoryModelUnload",
+        pb.RepositoryModelUnloadRequest(model_name="identity"),
+        code="UNAVAILABLE",
+        says="explicit model load / unload is not allowed if polling is enabled",
     ),
     rpc(
         "gRPC shared memory is empty",

@@ -69,7 +69,7 @@ CONNECTIONS = [
     ),
     http(
         "load in control mode none",
-        "7.29",
+        "7.29 7.13",
         "POST",
         "/v2/repository/models/identity/load",
         status=503,
@@ -77,7 +77,7 @@ CONNECTIONS = [
     ),
     http(
         "unload in control mode none",
-        "7.29",
+        "7.29 7.13",
         "POST",
         "/v2/repository/models/identity/unload",
         status=503,

@@ -334,7 +334,7 @@ SCENARIOS = [
     ),
     _scenario(
         "load-model without explicit mode",
-        "17.2",
+        "17.2 7.31",
         lambda target: _exits(target, "--load-model=identity"),
         status=1,
     ),

@@ -10,13 +10,17 @@ class Control(typing.Protocol):
     """A part of `engine.api.Engine`."""
 
     async def load_model(
-        self, name: str, overrides: collections.abc.Mapping[str, str | bytes]
+        self,
+        name: str,
+        overrides: collections.abc.Mapping[str, str | bytes],
+        *,
+        asked_by: str,
     ) -> None:
-        """See `Engine`."""
+        """See `Engine`; `asked_by` is the model whose initialize waits for this, "" for none."""
         ...
 
-    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
-        """See `Engine`."""
+    async def unload_model(self, name: str, *, unload_dependents: bool, asked_by: str) -> None:
+        """See `Engine`; `asked_by` as above."""
         ...
 
     async def model_ready(self, name: str, version: int) -> bool:

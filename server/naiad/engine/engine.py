@@ -28,6 +28,7 @@ from naiad.repository.manager import UNLOADED, Repository, VersionState
 
 EXTENSIONS = (
     "model_repository",
+    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
     "binary_tensor_data",
@@ -35,6 +36,8 @@ EXTENSIONS = (
     "statistics",
 )
 """The extensions that work here, in the order of row 2.14."""
+
+_IN_SERVICE = {State.LOADING.value, State.READY.value, State.UNLOADING.value}
 
 
 class Phase(enum.Enum):
@@ -182,24 +185,30 @@ class ServingEngine:
         ]
         if ready_only or not self._explicit:
             return found
+        folders = await self._repository.names()
+        # What is gone from the repository and serves no more is nobody's business any more.
+        found = [each for each in found if each.name in folders or each.state in _IN_SERVICE]
         touched = {entry.name for entry in found}
-        untouched = [name for name in await self._repository.names() if name not in touched]
-        found += [IndexEntry(name=name) for name in untouched]
+        found += [IndexEntry(name=name) for name in folders if name not in touched]
         return sorted(found, key=lambda entry: (entry.name, entry.version or 0))
 
-    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
-        """Rows 7.8, 7.11-7.14, 7.20-7.22."""
+    async def load_model(
+        self, name: str, overrides: Overrides = NO_OVERRIDES, *, asked_by: str = ""
+    ) -> None:
+        """Rows 7.8, 7.11-7.14, 7.20-7.22; `asked_by` names the model that waits for this in its initialize (row 15.24)."""
         self._refuse_when_fixed(name)
         if overrides:
             raise unsupported(
                 f"load parameter '{next(iter(overrides))}' is not there yet: change the model's folder and load it without parameters"
             )
-        await self._repository.load(name)
+        await self._repository.load(name, asked_by=asked_by)
 
-    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+    async def unload_model(
+        self, name: str, *, unload_dependents: bool = False, asked_by: str = ""
+    ) -> None:
         """Rows 7.9, 7.10, 7.13; no model depends on another one yet, so that the flag changes nothing."""
         self._refuse_when_fixed(name)
-        await self._repository.unload(name)
+        await self._repository.unload(name, asked_by=asked_by)
 
     def model(self, name: str, version: int = LATEST) -> Model:
         """The version that serves now. Raises InferenceError as `shape_of` does."""

@@ -36,6 +36,9 @@ log = logging.getLogger("naiad.loader")
 HOST_PARAMETER = "naiad.host"
 TIMEOUT_PARAMETER = "naiad.execute_timeout"
 
+_NESTED = 256
+"""Loads beside those that are allowed at once: each of them waits in its initialize for another one that it asked for (row 15.24)."""
+
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
 
@@ -73,7 +76,7 @@ class Loader:
         self._gpus = gpus
         self._clock = clock
         self._executor = concurrent.futures.ThreadPoolExecutor(
-            max_workers=threads, thread_name_prefix="load"
+            max_workers=threads + _NESTED, thread_name_prefix="load"
         )
 
     async def plan(self, folder: pathlib.Path) -> ModelPlan:

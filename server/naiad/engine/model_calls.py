@@ -17,7 +17,7 @@ from naiad.core.request import InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
-from naiad.scheduling.deadlock import Pool, Wait, find_circle
+from naiad.scheduling.deadlock import Wait, find_circle
 
 _log = logging.getLogger(__name__)
 
@@ -236,7 +236,7 @@ class ModelCalls:
                     since_ns=call.since_ns,
                 )
             )
-        pools: dict[Pool, list[int | None]] = {
+        pools = {
             model: [None if batch is None else id(batch) for _, batch in seat.instances]
             for model, seat in seats.items()
         }

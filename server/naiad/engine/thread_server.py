@@ -93,16 +93,24 @@ class ThreadServer:
         self._put(begin)
         return cancel
 
-    def load_model(self, name: str, config: str, files: dict[str, bytes]) -> None:
+    def load_model(
+        self, name: str, config: str, files: dict[str, bytes], *, caller: Running
+    ) -> None:
         """See `Server`."""
         overrides: dict[str, str | bytes] = dict(files)
         if config:
             overrides["config"] = config
-        self._wait(lambda control: control.load_model(name, overrides))
+        asked_by = caller.model if caller.loads else ""
+        self._wait(lambda control: control.load_model(name, overrides, asked_by=asked_by))
 
-    def unload_model(self, name: str, *, unload_dependents: bool) -> None:
+    def unload_model(self, name: str, *, unload_dependents: bool, caller: Running) -> None:
         """See `Server`."""
-        self._wait(lambda control: control.unload_model(name, unload_dependents=unload_dependents))
+        asked_by = caller.model if caller.loads else ""
+        self._wait(
+            lambda control: control.unload_model(
+                name, unload_dependents=unload_dependents, asked_by=asked_by
+            )
+        )
 
     def model_ready(self, name: str, version: int) -> bool:
         """See `Server`."""

@@ -19,6 +19,7 @@ from naiad.hosts.desk import BatchAt, Tell
 from naiad.hosts.worker.link import TOLD, Parcel
 from naiad.metrics.custom import CustomMetrics
 
+_CONTROL = frozenset(("load", "unload", "ready"))
 _STOPPING = "the server is stopping, or has not started yet"
 
 
@@ -157,12 +158,31 @@ class WorkerDesk:
         control = self._desks.control
         try:
             if control is not None:
-                value = await _CONTROL[what](control, base, *rest)
+                value = await self._controlled(control, what, rest, base)
                 error = None
         except InferenceError as failure:
             error = failure.message
         finally:
             answer(TOLD, number, orjson.dumps((error, value)))
+
+    async def _controlled(
+        self, control: Control, what: str, rest: collections.abc.Sequence[Any], base: Any
+    ) -> bool | None:
+        if what == "load":
+            name, config, files, loads = rest
+            overrides: dict[str, str | bytes] = {
+                path: base[at : at + size].tobytes() for path, at, size in files
+            }
+            if config:
+                overrides["config"] = config
+            await control.load_model(name, overrides, asked_by=self._model if loads else "")
+            return None
+        if what == "unload":
+            name, dependents, loads = rest
+            asked_by = self._model if loads else ""
+            await control.unload_model(name, unload_dependents=dependents, asked_by=asked_by)
+            return None
+        return await is_ready(control, *rest)
 
     def _answer_about_metrics(
         self, number: int, what: str, rest: collections.abc.Sequence[Any], answer: Tell
@@ -184,32 +204,6 @@ class WorkerDesk:
             if what == "open_family":
                 self._families.add(value)
         answer(TOLD, number, orjson.dumps((error, value)))
-
-
-async def _load(
-    control: Control, base: Any, name: str, config: str, files: list[tuple[str, int, int]]
-) -> None:
-    overrides: dict[str, str | bytes] = {
-        path: base[at : at + size].tobytes() for path, at, size in files
-    }
-    if config:
-        overrides["config"] = config
-    await control.load_model(name, overrides)
-
-
-async def _unload(control: Control, base: Any, name: str, dependents: bool) -> None:  # noqa: FBT001  as it came
-    await control.unload_model(name, unload_dependents=dependents)
-
-
-async def _ready(control: Control, base: Any, name: str, version: int) -> bool:
-    return await is_ready(control, name, version)
-
-
-_CONTROL: dict[str, collections.abc.Callable[..., collections.abc.Awaitable[Any]]] = {
-    "load": _load,
-    "unload": _unload,
-    "ready": _ready,
-}
 
 
 def _packed(response: InferResponse) -> tuple[bytes, Parcel]:

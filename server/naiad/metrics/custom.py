@@ -7,6 +7,7 @@ What goes wrong raises ValueError in Triton's words.
 
 import collections.abc
 import itertools
+import re
 import threading
 import typing
 
@@ -15,6 +16,8 @@ from naiad.metrics.exposition import Labels, Sample, Series, histogram
 from naiad.metrics.families import Family, Type
 from naiad.metrics.statistics import Histogram
 
+_NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
+_LABEL = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
 _GONE = (
     "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should be "
     "deleted AFTER its corresponding 'Metric' objects have been deleted."
@@ -62,8 +65,12 @@ class CustomMetrics:
         """Hold a family; the number stands for it.
 
         Raises:
-            ValueError: the name is the server's own, or another kind's.
+            ValueError: the name is none, the server's own, or another kind's.
         """
+        if not _NAME.fullmatch(name):
+            raise ValueError(
+                f"'{name}' is no name of a metric: it has letters, digits, '_' and ':', and does not begin with a digit"
+            )
         with self._lock:
             shown = self._shown.get(name)
             if shown is None:
@@ -71,7 +78,8 @@ class CustomMetrics:
                     raise ValueError(
                         f"metric family '{name}' is the server's own: take another name"
                     )
-                family = Family(name, description, typing.cast("Type", kind))
+                help_text = description.replace("\\", r"\\").replace("\n", r"\n")
+                family = Family(name, help_text, typing.cast("Type", kind))
                 shown = self._shown[name] = _Shown(family)
             elif shown.family.type != kind:
                 raise ValueError(
@@ -113,6 +121,10 @@ class CustomMetrics:
             if not (type(name) is type(value) is str):
                 raise ValueError(
                     f"metric labels are text: {name!r} is {value!r}; write str(...) around it"
+                )
+            if not _LABEL.fullmatch(name):
+                raise ValueError(
+                    f"'{name}' is no name of a label: it has letters, digits and '_', and does not begin with a digit"
                 )
         if buckets is not None and any(one >= other for one, other in itertools.pairwise(buckets)):
             raise ValueError(f"the buckets of a histogram ascend: {list(buckets)} do not")

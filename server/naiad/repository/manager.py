@@ -9,6 +9,7 @@ the old one finishes what it has. A load that fails changes nothing for clients 
 
 import asyncio
 import collections.abc
+import contextlib
 import functools
 import logging
 import pathlib
@@ -21,8 +22,9 @@ from naiad.repository.absence import absent_version, unknown_model, unplanned_mo
 from naiad.repository.attempt import Attempts
 from naiad.repository.fingerprint import Fingerprint, fingerprint as look_at
 from naiad.repository.lifecycle import Event, State
+from naiad.repository.memory import Memory
 from naiad.repository.names import check_name
-from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan, without_duplicates
+from naiad.repository.plan import ModelPlan, VersionPlan, without_duplicates
 from naiad.repository.reload import untouched
 from naiad.repository.store import Store
 from naiad.repository.turns import Turns
@@ -43,18 +45,6 @@ log = logging.getLogger("naiad.repository")
 RELEASE_SECONDS = 1.0
 """How long the reply to an unload waits for memory to be given back: usually it is, so that whoever loads next finds it free. Requests
 in flight may take longer, and nobody waits for them."""
-
-
-class Memory(typing.Protocol):
-    """The process's memory."""
-
-    def resident(self) -> int:
-        """Bytes that it holds now."""
-        ...
-
-    def give_back(self) -> None:
-        """Return what is free to the system. Blocking."""
-        ...
 
 
 class Repository(typing.Generic[S]):
@@ -131,31 +121,40 @@ class Repository(typing.Generic[S]):
                 self._models[plan.name] = {
                     version.version: Version(plan=version) for version in plan.versions
                 }
-        versions = [each for known in self._models.values() for each in known.values()]
-        await asyncio.gather(*(self._load_at_start(version) for version in versions))
-        for name, known in self._models.items():
-            if all(each.state is State.READY for each in known.values()):
-                self._loaded_from[name] = found[name]
+        await asyncio.gather(
+            *(
+                self._turns.take(name, functools.partial(self._load_at_start, name, found[name]))
+                for name in tuple(self._models)
+            )
+        )
         return not missing and all(state.state is State.READY for state in self.states())
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, *, asked_by: str = "") -> None:
         """Load a model, or load it again if its folder has changed since (rows 7.8, 7.11, 7.12, 7.21, 7.22).
 
         Returns once it is READY. Cancelling the caller does not stop the load.
+
+        Args:
+            name: the model.
+            asked_by: the model that is being loaded and waits for this in its initialize (row 15.24); "" for none.
 
         Raises:
             InferenceError: INTERNAL when there is no such model or its config cannot be used, INVALID_ARG when it fails to load or
                 the name is none; what served before goes on.
         """
         check_name(name)
-        await self._turns.take(name, functools.partial(self._load_model, name))
+        load = functools.partial(self._load_model, name)
+        async with self._lent_slot(asked_by):
+            await self._turns.take(name, load, asked_by=asked_by)
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, asked_by: str = "") -> None:
         """Serve a model no more; what is in flight is finished (rows 7.9, 7.10). A model that nobody knows is unloaded already.
 
-        Returns once its memory is given back, or after a second if requests in flight take longer.
+        Returns once its memory is given back, or after a second if requests in flight take longer. `asked_by` as for `load`.
         """
-        await self._turns.take(name, functools.partial(self._unload_model, name))
+        unload = functools.partial(self._unload_model, name)
+        async with self._lent_slot(asked_by):
+            await self._turns.take(name, unload, asked_by=asked_by)
 
     async def unload_all(self) -> None:
         """Take no more loads, let those under way end, then stop every served version, all at once."""
@@ -241,8 +240,26 @@ class Repository(typing.Generic[S]):
         self._refused[plan.name] = plan
         self._progress.changed(refusal(plan))
 
-    async def _load_at_start(self, version: Version[S]) -> None:
+    @contextlib.asynccontextmanager
+    async def _lent_slot(self, asked_by: str) -> collections.abc.AsyncIterator[None]:
+        """A load that waits for another one does nothing meanwhile: that one has its place, or both would wait for ever."""
+        if not asked_by:
+            yield
+            return
+        self._slots.release()
+        try:
+            yield
+        finally:
+            await self._slots.acquire()
+
+    async def _load_at_start(self, name: str, found: Fingerprint) -> None:
         """Unlike a later load, one version's failure takes no other one with it."""
+        known = self._models[name]
+        await asyncio.gather(*(self._load_one_at_start(version) for version in known.values()))
+        if all(each.state is State.READY for each in known.values()):
+            self._loaded_from[name] = found
+
+    async def _load_one_at_start(self, version: Version[S]) -> None:
         served = await self._attempts.make(version)
         if served is not None:
             self._enter(version, served)
@@ -254,18 +271,22 @@ class Repository(typing.Generic[S]):
                 f"model '{name}' is not loaded: the server is stopping; ask another one"
             )
         folders = [folder for folder in await self._folders() if folder.name == name]
-        if len(folders) != 1:
-            places = ", ".join(map(str, folders))
-            raise _not_polled(name, f"{DUPLICATE}: {places}" if folders else self._not_there())
-        now = await asyncio.to_thread(look_at, folders[0])
+        unique, refused = without_duplicates(folders)
+        if refused:
+            self._refuse_unless_serving(refused[0])
+            raise _not_polled(name, refused[0].details)
+        if not unique:
+            raise self._gone(name)
+        folder = unique[0]
+        now = await asyncio.to_thread(look_at, folder)
         before = self._loaded_from.get(name)
         if before == now:
+            self._write_off_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
             return
-        plan = await self._plan(folders[0])
+        plan = await self._plan(folder)
         if plan.reason:
-            if not self.ready_versions(name):
-                self._refuse(plan)
+            self._refuse_unless_serving(plan)
             raise _not_polled(name, plan.reason)
         await self._change_over(plan, before=before or {}, now=now)
 
@@ -305,11 +326,23 @@ class Repository(typing.Generic[S]):
         self._remember_latest(name)
         self._retire(version for number, version in serving.items() if number not in stay)
         self._remember_latest(name)
+        self._write_off_failures(name)
         self._loaded_from[name] = now
+
+    def _gone(self, name: str) -> InferenceError:
+        if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):
+            self._models.pop(name, None)
+            self._refused.pop(name, None)
+        return _not_polled(name, self._not_there())
+
+    def _refuse_unless_serving(self, plan: ModelPlan) -> None:
+        if not self.ready_versions(plan.name):
+            self._refuse(plan)
 
     async def _unload_model(self, name: str) -> None:
         self._refused.pop(name, None)
         self._loaded_from.pop(name, None)
+        self._write_off_failures(name)
         leaving = self._retire(
             version
             for version in self._models.get(name, {}).values()
@@ -318,6 +351,12 @@ class Repository(typing.Generic[S]):
         if leaving:
             self._remember_latest(name)
             await asyncio.wait(leaving, timeout=RELEASE_SECONDS)
+
+    def _write_off_failures(self, name: str) -> None:
+        """What failed and is wanted no more keeps the server unready no more (row 2.4)."""
+        for version in self._models.get(name, {}).values():
+            if version.state is State.UNAVAILABLE:
+                version.tell(Event.UNLOADED, reason=UNLOADED)
 
     def _enter(self, version: Version[S], served: S) -> None:
         version.served = served
@@ -346,7 +385,8 @@ class Repository(typing.Generic[S]):
         return tasks
 
     async def _stop(self, version: Version[S], served: S) -> None:
-        before = 0 if self._memory is None else self._memory.resident()
+        memory = None if self._closed else self._memory
+        before = 0 if memory is None else await asyncio.to_thread(memory.resident)
         try:
             await served.stop()
         except Exception:
@@ -357,9 +397,9 @@ class Repository(typing.Generic[S]):
         task = asyncio.current_task()
         assert task is not None, "runs in a task"
         self._leaving[task] = None
-        if self._memory is not None and not self._closed:
-            await asyncio.to_thread(self._memory.give_back)
-            version.resident = (before, self._memory.resident())
+        if memory is not None:
+            await asyncio.to_thread(memory.give_back)
+            version.resident = (before, await asyncio.to_thread(memory.resident))
         version.tell(Event.UNLOADED, reason=UNLOADED)
         self._progress.changed(version.told())
 

@@ -1,6 +1,9 @@
 """One change of a model at a time: operations on the same name run in the order in which they were asked for, others side by side.
 
 An operation is a task of its own: whoever asked for it may leave, and it still ends in a whole state.
+
+A model that is being loaded may ask for an operation itself (`initialize` loads another model), and its own turn lasts until that is
+over. So one that would wait for itself, over however many models, is refused.
 """
 
 import asyncio
@@ -8,7 +11,7 @@ import collections.abc
 import functools
 import logging
 
-from naiad.errors import InferenceError, internal
+from naiad.errors import InferenceError, internal, invalid
 
 log = logging.getLogger("naiad.repository")
 
@@ -20,13 +23,38 @@ class Turns:
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Task[InferenceError | None]] = {}
+        self._asked: dict[str, list[str]] = {}
 
-    async def take(self, name: str, operation: Operation) -> None:
+    async def take(self, name: str, operation: Operation, *, asked_by: str = "") -> None:
         """Run an operation once all earlier ones of this name are over. Being cancelled here does not stop it.
 
+        Args:
+            name: the model's.
+            operation: what is to be done.
+            asked_by: the model whose operation under way waits for this one; "" for none.
+
         Raises:
-            InferenceError: the operation's own; INTERNAL for any other failure, which is logged.
+            InferenceError: the operation's own; INTERNAL for any other failure, which is logged; INVALID_ARG when it would wait for itself.
         """
+        if not asked_by:
+            await self._take(name, operation)
+            return
+        circle = way(self._asked, name, asked_by)
+        if circle:
+            raise invalid(
+                f"model '{name}' cannot be loaded or unloaded from initialize of model '{asked_by}', which it would wait for: "
+                + " asks for ".join(f"'{each}'" for each in (asked_by, *circle))
+            )
+        waits_for = self._asked.setdefault(asked_by, [])
+        waits_for.append(name)
+        try:
+            await self._take(name, operation)
+        finally:
+            waits_for.remove(name)
+            if not waits_for:
+                self._asked.pop(asked_by, None)
+
+    async def _take(self, name: str, operation: Operation) -> None:
         task = asyncio.get_running_loop().create_task(_run(name, self._last.get(name), operation))
         self._last[name] = task
         task.add_done_callback(functools.partial(self._over, name))
@@ -42,6 +70,27 @@ class Turns:
     def _over(self, name: str, task: "asyncio.Task[InferenceError | None]") -> None:
         if self._last.get(name) is task:
             del self._last[name]
+
+
+def way(
+    asked: collections.abc.Mapping[str, collections.abc.Sequence[str]], start: str, end: str
+) -> list[str]:
+    """The models from one to another, each of which waits for the next; empty when there is no way."""
+    if start == end:
+        return [start]
+    came_from = {start: ""}
+    line = [start]
+    for name in line:
+        for following in asked.get(name, ()):
+            if following == end:
+                path = [end, name]
+                while came_from[path[-1]]:
+                    path.append(came_from[path[-1]])
+                return path[::-1]
+            if following not in came_from:
+                came_from[following] = name
+                line.append(following)
+    return []
 
 
 async def _run(

@@ -11,6 +11,7 @@ half a second old.
 
 import collections.abc
 import dataclasses
+from typing import Any
 
 UNSURE_NS = 500_000_000
 """How long a circle must last in which somebody perhaps does not wait."""
@@ -43,7 +44,7 @@ class Wait:
     since_ns: int
 
 
-Pools = collections.abc.Mapping[Pool, collections.abc.Sequence[Execution | None]]
+Pools = collections.abc.Mapping[Any, collections.abc.Sequence[Execution | None]]
 """What each instance of a model works on; None for one that is free."""
 
 

@@ -27,7 +27,7 @@ class TritonPythonModel:
             _ask("identity").exec()
         except Exception as error:  # noqa: BLE001 (the answer is which one)
             self.early = _raised(error)
-        self.ready_early = None
+        self.ready_early = args["model_name"] != "calling" and pb_utils.is_model_ready("identity")
 
     async def execute(self, requests: list[Any]) -> list[Any]:
         """Runs the probe that each request names."""

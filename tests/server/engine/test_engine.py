@@ -55,10 +55,10 @@ class FakeRepository:
     async def names(self) -> list[str]:
         return ["a", "m", "z"]
 
-    async def load(self, name: str) -> None:
+    async def load(self, name: str, *, asked_by: str = "") -> None:
         self.changes.append(("load", name))
 
-    async def unload(self, name: str) -> None:
+    async def unload(self, name: str, *, asked_by: str = "") -> None:
         self.changes.append(("unload", name))
 
 
@@ -155,6 +155,14 @@ async def test_under_explicit_control_the_index_names_what_nobody_has_loaded() -
     ready = IndexEntry(name="m", version=1, state="READY")
     assert await engine.index() == [IndexEntry(name="a"), ready, IndexEntry(name="z")]
     assert await engine.index(ready_only=True) == [ready]
+
+
+async def test_the_index_leaves_out_what_is_gone_from_the_repository_and_serves_no_more() -> None:
+    gone = VersionState(name="gone", version=1, state=State.UNAVAILABLE, reason="unloaded")
+    leaving = VersionState(name="leaving", version=1, state=State.UNLOADING, reason="")
+    engine = make(FakeRepository(gone, leaving), explicit=True)
+    names = [entry.name for entry in await engine.index()]
+    assert names == ["a", "leaving", "m", "z"]
 
 
 @pytest.mark.parametrize("change", ["load_model", "unload_model"])

@@ -66,6 +66,7 @@ class ServedModel(abc.ABC):
         self.begun_ns = 0
         self.has_senders = False
         self.has_rescheduled = False
+        running.loads = False
         running.executes = True
         self._coroutines = Coroutines(running.instance)
         self._dropped: set[str] = set()

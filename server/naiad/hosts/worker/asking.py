@@ -3,7 +3,8 @@
 A question's header is `[what, ...]`:
 `infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs, inputs], [first request of the batch that
 asks, how many] or null, whether the batch's own thread waits, decoupled`; `cancel` (the number is the request's own);
-`load, name, config, [[file, offset, bytes], ...]`; `unload, name, dependents`; `ready, name, version`;
+`load, name, config, [[file, offset, bytes], ...], whether it is asked from initialize`; `unload, name, dependents, the same`;
+`ready, name, version`;
 `open_family, name, description, kind`; `close_family, family`; `open_metric, family, labels, buckets`;
 `change_metric, metric, operation, value`; `metric_value, metric`.
 An answer's is `[error text or null, value]`, and to `infer`, once for each response, `[final, [error, parameters, outputs]]` as in
@@ -78,15 +79,15 @@ class AskingServer:
             raise
         return lambda: self._link.post(ASK, b'["cancel"]', None, number)
 
-    def load_model(self, name: str, config: str, files: "dict[str, bytes]") -> None:
+    def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """See `Server`."""
         parcel = Parcel()
         packed = [(path, *parcel.add(bytes(content))) for path, content in files.items()]
-        self._ask("load", name, config, packed, parcel=parcel)
+        self._ask("load", name, config, packed, caller.loads, parcel=parcel)
 
-    def unload_model(self, name: str, *, unload_dependents: bool) -> None:
+    def unload_model(self, name: str, *, unload_dependents: bool, caller: Any) -> None:
         """See `Server`."""
-        self._ask("unload", name, unload_dependents)
+        self._ask("unload", name, unload_dependents, caller.loads)
 
     def model_ready(self, name: str, version: int) -> bool:
         """See `Server`."""

@@ -259,11 +259,11 @@ def test_parameters_of_a_response_reach_the_client(tmp_path: pathlib.Path) -> No
         ("None", "Expected a list in the execute return, found type '<class 'NoneType'>'"),
         ("[None]", "Expected an 'InferenceResponse' object in the execute function return list, found type"),
         ("[5]", "found type '<class 'int'>'"),
-        ("requests[0].exec()", "Calling other models (InferenceRequest.exec) is not there yet"),
+        ("requests[0].exec()", "exec() and async_exec() send requests that the model made"),
         ("[requests[0].get_response_sender()]", "Expected an 'InferenceResponse' object in the execute function"),
-        ("requests[0].set_release_flags(2)", "Rescheduling a request (set_release_flags) is not there yet"),
-        ("pb_utils.load_model('x')", "load_model 'x') is not there yet"),
-        ("pb_utils.MetricFamily('f', 'd', pb_utils.MetricFamily.COUNTER)", "MetricFamily 'f') is not there yet"),
+        ("requests[0].set_release_flags(9)", "Unsupported request release flag 9"),
+        ("pb_utils.load_model('x')", "there is no server to ask here (load_model)"),
+        ("pb_utils.MetricFamily('f', 'd', pb_utils.MetricFamily.COUNTER)", "there is no server to ask here (open_family)"),
     ],
 )  # fmt: skip
 def test_a_wrong_return_fails_the_whole_batch_as_triton_words_it(

@@ -204,7 +204,7 @@ WRONG = {
     "sender.send('x')": "takes a pb_utils.InferenceResponse, not a str",
     "sender.send(flags=FINAL); sender.send(response(1, 1))": "Response sender has been closed",
     "sender.send(response(1, 1), FINAL); sender.send(flags=FINAL)": "Response sender has been closed",
-    "pb_utils.InferenceRequest().get_response_sender()": "answers requests that execute was given",
+    "pb_utils.InferenceRequest(model_name='m', inputs=[], requested_output_names=[]).get_response_sender()": "answers requests that execute was given",
 }
 WRONG_OF_ORDINARY = {
     "sender.send(flags=FINAL)": "Non-decoupled model cannot send complete final before sending a response",

@@ -21,13 +21,14 @@ class Running:
         server: whom it may ask.
 
     Attributes:
+        loads: until `initialize` is over: who loads it waits for what it asks.
         executes: between `initialize` and `finalize`, when other models may be asked (row 15.20).
         batch: what it executes now, as its host knows it; None for nothing, and where that is nobody else's matter: threads of a
             decoupled model go on when its batch has come back.
         thread: the id of the thread that executes its batches; 0 before the first one.
     """
 
-    __slots__ = ("batch", "directory", "executes", "instance", "model", "server", "thread")
+    __slots__ = ("batch", "directory", "executes", "instance", "loads", "model", "server", "thread")
 
     def __init__(
         self, *, model: str, instance: str, directory: str, server: Any = NO_SERVER
@@ -36,6 +37,7 @@ class Running:
         self.instance = instance
         self.directory = directory
         self.server = server
+        self.loads = True
         self.executes = False
         self.batch: Any = None
         self.thread = 0
@@ -48,6 +50,7 @@ class Running:
             directory=self.directory,
             server=self.server,
         )
+        other.loads = self.loads
         other.executes = self.executes
         other.batch = batch
         other.thread = self.thread

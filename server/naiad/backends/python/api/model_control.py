@@ -23,7 +23,8 @@ def load_model(model_name: str, config: str = "", files: "dict[str, bytes] | Non
             f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
         )
     try:
-        _server().load_model(model_name, config, files or {})
+        server, caller = _server()
+        server.load_model(model_name, config, files or {}, caller=caller)
     except TritonModelException as error:
         raise TritonModelException(f"Failed to load model: {error}") from None
 
@@ -35,7 +36,8 @@ def unload_model(model_name: str, unload_dependents: bool = False) -> None:  # n
         TritonModelException: the server does not run with --model-control-mode=explicit.
     """
     try:
-        _server().unload_model(model_name, unload_dependents=unload_dependents)
+        server, caller = _server()
+        server.unload_model(model_name, unload_dependents=unload_dependents, caller=caller)
     except TritonModelException as error:
         raise TritonModelException(f"Failed to unload model: {error}") from None
 
@@ -62,11 +64,11 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
                 f"'{model_version}', version should be an integral value > 0"
             )
     try:
-        return bool(_server().model_ready(model_name, version))
+        return bool(_server()[0].model_ready(model_name, version))
     except TritonModelException as error:
         raise TritonModelException(f"Failed to check model readiness: {error}") from None
 
 
-def _server() -> Any:
+def _server() -> "tuple[Any, context.Running | None]":
     running = context.running()
-    return NO_SERVER if running is None else running.server
+    return (NO_SERVER if running is None else running.server), running

@@ -73,11 +73,11 @@ class Server(Protocol):
         """
         ...
 
-    def load_model(self, name: str, config: str, files: "dict[str, bytes]") -> None:
+    def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """Load a model. Raises TritonModelException with the server's own words."""
         ...
 
-    def unload_model(self, name: str, *, unload_dependents: bool) -> None:
+    def unload_model(self, name: str, *, unload_dependents: bool, caller: Any) -> None:
         """Unload a model. Raises TritonModelException with the server's own words."""
         ...
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.backends.python.api import triton_python_backend_utils as pb_utils
+from naiad.backends.python.api import context, triton_python_backend_utils as pb_utils
 from naiad.backends.python.api.request import receive
 from naiad.core import datatypes
 from tests.server.backends.configs import inference, tensor
@@ -85,7 +85,7 @@ def test_tensors_are_found_by_name_and_an_absent_one_is_none() -> None:
     assert pb_utils.get_output_tensor_by_name(response, "U") is None
 
 
-def test_a_models_own_request_can_be_looked_at_and_not_sent_yet() -> None:
+def test_a_models_own_request_can_be_looked_at() -> None:
     request = pb_utils.InferenceRequest(
         model_name="other",
         inputs=[T],
@@ -97,9 +97,7 @@ def test_a_models_own_request_can_be_looked_at_and_not_sent_yet() -> None:
     assert request.requested_output_names() == {"X"}
     assert request.preferred_memory().device_id == 1
     assert not request.is_cancelled()
-    for send in (request.exec, request.async_exec):
-        with pytest.raises(pb_utils.TritonModelException, match="is not there yet"):
-            send()
+    assert request.parameters() == '{"k": 1}'
 
 
 def test_empty_parts_of_a_models_own_request_are_refused() -> None:
@@ -108,7 +106,66 @@ def test_empty_parts_of_a_models_own_request_are_refused() -> None:
     with pytest.raises(pb_utils.TritonModelException, match="Input tensor for request"):
         pb_utils.InferenceRequest(inputs=[None], requested_output_names=[], model_name="m")  # type: ignore[list-item] # what a model may do
     with pytest.raises(pb_utils.TritonModelException, match="Correlation ID must be"):
-        pb_utils.InferenceRequest(correlation_id=1.5, inputs=[])  # type: ignore[arg-type] # what a model may do
+        pb_utils.InferenceRequest(
+            correlation_id=1.5,  # type: ignore[arg-type] # what a model may do
+            inputs=[],
+            requested_output_names=[],
+            model_name="m",
+        )
+
+
+def test_a_models_own_request_takes_text_as_bytes_as_well() -> None:
+    name = np.array([b"other"], np.object_)[0]
+    request = pb_utils.InferenceRequest(
+        request_id=b"7", model_name=name, inputs=[], requested_output_names=[b"X", "Y", "X"]
+    )
+    assert request.request_id() == "7"
+    assert request.requested_output_names() == {"X", "Y"}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"inputs": [], "requested_output_names": []}, "needs model_name"),
+        ({"requested_output_names": [], "model_name": "m"}, "needs inputs; it may be an empty"),
+        ({"inputs": [], "model_name": "m"}, "needs requested_output_names; it may be an empty"),
+        ({"inputs": [], "requested_output_names": "X", "model_name": "m"}, "takes a list, not str"),
+        ({"inputs": [], "requested_output_names": [1], "model_name": "m"}, "takes a str, not int"),
+        ({"inputs": [1], "requested_output_names": [], "model_name": "m"}, "Tensor objects, not"),
+    ],
+)
+def test_what_a_models_own_request_lacks_is_said(given: dict[str, Any], says: str) -> None:
+    with pytest.raises(TypeError, match=says):
+        pb_utils.InferenceRequest(**given)
+
+
+def test_parameters_of_a_models_own_request_are_plain() -> None:
+    with pytest.raises(pb_utils.TritonModelException, match="to have type bool/int/str, found"):
+        pb_utils.InferenceRequest(
+            inputs=[], requested_output_names=[], model_name="m", parameters={"k": 1.5}
+        )
+
+
+def test_a_request_that_came_in_is_not_sent_on() -> None:
+    request = receive(inference(tensor("A", [1])), Nowhere())
+    with pytest.raises(pb_utils.TritonModelException, match="this one came in"):
+        request.exec()
+
+
+def test_who_asks_must_be_known_and_executing() -> None:
+    request = pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name="m")
+    with pytest.raises(pb_utils.TritonModelException, match="not known which model asks"):
+        request.exec()
+    running = context.Running(model="m", instance="m_0", directory="/m")
+    token = context.current.set(running)
+    try:
+        with pytest.raises(
+            pb_utils.TritonModelException,
+            match=r"BLS is only supported during the 'execute' function\.",
+        ):
+            request.exec()
+    finally:
+        context.current.reset(token)
 
 
 def test_a_response_shows_what_it_was_made_of() -> None:
@@ -166,8 +223,6 @@ def test_configs_are_read_by_name() -> None:
 def test_release_flags_other_than_the_usual_are_refused() -> None:
     request = receive(inference(tensor("A", [1])), Nowhere())
     request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_ALL)
-    with pytest.raises(pb_utils.TritonModelException, match="is not there yet"):
-        request.set_release_flags(pb_utils.TRITONSERVER_REQUEST_RELEASE_RESCHEDULE)
     with pytest.raises(pb_utils.TritonModelException, match="Unsupported request release flag 9"):
         request.set_release_flags(9)
 

@@ -1,0 +1,129 @@
+"""Models that load others in their initialize (row 15.24): nobody waits for ever, whatever asks for whatever."""
+
+import asyncio
+import dataclasses
+import pathlib
+
+import pytest
+
+from naiad.core.clock import ManualClock
+from naiad.errors import InferenceError, internal
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import Repository
+from naiad.repository.plan import ModelPlan, VersionPlan
+from naiad.repository.store import LocalStore
+from tests.server.repository.test_control import Progress, Served
+
+pytestmark = pytest.mark.looptime
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    """As much of a ModelConfig as the repository reads."""
+
+    name: str
+
+
+class World:
+    """Models by name, and which others each of them loads in its initialize.
+
+    Args:
+        root: the repository.
+        slots: how many load at once.
+        asks: whom each one asks for; "unload x" unloads.
+    """
+
+    def __init__(self, root: pathlib.Path, *, slots: int, asks: dict[str, list[str]]) -> None:
+        self.asks = asks
+        self.began: list[str] = []
+        self.refusals: list[str] = []
+        self.at_once = self.most_at_once = 0
+        for name in asks:
+            (root / name / "1").mkdir(parents=True)
+        self.repository = Repository[Served](
+            stores=[LocalStore(str(root))],
+            resolve=self._resolve,
+            load=self._load,
+            load_thread_count=slots,
+            retry_count=0,
+            progress=Progress(),
+            clock=ManualClock(),
+        )
+
+    def ready(self) -> list[str]:
+        return [s.name for s in self.repository.states() if s.state is State.READY]
+
+    async def _resolve(self, folder: pathlib.Path) -> ModelPlan:
+        plan = VersionPlan(config=Config(folder.name), version=1, model_dir=folder)  # type: ignore[arg-type] # all that is read of it
+        return ModelPlan(name=folder.name, versions=(plan,))
+
+    async def _load(self, plan: VersionPlan) -> Served:
+        name = plan.config.name
+        self.began.append(name)
+        try:
+            for other in self.asks[name]:
+                if other.startswith("unload "):
+                    await self.repository.unload(other.removeprefix("unload "), asked_by=name)
+                else:
+                    await self.repository.load(other, asked_by=name)
+        except InferenceError as error:
+            self.refusals.append(error.message)
+            raise internal(f"initialize failed: {error.message}") from None
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(1)
+        self.at_once -= 1
+        return Served(name, seconds=0)
+
+
+async def test_a_model_loads_another_although_only_one_may_load_at_once(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, slots=1, asks={"a": ["b"], "b": ["c"], "c": []})
+    await world.repository.load("a")
+    assert world.began == ["a", "b", "c"]
+    assert world.ready() == ["a", "b", "c"]
+
+
+async def test_models_that_are_loaded_at_start_are_not_loaded_again(tmp_path: pathlib.Path) -> None:
+    asks: dict[str, list[str]] = {"a": ["z"], "b": ["z"], "c": ["z"], "z": []}
+    world = World(tmp_path, slots=1, asks=asks)
+    assert await world.repository.load_all()
+    assert sorted(world.began) == ["a", "b", "c", "z"]
+    assert world.most_at_once == 1
+
+
+async def test_a_circle_of_loads_is_refused_and_written_out(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, slots=4, asks={"a": ["b"], "b": ["c"], "c": ["a"]})
+    with pytest.raises(InferenceError):
+        await world.repository.load("a")
+    assert world.refusals[0] == (
+        "model 'a' cannot be loaded or unloaded from initialize of model 'c', which it would wait for: "
+        "'c' asks for 'a' asks for 'b' asks for 'c'"
+    )
+    assert world.ready() == []
+
+
+async def test_a_circle_at_start_ends_too(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, slots=1, asks={"a": ["b"], "b": ["a"], "c": []})
+    assert not await world.repository.load_all()
+    assert world.ready() == ["c"]
+    assert "initialize of model" in world.refusals[0]
+
+
+@pytest.mark.parametrize("what", ["a", "unload a"])
+async def test_a_model_does_not_load_or_unload_itself_in_initialize(
+    tmp_path: pathlib.Path, what: str
+) -> None:
+    world = World(tmp_path, slots=2, asks={"a": [what]})
+    with pytest.raises(InferenceError, match="'a' asks for 'a'"):
+        await world.repository.load("a")
+
+
+async def test_what_was_refused_can_be_asked_for_again(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, slots=1, asks={"a": ["b"], "b": ["a"]})
+    with pytest.raises(InferenceError):
+        await world.repository.load("a")
+    world.asks["b"] = []
+    await world.repository.load("a")
+    assert world.ready() == ["a", "b"]
