@@ -1,0 +1,197 @@
+"""Models that call other models, load them and count things, in threads of the server and in worker processes (rows 15.18 to 15.26)."""
+
+import collections.abc
+import concurrent.futures
+import http.client
+import json
+import pathlib
+import re
+import time
+from typing import Any
+
+import pytest
+
+from tests.reference.process import ServerProcess, naiad_program
+from tests.wire import calling_models
+
+HOSTS = ("thread", "process")
+
+
+@pytest.fixture(scope="module", params=HOSTS)
+def calling(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> collections.abc.Iterator[ServerProcess]:
+    """A server under explicit control whose Python models run in one of the hosts."""
+    root = calling_models.write(tmp_path_factory.mktemp("calling") / "models")
+    options = [
+        "--model-control-mode=explicit",
+        f"--backend-config=python,host={request.param}",
+        *(f"--load-model={name}" for name in calling_models.names()),
+    ]
+    log = tmp_path_factory.mktemp("log") / "server.log"
+    with ServerProcess(naiad_program(), [root], log=log, options=options) as running:
+        yield running
+
+
+def call(
+    server: ServerProcess, method: str, path: str, body: Any = None, *, port: int = 0
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("127.0.0.1", port or server.ports.http, timeout=20)
+    try:
+        connection.request(method, path, None if body is None else json.dumps(body))
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def infer(server: ServerProcess, model: str) -> Any:
+    """OUT for IN [1, 2], or the error's text."""
+    body = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}
+    _, reply = call(server, "POST", f"/v2/models/{model}/infer", body)
+    found = json.loads(reply)
+    return found["error"] if "error" in found else found["outputs"][0]["data"]
+
+
+def metric(server: ServerProcess, line: str) -> float | None:
+    _, page = call(server, "GET", "/metrics", port=server.ports.metrics)
+    found = re.search(rf"^{re.escape(line)} (\S+)$", page.decode(), re.MULTILINE)
+    return None if found is None else float(found[1])
+
+
+@pytest.mark.parametrize(
+    ("model", "expected"),
+    [
+        ("through", [2, 4]),
+        ("some", [3, 0]),
+        ("pool", [4, 0]),
+        ("outlives", [2, 4]),
+        ("writes", [5, 8]),
+        ("big", [1_000_002, 1]),
+    ],
+)
+def test_a_model_is_answered_by_another(
+    calling: ServerProcess, model: str, expected: list[float]
+) -> None:
+    assert infer(calling, model) == expected
+
+
+def test_a_call_counts_as_a_request_of_the_model_that_answers(calling: ServerProcess) -> None:
+    line = 'nv_inference_request_success{model="double",version="1"}'
+    before = metric(calling, line)
+    infer(calling, "through")
+    after = metric(calling, line)
+    assert before is not None
+    assert after == before + 1
+
+
+@pytest.mark.parametrize("model", ["ping", "self", "aping"])
+def test_calls_that_wait_for_each_other_fail_within_a_second_and_say_how(
+    calling: ServerProcess, model: str
+) -> None:
+    started = time.monotonic()
+    error = infer(calling, model)
+    assert time.monotonic() - started < 1
+    assert "deadlock" in error
+    assert f"waits for model '{model}' (held: {model}_0_0)" in error
+    assert infer(calling, "through") == [2, 4]
+
+
+def test_many_clients_whose_requests_wait_for_each_other_all_get_an_answer(
+    calling: ServerProcess,
+) -> None:
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        found = list(threads.map(lambda model: infer(calling, model), ["ping", "pong"] * 4))
+    assert all("deadlock" in each for each in found)
+
+
+def test_fifty_calls_of_a_coroutine_run_at_the_same_time(calling: ServerProcess) -> None:
+    started = time.monotonic()
+    assert infer(calling, "fifty") == [50, 0]
+    assert time.monotonic() - started < 2
+
+
+def test_a_cancelled_call_is_noticed_by_the_model_that_works_on_it(calling: ServerProcess) -> None:
+    infer(calling, "some")
+    until = time.monotonic() + 10
+    while "endless: cancelled" not in calling.output():
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def test_a_request_to_be_seen_again_names_what_it_needs(calling: ServerProcess) -> None:
+    error = infer(calling, "again")
+    assert "iterative_sequence" in error
+    assert "not there yet" in error
+
+
+def test_a_models_metric_is_on_the_page_while_the_model_is_loaded(calling: ServerProcess) -> None:
+    infer(calling, "keeps")
+    infer(calling, "keeps")
+    assert metric(calling, 'kept_total{who="keeps"}') == 2
+    assert call(calling, "POST", "/v2/repository/models/keeps/unload")[0] == 200
+    assert metric(calling, 'kept_total{who="keeps"}') is None
+    assert call(calling, "POST", "/v2/repository/models/keeps/load")[0] == 200
+    assert metric(calling, 'kept_total{who="keeps"}') == 0
+
+
+def test_a_model_brings_another_with_it(calling: ServerProcess) -> None:
+    assert infer(calling, "brings") == [7, 7]
+
+
+def test_a_model_may_unload_itself(calling: ServerProcess) -> None:
+    assert infer(calling, "leaves") == [8, 0]
+    assert "has no available versions" in infer(calling, "leaves")
+
+
+def test_a_model_may_load_itself_again(calling: ServerProcess) -> None:
+    assert infer(calling, "renews") == [9, 1]
+    assert infer(calling, "renews") == [9, 1]
+
+
+def test_a_call_to_a_worker_that_dies_fails_and_its_caller_lives(
+    tmp_path: pathlib.Path,
+) -> None:
+    root = calling_models.write(tmp_path / "models")
+    options = [
+        "--model-control-mode=explicit",
+        "--backend-config=python,host=process",
+        *(f"--load-model={name}" for name in ("dies", "survives")),
+    ]
+    with ServerProcess(naiad_program(), [root], log=tmp_path / "log", options=options) as server:
+        error = infer(server, "survives")
+        assert "its worker process exited with status 3" in error
+        assert call(server, "GET", "/v2/models/survives/ready")[0] == 200
+
+
+def test_a_caller_that_dies_leaves_its_call_cancelled_and_its_metrics_gone(
+    tmp_path: pathlib.Path,
+) -> None:
+    root = tmp_path / "models"
+    calling_models.write(root)
+    model = root / "some" / "1" / "model.py"
+    text = model.read_text().replace("    def execute", _COUNTS + "    def execute")
+    model.write_text(text.replace("responses.cancel()", "os._exit(3)"))
+    options = [
+        "--model-control-mode=explicit",
+        "--backend-config=python,host=process",
+        *(f"--load-model={name}" for name in ("some", "endless")),
+    ]
+    with ServerProcess(naiad_program(), [root], log=tmp_path / "log", options=options) as server:
+        assert metric(server, "counted_total") == 5
+        assert "exited with status 3" in infer(server, "some")
+        until = time.monotonic() + 10
+        while "endless: cancelled" not in server.output():
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        while metric(server, "counted_total") != 5:
+            assert time.monotonic() < until, "the next worker counts anew"
+            time.sleep(0.05)
+
+
+_COUNTS = """\
+    def initialize(self, args):
+        self.family = pb_utils.MetricFamily("counted_total", "Counted", pb_utils.MetricFamily.COUNTER)
+        self.family.Metric().increment(5)
+
+"""
