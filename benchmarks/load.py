@@ -64,7 +64,9 @@ def wrk(request: HttpRequest, *, connections: int, seconds: float) -> Rate:
     """
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "request.lua"
-        script.write_text(_lua(request))
+        body = pathlib.Path(folder) / "body"
+        body.write_bytes(request.body)
+        script.write_text(_lua(request, body))
         output = _run(
             "wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "-s", str(script), request.url
         )  # fmt: skip
@@ -108,12 +110,7 @@ def _run(*command: str) -> str:
     return finished.stdout
 
 
-def _lua(request: HttpRequest) -> str:
-    lines = ['wrk.method = "POST"', f'wrk.body = "{_escaped(request.body)}"']
+def _lua(request: HttpRequest, body: pathlib.Path) -> str:
+    lines = ['wrk.method = "POST"', f'wrk.body = io.open("{body}", "rb"):read("*a")']
     lines += [f'wrk.headers["{name}"] = "{value}"' for name, value in request.headers]
     return "\n".join(lines)
-
-
-def _escaped(data: bytes) -> str:
-    """A Lua string of any bytes."""
-    return "".join(f"\\{byte:03d}" for byte in data)

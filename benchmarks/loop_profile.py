@@ -29,7 +29,7 @@ from naiad.core.inference import Inference
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
 from naiad.hosts.desk import ClosedDesk
-from naiad.hosts.host import BatchOutcome, OnOutcome
+from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import ReplyFramer
 from naiad.protocol.http.head import HeadCache
@@ -75,6 +75,9 @@ class _InPlace:
         started = self._now()
         execution = self._instance.execute(batch)
         self._loop.call_soon(on_outcome, BatchOutcome(batch, execution, None, started, self._now()))
+
+    def answers_to(self, on_answer: OnAnswer) -> None:
+        """Every answer is in its batch."""
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         """Nothing ends here."""
@@ -127,7 +130,7 @@ def table(shares: collections.abc.Sequence[Share]) -> str:
 async def _measure(rounds: int) -> list[Share]:
     with tempfile.TemporaryDirectory() as folder:
         repository = pathlib.Path(folder)
-        models.python_model(repository)
+        models.python_model_in_a_thread(repository)
         with unittest.mock.patch("naiad.engine.loader.ThreadHost", _InPlace):
             connections = await _connections(repository)
         request = _bytes_of_a_request()
@@ -180,9 +183,9 @@ async def _no_app(scope: typing.Any, receive: typing.Any, send: typing.Any) -> N
 
 
 def _bytes_of_a_request() -> bytes:
-    request = small("identity").json("localhost")
+    request = small("threaded").json("localhost")
     head = (
-        "POST /v2/models/identity/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        "POST /v2/models/threaded/infer HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(request.body)}\r\n\r\n"
     )
     return head.encode() + request.body

@@ -38,12 +38,55 @@ WIDTH = 4
 CONVOLUTION_SHAPE = (3, 224, 224)
 
 
-def python_model(repository: pathlib.Path) -> None:
-    """`identity`: the Python model of both servers, [N,4] FP32 in and out."""
-    version = repository / "identity" / "1"
+_BUSY_MODEL = """\
+import time
+
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            tensor = pb_utils.get_input_tensor_by_name(request, "x")
+            until = time.thread_time() + 0.05
+            while time.thread_time() < until:
+                pass
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", tensor.as_numpy())]))
+        return responses
+"""
+
+_IN_A_THREAD = 'parameters { key: "naiad.host" value { string_value: "thread" } }\n'
+
+
+def python_models(repository: pathlib.Path) -> None:
+    """The Python models of both servers: `identity`, [N,4] FP32 in and out, and `wide`, the same with rows of any width."""
+    _python(repository / "identity", _PYTHON_MODEL, dims=WIDTH)
+    _python(repository / "wide", _PYTHON_MODEL, dims=-1)
+
+
+def python_model_in_a_thread(repository: pathlib.Path) -> None:
+    """`threaded`: `identity` in a thread of the server."""
+    _python(repository / "threaded", _PYTHON_MODEL, dims=WIDTH, more=_IN_A_THREAD)
+
+
+def busy_models(repository: pathlib.Path) -> None:
+    """`busy_1` and `busy_2`: 50 ms of a processor in pure Python a request, one and two instances."""
+    for count in (1, 2):
+        _python(repository / f"busy_{count}", _BUSY_MODEL, dims=WIDTH, count=count, batch=0)
+
+
+def _python(
+    folder: pathlib.Path, code: str, *, dims: int, more: str = "", count: int = 1, batch: int = 64
+) -> None:
+    version = folder / "1"
     version.mkdir(parents=True)
-    (version / "model.py").write_text(_PYTHON_MODEL)
-    (version.parent / "config.pbtxt").write_text(_CONFIG.format(backend="python", dims=WIDTH))
+    (version / "model.py").write_text(code)
+    config = _CONFIG.format(backend="python", dims=dims).replace("count: 1", f"count: {count}")
+    if not batch:
+        config = config.replace("max_batch_size: 64", "max_batch_size: 0")
+        config = config.replace("dynamic_batching {}\n", "")
+    (folder / "config.pbtxt").write_text(config + more)
 
 
 def tiny_onnx(repository: pathlib.Path) -> None:

@@ -1,11 +1,13 @@
 """What a hand-over to a worker process and back costs, beside the bare least: one byte on a socket pair.
 
 The same event loop does both: one request of an FP32 tensor through a `ProcessHost` whose model hands it back, and one byte to a
-child that sends it back. Rounds take turns, so that both see the same machine; medians are printed. Run it on a quiet machine:
-`python -m benchmarks.process_handover`.
+child that sends it back. Rounds take turns, so that both see the same machine; medians are shown. It means something on a quiet machine
+only: `python -m benchmarks.process_handover`.
 """
 
 import asyncio
+import collections.abc
+import dataclasses
 import pathlib
 import socket
 import statistics
@@ -46,15 +48,28 @@ class TritonPythonModel:
             for request in requests
         ]
 """
-_ECHO = (
-    "import socket, sys; s = socket.socket(fileno=int(sys.argv[1]))\nwhile s.send(s.recv(1)): pass"
-)
+_ECHO = """\
+import socket, sys
+s = socket.socket(fileno=int(sys.argv[1]))
+while data := s.recv(1):
+    s.send(data)
+"""
 _ROUNDS = 20
 _TURNS = 300
 _ELEMENTS = (4, 25_000, 262_144, 4_194_304)
 _FEW_TURNS = 20
 _SMALL_BYTES = 1 << 17
 _US = 1e6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Cost:
+    """Medians of a size, in microseconds."""
+
+    size: int
+    host_us: float
+    bare_us: float
+
 
 Turn = typing.Callable[[typing.Callable[[], None]], None]
 
@@ -101,7 +116,7 @@ async def _measured(turn: Turn, turns: int) -> float:
     return (time.perf_counter() - started) / turns
 
 
-async def _run(folder: pathlib.Path) -> None:
+async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
     loop = asyncio.get_running_loop()
     ours, its = socket.socketpair()
     child = subprocess.Popen(  # noqa: S603, ASYNC220 - a child of this file's own, before anything runs
@@ -145,34 +160,46 @@ async def _run(folder: pathlib.Path) -> None:
         return turn
 
     loop.add_reader(ours.fileno(), byte_came)
+    costs: list[Cost] = []
     for elements in _ELEMENTS:
-        small = elements * 4 < _SMALL_BYTES
-        turns = _TURNS if small else _FEW_TURNS
+        turns = _TURNS if elements * 4 < _SMALL_BYTES else _FEW_TURNS
         turn = through_the_host(_inference(elements))
         await _measured(turn, turns)
         pairs = [
-            (await _measured(turn, turns), await _measured(bare, _TURNS)) for _ in range(_ROUNDS)
+            (await _measured(turn, turns), await _measured(bare, _TURNS)) for _ in range(rounds)
         ]
-        host_us = statistics.median(pair[0] for pair in pairs) * _US
-        bare_us = statistics.median(pair[1] for pair in pairs) * _US
-        print(
-            f"{elements * 4:>12,} bytes each way: host {host_us:9.1f} µs, one byte on a socket pair {bare_us:6.1f} µs, "
-            f"ratio {host_us / bare_us:6.2f}"
+        costs.append(
+            Cost(
+                elements * 4,
+                statistics.median(pair[0] for pair in pairs) * _US,
+                statistics.median(pair[1] for pair in pairs) * _US,
+            )
         )
     loop.remove_reader(ours.fileno())
     ours.close()
     child.wait()
     await host.close()
+    return costs
 
 
-def main() -> None:
-    """Measure and print."""
+def measure(*, rounds: int) -> list[Cost]:
+    """Through a worker, and beside it the bare pair."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         (folder / "model.py").write_text(_MODEL)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_run(folder))
+            return runner.run(_run(folder, rounds))
+
+
+def table(costs: collections.abc.Iterable[Cost]) -> str:
+    """As Markdown."""
+    lines = [
+        "| bytes each way | through the host and back µs | one byte on a socket pair and back µs |",
+        "|---|---|---|",
+    ]
+    lines += [f"| {each.size:,} | {each.host_us:,.0f} | {each.bare_us:,.0f} |" for each in costs]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
-    main()
+    print(table(measure(rounds=20)))

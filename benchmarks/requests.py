@@ -80,6 +80,10 @@ class Sample:
         serialised: bytes = request.SerializeToString()
         return serialised
 
+    def flat(self) -> "Sample":
+        """The same without a batch dimension."""
+        return dataclasses.replace(self, values=self.values[0])
+
     def _url(self, address: str) -> str:
         return f"http://{address}/v2/models/{self.model}/infer"
 
@@ -101,3 +105,9 @@ def file_bytes() -> Sample:
     return Sample(
         model="magika", tensor="bytes", datatype="INT32", values=values, output="target_label"
     )
+
+
+def wide(mebibytes: int) -> Sample:
+    """One row of FP32 for `wide`, so large."""
+    values = np.ones((1, mebibytes << 18), np.float32)
+    return Sample(model="wide", tensor="x", datatype="FP32", values=values, output="y")

@@ -15,10 +15,17 @@ import statistics
 import sys
 import tempfile
 
-from benchmarks import engine_cost, loop_profile, models, startup
+from benchmarks import (
+    engine_cost,
+    instances,
+    loop_profile,
+    models,
+    process_handover,
+    startup,
+)
 from benchmarks.load import LoadError, Rate, h2load, require_tools, wrk
 from benchmarks.report import CONNECTIONS, Row, plot, put_into, table, write_csv
-from benchmarks.requests import GRPC_INFER, Sample, file_bytes, small
+from benchmarks.requests import GRPC_INFER, Sample, file_bytes, small, wide
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
 
@@ -26,6 +33,9 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _RESULTS = _ROOT / "benchmarks" / "results"
 _DOCUMENT = _ROOT / "docs" / "performance.md"
 _WIRES = ("HTTP JSON", "HTTP binary", "gRPC")
+_BINARY_WIRES = ("HTTP binary", "gRPC")
+_FEW = (1, 4)
+"""Connections for large tensors: more of them only measure memory."""
 
 Key = tuple[str, str, int]
 
@@ -37,6 +47,8 @@ class Contest:
     title: str
     sample: Sample
     servers: tuple[tuple[str, ServerProcess], ...]
+    wires: tuple[str, ...] = _WIRES
+    connections: tuple[int, ...] = CONNECTIONS
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +83,10 @@ def main() -> int:
         "alone": table(alone),
         "engine": engine_cost.table(engine_cost.measure(pairs=10 if asked.quick else 200)),
         "startup": startup.table(startup.measure(starts=1 if asked.quick else 7)),
+        "handover": process_handover.table(
+            process_handover.measure(rounds=2 if asked.quick else 20)
+        ),
+        "instances": instances.table(instances.measure(seconds=plan.seconds, rounds=plan.rounds)),
         "profile": loop_profile.table(loop_profile.measure(rounds=50 if asked.quick else 500)),
     }
     print("\n" + "\n\n".join(texts.values()))
@@ -82,7 +98,8 @@ def main() -> int:
 def _measure(plan: Plan, folder: pathlib.Path) -> tuple[list[Row], list[Row]]:
     """Rows beside Triton, and rows of ours alone."""
     shared, own = folder / "shared", folder / "own"
-    models.python_model(shared)
+    models.python_models(shared)
+    models.python_model_in_a_thread(own)
     models.tiny_onnx(own)
     models.magika(own)
     with contextlib.ExitStack() as servers:
@@ -94,14 +111,18 @@ def _measure(plan: Plan, folder: pathlib.Path) -> tuple[list[Row], list[Row]]:
                 ("onnx", naiad_program(), own),
             )
         )
+        both = (("triton", theirs), ("naiad", ours))
         contests = [
-            Contest("python identity", small("identity"), (("triton", theirs), ("naiad", ours))),
+            Contest("python identity", small("identity"), both),
+            Contest("python, 1 MB", wide(1), both, _BINARY_WIRES, _FEW),
+            Contest("python, 16 MB", wide(16), both, _BINARY_WIRES, _FEW),
+            Contest("python identity in a thread", small("threaded"), (("naiad", onnx),)),
             Contest("tiny ONNX", small("tiny"), (("naiad", onnx),)),
             Contest("magika", file_bytes(), (("naiad", onnx),)),
         ]
         for contest in contests:
             for _, server in contest.servers:
-                _warm(server, contest.sample)
+                _warm(server, contest)
         rates: dict[tuple[str, Key], list[Rate]] = collections.defaultdict(list)
         for turn in range(plan.rounds):
             for contest in contests:
@@ -119,8 +140,8 @@ def _round(
 ) -> None:
     """Every wire and number of connections once; who goes first changes from round to round."""
     servers = contest.servers if turn % 2 == 0 else contest.servers[::-1]
-    for wire in _WIRES:
-        for connections in CONNECTIONS:
+    for wire in contest.wires:
+        for connections in contest.connections:
             for name, server in servers:
                 rate = _load(server, contest.sample, wire, connections, seconds)
                 rates[name, (wire, contest.title, connections)].append(rate)
@@ -142,17 +163,18 @@ def _load(
     return wrk(request, connections=connections, seconds=seconds)
 
 
-def _warm(server: ServerProcess, sample: Sample) -> None:
+def _warm(server: ServerProcess, contest: Contest) -> None:
     """One right answer over gRPC (h2load does not look into answers), and a little load over each wire."""
     import tritonclient.grpc as client  # noqa: PLC0415 - 47 MB that only this process needs
 
+    sample = contest.sample
     tensor = client.InferInput(sample.tensor, sample.values.shape, sample.datatype)
     tensor.set_data_from_numpy(sample.values)
     with contextlib.closing(client.InferenceServerClient(server.grpc)) as asked:
         answer = asked.infer(sample.model, [tensor]).as_numpy(sample.output)
     if answer is None or answer.shape[0] != 1:
         raise LoadError(f"{server.program.name} gave a wrong answer for {sample.model}")
-    for wire in _WIRES:
+    for wire in contest.wires:
         _load(server, sample, wire, 4, 1.0)
 
 

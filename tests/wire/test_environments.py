@@ -113,7 +113,7 @@ def test_the_reply_to_a_load_holds_the_installers_error(tmp_path: pathlib.Path) 
     model(repository, "lost", "word==3.0", version="1.0")
     with served(repository, tmp_path, "--model-control-mode=explicit") as server:
         status, reply = call(server.http, "POST", "/v2/repository/models/lost/load")
-    assert status == 500
+    assert status == 400
     assert "No matching distribution found for word==3.0" in json.loads(reply)["error"]
 
 

@@ -211,3 +211,31 @@ class Backend(typing.Protocol):
             InferenceError: it cannot be loaded.
         """
         ...
+
+
+@typing.runtime_checkable
+class CompletesApart(typing.Protocol):
+    """What a backend offers besides `complete` when that would run a model's own code: the same in a worker process."""
+
+    def completion_plan(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
+    ) -> WorkerPlan | None:
+        """What to call there: its `runner` is a function of the settings; None when the model has nothing to say.
+
+        Raises:
+            InferenceError: the model contradicts its config.
+        """
+        ...
+
+    def take_completion(self, message: Any, result: Any) -> None:
+        """Change the config by what the function gave back.
+
+        Raises:
+            InferenceError: it is no config.
+        """
+        ...

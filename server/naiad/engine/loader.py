@@ -8,11 +8,21 @@ import asyncio
 import collections.abc
 import concurrent.futures
 import contextlib
+import functools
 import logging
 import math
 import pathlib
+from typing import Any
 
-from naiad.backends.backend import HostKind, Instance, LoadedModel, ModelSource, WorkerPlan
+from naiad.backends.backend import (
+    Backend,
+    CompletesApart,
+    HostKind,
+    Instance,
+    LoadedModel,
+    ModelSource,
+    WorkerPlan,
+)
 from naiad.backends.instances import instance_specs
 from naiad.backends.registry import Registry
 from naiad.config.model_config import ModelConfig
@@ -23,6 +33,7 @@ from naiad.core.clock import Clock
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, invalid
 from naiad.hosts.desk import Desk
+from naiad.hosts.errand import run_errand
 from naiad.hosts.host import Host
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.thread import ThreadHost
@@ -38,6 +49,9 @@ TIMEOUT_PARAMETER = "naiad.execute_timeout"
 
 _NESTED = 256
 """Loads beside those that are allowed at once: each of them waits in its initialize for another one that it asked for (row 15.24)."""
+
+COMPLETION_TIMEOUT_S = 120.0
+"""How long a model may take to complete its config."""
 
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
@@ -161,11 +175,14 @@ class Loader:
             ),
         )
 
-    def _completer(self, backend: str) -> Completer | None:
+    def _completer(self, name: str) -> Completer | None:
         try:
-            return self._registry.get(backend).complete
+            backend = self._registry.get(name)
         except InferenceError:
             return None  # said again, with the backend's name, when the version is loaded
+        if not isinstance(backend, CompletesApart):
+            return backend.complete
+        return functools.partial(_complete, backend)
 
     async def _in_processes(
         self, plan: VersionPlan, statistics: ModelStatistics
@@ -239,14 +256,42 @@ def host_of(
         InferenceError: INVALID_ARG: somebody chose a host that there is not.
     """
     wanted = config.parameters.get(HOST_PARAMETER) or options.get("host") or default
+    return _known_host(wanted, config.name, config.backend)
+
+
+def _known_host(wanted: str, model: str, backend: str) -> HostKind:
     if wanted == "thread":
         return "thread"
     if wanted == "process":
         return "process"
     raise invalid(
-        f"model '{config.name}' asks for host={wanted}: the hosts are thread and process (parameter {HOST_PARAMETER}, or "
-        f"--backend-config={config.backend},host=…)"
+        f"model '{model}' asks for host={wanted}: the hosts are thread and process (parameter {HOST_PARAMETER}, or "
+        f"--backend-config={backend},host=…)"
     )
+
+
+def _complete(
+    backend: Backend,
+    message: Any,
+    *,
+    model_dir: pathlib.Path,
+    version_dir: pathlib.Path,
+    options: collections.abc.Mapping[str, str],
+) -> None:
+    """Have a model complete its config where its instances will run, so that its code stays out of the server's process."""
+    chosen = message.parameters.get(HOST_PARAMETER)
+    wanted = (chosen and chosen.string_value) or options.get("host") or backend.default_host
+    if _known_host(wanted, message.name, message.backend) == "thread":
+        backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
+        return
+    assert isinstance(backend, CompletesApart)
+    plan = backend.completion_plan(
+        message, model_dir=model_dir, version_dir=version_dir, options=options
+    )
+    if plan is not None:
+        identity = Identity(message.name, int(version_dir.name), "config")
+        result = run_errand(identity, plan, timeout_s=COMPLETION_TIMEOUT_S)
+        backend.take_completion(message, result)
 
 
 def execute_timeout_s(config: ModelConfig) -> float:

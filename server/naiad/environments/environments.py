@@ -76,32 +76,6 @@ class Environments:
         except (OSError, UnicodeDecodeError) as error:
             raise cannot_load(model, f"its environment cannot be made: {error}") from error
 
-    def run(
-        self,
-        environment: Environment,
-        arguments: collections.abc.Sequence[str],
-        *,
-        tell: collections.abc.Callable[[str], None],
-    ) -> None:
-        """Run a program with an environment's interpreter to its end.
-
-        Args:
-            environment: which.
-            arguments: of the interpreter.
-            tell: told each line of output.
-
-        Raises:
-            FailedError: its exit status is not 0.
-            ClosedError: the server stops.
-            OSError: it cannot be started.
-        """
-        self._programs.run(
-            [environment.executable, *arguments],
-            environ=commands.environ(os.environ, environment.variables),
-            folder=pathlib.Path.cwd(),
-            tell=tell,
-        )
-
     def close(self) -> None:
         """Stop what is being made. What is there stays."""
         self._closing.set()

@@ -100,15 +100,17 @@ class WorkerProcess:
             OSError: there is no such interpreter, or no descriptor or memory left.
         """
         with contextlib.ExitStack() as undo:
-            data, its_data = _pair(undo)
-            control, its_control = _pair(undo)
+            data, its_data = pair(undo)
+            control, its_control = pair(undo)
             reading, writing = os.pipe()
             undo.callback(os.close, reading)
             with contextlib.ExitStack() as its_ends:
                 its_ends.callback(os.close, writing)
                 its_ends.enter_context(its_data)
                 its_ends.enter_context(its_control)
-                self._process = self._spawn(its_data.fileno(), its_control.fileno(), writing)
+                self._process = spawn(
+                    self._identity, self._plan, data=its_data, control=its_control, output=writing
+                )
             pidfd = os.pidfd_open(self._process.pid)
             undo.callback(os.close, pidfd)
             self.link = Link(data)
@@ -180,22 +182,6 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError):
             self._process.kill()
 
-    def _spawn(self, data: int, control: int, output: int) -> "subprocess.Popen[bytes]":
-        identity = self._identity
-        command = [
-            self._plan.executable, _MAIN,
-            "--model", identity.model, "--version", str(identity.version), "--instance", identity.instance,
-            "--data-fd", str(data), "--control-fd", str(control), "--parent", str(os.getpid()),
-        ]  # fmt: skip
-        return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
-            command,
-            env=_environ(self._plan),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            pass_fds=(data, control),
-        )
-
     def _receive(self) -> bool:
         """Take what it sent; gives back whether there may be more."""
         link = self.link
@@ -240,7 +226,7 @@ class WorkerProcess:
             self._loop.remove_writer(self._control.fileno())
         self._undo.close()
         self.ended.set_result(None)
-        self._on_end(self._killed_because or _in_words(status))
+        self._on_end(self._killed_because or in_words(status))
 
 
 class OutputLog:
@@ -311,13 +297,51 @@ def _environ(plan: WorkerPlan) -> dict[str, str] | None:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def _pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+def pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
+    """Our end of a link, which `undo` closes, and the worker's."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     undo.callback(ours.close)
     return ours, its
 
 
-def _in_words(status: int) -> str:
+def spawn(
+    identity: Identity,
+    plan: WorkerPlan,
+    *,
+    data: socket.socket,
+    control: socket.socket,
+    output: int,
+) -> "subprocess.Popen[bytes]":
+    """Start a worker's process.
+
+    Args:
+        identity: whose it is.
+        plan: what runs in it, and by which interpreter.
+        data: its end of the link.
+        control: its end of the control socket.
+        output: the descriptor that it writes to.
+
+    Raises:
+        OSError: there is no such interpreter, or no descriptor or memory left.
+    """
+    ends = (data.fileno(), control.fileno())
+    command = [
+        plan.executable, _MAIN,
+        "--model", identity.model, "--version", str(identity.version), "--instance", identity.instance,
+        "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
+    ]  # fmt: skip
+    return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
+        command,
+        env=_environ(plan),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        pass_fds=ends,
+    )
+
+
+def in_words(status: int) -> str:
+    """How a process ended, as words that follow "its worker process "."""
     if status >= 0:
         return f"exited with status {status}"
     try:

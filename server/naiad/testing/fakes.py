@@ -72,13 +72,13 @@ class FakeServer:
         deliver(response_for_model(previous), True)
         return _nothing_to_cancel
 
-    def load_model(self, name: str, config: str, files: dict[str, bytes]) -> None:
+    def load_model(self, name: str, config: str, files: dict[str, bytes], *, caller: Any) -> None:
         """See `Server`."""
         if name not in self._models:
             raise TritonModelException(f"failed to load '{name}', {_unknown(name)}")
         self.unloaded.discard(name)
 
-    def unload_model(self, name: str, *, unload_dependents: bool) -> None:
+    def unload_model(self, name: str, *, unload_dependents: bool, caller: Any) -> None:
         """See `Server`."""
         self.unloaded.add(name)
 

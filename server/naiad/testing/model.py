@@ -1,11 +1,12 @@
 """A model.py in the process of its tests: loaded by its config, asked, ended (docs/testing-models.md)."""
 
 import collections.abc
+import contextvars
 import dataclasses
 import pathlib
 import queue
 import types
-from typing import Any, Self
+from typing import Any, ParamSpec, Self, TypeVar
 
 from google.protobuf import json_format
 
@@ -29,6 +30,9 @@ from naiad.testing.fakes import NO_MODELS, Fake, FakeServer
 from naiad.testing.values import Request, Response, Values, from_response, to_request
 
 _NO_PARAMETERS: collections.abc.Mapping[str, Any] = types.MappingProxyType({})
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
 
 TIMEOUT_S = 10.0
 """How long a test waits for responses that a model sends apart from `execute`."""
@@ -134,7 +138,7 @@ class ModelUnderTest:
         batch = [self._inference(request) for request in requests]
         responses: list[list[InferResponse]] = [[] for _ in batch]
         waited_for = {id(inference): place for place, inference in enumerate(batch)}
-        for place, response in enumerate(instance.execute(batch).responses):
+        for place, response in enumerate(_apart(instance.execute, batch).responses):
             if response is not None:
                 responses[place].append(response)
                 del waited_for[id(batch[place])]
@@ -160,7 +164,7 @@ class ModelUnderTest:
 
     def ready(self) -> bool:
         """What its `is_ready` says (row 2.12)."""
-        return self._instance is not None and self._instance.ready()
+        return self._instance is not None and _apart(self._instance.ready)
 
     def close(self) -> None:
         """Call its `finalize`. Idempotent.
@@ -172,7 +176,7 @@ class ModelUnderTest:
         if instance is None:
             return
         try:
-            instance.finalize()
+            _apart(instance.finalize)
         finally:
             instance.close()
             self._close()
@@ -242,7 +246,8 @@ def load_model(
         document.message.parameters[name].string_value = value
     # The model runs in the environment of its test.
     document.message.parameters.pop(PACKED_PARAMETER, None)
-    resolution = resolve(
+    resolution = _apart(
+        resolve,
         model_dir,
         document=document,
         complete={"python": backend.complete}.get,
@@ -262,9 +267,9 @@ def load_model(
         version_dir=model_dir / str(number),
         options=_OPTIONS["python"],
     )
-    loaded = backend.load(source)
+    loaded = _apart(backend.load, source)
     try:
-        instance = loaded.make_instance(instance_specs(source.config)[0])
+        instance = _apart(loaded.make_instance, instance_specs(source.config)[0])
     except InferenceError:
         loaded.close()
         raise
@@ -286,6 +291,15 @@ def _document(
         raise invalid(f"the config given for model '{model_dir.name}' is none: {error}") from error
     empty = pbtxt.parse("", path=path)
     return dataclasses.replace(empty, message=message)
+
+
+def _apart(
+    call: collections.abc.Callable[Arguments, Result],
+    *arguments: Arguments.args,
+    **named: Arguments.kwargs,
+) -> Result:
+    """Call what runs the model's code, which leaves behind whose code it was, without a trace in the test's own thread."""
+    return contextvars.copy_context().run(call, *arguments, **named)
 
 
 def _nobody(response: InferResponse) -> None:

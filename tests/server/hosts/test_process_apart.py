@@ -11,7 +11,7 @@ import pytest
 
 from naiad.core import datatypes
 from naiad.errors import ErrorCode
-from tests.server.backends.configs import inference, spec, tensor, values
+from tests.server.backends.configs import spec, values
 from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, exists, until
 
 TO_THE_LAST = """

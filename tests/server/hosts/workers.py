@@ -164,6 +164,11 @@ def exists(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
+def open_descriptors() -> int:
+    """How many this process has."""
+    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
+
+
 def lines(caplog: Any, logger: str) -> list[str]:
     """What a logger and those below it said."""
     return [

@@ -18,7 +18,7 @@ from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.api.server import NO_SERVER, Server
-from naiad.backends.python.completion import completed_in, no_config
+from naiad.backends.python.completion import may_complete, not_a_config
 from naiad.backends.python.failures import describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
@@ -43,7 +43,7 @@ class PythonBackend:
     """
 
     name = "python"
-    default_host: HostKind = "thread"
+    default_host: HostKind = "process"
 
     def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
         self._clock = clock
@@ -64,25 +64,9 @@ class PythonBackend:
         it changes is left out, as in Triton.
         """
         _check_parameters(message)
-        need = need_of(
-            message.name,
-            parameters={key: value.string_value for key, value in message.parameters.items()},
-            model_dir=model_dir,
-            version_dir=version_dir,
-            options=options,
-        )
+        need = _need(message, model_dir, version_dir, options)
         if need is not None:
-            environment = self._environments.get(message.name, need, options)
-            shown = completed_in(
-                environment,
-                self._environments,
-                message,
-                model_dir=model_dir,
-                version_dir=version_dir,
-            )
-            if shown is not None:
-                _merge(message, shown)
-            return
+            raise refused_in_thread(message.name, need)
         code = _ModelCode(
             message.name,
             message.default_model_filename,
@@ -98,6 +82,40 @@ class PythonBackend:
         finally:
             code.close()
 
+    def completion_plan(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
+    ) -> WorkerPlan | None:
+        """See `CompletesApart`."""
+        _check_parameters(message)
+        path = version_dir / (message.default_model_filename or "model.py")
+        if not may_complete(path):
+            return None
+        settings = {
+            "name": message.name,
+            "path": str(path),
+            "model_dir": str(model_dir),
+            "config": json.dumps(config_json.to_json(message)),
+        }
+        executable, variables = self._program(
+            message.name, _need(message, model_dir, version_dir, options), options
+        )
+        return WorkerPlan(
+            runner="naiad.backends.python.completion:complete",
+            settings=settings,
+            executable=executable,
+            variables=variables,
+        )
+
+    def take_completion(self, message: Any, result: Any) -> None:
+        """See `CompletesApart`."""
+        if result is not None:
+            _merge(message, result)
+
     def load(self, source: ModelSource) -> "PythonModel":
         """Import a model version's code.
 
@@ -105,7 +123,7 @@ class PythonBackend:
             InferenceError: INVALID_ARG: it cannot be imported, or needs an environment of its own, which a thread cannot have.
         """
         _check_parameters(source.config.message)
-        need = _need(source)
+        need = _need_of(source)
         if need is not None:
             raise refused_in_thread(source.config.name, need)
         code = _ModelCode(
@@ -123,12 +141,7 @@ class PythonBackend:
         config = source.config
         _check_parameters(config.message)
         seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
-        executable, variables = sys.executable, dict(seen.variables)
-        need = _need(source)
-        if need is not None:
-            environment = self._environments.get(config.name, need, source.options)
-            executable = environment.executable
-            variables = {**environment.variables, **variables}
+        executable, variables = self._program(config.name, _need_of(source), source.options)
         settings = {
             "arguments": _arguments(source, seen.spec),
             "path": str(source.version_dir / (config.default_model_filename or "model.py")),
@@ -140,12 +153,21 @@ class PythonBackend:
             runner="naiad.backends.python.runner:PythonRunner",
             settings=settings,
             executable=executable,
-            variables=variables,
+            variables={**variables, **seen.variables},
         )
 
     def close(self) -> None:
         """Stop environments that are being made."""
         self._environments.close()
+
+    def _program(
+        self, model: str, need: Need | None, options: collections.abc.Mapping[str, str]
+    ) -> tuple[str, collections.abc.Mapping[str, str | None]]:
+        """The one place that says in which interpreter and environment a model's processes run; the environment may be made first."""
+        if need is None:
+            return sys.executable, {}
+        environment = self._environments.get(model, need, options)
+        return environment.executable, environment.variables
 
 
 class PythonModel:
@@ -191,13 +213,28 @@ class PythonModel:
         self._code.close()
 
 
-def _need(source: ModelSource) -> Need | None:
+def _need_of(source: ModelSource) -> Need | None:
     return need_of(
         source.config.name,
         parameters=source.config.parameters,
         model_dir=source.model_dir,
         version_dir=source.version_dir,
         options=source.options,
+    )
+
+
+def _need(
+    message: Any,
+    model_dir: pathlib.Path,
+    version_dir: pathlib.Path,
+    options: collections.abc.Mapping[str, str],
+) -> Need | None:
+    return need_of(
+        message.name,
+        parameters={key: value.string_value for key, value in message.parameters.items()},
+        model_dir=model_dir,
+        version_dir=version_dir,
+        options=options,
     )
 
 
@@ -311,12 +348,12 @@ def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
     except (Exception, SystemExit) as error:
         raise code.call_error("auto_complete_config", error) from error
     if not isinstance(completed, ModelConfig):
-        raise no_config(message.name, "nothing" if completed is None else type(completed).__name__)
+        raise invalid(not_a_config(message.name, completed))
     return completed
 
 
-def _merge(message: Any, shown: collections.abc.Mapping[str, Any]) -> None:
-    """Take over what a backend may set (row 11.49) from a completed config."""
+def _merge(message: Any, shown: dict[str, Any]) -> None:
+    """Take over what a backend may set (row 11.49)."""
     wanted = {
         key: shown[key]
         for key in (*_COMPLETED, "max_batch_size", "dynamic_batching", "model_transaction_policy")

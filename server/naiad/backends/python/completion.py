@@ -1,72 +1,70 @@
-"""Asks a model for its config in the model's own environment, where what it imports is (row 15.27). See `completing.py` for the other side."""
+"""A model's `auto_complete_config` in a process of its own (row 15.27), so that a model's code never runs in the server.
 
-import collections.abc
-import json
-import logging
+Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
+"""
+
+import ast
 import pathlib
-import tempfile
 from typing import Any
 
-from naiad.backends.python import completing
-from naiad.config import config_json
-from naiad.environments.environments import Environments
-from naiad.environments.packed import Environment
-from naiad.environments.programs import ClosedError, FailedError
-from naiad.errors import InferenceError, internal, invalid, unavailable
+from naiad.backends.python.api import context
+from naiad.backends.python.api.context import Running
+from naiad.backends.python.api.model_config import ModelConfig
+from naiad.backends.python.failures import describe
+from naiad.backends.python.runner import entry_class
+from naiad.backends.runner import Refusal
 
-log = logging.getLogger("naiad.backends.python")
+_METHOD = "auto_complete_config"
+_CLASS = "TritonPythonModel"
 
 
-def completed_in(
-    environment: Environment,
-    environments: Environments,
-    message: Any,
-    *,
-    model_dir: pathlib.Path,
-    version_dir: pathlib.Path,
-) -> collections.abc.Mapping[str, Any] | None:
-    """What a model's `auto_complete_config` makes of its config, as JSON has it; None when the model has no such hook.
+def may_complete(path: pathlib.Path) -> bool:
+    """Whether a model file may have an `auto_complete_config`, by its text: a process for nothing costs a tenth of a second."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if _METHOD in text:
+            return True
+        classes = [
+            node
+            for node in ast.walk(ast.parse(text))
+            if isinstance(node, ast.ClassDef) and node.name == _CLASS
+        ]
+    except (OSError, ValueError, SyntaxError):
+        return False  # it cannot be loaded either, and that tells why
+    return not classes or any(each.bases or each.decorator_list for each in classes)
+
+
+def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
+    """What the model makes of its config; None when it leaves it alone.
+
+    Args:
+        settings: `name`, `path` (the model file), `model_dir`, `config` (as JSON text).
 
     Raises:
-        InferenceError: the model cannot be imported, or its hook fails, or returns what is no config.
+        Refusal: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
     """
-    name = message.name
-    order = {
-        "name": name,
-        "path": str((version_dir / (message.default_model_filename or "model.py")).absolute()),
-        "model_dir": str(model_dir.absolute()),
-        "config": json.dumps(config_json.to_json(message)),
-    }
-    with tempfile.TemporaryDirectory(prefix="naiad-") as folder:
-        asked, answered = pathlib.Path(folder, "order"), pathlib.Path(folder, "result")
-        asked.write_text(json.dumps(order), encoding="utf-8")
-        try:
-            environments.run(
-                environment,
-                [completing.__file__, str(asked), str(answered)],
-                tell=lambda line: log.info("[%s] %s", name, line),
-            )
-            result = json.loads(answered.read_text(encoding="utf-8"))
-        except ClosedError as error:
-            raise unavailable(
-                f"unable to load model '{name}': the server stops before its config is completed"
-            ) from error
-        except (FailedError, OSError) as error:
-            said = "\n".join(error.output) if isinstance(error, FailedError) else ""
-            raise internal(
-                f"unable to load model '{name}': auto_complete_config could not be run with {environment.executable}: {error}\n{said}".rstrip()
-            ) from error
-    if "error" in result:
-        raise invalid(result["error"])
-    if "returned" in result:
-        raise no_config(name, result["returned"])
-    config: dict[str, Any] | None = result["config"]
-    return config
+    name = settings["name"]
+    folder = pathlib.Path(settings["model_dir"])
+    path = pathlib.Path(settings["path"])
+    context.current.set(Running(model=name, instance="", directory=str(path.parent)))
+    completer = getattr(entry_class(path, folder, name), _METHOD, None)
+    if completer is None:
+        return None
+    try:
+        completed = completer(ModelConfig(settings["config"]))
+    except (Exception, SystemExit) as error:
+        raise Refusal(
+            "INVALID_ARG",
+            f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}",
+        ) from error
+    if not isinstance(completed, ModelConfig):
+        raise Refusal("INVALID_ARG", not_a_config(name, completed))
+    return completed.as_dict()
 
 
-def no_config(model: str, returned: str) -> InferenceError:
-    """The error of a hook that returned something else than a config: a type's name, or "nothing"."""
-    return invalid(
-        f"auto_complete_config function in model '{model}' must return a valid pb.ModelConfig object; it returned {returned}: end it with "
-        "`return auto_complete_model_config`"
+def not_a_config(name: str, completed: Any) -> str:
+    """What is said of an `auto_complete_config` that gives back something else."""
+    return (
+        f"{_METHOD} function in model '{name}' must return a valid pb.ModelConfig object; it returned "
+        f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
     )

@@ -113,12 +113,7 @@ class PythonRunner(ServedModel):
 def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]") -> Any:
     """The model's object, initialised (rows 15.1-15.3)."""
     name = arguments["model_name"]
-    try:
-        found = entry_class(path, folder, name)
-    except Refusal:
-        raise
-    except (Exception, SystemExit) as error:
-        raise _refusal(name, describe(error, folder)) from error
+    found = entry_class(path, folder, name)
     try:
         model = found()
         if hasattr(model, "initialize"):
@@ -132,11 +127,15 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
 
 
 def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
-    """Import a model file into this process and find TritonPythonModel (rows 15.1, 15.4).
+    """Import a model file and find TritonPythonModel (row 15.1).
+
+    Args:
+        path: the model file.
+        folder: the model's folder.
+        name: the model's name.
 
     Raises:
-        Refusal: no such file, or it does not hold what it must.
-        Exception: whatever its code raises.
+        Refusal: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
     """
     if not path.is_file():
         raise _refusal(name, f"Python model file not found in '{path}'")
@@ -151,7 +150,10 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     package = types.ModuleType(_PACKAGE)
     package.__path__ = folders
     sys.modules[_PACKAGE] = package
-    module = importlib.import_module(_PACKAGE + "." + path.stem)
+    try:
+        module = importlib.import_module(_PACKAGE + "." + path.stem)
+    except (Exception, SystemExit) as error:
+        raise _refusal(name, describe(error, folder)) from error
     found = getattr(module, "TritonPythonModel", None)
     if found is None:
         raise _refusal(

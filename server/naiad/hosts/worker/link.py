@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
-LOAD, BATCH, CLOSE = 1, 2, 3
-"""What the server sends in turn: the model to load, a batch to run, the end."""
+LOAD, BATCH, CLOSE, ERRAND = 1, 2, 3, 4
+"""What the server sends in turn: the model to load, a batch to run, the end, a function to call instead of all that."""
 
-LOADED, REFUSED, OUTCOME = 17, 18, 19
-"""What a worker sends in turn: it is ready for batches; why it cannot load; what came of a batch."""
+LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
+"""What a worker sends in turn: it is ready for batches; why it cannot load; what came of a batch; what the function gave."""
 
 POSTED = 64
 """Kinds from here on are posted."""

@@ -50,6 +50,9 @@ class Worker:
                 elif kind == link.LOAD:
                     if not self._load(header):
                         return 0
+                elif kind == link.ERRAND:
+                    self._run_errand(header)
+                    return 0
                 elif kind == link.CLOSE:
                     self._runner.close()
                     return 0
@@ -57,25 +60,22 @@ class Worker:
             return 1
 
     def _load(self, header: bytes) -> bool:
-        order = json.loads(header)
-        logging.basicConfig(handlers=[_ToServer()], level=logging.WARNING, force=True)
-        logging.getLogger("naiad").setLevel(order["log_level"])
         context.worker_server = self._server
-        module, _, name = order["runner"].partition(":")
         try:
-            runner = getattr(importlib.import_module(module), name)(order["settings"])
+            runner = _made(header)
             runner.answer_through(self._respond)
-        except Refusal as error:
-            refusal = error
-        except BaseException as error:  # noqa: BLE001 - also SystemExit: the server is told, whatever it is
-            text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-            refusal = Refusal("INTERNAL", text)
-        else:
-            self._runner = runner
-            self._link.send(link.LOADED, b"{}")
-            return True
-        self._link.send(link.REFUSED, content.pack_refusal(refusal))
-        return False
+        except Refusal as refusal:
+            self._link.send(link.REFUSED, content.pack_refusal(refusal))
+            return False
+        self._runner = runner
+        self._link.send(link.LOADED, b"{}")
+        return True
+
+    def _run_errand(self, header: bytes) -> None:
+        try:
+            self._link.send(link.DONE, json.dumps({"result": _made(header)}).encode())
+        except Refusal as refusal:
+            self._link.send(link.REFUSED, content.pack_refusal(refusal))
 
     def _execute(self, header: bytes, first: int) -> None:
         parcel = None
@@ -129,6 +129,26 @@ class Worker:
             answer = False
         with contextlib.suppress(link.LinkBrokenError):
             self._link.post(link.READY, b"", None, int(answer))
+
+
+def _made(header: bytes) -> Any:
+    """What an order's callable makes of its settings.
+
+    Raises:
+        Refusal: it refused, or raised whatever else.
+    """
+    order = json.loads(header)
+    logging.basicConfig(handlers=[_ToServer()], level=logging.WARNING, force=True)
+    logging.getLogger("naiad").setLevel(order["log_level"])
+    module, _, name = order["runner"].partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)(order["settings"])
+    except Refusal:
+        raise
+    except BaseException as error:
+        # Also SystemExit: the server is told, whatever it is.
+        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
+        raise Refusal("INTERNAL", text) from error
 
 
 class _UnderWay:

@@ -15,6 +15,8 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
 from naiad.core.messages import model_config_pb2
 from naiad.errors import InferenceError
+from naiad.hosts.errand import run_errand
+from naiad.hosts.worker_process import Identity
 from tests.server.backends.python.models import IDENTITY, python_config, write
 
 MODEL = """
@@ -64,10 +66,17 @@ def complete(folder: pathlib.Path, environment: pathlib.Path, body: str) -> Any:
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     message.parameters["EXECUTION_ENV_PATH"].string_value = str(environment)
     write(folder, MODEL.format(body=body))
-    PythonBackend(clock=ManualClock()).complete(
-        message, model_dir=folder, version_dir=folder / "1", options={}
-    )
+    errand(message, folder)
     return message
+
+
+def errand(message: Any, folder: pathlib.Path) -> None:
+    """Complete a config as the loader does."""
+    backend = PythonBackend(clock=ManualClock())
+    plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
+    assert plan is not None
+    result = run_errand(Identity("m", 1, "config"), plan, timeout_s=20)
+    backend.take_completion(message, result)
 
 
 def test_a_worker_is_started_with_the_interpreter_of_its_model(
@@ -109,7 +118,7 @@ def test_a_config_is_completed_where_what_the_model_imports_is(
     )
     assert [each.name for each in message.input] == ["A"]
     assert message.max_batch_size == 3
-    assert "[m] completing in its own" in caplog.text
+    assert "completing in its own" in caplog.text
     assert "only_there" not in sys.modules
 
 
@@ -118,7 +127,7 @@ def test_a_config_is_completed_where_what_the_model_imports_is(
     [
         ("return None", "must return a valid pb.ModelConfig object; it returned nothing"),
         ("1 / 0", r"auto_complete_config failed: ZeroDivisionError: .*\n\nAt:\n  .*model.py\(9\)"),
-        ("import os; os._exit(3)", "could not be run with .*exit status 3"),
+        ("import os; os._exit(3)", "its worker process exited with status 3"),
     ],
 )
 def test_a_completion_that_fails_there_says_why(
@@ -131,16 +140,19 @@ def test_a_completion_that_fails_there_says_why(
 def test_a_model_that_cannot_be_imported_there_says_why(
     environment: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    write(tmp_path, "import nonesuch")
+    write(tmp_path, "import nonesuch  # auto_complete_config")
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     message.parameters["EXECUTION_ENV_PATH"].string_value = str(environment)
     with pytest.raises(InferenceError, match="No module named 'nonesuch'"):
-        PythonBackend(clock=ManualClock()).complete(
-            message, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
-        )
+        errand(message, tmp_path)
 
 
 def test_a_thread_of_the_server_cannot_have_another_environment(tmp_path: pathlib.Path) -> None:
     write(tmp_path, {"1/model.py": IDENTITY, "requirements.txt": "torch"})
     with pytest.raises(InferenceError, match=r"requirements\.txt.*naiad\.host to \"process\""):
         PythonBackend(clock=ManualClock()).load(source(tmp_path))
+    message = model_config_pb2.ModelConfig(name="m", backend="python")
+    with pytest.raises(InferenceError, match=r"requirements\.txt.*naiad\.host to \"process\""):
+        PythonBackend(clock=ManualClock()).complete(
+            message, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
+        )

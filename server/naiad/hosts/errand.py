@@ -1,0 +1,134 @@
+"""A function called in a worker process that lives for nothing else: a model's own code while its config is completed.
+
+Blocking, for a thread of the loader's. Whatever the model does there (crash, print, never come back) ends here: in a result or in
+an error that says what happened, and with the process gone.
+"""
+
+import contextlib
+import logging
+import os
+import selectors
+import subprocess
+import time
+from typing import Any
+
+import orjson
+
+from naiad.backends.backend import WorkerPlan
+from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.hosts.worker import link
+from naiad.hosts.worker.link import Link, LinkBrokenError
+from naiad.hosts.worker_process import Identity, OutputLog, in_words, pair, spawn
+
+_PIPE_BYTES = 1 << 16
+_GRACE_S = 2.0
+
+
+def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any:
+    """Call `plan.runner` with its settings in a new process.
+
+    Args:
+        identity: whose process it is.
+        plan: what to call, and by which interpreter.
+        timeout_s: how long it may take.
+
+    Returns:
+        What it gave back, by way of JSON.
+
+    Raises:
+        InferenceError: it refused; UNAVAILABLE: its process could not be started, ended, or took too long.
+    """
+    with contextlib.ExitStack() as undo:
+        data, its_data = pair(undo)
+        _, its_control = pair(undo)
+        reading, writing = os.pipe()
+        undo.callback(os.close, reading)
+        with contextlib.ExitStack() as its_ends:
+            its_ends.callback(os.close, writing)
+            its_ends.enter_context(its_data)
+            its_ends.enter_context(its_control)
+            try:
+                process = spawn(identity, plan, data=its_data, control=its_control, output=writing)
+            except OSError as error:
+                raise unavailable(
+                    f"{identity}: no worker process could be started: {error}"
+                ) from error
+        output = OutputLog(identity)
+        undo.callback(output.close)
+        os.set_blocking(reading, False)
+        undo.callback(_end, process, reading, output)
+        gone = os.pidfd_open(process.pid)
+        undo.callback(os.close, gone)
+        data.setblocking(False)
+        to_it = Link(data)
+        undo.callback(to_it.close)
+        order = {
+            "runner": plan.runner,
+            "settings": dict(plan.settings),
+            "log_level": logging.getLogger("naiad").getEffectiveLevel(),
+        }
+        try:
+            to_it.send(link.ERRAND, orjson.dumps(order))
+            _listen((to_it, gone), reading, output, time.monotonic() + timeout_s)
+            kind, _, header = to_it.receive()
+        except (
+            LinkBrokenError,
+            BlockingIOError,
+        ) as error:  # a child of its own may keep the link open
+            _end(process, reading, output)
+            how = in_words(process.returncode)
+            said = output.last_lines()
+            wrote = f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
+            raise unavailable(
+                f"{identity}: its worker process {how} while it completed the model's config{wrote}"
+            ) from error
+        except TimeoutError as error:
+            process.kill()
+            raise unavailable(
+                f"{identity}: auto_complete_config took longer than {timeout_s:g} s and was ended"
+            ) from error
+    found = orjson.loads(header)
+    if kind == link.DONE:
+        return found["result"]
+    code, message = found["error"]
+    raise InferenceError(ErrorCode[code], message)
+
+
+def _listen(ends: tuple[Link, int], reading: int, output: OutputLog, end: float) -> None:
+    """Take its output until there is an answer on its link, or its pidfd says that it is gone.
+
+    Raises:
+        TimeoutError: neither came before `end`.
+    """
+    with selectors.DefaultSelector() as selector:
+        for each in ends:
+            selector.register(each, selectors.EVENT_READ)
+        selector.register(reading, selectors.EVENT_READ)
+        while True:
+            ready = selector.select(max(0.0, end - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            if any(key.fileobj in ends for key, _ in ready):
+                return
+            if not _read(reading, output):
+                selector.unregister(reading)
+
+
+def _read(reading: int, output: OutputLog) -> bool:
+    try:
+        data = os.read(reading, _PIPE_BYTES)
+    except BlockingIOError:
+        return False
+    output.feed(data)
+    return bool(data)
+
+
+def _end(process: "subprocess.Popen[bytes]", reading: int, output: OutputLog) -> None:
+    """It has a moment to end by itself; what it wrote is taken, though a child of its own may keep the pipe open."""
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    while _read(reading, output):
+        pass

@@ -1,0 +1,113 @@
+"""A function called in a process of its own: its result, or an error that says what became of it."""
+
+import logging
+import pathlib
+import time
+from typing import Any
+
+import pytest
+
+from naiad.backends.python.backend import PythonBackend
+from naiad.core.clock import SystemClock
+from naiad.core.messages import model_config_pb2
+from naiad.errors import ErrorCode, InferenceError
+from naiad.hosts.errand import run_errand
+from naiad.hosts.worker_process import Identity
+from tests.server.hosts.workers import GIVE_UP_S, lines, model, open_descriptors
+
+IDENTITY = Identity("m", 1, "config")
+
+
+def completed(folder: pathlib.Path, body: str, *, timeout_s: float = GIVE_UP_S) -> Any:
+    """What becomes of the config of a model whose class has this body."""
+    model(folder, body)
+    message = model_config_pb2.ModelConfig(name="m", backend="python")
+    backend = PythonBackend(clock=SystemClock())
+    plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
+    assert plan is not None
+    backend.take_completion(message, run_errand(IDENTITY, plan, timeout_s=timeout_s))
+    return message
+
+
+EXECUTE = """
+def execute(self, requests):
+    return same(requests)
+"""
+
+
+def test_a_model_completes_its_config_in_a_process_that_is_gone_afterwards(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")
+    before = open_descriptors()
+    message = completed(
+        tmp_path,
+        """
+        @staticmethod
+        def auto_complete_config(config):
+            print("completing in", os.path.basename(os.getcwd()) and os.getpid())
+            config.set_max_batch_size(4)
+            config.add_input({"name": "IN", "data_type": "TYPE_FP32", "dims": [2]})
+            return config
+        """
+        + EXECUTE.replace("\n", "\n        "),
+    )
+    assert message.max_batch_size == 4
+    assert [each.name for each in message.input] == ["IN"]
+    assert any(
+        line.startswith("[m config] completing in ") for line in lines(caplog, "naiad.models")
+    )
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "said"),
+    [
+        ("raise ValueError('two configs')", ErrorCode.INVALID_ARG, "ValueError: two configs"),
+        ("return 7", ErrorCode.INVALID_ARG, "must return a valid pb.ModelConfig object"),
+        ("os.abort()", ErrorCode.UNAVAILABLE, "was ended by SIGABRT while it completed"),
+        ("print('bye'); os._exit(3)", ErrorCode.UNAVAILABLE, "exited with status 3"),
+        ("time.sleep(60)", ErrorCode.UNAVAILABLE, "took longer than 1 s"),
+        ("os.fork() or time.sleep(20); os.abort()", ErrorCode.UNAVAILABLE, "SIGABRT"),
+    ],
+)
+def test_a_completion_that_fails_says_how(
+    tmp_path: pathlib.Path, what: str, code: ErrorCode, said: str
+) -> None:
+    before = open_descriptors()
+    started = time.monotonic()
+    with pytest.raises(InferenceError) as failure:
+        completed(
+            tmp_path,
+            f"""
+            def auto_complete_config(config):
+                {what}
+            def execute(self, requests):
+                return same(requests)
+            """,
+            timeout_s=1 if "60" in what else GIVE_UP_S,
+        )
+    assert failure.value.code is code
+    assert said in failure.value.message
+    assert time.monotonic() - started < 15
+    assert open_descriptors() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("class TritonPythonModel:\n    def execute(self, requests): ...", [False]),
+        ("class TritonPythonModel:\n    def auto_complete_config(c): ...", [True]),
+        ("from base import Base\nclass TritonPythonModel(Base): ...", [True]),
+        ("from base import TritonPythonModel", [True]),
+        ("this is no Python", [False]),
+    ],
+)
+def test_a_model_is_asked_only_when_it_may_have_something_to_say(
+    tmp_path: pathlib.Path, text: str, asked: list[bool]
+) -> None:
+    (tmp_path / "model.py").write_text(text)
+    plan = PythonBackend(clock=SystemClock()).completion_plan(
+        model_config_pb2.ModelConfig(name="m"), model_dir=tmp_path, version_dir=tmp_path, options={}
+    )
+    assert [plan is not None] == asked

@@ -1,0 +1,292 @@
+"""Models in worker processes, as clients and operators see them: death, hanging, failed loads, hosts, and nothing left behind."""
+
+import collections.abc
+import json
+import os
+import pathlib
+import signal
+import threading
+import time
+
+import grpc
+import numpy as np
+import pytest
+import tritonclient.grpc
+import tritonclient.http
+from tritonclient.utils import InferenceServerException
+
+from tests.reference.process import ServerProcess, naiad_program
+from tests.wire.test_process import get, wait_until
+
+CONFIG = """\
+backend: "python"
+max_batch_size: 0
+input { name: "SECONDS" data_type: TYPE_FP32 dims: 1 }
+output { name: "PID" data_type: TYPE_INT64 dims: 1 }
+instance_group { kind: KIND_CPU count: 1 }
+"""
+
+MODEL = """\
+import os, time
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        print("the model speaks")
+        for request in requests:
+            time.sleep(float(request.inputs()[0].as_numpy()[0]))
+        pid = np.array([os.getpid()])
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("PID", pid)]) for _ in requests]
+"""
+
+
+def repository(folder: pathlib.Path, **models: tuple[str, str]) -> pathlib.Path:
+    """Models by name: what their config has besides CONFIG, and their code."""
+    for name, (more, code) in models.items():
+        version = folder / "models" / name / "1"
+        version.mkdir(parents=True)
+        (version.parent / "config.pbtxt").write_text(CONFIG + more)
+        (version / "model.py").write_text(code)
+    return folder / "models"
+
+
+def launched(models: pathlib.Path, folder: pathlib.Path, *options: str) -> ServerProcess:
+    options = ("--exit-on-error=false", *options)
+    return ServerProcess(naiad_program(), [models], log=folder / "log", options=options)
+
+
+def ask(server: ServerProcess, model: str, seconds: float = 0) -> int:
+    """One request over HTTP; gives the process id that answered.
+
+    Raises:
+        InferenceServerException: it failed.
+    """
+    values = tritonclient.http.InferInput("SECONDS", [1], "FP32")
+    values.set_data_from_numpy(np.array([seconds], np.float32))
+    with tritonclient.http.InferenceServerClient(server.http, network_timeout=30) as client:
+        return int(client.infer(model, [values]).as_numpy("PID")[0])
+
+
+def workers(server: ServerProcess) -> dict[str, int]:
+    """The server's children by their command lines."""
+    assert server.process is not None
+    pid = server.process.pid
+    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {
+        pathlib.Path(f"/proc/{child}/cmdline").read_text().strip("\0"): int(child)
+        for child in children
+    }
+
+
+def worker_of(server: ServerProcess, model: str) -> int:
+    """The one worker of a model."""
+    (pid,) = [
+        pid for line, pid in workers(server).items() if f"naiad-worker --model {model} " in line
+    ]
+    return pid
+
+
+def is_ready(server: ServerProcess, model: str) -> bool:
+    return get(server.http, f"/v2/models/{model}/ready")[0] == 200
+
+
+def restarts(server: ServerProcess, model: str, reason: str) -> int:
+    """What the metrics say."""
+    for line in get(server.metrics, "/metrics")[1].decode().splitlines():
+        name, _, value = line.rpartition(" ")
+        if name.startswith("naiad_worker_restarts_total{") and (
+            f'model="{model}"' in name and f'reason="{reason}"' in name
+        ):
+            return int(value)
+    raise AssertionError(f"no restarts of {model} for {reason}")
+
+
+def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_back(
+    tmp_path: pathlib.Path,
+) -> None:
+    models = repository(tmp_path, victim=("", MODEL), other=("", MODEL))
+    with launched(models, tmp_path) as server:
+        failed: list[tuple[float, InferenceServerException]] = []
+        answered: list[str] = []
+        stop = threading.Event()
+
+        def load(model: str, seconds: float) -> None:
+            while not stop.is_set():
+                try:
+                    ask(server, model, seconds)
+                    answered.append(model)
+                except InferenceServerException as error:
+                    failed.append((time.monotonic(), error))
+                    assert model == "victim"
+                    time.sleep(0.02)
+
+        clients = [
+            threading.Thread(target=load, args=(model, seconds))
+            for model, seconds in (("victim", 0.2), ("victim", 0.2), ("other", 0.0), ("other", 0.0))
+        ]
+        for each in clients:
+            each.start()
+        wait_until(lambda: answered.count("victim") > 2)
+        pid = worker_of(server, "victim")
+        os.kill(pid, signal.SIGKILL)
+        killed = time.monotonic()
+        wait_until(lambda: bool(failed), seconds=1)
+        wait_until(lambda: not is_ready(server, "victim") or worker_of(server, "victim") != pid)
+        assert time.monotonic() - killed < 2
+        wait_until(lambda: is_ready(server, "victim"), seconds=20)
+        so_far = answered.count("victim")
+        wait_until(lambda: answered.count("victim") > so_far + 1, seconds=20)
+        stop.set()
+        for each in clients:
+            each.join()
+        assert failed[0][0] - killed < 1
+        assert {error.status() for _, error in failed} == {"503"}
+        said = [str(error) for _, error in failed]
+        assert any("its worker process was ended by SIGKILL" in each for each in said)
+        assert all("model 'victim'" in each for each in said)
+        assert worker_of(server, "victim") != pid
+        assert restarts(server, "victim", "died") == 1
+        assert restarts(server, "other", "died") == 0
+
+
+def test_a_dead_worker_is_unavailable_over_grpc(tmp_path: pathlib.Path) -> None:
+    models = repository(tmp_path, victim=("", MODEL))
+    with (
+        launched(models, tmp_path) as server,
+        tritonclient.grpc.InferenceServerClient(server.grpc) as client,
+    ):
+        values = tritonclient.grpc.InferInput("SECONDS", [1], "FP32")
+        values.set_data_from_numpy(np.array([20], np.float32))
+        told: list[InferenceServerException] = []
+        client.async_infer("victim", [values], lambda result, error: told.append(error))
+        waiting = b'nv_inference_exec_count{model="victim"'
+        wait_until(lambda: waiting in get(server.metrics, "/metrics")[1])
+        pid = worker_of(server, "victim")
+        wait_until(lambda: "the model speaks" in server.output())
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: bool(told), seconds=2)
+        assert told[0].status() == str(grpc.StatusCode.UNAVAILABLE)
+
+
+def test_a_model_that_hangs_is_found_its_stack_logged_and_its_worker_replaced(
+    tmp_path: pathlib.Path,
+) -> None:
+    limit = 'parameters { key: "naiad.execute_timeout" value { string_value: "0.5" } }\n'
+    models = repository(tmp_path, stuck=(limit, MODEL))
+    with launched(models, tmp_path) as server:
+        pid = ask(server, "stuck")
+        with pytest.raises(InferenceServerException, match=r"naiad\.execute_timeout") as failure:
+            ask(server, "stuck", 20)
+        assert failure.value.status() == "503"
+        wait_until(lambda: is_ready(server, "stuck"), seconds=20)
+        assert ask(server, "stuck") != pid
+        assert restarts(server, "stuck", "timeout") == 1
+        log = server.output()
+        assert "1/model.py" in log
+        assert "in execute" in log
+
+
+def test_nothing_is_left_when_the_server_is_killed(tmp_path: pathlib.Path) -> None:
+    models = repository(tmp_path, one=("", MODEL), two=("", MODEL))
+    with launched(models, tmp_path) as server:
+        assert server.process is not None
+        pids = list(workers(server).values())
+        assert len(pids) == 2
+        asking = threading.Thread(target=_fails, args=(server,))
+        asking.start()
+        wait_until(lambda: "the model speaks" in server.output())
+        server.process.kill()
+        wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids))
+        asking.join()
+    assert not list(pathlib.Path("/dev/shm").glob("naiad*"))
+
+
+def _fails(server: ServerProcess) -> None:
+    with pytest.raises(Exception):  # noqa: B017, PT011 - a connection that breaks shows in many ways
+        ask(server, "one", 20)
+
+
+def test_a_stopped_server_takes_its_workers_along_in_order(tmp_path: pathlib.Path) -> None:
+    code = MODEL + "\n    def finalize(self):\n        print('the model ends')\n"
+    with launched(repository(tmp_path, one=("", code)), tmp_path) as server:
+        pids = list(workers(server).values())
+        assert server.stop() == 0
+        assert not any(pathlib.Path(f"/proc/{pid}").exists() for pid in pids)
+        assert "[one one_0_0] the model ends" in server.output()
+
+
+@pytest.mark.parametrize(
+    ("code", "said"),
+    [
+        ("import nothing_like_this\n", ["ModuleNotFoundError", "1/model.py(1)"]),
+        (
+            MODEL + "\n    def initialize(self, args):\n        self.weights()\n"
+            "    def weights(self):\n        raise OSError('no weights')\n",
+            ["OSError: no weights", "model.py(17): weights", "model.py(15): initialize"],
+        ),
+        (
+            MODEL
+            + "\n    def initialize(self, args):\n        print('so far')\n        os.abort()\n",
+            ["was ended by SIGABRT while it loaded", "so far", "in initialize"],
+        ),
+    ],
+    ids=["import", "initialize", "crash"],
+)
+@pytest.mark.parametrize("host", ["thread", "process"])
+def test_a_failed_load_shows_the_model_s_own_lines_in_the_reply_the_index_and_the_log(
+    tmp_path: pathlib.Path, code: str, said: collections.abc.Sequence[str], host: str
+) -> None:
+    if host == "thread" and "abort" in code:
+        pytest.skip("a thread takes the server with it: that is what processes are for")
+    models = repository(tmp_path, bad=("", code))
+    options = ("--model-control-mode=explicit", f"--backend-config=python,host={host}")
+    with (
+        launched(models, tmp_path, *options) as server,
+        tritonclient.http.InferenceServerClient(server.http) as client,
+    ):
+        with pytest.raises(InferenceServerException) as failure:
+            client.load_model("bad")
+        (entry,) = client.get_model_repository_index()
+        log = server.output()
+    for part in said:
+        assert part in str(failure.value)
+        assert part in entry["reason"]
+        assert part in log
+
+
+def test_the_host_is_chosen_by_the_model_the_backend_s_setting_or_the_default(
+    tmp_path: pathlib.Path, models: pathlib.Path
+) -> None:
+    thread = 'parameters { key: "naiad.host" value { string_value: "thread" } }\n'
+    mine = repository(tmp_path, apart=("", MODEL), inside=(thread, MODEL))
+    with ServerProcess(
+        naiad_program(),
+        [mine, models],
+        log=tmp_path / "log",
+        options=["--backend-config=onnxruntime,host=process"],
+    ) as server:
+        assert server.process is not None
+        assert ask(server, "inside") == server.process.pid
+        assert ask(server, "apart") == worker_of(server, "apart")
+        values = tritonclient.http.InferInput("x", [1, 4], "FP32")
+        values.set_data_from_numpy(np.array([[1, 2, 3, 4]], np.float32))
+        with tritonclient.http.InferenceServerClient(server.http) as client:
+            assert client.infer("add", [values]).as_numpy("y").tolist() == [[2, 4, 6, 8]]
+        assert any("naiad-worker --model add " in line for line in workers(server))
+
+
+def test_a_host_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
+    wrong = 'parameters { key: "naiad.host" value { string_value: "container" } }\n'
+    with launched(repository(tmp_path, m=(wrong, MODEL)), tmp_path) as server:
+        status = json.loads(get(server.metrics, "/status")[1])
+        (entry,) = status["models"]
+        assert entry["state"] == "UNAVAILABLE"
+        assert "host=container: the hosts are thread and process" in entry["reason"]
+
+
+def test_prints_of_a_model_carry_its_name_and_its_instance(tmp_path: pathlib.Path) -> None:
+    with launched(repository(tmp_path, chatty=("", MODEL)), tmp_path) as server:
+        ask(server, "chatty")
+        wait_until(lambda: "[chatty chatty_0_0] the model speaks" in server.output())
