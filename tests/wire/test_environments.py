@@ -6,8 +6,12 @@ import json
 import pathlib
 import time
 
+import pytest
+
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.wheels import wheel
+
+pytestmark = pytest.mark.timeout(180)  # installers are as fast as the disk
 
 CONFIG = """\
 backend: "python"

@@ -1,6 +1,7 @@
 """Environments as models get them: built by a real pip from wheels of ours, unpacked, and looked at."""
 
 import collections.abc
+import importlib.util
 import logging
 import os
 import pathlib
@@ -18,6 +19,8 @@ from naiad.environments.need import Packed, Required
 from naiad.environments.packed import Environment
 from naiad.errors import ErrorCode, InferenceError
 from tests.support.wheels import wheel
+
+pytestmark = pytest.mark.timeout(180)  # installers are as fast as the disk
 
 
 @pytest.fixture
@@ -64,6 +67,19 @@ def test_an_environment_is_built_from_wheels_once_and_holds_nothing_of_the_serve
     assert environments.get("two", needs[1], options) == first
     assert Environments(clock=ManualClock()).get("two", needs[1], options) == first
     assert caplog.text == ""
+
+
+def test_a_server_without_pip_builds_all_the_same(
+    environments: Environments, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "pip" else find(name)
+    )
+    wheel(tmp_path / "wheels", "greeting", "1.0", "WORD = 'hello'\n")
+    options = {"environment-cache": str(tmp_path / "cache")}
+    found = environments.get("m", required(tmp_path, "greeting"), options)
+    assert printed(found, "import greeting, numpy; print(greeting.WORD)") == "hello"
 
 
 def test_a_failure_shows_what_the_installer_said_and_leaves_nothing(
