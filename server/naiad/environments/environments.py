@@ -74,7 +74,10 @@ class Environments:
                 f"unable to load model '{model}': the server stops before its environment is made"
             ) from error
         except (OSError, UnicodeDecodeError) as error:
-            raise cannot_load(model, f"its environment cannot be made: {error}") from error
+            raise cannot_load(
+                model,
+                f"its environment cannot be made: {error} (--backend-config=python,{CACHE_OPTION}=FOLDER chooses where environments are kept)",
+            ) from error
 
     def close(self) -> None:
         """Stop what is being made. What is there stays."""
@@ -135,13 +138,14 @@ class Environments:
                 "this user has no home folder in which environments of models could be kept: say where with "
                 f"--backend-config=python,{CACHE_OPTION}=FOLDER, or set XDG_CACHE_HOME"
             )
+        days = _days(options)
         with self._mutex:
             cache = self._caches.get(folder)
             if cache is not None:
                 return cache
             cache = self._caches[folder] = Cache(folder, self._closing)
         now_s = self._clock.wall_ns() / _NS_A_SECOND
-        removed = cache.remove_unused(days=_days(options), now_s=now_s)
+        removed = cache.remove_unused(days=days, now_s=now_s)
         if removed:
             _log.info("removed %d environments that nobody needs from %s", len(removed), folder)
         return cache

@@ -128,7 +128,7 @@ class Look:
         """Start its interpreter and ask what every worker needs."""
         try:
             output = self._programs.run(
-                [environment.executable, "-c", commands.PROBE],
+                [environment.executable, "-B", "-c", commands.PROBE],
                 environ=commands.environ(os.environ, environment.variables),
                 folder=self._folder,
             )

@@ -17,6 +17,7 @@ from naiad.environments import commands
 from naiad.environments.environments import Environments
 from naiad.environments.need import Packed, Required
 from naiad.environments.packed import Environment
+from naiad.environments.places import packages_in
 from naiad.errors import ErrorCode, InferenceError
 from tests.support.wheels import wheel
 
@@ -77,9 +78,10 @@ def test_a_server_without_pip_builds_all_the_same(
         "importlib.util.find_spec", lambda name: None if name == "pip" else find(name)
     )
     wheel(tmp_path / "wheels", "greeting", "1.0", "WORD = 'hello'\n")
+    wheel(tmp_path / "wheels", "numpy", "1.99", "", package=True)
     options = {"environment-cache": str(tmp_path / "cache")}
-    found = environments.get("m", required(tmp_path, "greeting"), options)
-    assert printed(found, "import greeting, numpy; print(greeting.WORD)") == "hello"
+    found = environments.get("m", required(tmp_path, "greeting\nnumpy"), options)
+    assert printed(found, "import greeting; print(greeting.WORD)") == "hello"
 
 
 def test_a_failure_shows_what_the_installer_said_and_leaves_nothing(
@@ -110,6 +112,22 @@ def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: path
     assert found.executable == str(packed / "bin" / "python")
     assert found.variables["VIRTUAL_ENV"] == str(packed)
     assert printed(found, "import packed_word, numpy; print(packed_word.WORD)") == "packed"
+
+
+def test_a_folder_is_not_written_to(environments: Environments, packed: pathlib.Path) -> None:
+    shutil.rmtree(packages_in(packed) / "numpy" / "__pycache__", ignore_errors=True)
+    Environments(clock=ManualClock()).get("m", Packed(path=packed), {})
+    assert not (packages_in(packed) / "numpy" / "__pycache__").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_said_with_the_option(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(InferenceError, match=r"File exists.*environment-cache=FOLDER chooses"):
+        environments.get(
+            "m", required(tmp_path, "x"), {"environment-cache": str(tmp_path / "cache")}
+        )
 
 
 def test_a_tarball_is_unpacked_once(
