@@ -14,7 +14,7 @@ from tests.conformance.differences import DIFFERENCES
 from tests.conformance.rows import ISSUE_ROWS, UNSHOWN
 from tests.conformance.scenario import Scenario, normalised
 from tests.conformance.setups import Servers, programs
-from tests.conformance.verdict import Difference, judge
+from tests.conformance.verdict import Difference, Verdict, judge
 from tests.conformance.wire import Answer, Target
 
 _HERE = Path(__file__).parent
@@ -65,14 +65,20 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def ask(servers: Servers, pytestconfig: pytest.Config) -> Ask:
     """Asks both servers a scenario and fails with everything that is wrong about the answers."""
 
-    def run(scenario: Scenario) -> None:
+    def once(scenario: Scenario) -> Verdict:
         targets = servers.targets(scenario.server)
         # Scenarios that start servers of their own wait for them most of the time, so they go side by side.
         with ThreadPoolExecutor(len(targets) if scenario.server == "unstarted" else 1) as pool:
             asked = [pool.submit(_answer, scenario, target, servers) for target in targets]
         answers = [normalised(scenario, one.result()) for one in asked]
         _record(scenario, [target.name for target in targets], answers)
-        verdict = judge(scenario, answers[0], answers[1] if len(answers) > 1 else None, DIFFERENCES)
+        return judge(scenario, answers[0], answers[1] if len(answers) > 1 else None, DIFFERENCES)
+
+    def run(scenario: Scenario) -> None:
+        verdict = once(scenario)
+        for _ in range(1, scenario.attempts):
+            if verdict.faults:
+                verdict = once(scenario)
         pytestconfig.stash[_USED].extend(verdict.used)
         if verdict.faults:
             pytest.fail("\n".join(verdict.faults), pytrace=False)

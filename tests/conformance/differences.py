@@ -51,6 +51,13 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
         "report*",
         "2.51 cannot convert the enum it returns; row 15.11 names the method",
     ),
+    (
+        "calls: fails",
+        "report.code",
+        "2.51 makes every error of a call INTERNAL; row 15.21 keeps it",
+    ),
+    ("calls: iterate-error", "*", "2.51 loses an error that is not the last response; row 15.21"),
+    ("calls: cancel", "*", "2.51 predates ResponseIterator.cancel; row 15.21"),
     ("index with ready that is no boolean", "*", "2.51 says 500; row 7.1: 400"),
     ("metrics families", "* nv_model_load_duration_secs", "2.51 predates the family; row 8.20"),
     (

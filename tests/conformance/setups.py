@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conformance import catalogue, environments
+from tests.conformance import callees, catalogue, environments
 from tests.conformance.broken import BROKEN, COMPLETING
 from tests.conformance.wire import Target
 from tests.reference.install import install
@@ -107,6 +107,14 @@ SETUPS: dict[str, Setup] = {
         (
             "--model-control-mode=explicit",
             "--load-model=identity",
+            "--disable-auto-complete-config",
+        ),
+    ),
+    "calls": Setup(
+        callees.write,
+        (
+            "--model-control-mode=explicit",
+            *(f"--load-model={name}" for name in callees.AT_START),
             "--disable-auto-complete-config",
         ),
     ),

@@ -277,6 +277,36 @@ def test_the_host_is_chosen_by_the_model_the_backend_s_setting_or_the_default(
         assert any("naiad-worker --model add " in line for line in workers(server))
 
 
+def test_two_instances_are_two_processes_that_work_at_the_same_time(tmp_path: pathlib.Path) -> None:
+    models = repository(tmp_path, twice=("", MODEL))
+    config = models / "twice" / "config.pbtxt"
+    config.write_text(config.read_text().replace("count: 1", "count: 2"))
+    with launched(models, tmp_path) as server:
+        pids: list[int] = []
+
+        def asks() -> None:
+            pids.append(ask(server, "twice", 2.0))
+
+        started = time.monotonic()
+        clients = [threading.Thread(target=asks) for _ in range(2)]
+        for each in clients:
+            each.start()
+        for each in clients:
+            each.join()
+        assert time.monotonic() - started < 3.9
+        assert sorted(pids) == sorted(workers(server).values())
+        assert len(set(pids)) == 2
+
+
+def test_a_limit_that_a_thread_cannot_keep_is_refused(tmp_path: pathlib.Path) -> None:
+    limit = 'parameters { key: "naiad.execute_timeout" value { string_value: "0.5" } }\n'
+    options = ("--backend-config=python,host=thread",)
+    with launched(repository(tmp_path, m=(limit, MODEL)), tmp_path, *options) as server:
+        (entry,) = json.loads(get(server.metrics, "/status")[1])["models"]
+        assert entry["state"] == "UNAVAILABLE"
+        assert "naiad.execute_timeout and runs in a thread" in entry["reason"]
+
+
 def test_a_host_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
     wrong = 'parameters { key: "naiad.host" value { string_value: "container" } }\n'
     with launched(repository(tmp_path, m=(wrong, MODEL)), tmp_path) as server:

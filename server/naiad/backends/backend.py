@@ -61,13 +61,13 @@ class WorkerPlan:
         runner: where its `Runner` is made, as `module:callable`; called with `settings` in the worker.
         settings: for JSON.
         executable: the interpreter.
-        variables: what differs in its environment variables from the server's; None takes one out.
+        environ: what differs in its environment variables from the server's; None takes one out.
     """
 
     runner: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
-    variables: collections.abc.Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    environ: collections.abc.Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 
 class Execution(Record, frozen=True):
@@ -93,11 +93,13 @@ class Answer(Record, frozen=True, gc=True):
         inference: whose.
         response: as in `Execution`; the last one is final.
         begun_ns: when its batch began to compute (monotonic).
+        weight: bytes, as `Flow.sent` was told; 0 when it was told nothing.
     """
 
     inference: Inference
     response: InferResponse
     begun_ns: int
+    weight: int = 0
 
 
 Post = collections.abc.Callable[[Answer], None]

@@ -4,6 +4,7 @@ Limits, so that a worker can live in the interpreter of a model's own environmen
 A backend whose instances can live with that has a `Runner` of its own (`WorkerPlan`); the others run in a worker as they are.
 """
 
+import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
@@ -59,8 +60,8 @@ class ReceivedRequest:
     """
 
     __slots__ = (
-        "__weakref__", "cancelled", "correlation_id", "flags", "id", "inputs", "number", "on_cancel", "parameters",
-        "requested_outputs", "timeout_us",
+        "__weakref__", "_room", "cancelled", "correlation_id", "flags", "id", "inputs", "number", "on_cancel",
+        "parameters", "requested_outputs", "timeout_us",
     )  # fmt: skip
 
     id: str
@@ -75,6 +76,7 @@ class ReceivedRequest:
     def __init__(self, number: int) -> None:
         self.number = number
         self.on_cancel: Callable[[], None] | None = None
+        self._room: threading.Event | None = None
 
     @property
     def request(self) -> "ReceivedRequest":
@@ -84,8 +86,25 @@ class ReceivedRequest:
     def cancel(self) -> None:
         """Nobody wants it any more. Called beside the batch, in another thread."""
         self.cancelled = True
+        self.hold(False)
         if self.on_cancel is not None:
             self.on_cancel()
+
+    def hold(self, held: bool) -> None:  # noqa: FBT001  it is what is told
+        """Whether who answers it shall wait, for its client does not take what is sent. Called as `cancel` is."""
+        room = self._room
+        if held and not self.cancelled:
+            if room is None:
+                room = self._room = threading.Event()
+            room.clear()
+        elif room is not None:
+            room.set()
+
+    def wait_for_room(self) -> None:
+        """Return once its client takes more answers, or wants none; at once unless it is held."""
+        room = self._room
+        if room is not None:
+            room.wait()
 
 
 class Answer:

@@ -51,7 +51,7 @@ def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
             "device_id": seen.spec.device_id,
         },
         executable=sys.executable,
-        variables=seen.variables,
+        environ=seen.variables,
     )
 
 

@@ -1,13 +1,14 @@
 """One inference under way: a request, the model version it runs on, and the way back to who asked.
 
 Made by the engine, carried by the scheduler's queue, read by the backend, settled exactly once. All of it is
-owned by the event loop; a backend on another thread may read `request` and `cancelled`, and write nothing.
+owned by the event loop; a backend on another thread may read `request` and `cancelled`, wait on `flow`, and write nothing.
 """
 
 import collections.abc
 
 import msgspec
 
+from naiad.core.flow import Flow
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 
@@ -27,6 +28,7 @@ class Inference(msgspec.Struct, eq=False):
         deadline_ns: when its place in the queue expires (monotonic); 0 means never.
         cancelled: the client does not want it any more. Whoever holds it next drops it (row 12.16).
         settled: its final response was given. Nothing may respond to it any more.
+        flow: how fast a model may send many answers; None where the client gets one.
         on_cancel: set by whoever holds it (the scheduler): told at once when `cancel` is called.
     """
 
@@ -39,6 +41,7 @@ class Inference(msgspec.Struct, eq=False):
     deadline_ns: int = 0
     cancelled: bool = False
     settled: bool = False
+    flow: Flow | None = None
     on_cancel: "collections.abc.Callable[[Inference], None] | None" = None
 
     def cancel(self) -> None:
@@ -46,5 +49,7 @@ class Inference(msgspec.Struct, eq=False):
         if self.settled or self.cancelled:
             return
         self.cancelled = True
+        if self.flow is not None:
+            self.flow.close()
         if self.on_cancel is not None:
             self.on_cancel(self)

@@ -10,6 +10,7 @@ import typing
 from typing import Any
 
 from naiad.core.datatypes import DataType
+from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.statistics import ModelStatistics
@@ -87,11 +88,13 @@ NO_OVERRIDES: Overrides = types.MappingProxyType({})
 class Engine(typing.Protocol):
     """What protocols may ask. All of it runs on the event loop; what is not async returns at once."""
 
-    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+    def infer(
+        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+    ) -> Inference | None:
         """Run a request.
 
         `on_response` is called on the loop with the final response exactly once, perhaps before this returns (a
-        refused request). Never raises InferenceError: errors are responses. Returns the handle to `cancel()` it, or None when it is already answered.
+        refused request); a decoupled model may answer any number of times before that, as fast as `flow` lets it. Never raises InferenceError: errors are responses. Returns the handle to `cancel()` it, or None when it is already answered.
         """
         ...
 

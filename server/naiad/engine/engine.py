@@ -9,6 +9,7 @@ import asyncio
 import enum
 from typing import Any
 
+from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -76,7 +77,9 @@ class ServingEngine:
         self.phase = Phase.STARTING
         """Where the server is in its life; moved on by `serve`."""
 
-    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+    def infer(
+        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+    ) -> Inference | None:
         """Run a request: exactly one final response, errors included, perhaps before this returns."""
         try:
             model = self._repository.get(request.model_name, request.model_version)
@@ -92,7 +95,7 @@ class ServingEngine:
                 )
             )
             return None
-        return model.infer(request, on_response)
+        return model.infer(request, on_response, flow)
 
     def inflight(self) -> int:
         """Inferences that were accepted and not answered yet, over all models."""

@@ -114,6 +114,8 @@ class Loader:
         if host_of(plan.config, backend.default_host, options) == "process":
             hosts, release = await self._in_processes(plan, statistics)
         else:
+            if execute_timeout_s(plan.config):
+                raise _needs_a_process(plan.config)
             loaded, instances = await loop.run_in_executor(self._executor, self._load, plan)
             release = loaded.close
             hosts = [
@@ -312,6 +314,13 @@ def execute_timeout_s(config: ModelConfig) -> float:
             f"model '{config.name}': parameter {TIMEOUT_PARAMETER} is '{text}': it must be a number of seconds, e.g. 2.5"
         )
     return seconds
+
+
+def _needs_a_process(config: ModelConfig) -> InferenceError:
+    return invalid(
+        f"model '{config.name}' sets {TIMEOUT_PARAMETER} and runs in a thread of the server, which cannot be ended: let it run in a "
+        f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or take the limit away'
+    )
 
 
 def _raise_first(outcomes: collections.abc.Iterable[BaseException | None]) -> None:

@@ -8,6 +8,7 @@ import collections.abc
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
+from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -60,7 +61,9 @@ class Model:
             inputs=_metadata(config.inputs, batched=False),
         )
 
-    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+    def infer(
+        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+    ) -> Inference | None:
         """Judge a request and give it to the scheduler; see `engine.api.Engine.infer` for the promise."""
         received_ns = self._clock.monotonic_ns()
         rules = self._rules
@@ -72,7 +75,9 @@ class Model:
             return None
         if rules.has_reshape:
             request = rules.reshaped(request)
-        inference = Inference(request, on_response, batch_size=batch_size, received_ns=received_ns)
+        inference = Inference(
+            request, on_response, batch_size=batch_size, received_ns=received_ns, flow=flow
+        )
         try:
             self._scheduler.enqueue(inference)
         except InferenceError as error:

@@ -7,6 +7,7 @@ an error that says what happened, and with the process gone.
 import contextlib
 import logging
 import os
+import select
 import selectors
 import subprocess
 import time
@@ -18,7 +19,7 @@ from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.worker import link
 from naiad.hosts.worker.link import Link, LinkBrokenError
-from naiad.hosts.worker_process import Identity, OutputLog, in_words, pair, spawn
+from naiad.hosts.worker_process import Identity, OutputLog, end_children, in_words, pair, spawn
 
 _PIPE_BYTES = 1 << 16
 _GRACE_S = 2.0
@@ -56,9 +57,9 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
         output = OutputLog(identity)
         undo.callback(output.close)
         os.set_blocking(reading, False)
-        undo.callback(_end, process, reading, output)
         gone = os.pidfd_open(process.pid)
         undo.callback(os.close, gone)
+        undo.callback(_end, process, gone, reading, output)
         data.setblocking(False)
         to_it = Link(data)
         undo.callback(to_it.close)
@@ -75,7 +76,7 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
             LinkBrokenError,
             BlockingIOError,
         ) as error:  # a child of its own may keep the link open
-            _end(process, reading, output)
+            _end(process, gone, reading, output)
             how = in_words(process.returncode)
             said = output.last_lines()
             wrote = f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
@@ -123,12 +124,11 @@ def _read(reading: int, output: OutputLog) -> bool:
     return bool(data)
 
 
-def _end(process: "subprocess.Popen[bytes]", reading: int, output: OutputLog) -> None:
-    """It has a moment to end by itself; what it wrote is taken, though a child of its own may keep the pipe open."""
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
+def _end(process: "subprocess.Popen[bytes]", gone: int, reading: int, output: OutputLog) -> None:
+    """It has a moment to end by itself; what it wrote is taken, and what it started goes with it."""
+    if process.returncode is None:
+        select.select([gone], [], [], _GRACE_S)
+    end_children(process)
+    process.wait()
     while _read(reading, output):
         pass

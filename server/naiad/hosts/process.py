@@ -11,6 +11,7 @@ import asyncio
 import collections.abc
 import contextlib
 import enum
+import functools
 import logging
 
 import orjson
@@ -187,6 +188,8 @@ class ProcessHost:
         on_cancel = self._tell_cancelled
         for inference in batch:
             inference.on_cancel = on_cancel
+            if inference.flow is not None:
+                inference.flow.watch(functools.partial(self._tell_held, inference))
         if self._timeout_s:
             self._watchdog = self._loop.call_later(self._timeout_s, self._on_stuck, worker)
 
@@ -330,14 +333,21 @@ class ProcessHost:
 
     def _tell_cancelled(self, inference: Inference) -> None:
         """Its client left: the model may ask."""
+        self._tell(link.CANCEL, inference)
+
+    def _tell_held(self, inference: Inference, held: bool) -> None:  # noqa: FBT001  as flows tell it
+        """Its client does not take what is sent to it, or does again: the model shall wait so long."""
+        self._tell(link.HOLD if held else link.GO_ON, inference)
+
+    def _tell(self, kind: int, inference: Inference) -> None:
         if self._worker is None or self._state is not _State.UP:
             return
         if self._batch is not None and inference in self._batch:
-            self._worker.post(link.CANCEL, self._first + self._batch.index(inference))
+            self._worker.post(kind, self._first + self._batch.index(inference))
             return
         for number, each in self._apart.items():
             if each is inference:
-                self._worker.post(link.CANCEL, number)
+                self._worker.post(kind, number)
                 return
 
     def _on_stuck(self, worker: WorkerProcess) -> None:

@@ -213,6 +213,7 @@ class WorkerProcess:
         return bool(data)
 
     def _bury(self) -> None:
+        end_children(self._process)
         status = self._process.poll()
         if status is None:
             return
@@ -289,11 +290,9 @@ class OutputLog:
             )
 
 
-def _environ(plan: WorkerPlan) -> dict[str, str] | None:
-    """A worker's environment variables; None for the server's."""
-    if not plan.variables:
-        return None
-    merged = {**os.environ, **plan.variables}
+def _environ(plan: WorkerPlan) -> dict[str, str]:
+    """A worker's environment variables."""
+    merged = {**os.environ, **plan.environ}
     return {name: value for name, value in merged.items() if value is not None}
 
 
@@ -332,12 +331,20 @@ def spawn(
     ]  # fmt: skip
     return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
         command,
-        env=_environ(plan),
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
+        env=_environ(plan),
         pass_fds=ends,
+        process_group=0,  # so that what the model starts can be ended with it
     )
+
+
+def end_children(process: "subprocess.Popen[bytes]") -> None:
+    """End what a worker that is over has left running in its group; only before it is reaped, while its id is its own."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def in_words(status: int) -> str:

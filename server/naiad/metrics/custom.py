@@ -127,7 +127,9 @@ class CustomMetrics:
                     f"'{name}' is no name of a label: it has letters, digits and '_', and does not begin with a digit"
                 )
         if buckets is not None and any(one >= other for one, other in itertools.pairwise(buckets)):
-            raise ValueError(f"the buckets of a histogram ascend: {list(buckets)} do not")
+            raise ValueError(
+                f"Bucket Boundaries must be strictly sorted: {list(buckets)} do not ascend"
+            )
         key = tuple(sorted(labels.items()))
         with self._lock:
             held = self._families.get(family)

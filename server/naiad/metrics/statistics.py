@@ -13,6 +13,9 @@ from naiad.errors import FailureReason
 
 MICROSECOND = 1_000
 
+_PLACES = 1_000
+"""Of responses to one request: a model that answers without end must not fill the memory with counters."""
+
 
 class CloseReason(enum.Enum):
     """Why a batch was closed and sent (user-pains 8)."""
@@ -52,6 +55,43 @@ class BatchStatistics:
         self.compute_input_ns = 0
         self.compute_infer_ns = 0
         self.compute_output_ns = 0
+
+
+class ResponseStatistics:
+    """What row 8.6 counts for one place among the responses to a request, with nanoseconds.
+
+    A response counts once: it came after a cancel, or is an error, or has no outputs, or is a success. Sending it is the
+    protocols' work, so that no time is counted as `compute_output`.
+    """
+
+    __slots__ = (
+        "cancel_count", "cancel_ns", "empty_count", "empty_ns", "fail_count", "fail_ns", "success_count", "success_ns",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.cancel_count = 0
+        self.cancel_ns = 0
+        self.empty_count = 0
+        self.empty_ns = 0
+        self.fail_count = 0
+        self.fail_ns = 0
+        self.success_count = 0
+        self.success_ns = 0
+
+    def record(self, took_ns: int, *, failed: bool, empty: bool, cancelled: bool) -> None:
+        """Count one response that took so long to compute."""
+        if cancelled:
+            self.cancel_count += 1
+            self.cancel_ns += took_ns
+        elif failed:
+            self.fail_count += 1
+            self.fail_ns += took_ns
+        elif empty:
+            self.empty_count += 1
+            self.empty_ns += took_ns
+        else:
+            self.success_count += 1
+            self.success_ns += took_ns
 
 
 class Histogram:
@@ -105,6 +145,7 @@ class ModelStatistics:
         last_inference_ms: wall milliseconds of the last execution; 0 before.
         pending: accepted and not yet given to a backend (row 8.19).
         batches: by total batch size (row 8.5).
+        responses: by a response's place among those to its request (row 8.6); of models that answer apart from their batches.
         load_ns: how long loading took (row 8.20).
         worker_restarts: worker processes replaced, by reason; empty for a model that has none.
     """
@@ -112,7 +153,7 @@ class ModelStatistics:
     __slots__ = (
         "batch_size", "batches", "closes", "compute_infer_ns", "compute_input_ns", "compute_output_ns",
         "compute_time", "execution_count", "fail_ns", "failures", "inference_count", "last_inference_ms", "load_ns",
-        "pending", "queue_ns", "queue_time", "request_time", "success_count", "success_ns",
+        "pending", "queue_ns", "queue_time", "request_time", "responses", "success_count", "success_ns",
         "worker_restarts",
     )  # fmt: skip
 
@@ -130,6 +171,7 @@ class ModelStatistics:
         self.last_inference_ms = 0
         self.pending = 0
         self.batches: dict[int, BatchStatistics] = {}
+        self.responses: dict[int, ResponseStatistics] = {}
         self.load_ns = 0
         self.request_time = Histogram(DURATION_BOUNDS_NS)
         self.queue_time = Histogram(DURATION_BOUNDS_NS)
@@ -179,6 +221,14 @@ class ModelStatistics:
         self.compute_time.observe(
             timing.compute_input_ns + timing.compute_infer_ns + timing.compute_output_ns
         )
+
+    def response(self, place: int) -> ResponseStatistics:
+        """The counters of a place among responses; places beyond the first thousand share the last one's."""
+        place = min(place, _PLACES - 1)
+        found = self.responses.get(place)
+        if found is None:
+            found = self.responses[place] = ResponseStatistics()
+        return found
 
     def record_restart(self, reason: RestartReason) -> None:
         """A worker process was replaced."""

@@ -271,6 +271,8 @@ class DynamicScheduler:
             self._apart.remove(inference)
             self._owned -= 1
         self._settlement.respond(answer)
+        if inference.flow is not None:
+            inference.flow.arrived(answer.weight)
         self._check_drained()
 
     def _withdraw(self, inference: Inference) -> None:

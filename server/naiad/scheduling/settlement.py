@@ -19,6 +19,23 @@ _log = logging.getLogger(__name__)
 _MILLISECOND_NS = 1_000 * MICROSECOND
 
 
+class _Progress:
+    """An inference that is answered apart, so far.
+
+    Attributes:
+        count: responses given.
+        since_ns: when the last one was given, or its batch began to compute.
+        failed: one of them was an error.
+    """
+
+    __slots__ = ("count", "failed", "since_ns")
+
+    def __init__(self, begun_ns: int) -> None:
+        self.count = 0
+        self.failed = False
+        self.since_ns = begun_ns
+
+
 class Settlement:
     """Answers and counts, for one model version.
 
@@ -29,7 +46,7 @@ class Settlement:
         clock: the time.
     """
 
-    __slots__ = ("_failing", "_model", "_now", "_statistics", "_version", "_wall")
+    __slots__ = ("_model", "_now", "_progress", "_statistics", "_version", "_wall")
 
     def __init__(
         self, *, model: str, version: int, statistics: ModelStatistics, clock: Clock
@@ -39,15 +56,15 @@ class Settlement:
         self._statistics = statistics
         self._now = clock.monotonic_ns
         self._wall = clock.wall_ns
-        self._failing = set[Inference]()
+        self._progress: dict[Inference, _Progress] = {}
 
     def fail(self, inference: Inference, error: InferenceError) -> None:
         """Answer with an error, counted under its reason; nothing happens to one that is settled already."""
         if inference.settled:
             return
         request_ns = self._now() - inference.received_ns
-        if self._failing:
-            self._failing.discard(inference)
+        if self._progress:
+            self._progress.pop(inference, None)
         self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
         self._answer(
@@ -63,14 +80,14 @@ class Settlement:
         inference, response = answer.inference, answer.response
         if inference.settled:
             return
+        now = self._now()
+        progress = self._progress.pop(inference, None) or _Progress(answer.begun_ns)
+        self._count_response(progress, inference, response, now)
         if not response.final:
-            if response.error is not None:
-                self._failing.add(inference)
+            self._progress[inference] = progress
             self._tell(inference, response)
             return
-        now = self._now()
-        if response.error is not None or inference in self._failing:
-            self._failing.discard(inference)
+        if progress.failed:
             error = response.error
             reason = FailureReason.BACKEND if error is None else error.reason
             self._statistics.record_failure(reason=reason, request_ns=now - inference.received_ns)
@@ -82,6 +99,22 @@ class Settlement:
                 timing=BatchTiming(0, now - answer.begun_ns, 0),
             )
         self._answer(inference, response)
+
+    def _count_response(
+        self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
+    ) -> None:
+        """Row 8.6: by its place among the responses to its request; its time is that since the one before."""
+        counted = self._statistics.response(progress.count)
+        counted.record(
+            now - progress.since_ns,
+            failed=response.error is not None,
+            empty=not response.outputs,
+            cancelled=inference.cancelled,
+        )
+        progress.count += 1
+        progress.since_ns = now
+        if response.error is not None:
+            progress.failed = True
 
     def deliver(self, outcome: BatchOutcome) -> None:
         """Answer everybody in a batch that came back, whatever state its outcome is in."""
@@ -149,6 +182,8 @@ class Settlement:
     def _answer(self, inference: Inference, response: InferResponse) -> None:
         inference.settled = True
         inference.on_cancel = None
+        if inference.flow is not None:
+            inference.flow.close()
         self._tell(inference, response)
 
     def _tell(self, inference: Inference, response: InferResponse) -> None:

@@ -27,7 +27,6 @@ class TritonPythonModel:
             _ask("identity").exec()
         except Exception as error:  # noqa: BLE001 (the answer is which one)
             self.early = _raised(error)
-        self.ready_early = args["model_name"] != "calling" and pb_utils.is_model_ready("identity")
 
     async def execute(self, requests: list[Any]) -> list[Any]:
         """Runs the probe that each request names."""
@@ -166,8 +165,9 @@ def _metric(model: TritonPythonModel, kind: str, operation: str, *values: float)
     return getattr(metric, operation)(*values)
 
 
-def _other_kind() -> Any:
+def _other_kind(model: TritonPythonModel) -> Any:
     one = pb_utils.MetricFamily("calling_kind", "One", pb_utils.MetricFamily.COUNTER)
+    model.kept.append(one)
     other = pb_utils.MetricFamily("calling_kind", "Other", pb_utils.MetricFamily.GAUGE)
     return [str(one), str(other)]
 
@@ -180,9 +180,11 @@ def _deleted() -> Any:
     return metric.value()
 
 
-def _family(**more: Any) -> Any:
-    kind = more.pop("kind", "COUNTER")
-    family = pb_utils.MetricFamily("calling_family", "Family", getattr(pb_utils.MetricFamily, kind))
+def _family(model: TritonPythonModel, kind: str = "COUNTER", **more: Any) -> Any:
+    family = pb_utils.MetricFamily(
+        f"calling_family_{kind}", "Family", getattr(pb_utils.MetricFamily, kind)
+    )
+    model.kept.append(family)
     return family.Metric(**more).value()
 
 
@@ -200,7 +202,7 @@ def _controlled() -> Any:
 
 
 _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
-    "early": lambda model: [model.early, model.ready_early],
+    "early": lambda model: model.early,
     "exec": lambda _: _seen(_ask("identity").exec()),
     "bytes-name": lambda _: _seen(_ask(np.array([b"identity"], np.object_)[0]).exec()),
     "words": lambda _: _seen(_ask("words_one", np.array(["é"], np.object_)).exec()),
@@ -219,7 +221,7 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "memory": lambda _: _seen(
         _ask(
             "identity",
-            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 0),
+            preferred_memory=pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_CPU, 0),
         ).exec()
     ),
     "trace": lambda _: _seen(_ask("identity", trace=_ask("identity").trace()).exec()),
@@ -274,16 +276,18 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "increment-histogram": lambda model: _metric(model, "histogram", "increment", 1),
     "set-histogram": lambda model: _metric(model, "histogram", "set", 1),
     "value-histogram": lambda model: _metric(model, "histogram", "value"),
-    "other-kind": lambda _: _other_kind(),
+    "other-kind": _other_kind,
     "deleted": lambda _: _deleted(),
-    "no-labels": lambda _: _family(),
-    "labels-list": lambda _: _family(labels=["a"]),
-    "labels-numbers": lambda _: _family(labels={"a": 1}),
-    "buckets-counter": lambda _: _family(labels={}, buckets=[1.0]),
-    "buckets-none": lambda _: _family(labels={}, kind="HISTOGRAM"),
-    "buckets-tuple": lambda _: _family(labels={}, kind="HISTOGRAM", buckets=(1.0,)),
-    "buckets-falling": lambda _: _family(labels={}, kind="HISTOGRAM", buckets=[2.0, 1.0]),
-    "buckets-empty": lambda _: _family(labels={}, kind="HISTOGRAM", buckets=[]),
+    "no-labels": _family,
+    "labels-list": lambda model: _family(model, labels=["a"]),
+    "labels-numbers": lambda model: _family(model, labels={"a": 1}),
+    "buckets-counter": lambda model: _family(model, labels={}, buckets=[1.0]),
+    "buckets-none": lambda model: _family(model, labels={}, kind="HISTOGRAM"),
+    "buckets-tuple": lambda model: _family(model, labels={}, kind="HISTOGRAM", buckets=(1.0,)),
+    "buckets-falling": lambda model: _family(
+        model, labels={}, kind="HISTOGRAM", buckets=[2.0, 1.0]
+    ),
+    "buckets-empty": lambda model: _family(model, labels={}, kind="HISTOGRAM", buckets=[]),
     "control": lambda _: _controlled(),
     "load-unknown": lambda _: pb_utils.load_model("nobody"),
     "load-broken": lambda _: pb_utils.load_model("raising"),

@@ -1,8 +1,8 @@
 """Answers through a response sender as the BYTES input SCRIPT says: steps, separated by blanks, one after the other.
 
 `<n>` sends n numbers, `end` the final flag alone, `<n>+end` numbers with the final flag, `error` an error, `parameters` a response with
-parameters, `seen` what the request looks like as JSON, `cancelled` waits until the client is gone. `raise` raises, `return`
-returns a list, `drop` ends without a word. What a wrong use of the sender raises is sent in SEEN.
+parameters, `seen` what the request looks like as JSON, `cancelled` waits until the client is gone. `raise` raises, `flag` and
+`nothing` send what is refused, `return` first returns a list. What a wrong use of the sender raises is sent in SEEN.
 """
 
 import json
@@ -45,37 +45,41 @@ def _play(steps: list[str], request: Any, sender: Any) -> None:
 
 
 def _step(step: str, request: Any, sender: Any) -> None:
-    words = step.split("+")
-    flags = FINAL if "end" in words else 0
-    if words[0] == "end":
-        sender.send(flags=FINAL)
-    elif words[0].isdigit():
-        sender.send(pb_utils.InferenceResponse([_numbers(int(words[0]))]), flags)
-    elif words[0] == "error":
-        error = pb_utils.TritonError("told to fail", pb_utils.TritonError.NOT_FOUND)
-        sender.send(pb_utils.InferenceResponse(error=error), flags)
-    elif words[0] == "parameters":
-        given = {"word": "w", "number": 3, "yes": True}
-        sender.send(pb_utils.InferenceResponse([_numbers(1)], parameters=given), flags)
-    elif words[0] == "seen":
-        sender.send(pb_utils.InferenceResponse([_text(_seen(request))]), flags)
-    elif words[0] == "cancelled":
-        print("streaming: waiting", flush=True)  # noqa: T201 (the scenario reads it in the server's log)
-        until = time.monotonic() + _PATIENCE_S
-        while not (sender.is_cancelled() and request.is_cancelled()) and time.monotonic() < until:
-            time.sleep(0.01)
-        print(f"streaming: cancelled {sender.is_cancelled()}", flush=True)  # noqa: T201 (as above)
-    elif words[0] == "flag":
-        sender.send(flags=7)
-    elif words[0] == "nothing":
-        sender.send()
-    elif words[0] == "raise":
+    name, _, rest = step.partition("+")
+    flags = FINAL if "end" in (name, rest) else 0
+    if name.isdigit():
+        sender.send(pb_utils.InferenceResponse([_numbers(int(name))]), flags)
+    elif name in _ANSWERS:
+        sender.send(_ANSWERS[name](request), flags)
+    elif name == "cancelled":
+        _await_cancel(request, sender)
+    elif name == "raise":
         raise ValueError("raised on purpose")
+    else:
+        sender.send(flags=7 if name == "flag" else flags)
 
 
-def _seen(request: Any) -> str:
+def _await_cancel(request: Any, sender: Any) -> None:
+    print("streaming: waiting", flush=True)  # noqa: T201 (the scenario reads it in the server's log)
+    until = time.monotonic() + _PATIENCE_S
+    while not (sender.is_cancelled() and request.is_cancelled()) and time.monotonic() < until:
+        time.sleep(0.01)
+    print(f"streaming: cancelled {sender.is_cancelled()}", flush=True)  # noqa: T201 (as above)
+
+
+def _error(_request: Any) -> Any:
+    error = pb_utils.TritonError("told to fail", pb_utils.TritonError.NOT_FOUND)
+    return pb_utils.InferenceResponse(error=error)
+
+
+def _parameters(_request: Any) -> Any:
+    given = {"word": "w", "number": 3, "yes": True}
+    return pb_utils.InferenceResponse([_numbers(1)], parameters=given)
+
+
+def _seen(request: Any) -> Any:
     inputs = {each.name(): each.as_numpy() for each in request.inputs() if each.name() != "SCRIPT"}
-    return json.dumps(
+    text = json.dumps(
         {
             "id": request.request_id(),
             "parameters": json.loads(request.parameters() or "{}"),
@@ -84,6 +88,14 @@ def _seen(request: Any) -> str:
         sort_keys=True,
         default=str,
     )
+    return pb_utils.InferenceResponse([_text(text)])
+
+
+_ANSWERS: dict[str, Any] = {
+    "error": _error,
+    "parameters": _parameters,
+    "seen": _seen,
+}
 
 
 def _numbers(count: int) -> Any:

@@ -13,7 +13,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.errand import run_errand
 from naiad.hosts.worker_process import Identity
-from tests.server.hosts.workers import GIVE_UP_S, lines, model, open_descriptors
+from tests.server.hosts.workers import GIVE_UP_S, exists, lines, model, open_descriptors
 
 IDENTITY = Identity("m", 1, "config")
 
@@ -91,6 +91,28 @@ def test_a_completion_that_fails_says_how(
     assert said in failure.value.message
     assert time.monotonic() - started < 15
     assert open_descriptors() == before
+
+
+def test_what_the_model_started_ends_with_it(tmp_path: pathlib.Path) -> None:
+    completed(
+        tmp_path,
+        """
+        @staticmethod
+        def auto_complete_config(config):
+            child = os.fork()
+            if not child:
+                time.sleep(60)
+            with open(os.path.join(os.path.dirname(__file__), "child"), "w") as file:
+                file.write(str(child))
+            return config
+        def execute(self, requests):
+            return same(requests)
+        """,
+    )
+    child = int((tmp_path / "1" / "child").read_text())
+    end = time.monotonic() + GIVE_UP_S
+    while exists(child):
+        assert time.monotonic() < end
 
 
 @pytest.mark.parametrize(

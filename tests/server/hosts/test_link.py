@@ -145,6 +145,14 @@ def test_a_side_that_is_gone_is_noticed(pair: Pair) -> None:
         ours.post(CANCEL, b"")
 
 
+def test_a_side_that_went_without_reading_is_gone_all_the_same(pair: Pair) -> None:
+    ours, theirs = pair
+    ours.send(BATCH, b"")
+    theirs.close()
+    with pytest.raises(LinkBrokenError, match=link.GONE):
+        ours.receive()
+
+
 def test_a_side_that_does_not_read_makes_a_poster_wait(pair: Pair) -> None:
     ours, theirs = pair
     posted = 0

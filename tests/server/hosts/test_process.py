@@ -5,6 +5,7 @@ Real processes throughout; what is waited for is polled.
 
 import asyncio
 import collections.abc
+import dataclasses
 import logging
 import os
 import pathlib
@@ -35,6 +36,7 @@ from tests.server.hosts.workers import (
     lines,
     model,
     open_descriptors,
+    plan,
     until,
 )
 
@@ -392,6 +394,21 @@ async def test_a_crash_while_loading_is_a_load_error_with_what_the_model_wrote(
         assert part in refusal.value.message
 
 
+async def test_a_worker_gets_the_variables_of_its_plan_besides_the_server_s(
+    hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OF_THE_SERVER", "1")
+    with_more = dataclasses.replace(plan(tmp_path, python_config()), environ={"OF_THE_PLAN": "2"})
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            return [response(int(os.environ["OF_THE_SERVER"]), int(os.environ["OF_THE_PLAN"]))]
+        """,
+        worker_plan=with_more,
+    )
+    assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
+
+
 async def test_an_interpreter_that_is_not_there_is_a_load_error(hosts: Hosts) -> None:
     nowhere = WorkerPlan(runner="x:y", settings={}, executable="/nowhere/python")
     hosted = hosts.make(SAME, worker_plan=nowhere)
@@ -577,7 +594,7 @@ async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_
     assert out.result().error is not None
 
 
-async def test_children_that_a_model_leaves_behind_hide_no_death(
+async def test_children_of_a_model_hide_no_death_and_end_with_it(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
     hosted = await hosts.start(
@@ -587,17 +604,18 @@ async def test_children_that_a_model_leaves_behind_hide_no_death(
         def execute(self, requests):
             child = os.fork()
             if not child:
-                while not os.path.exists(self.folder + "/go"):
-                    time.sleep(0.01)
+                time.sleep(60)
                 os._exit(0)
-            open(self.folder + "/begun", "w").close()
+            with open(self.folder + "/child", "w") as file:
+                file.write(str(child))
             os.kill(os.getpid(), signal.SIGKILL)
         """
     )
     outcome = await hosted.run()
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.UNAVAILABLE
-    (tmp_path / "go").touch()
+    child = int((tmp_path / "child").read_text())
+    await until(lambda: not exists(child))
 
 
 async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from naiad.core import datatypes
+from naiad.core.flow import Flow
 from naiad.errors import ErrorCode
 from tests.server.backends.configs import spec, values
 from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, exists, until
@@ -85,6 +86,42 @@ async def test_a_thousand_answers_come_in_order(hosts: Hosts) -> None:
     hosted = await hosts.start(TO_THE_LAST, decoupled=True)
     await hosted.run(ask((1000, 0)))
     assert told(hosted) == [*range(1000), "end!"]
+
+
+async def test_a_model_waits_while_its_client_does_not_take_what_it_sends(hosts: Hosts) -> None:
+    hosted = await hosts.start(TO_THE_LAST, decoupled=True)
+    slow = ask((1000, 0))
+    slow.flow = Flow()
+    slow.flow.hold()
+    out = hosted.submit(slow)
+    await until(lambda: hosted.answers)
+    # The hold and the batch take different sockets, so a few answers may pass; most of a thousand may not.
+    stopped_at = -1
+    while stopped_at != len(hosted.answers):
+        stopped_at = len(hosted.answers)
+        await asyncio.sleep(0.1)
+    assert stopped_at < 1000
+    assert not out.done()
+    slow.flow.go_on()
+    await asyncio.wait_for(out, GIVE_UP_S)
+    assert told(hosted) == [*range(1000), "end!"]
+
+
+@pytest.mark.parametrize("way", ["cancel", "kill"])
+async def test_a_model_that_is_held_does_not_wait_for_a_client_that_left(
+    hosts: Hosts, way: str
+) -> None:
+    hosted = await hosts.start(TO_THE_LAST, decoupled=True)
+    slow = ask((1000, 0))
+    slow.flow = Flow()
+    slow.flow.hold()
+    out = hosted.submit(slow)
+    await until(lambda: hosted.answers)
+    if way == "cancel":
+        slow.cancel()
+    else:
+        os.kill(hosted.host.pid, signal.SIGKILL)
+    await asyncio.wait_for(out, GIVE_UP_S)
 
 
 async def test_large_answers_and_answers_of_words_come_whole(hosts: Hosts) -> None:

@@ -118,7 +118,7 @@ def test_labels_are_text_and_buckets_ascend() -> None:
     family = metrics.open_family("mine", "", "histogram")
     with pytest.raises(ValueError, match="metric labels are text: 'a' is 1"):
         metrics.open_metric(family, {"a": 1}, [1.0])  # type: ignore[dict-item] # what a model may do
-    with pytest.raises(ValueError, match=r"ascend: \[2.0, 1.0\] do not"):
+    with pytest.raises(ValueError, match=r"strictly sorted: \[2.0, 1.0\] do not ascend"):
         metrics.open_metric(family, {}, [2.0, 1.0])
 
 

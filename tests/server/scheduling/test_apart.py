@@ -7,10 +7,11 @@ import pytest
 
 from naiad.backends.backend import Answer
 from naiad.config.model_config import DynamicBatching
+from naiad.core.flow import Flow
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import FailureReason, InferenceError
-from tests.support.inferences import make_response
+from tests.support.inferences import make_response, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, turn
 
 pytestmark = pytest.mark.looptime
@@ -23,10 +24,13 @@ def answer(
     final: bool = False,
     error: InferenceError | None = None,
     begun_ns: int = 0,
+    outputs: int = 0,
+    weight: int = 0,
 ) -> None:
-    response = InferResponse("m", 1, inference.request.id, [], {}, error, final)
+    tensors = [make_tensor("y", 1)] * outputs
+    response = InferResponse("m", 1, inference.request.id, tensors, {}, error, final)
     assert model.host.on_answer is not None
-    model.host.on_answer(Answer(inference, response, begun_ns))
+    model.host.on_answer(Answer(inference, response, begun_ns, weight))
 
 
 def finals(model: ScheduledModel) -> list[bool]:
@@ -165,3 +169,59 @@ async def test_a_client_whose_callback_raises_costs_no_other_answer() -> None:
     answer(model, good, final=True)
     assert finals(model) == [True]
     model.nothing_left()
+
+
+async def test_each_place_among_the_responses_is_counted_by_how_it_ended() -> None:
+    model = ScheduledModel()
+    inference = model.send()
+    model.host.finish_with([None])
+    await asyncio.sleep(0.002)
+    answer(model, inference, outputs=1)
+    await asyncio.sleep(0.003)
+    answer(model, inference, error=BACKEND_FAILED)
+    inference.cancel()
+    answer(model, inference, outputs=1)
+    answer(model, inference, final=True)
+    second = model.send()
+    model.host.finish_with([None])
+    answer(model, second, final=True)
+    counted = model.statistics.responses
+    assert sorted(counted) == [0, 1, 2, 3]
+    assert (counted[0].success_count, counted[0].success_ns) == (1, 2 * MS)
+    assert counted[0].empty_count == 1
+    assert (counted[1].fail_count, counted[1].fail_ns) == (1, 3 * MS)
+    assert (counted[2].cancel_count, counted[3].cancel_count) == (1, 1)
+
+
+async def test_places_beyond_the_first_thousand_share_their_counters() -> None:
+    model = ScheduledModel()
+    inference = model.send()
+    model.host.finish_with([None])
+    for _ in range(1500):
+        answer(model, inference, outputs=1)
+    assert len(model.statistics.responses) == 1000
+    assert model.statistics.responses[999].success_count == 501
+
+
+async def test_what_arrives_lets_a_held_model_go_on_and_the_end_frees_it_for_good() -> None:
+    model = ScheduledModel()
+    inference = model.send()
+    flow = inference.flow = Flow(limit=10)
+    model.host.finish_with([None])
+    flow.sent(25)
+    assert flow.is_full()
+    answer(model, inference, weight=25)
+    assert not flow.is_full()
+    flow.sent(25)
+    answer(model, inference, final=True)
+    assert not flow.is_full()
+
+
+async def test_a_cancel_frees_a_held_model() -> None:
+    model = ScheduledModel()
+    inference = model.send()
+    flow = inference.flow = Flow()
+    model.host.finish_with([None])
+    flow.hold()
+    inference.cancel()
+    assert not flow.is_full()

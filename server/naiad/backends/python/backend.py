@@ -108,7 +108,7 @@ class PythonBackend:
             runner="naiad.backends.python.completion:complete",
             settings=settings,
             executable=executable,
-            variables=variables,
+            environ=variables,
         )
 
     def take_completion(self, message: Any, result: Any) -> None:
@@ -153,7 +153,7 @@ class PythonBackend:
             runner="naiad.backends.python.runner:PythonRunner",
             settings=settings,
             executable=executable,
-            variables={**variables, **seen.variables},
+            environ={**variables, **seen.variables},
         )
 
     def close(self) -> None:

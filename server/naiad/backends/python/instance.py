@@ -33,6 +33,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import Clock
 from naiad.core.datatypes import DataType
+from naiad.core.flow import ANSWER_BYTES
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -111,7 +112,19 @@ class PythonInstance(ServedModel):
             )
         else:
             answer = self._response(call, response, final=final, kept=True)
-        self._post(Answer(call, answer, begun_ns))
+        flow = call.flow
+        if flow is None:
+            self._post(Answer(call, answer, begun_ns))
+            return
+        weight = _weight(answer)
+        flow.sent(weight)
+        self._post(Answer(call, answer, begun_ns, weight))
+
+    @override
+    def pace(self, call: Inference) -> None:
+        """See `Outlet`."""
+        if call.flow is not None:
+            call.flow.wait()
 
     @override
     def _fail_apart(self, call: Inference, text: str, begun_ns: int) -> None:
@@ -200,6 +213,16 @@ def _objects(array: Array) -> Array:
     elements = np.empty(array.size, dtype=object)
     elements[:] = elements_of(array)
     return elements.reshape(array.shape)
+
+
+def _weight(response: InferResponse) -> int:
+    """About how much memory a response takes."""
+    weight = ANSWER_BYTES
+    for tensor in response.outputs:
+        weight += tensor.array.nbytes
+        if tensor.datatype is datatypes.BYTES:
+            weight += sum(map(len, tensor.array.flat))
+    return weight
 
 
 def _nobody_listens(answer: Answer) -> None:

@@ -87,6 +87,10 @@ class PythonRunner(ServedModel):
         answer = None if response is None else self._answer(response, call.requested_outputs)
         self._post(call, answer, final=final, begun_ns=begun_ns)
 
+    def pace(self, call: Any) -> None:  # type: ignore[explicit-override]  # as above
+        """See `Outlet`."""
+        call.wait_for_room()
+
     def _fail_apart(  # type: ignore[explicit-override]  # as above
         self, call: Any, text: str, begun_ns: int
     ) -> None:

@@ -79,6 +79,10 @@ class ServedModel(abc.ABC):
         """See `Outlet`."""
 
     @abc.abstractmethod
+    def pace(self, call: Any) -> None:
+        """See `Outlet`."""
+
+    @abc.abstractmethod
     def _fail_apart(self, call: Any, text: str, begun_ns: int) -> None:
         """Answer a request under way with an error of the model's, its last response. Safe in any thread."""
 

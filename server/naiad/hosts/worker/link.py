@@ -37,8 +37,9 @@ LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
 POSTED = 64
 """Kinds from here on are posted."""
 
-ASK_READY, CANCEL, TOLD = 64, 65, 66
-"""What the server posts: is the model ready; nobody wants the request of this number any more; an answer to the ASK of this number."""
+ASK_READY, CANCEL, HOLD, GO_ON, TOLD = 64, 65, 66, 67, 68
+"""What the server posts: is the model ready; nobody wants the request of this number any more; its client does not take what is
+sent to it; it does again; an answer to the ASK of this number."""
 
 READY, RESPONSE, ASK = 80, 81, 82
 """What a worker posts: the answer to ASK_READY as number, 0 or 1; a response to the request of this number; a question of the model's
@@ -212,6 +213,8 @@ class Link:
             length, ancillary, _, _ = self._socket.recvmsg_into([packet], _ANCILLARY)
         except BlockingIOError:
             raise
+        except ConnectionResetError as error:  # it went without reading everything
+            raise LinkBrokenError(GONE) from error
         except OSError as error:
             raise LinkBrokenError(str(error)) from error
         if length < _MESSAGE.size:

@@ -117,6 +117,8 @@ class Worker:
                     ).start()
                 elif kind == link.CANCEL:
                     self._under_way.cancel(number)
+                elif kind in (link.HOLD, link.GO_ON):
+                    self._under_way.hold(number, held=kind == link.HOLD)
                 elif kind == link.TOLD:
                     self._server.told(number, header, self._control.posted)
         os._exit(1)
@@ -160,6 +162,7 @@ class _UnderWay:
         self._batch: list[ReceivedRequest] = []
         self._next = 0
         self._early: set[int] = set()
+        self._held_early: set[int] = set()
         self._apart: weakref.WeakValueDictionary[int, ReceivedRequest] = (
             weakref.WeakValueDictionary()
         )
@@ -175,6 +178,10 @@ class _UnderWay:
                     # Its client left while it was on its way here: the control socket was faster.
                     batch[number - first].cancelled = True
             self._early.clear()
+            for number in self._held_early:
+                if first <= number < self._next:
+                    batch[number - first].hold(True)
+            self._held_early.clear()
 
     def goes_on(self, request: ReceivedRequest) -> None:
         """A request of the batch is answered apart; it is known here for as long as a sender knows it."""
@@ -189,14 +196,28 @@ class _UnderWay:
     def cancel(self, number: int) -> None:
         """Nobody wants an answer any more."""
         with self._lock:
-            place = number - self._first
             if number >= self._next:
                 self._early.add(number)
                 return
-            in_batch = 0 <= place < len(self._batch)
-            request = self._batch[place] if in_batch else self._apart.get(number)
+            request = self._find(number)
         if request is not None:
             request.cancel()
+
+    def hold(self, number: int, *, held: bool) -> None:
+        """Whether who answers it shall wait."""
+        with self._lock:
+            if number >= self._next:
+                (self._held_early.add if held else self._held_early.discard)(number)
+                return
+            request = self._find(number)
+            # Under the lock, so that no early hold is overtaken by what was said after it.
+            if request is not None:
+                request.hold(held)
+
+    def _find(self, number: int) -> "ReceivedRequest | None":
+        place = number - self._first
+        in_batch = 0 <= place < len(self._batch)
+        return self._batch[place] if in_batch else self._apart.get(number)
 
 
 class _ToServer(logging.Handler):

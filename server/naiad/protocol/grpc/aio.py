@@ -14,9 +14,10 @@ import typing
 import grpc
 import grpc.aio
 
-from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Unary
+from naiad.protocol.grpc.aio_stream import Talk
+from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Streaming, Unary
 from naiad.protocol.grpc.credentials import server_credentials
-from naiad.protocol.grpc.methods import INFER, STREAMS, Methods
+from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
 
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
@@ -125,7 +126,11 @@ def _handlers(methods: Methods, *, compresses: bool) -> tuple[typing.Any, ...]:
         assert method is not None, path
         plain = compresses and path != INFER  # row 10.36: only infer responses
         add(path, grpc.unary_unary_rpc_method_handler(_carried(method, plain=plain)))
-    for path, refused in STREAMS.items():
+    for path in methods.stream_paths():
+        streaming = methods.find_stream(path)
+        assert streaming is not None, path
+        add(path, grpc.stream_stream_rpc_method_handler(_streamed(streaming)))
+    for path, refused in REFUSED.items():
         add(path, grpc.stream_stream_rpc_method_handler(_refused(refused)))
     return tuple(
         grpc.method_handlers_generic_handler(service, table) for service, table in services.items()
@@ -164,6 +169,17 @@ async def _wait(answered: "asyncio.Future[Answer]", under_way: Cancellable | Non
 def _settle(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
     if not answered.done():  # cancelled: nobody waits any more
         answered.set_result(answer)
+
+
+def _streamed(
+    streaming: Streaming,
+) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
+    async def behaviour(requests: typing.Any, context: typing.Any) -> None:
+        refused = await Talk(context, streaming).run()
+        if refused is not None:
+            await _abort(context, refused)
+
+    return behaviour
 
 
 def _refused(refused: Refusal) -> Behaviour:

@@ -11,7 +11,7 @@ import dataclasses
 import logging
 import typing
 
-from naiad.errors import ErrorCode, InferenceError
+from naiad.errors import InferenceError, internal
 from naiad.protocol.status import grpc_status
 
 Metadata = collections.abc.Iterable[tuple[str, str | bytes]]
@@ -57,6 +57,50 @@ Unary = collections.abc.Callable[[bytes, Call, OnAnswer], Cancellable | None]
 """Called on the loop with a whole request message; calls back exactly once, perhaps before it returns, unless it is cancelled
 first. It does not raise."""
 
+
+class Replies(typing.Protocol):
+    """The way back of one stream. Loop only."""
+
+    def send(self, message: bytes) -> None:
+        """Send a message, after those before it."""
+        ...
+
+    def end(self, refused: Refusal | None) -> None:
+        """What was sent is all; not OK when there is a refusal. Nothing is sent after it; a second call does nothing."""
+        ...
+
+
+class Conversation(typing.Protocol):
+    """A stream under way, as its transport sees it. Loop only; nothing of it raises."""
+
+    def take(self, body: bytes) -> None:
+        """A request message came."""
+        ...
+
+    def half_close(self) -> None:
+        """The client sends no more."""
+        ...
+
+    def hold(self) -> None:
+        """The client does not take what is sent to it."""
+        ...
+
+    def go_on(self) -> None:
+        """It does again."""
+        ...
+
+    def cancel(self) -> None:
+        """The client is gone, its deadline passed, or the stream has ended. Safe at any time, any number of times."""
+        ...
+
+    def may_take(self) -> bool:
+        """Whether another request should be read now; asked again after each message that is sent."""
+        ...
+
+
+Streaming = collections.abc.Callable[[Call, Replies], Conversation]
+"""Called on the loop when a stream begins; may end it at once. It does not raise."""
+
 _LONGEST_MESSAGE = 2048
 """UTF-8 bytes of a message. Percent-encoding can triple them, and clients take 8 KiB of headers by default; with more
 they report a header problem in place of the error."""
@@ -71,11 +115,13 @@ def refusal(error: InferenceError) -> Refusal:
 
 def bug(error: Exception, what: str) -> Refusal:
     """The answer when our own code failed: the client must not wait for ever, and the log says where it happened."""
+    return refusal(bug_error(error, what))
+
+
+def bug_error(error: Exception, what: str) -> InferenceError:
+    """The same as an error, for a stream that goes on."""
     _log.error("%s failed", what, exc_info=error)
-    return Refusal(
-        grpc_status(ErrorCode.INTERNAL),
-        f"{what} failed inside the server ({type(error).__name__}); its log says where",
-    )
+    return internal(f"{what} failed inside the server ({type(error).__name__}); its log says where")
 
 
 def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:

@@ -10,8 +10,11 @@ from naiad.errors import unavailable, unsupported
 from naiad.protocol.grpc.call import (
     Call,
     Cancellable,
+    Conversation,
     OnAnswer,
     Refusal,
+    Replies,
+    Streaming,
     Unary,
     at_once,
     later,
@@ -22,6 +25,7 @@ from naiad.protocol.grpc.forwarding import HeaderForwarding, compiled
 from naiad.protocol.grpc.health import CHECK, WATCH, HealthCheck
 from naiad.protocol.grpc.infer import ModelInfer
 from naiad.protocol.grpc.settings import GrpcSettings
+from naiad.protocol.grpc.stream import StreamInfer
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 
 SERVICE = "/inference.GRPCInferenceService/"
@@ -31,21 +35,17 @@ STREAM_INFER = SERVICE + "ModelStreamInfer"
 KEY_PREFIX = "triton-grpc-protocol-"
 """What a restriction's header is called in metadata begins with this (row 10.35)."""
 
-STREAMS: collections.abc.Mapping[str, Refusal] = {
-    STREAM_INFER: refusal(
-        unsupported("ModelStreamInfer is not there yet: send each request with ModelInfer")
-    ),
+REFUSED: collections.abc.Mapping[str, Refusal] = {
     WATCH: refusal(
         unsupported("Watch is not implemented: call grpc.health.v1.Health/Check from time to time")
     ),
 }
 """Methods that are known and refused; a transport answers them without waiting for a message."""
 
-_SHUT = refusal(
-    unavailable(
-        "GRPC server is shutting down and has stopped accepting new requests. Send them to another server"
-    )
+_SHUT_ERROR = unavailable(
+    "GRPC server is shutting down and has stopped accepting new requests. Send them to another server"
 )
+_SHUT = refusal(_SHUT_ERROR)
 
 
 class Methods:
@@ -66,6 +66,10 @@ class Methods:
     ) -> None:
         self._restrictions = restrictions
         self._shut = False
+        self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR)
+        self._streaming: dict[str, Streaming] = {
+            STREAM_INFER: _begun(self._streams, restrictions.get(Category.INFERENCE))
+        }
         self._table = {
             path: self._guarded(method, category)
             for path, (method, category) in _everything(engine, forwarding).items()
@@ -75,13 +79,25 @@ class Methods:
         """The method of a path, or None when there is none (UNIMPLEMENTED, says the transport)."""
         return self._table.get(path)
 
+    def find_stream(self, path: str) -> Streaming | None:
+        """The method of a path whose calls are streams both ways, or None when there is none."""
+        return self._streaming.get(path)
+
     def paths(self) -> tuple[str, ...]:
         """All paths that `find` knows."""
         return tuple(self._table)
 
+    def stream_paths(self) -> tuple[str, ...]:
+        """All paths that `find_stream` knows."""
+        return tuple(self._streaming)
+
     def shut(self) -> None:
-        """From now on refuse new calls (row 10.34), all but those about health: those say themselves what goes on."""
+        """From now on refuse new calls (row 10.34), all but those about health: those say themselves what goes on.
+
+        Streams take no more requests and end when those they have are answered.
+        """
         self._shut = True
+        self._streams.shut()
 
     def _guarded(self, method: Unary, category: Category) -> Unary:
         restriction = self._restrictions.get(category)
@@ -112,6 +128,36 @@ def build(engine: Engine, settings: GrpcSettings) -> Methods:
 
 
 def _restricted(method: Unary, restriction: Restriction) -> Unary:
+    check = _check(restriction)
+
+    def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
+        refused = check(call)
+        if refused is None:
+            return method(body, call, on_answer)
+        on_answer(refused)
+        return None
+
+    return guarded
+
+
+def _begun(streams: StreamInfer, restriction: Restriction | None) -> Streaming:
+    """A stream is asked for its key once, when it begins (row 10.35)."""
+    if restriction is None:
+        return streams
+    check = _check(restriction)
+
+    def begin(call: Call, replies: Replies) -> Conversation:
+        refused = check(call)
+        stream = streams(call, replies)
+        if refused is not None:
+            stream.refuse(refused)
+        return stream
+
+    return begin
+
+
+def _check(restriction: Restriction) -> "collections.abc.Callable[[Call], Refusal | None]":
+    """Looks whether a call brings what it has to."""
     wanted = KEY_PREFIX + restriction.header.lower()  # metadata keys are in lower case on the wire
     refused = refusal(
         unavailable(
@@ -120,18 +166,14 @@ def _restricted(method: Unary, restriction: Restriction) -> Unary:
         )
     )
 
-    def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
-        sent: bytes | None = None
+    def check(call: Call) -> Refusal | None:
         for key, value in call.invocation_metadata() or ():
             if key == wanted:
                 sent = value.encode() if isinstance(value, str) else value
-                break
-        if restriction.admits(sent):
-            return method(body, call, on_answer)
-        on_answer(refused)
-        return None
+                return None if restriction.admits(sent) else refused
+        return refused
 
-    return guarded
+    return check
 
 
 def _everything(

@@ -7,7 +7,7 @@ from naiad.core.request import SEQUENCE_END, SEQUENCE_START, Parameters
 from naiad.errors import InferenceError, invalid
 
 _RESERVED_PREFIX = "triton_"
-_EMPTY_FINAL_RESPONSE = "triton_enable_empty_final_response"
+EMPTY_FINAL_RESPONSE = "triton_enable_empty_final_response"
 _UINT64 = 2**64 - 1
 
 
@@ -17,6 +17,7 @@ class RequestParameters(Record, frozen=True):
     Attributes:
         custom: for the model.
         priority, timeout_us, correlation_id, flags: as in `InferRequest`.
+        empty_final: on a stream, an empty final response is sent as well (row 10.30).
     """
 
     custom: Parameters
@@ -24,6 +25,7 @@ class RequestParameters(Record, frozen=True):
     timeout_us: int
     correlation_id: int | str
     flags: int
+    empty_final: bool = False
 
 
 NONE = RequestParameters({}, 0, 0, 0, 0)
@@ -40,6 +42,7 @@ def read(parameters: typing.Any) -> RequestParameters:
     custom: Parameters = {}
     priority = timeout_us = flags = 0
     correlation_id: int | str = 0
+    empty_final = False
     for name, value in parameters.items():
         match name:
             case "sequence_id":
@@ -54,12 +57,12 @@ def read(parameters: typing.Any) -> RequestParameters:
                 # Negative ones become huge, as in C, and a huge timeout overrides nothing (row 12.14).
                 timeout_us = _one_of(name, value, ("int64_param",)) & _UINT64
             case _ if name.startswith(_RESERVED_PREFIX):
-                _reserved(name, value)
+                empty_final = _reserved(name, value)
             case _:
                 custom[name] = _one_of(
                     name, value, ("int64_param", "bool_param", "string_param", "double_param")
                 )
-    return RequestParameters(custom, priority, timeout_us, correlation_id, flags)
+    return RequestParameters(custom, priority, timeout_us, correlation_id, flags, empty_final)
 
 
 def _correlation_id(value: typing.Any) -> int | str:
@@ -79,15 +82,13 @@ def _priority(value: typing.Any) -> int:
     return found
 
 
-def _reserved(name: str, value: typing.Any) -> None:
-    if name != _EMPTY_FINAL_RESPONSE:
+def _reserved(name: str, value: typing.Any) -> bool:
+    if name != EMPTY_FINAL_RESPONSE:
         raise invalid(
             "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with "
-            f"'triton_' are allowed: {_EMPTY_FINAL_RESPONSE}; rename '{name}'"
+            f"'triton_' are allowed: {EMPTY_FINAL_RESPONSE}; rename '{name}'"
         )
-    _one_of(
-        name, value, ("bool_param",)
-    )  # it is for streams: a single response has no empty final one
+    return _boolean(name, value)
 
 
 def _one_of(name: str, value: typing.Any, allowed: tuple[str, ...]) -> typing.Any:

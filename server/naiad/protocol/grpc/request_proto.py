@@ -149,6 +149,16 @@ class RequestReader:
         return _request(incoming, plan, inputs)
 
 
+def wants_empty_final(incoming: Incoming) -> bool:
+    """Whether a streamed request asks for the empty final response (row 10.30); once `request` has read it."""
+    plan = incoming.head.plan
+    if plan is not None:
+        return plan.parameters.empty_final
+    name = request_parameters.EMPTY_FINAL_RESPONSE
+    sent = incoming.head.message.parameters
+    return name in sent and bool(sent[name].bool_param)
+
+
 def version_number(text: str) -> int:
     """A version as RPCs name it (row 10.8): "" means LATEST.
 

@@ -21,6 +21,47 @@ def encode(response: InferResponse) -> bytes:
     Raises:
         InferenceError: INTERNAL for a parameter that the model set and that no InferParameter can hold (row 10.23).
     """
+    return b"".join(_parts(response))
+
+
+def encode_streamed(response: InferResponse) -> bytes:
+    """ModelStreamInferResponse bytes of a response without an error (row 10.29).
+
+    Raises:
+        InferenceError: as `encode`.
+    """
+    parts = _parts(response)
+    parts.append(_FINAL if response.final else _NOT_FINAL)
+    return b"".join((b"\x12", varint(sum(map(len, parts))), *parts))
+
+
+def encode_streamed_error(
+    message: str, request_id: str, response: InferResponse | None = None
+) -> bytes:
+    """ModelStreamInferResponse bytes of an error (row 10.27).
+
+    Args:
+        message: what went wrong.
+        request_id: whose it is.
+        response: the model's, when it is the model that failed; then its name and version are told, and whether it is the last.
+    """
+    inner = service_pb2.ModelInferResponse(id=request_id)
+    if response is not None:
+        inner.model_name = response.model_name
+        inner.model_version = str(response.model_version)
+        inner.parameters[FINAL_RESPONSE].bool_param = response.final
+    # A message may quote what a client sent, and that may hold lone surrogates, which protobuf refuses.
+    text = message.encode("utf-8", "replace").decode()
+    return typing.cast(
+        "bytes",
+        service_pb2.ModelStreamInferResponse(
+            error_message=text, infer_response=inner
+        ).SerializeToString(),
+    )
+
+
+def _parts(response: InferResponse) -> list[bytes | memoryview]:
+    """The message's pieces; their lengths are their bytes."""
     outputs = response.outputs
     parts: list[bytes | memoryview] = [_model_part(response.model_name, response.model_version)]
     if response.id:
@@ -33,7 +74,7 @@ def encode(response: InferResponse) -> bytes:
         values = raw_tensors.write(tensor)
         parts.append(b"\x32" + varint(len(values)))
         parts.append(values)
-    return b"".join(parts)
+    return parts
 
 
 def varint(number: int) -> bytes:
@@ -49,6 +90,19 @@ def varint(number: int) -> bytes:
 
 
 _ONE_BYTE = [bytes((number,)) for number in range(0x80)]
+
+
+FINAL_RESPONSE = "triton_final_response"
+"""The parameter that says of each streamed response whether it is the last one to its request (row 10.29)."""
+
+
+def _final_part(*, final: bool) -> bytes:
+    message = service_pb2.ModelInferResponse()
+    message.parameters[FINAL_RESPONSE].bool_param = final
+    return typing.cast("bytes", message.SerializeToString())
+
+
+_FINAL, _NOT_FINAL = _final_part(final=True), _final_part(final=False)
 
 
 @functools.lru_cache(maxsize=1024)

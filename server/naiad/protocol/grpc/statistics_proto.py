@@ -5,14 +5,14 @@ import typing
 
 from naiad.core.messages import service_pb2
 from naiad.engine.api import ModelVersionStatistics
-from naiad.metrics.statistics import ModelStatistics
+from naiad.metrics.statistics import ModelStatistics, ResponseStatistics
 
 
 def encode(entries: collections.abc.Iterable[ModelVersionStatistics]) -> bytes:
     """The response's bytes, entries in the order they are given.
 
-    Durations that nothing was counted for are there with zeros. Cache counters stay zero (no response cache yet), as do response
-    statistics (row 8.6: only of models that answer many times) and memory usage (row 8.7).
+    Durations that nothing was counted for are there with zeros. Cache counters stay zero (no response cache yet), as does
+    memory usage (row 8.7).
     """
     response = service_pb2.ModelStatisticsResponse()
     for entry in entries:
@@ -42,6 +42,20 @@ def _fill(message: typing.Any, counted: ModelStatistics) -> None:
         _duration(part.compute_input, batch.count, batch.compute_input_ns)
         _duration(part.compute_infer, batch.count, batch.compute_infer_ns)
         _duration(part.compute_output, batch.count, batch.compute_output_ns)
+
+    for place, response in sorted(counted.responses.items()):
+        _fill_response(message.response_stats[str(place)], response)
+
+
+def _fill_response(message: typing.Any, counted: ResponseStatistics) -> None:
+    """Row 8.6."""
+    computed = counted.success_count + counted.fail_count
+    _duration(message.compute_infer, computed, counted.success_ns + counted.fail_ns)
+    _duration(message.compute_output, computed, 0)
+    _duration(message.success, counted.success_count, counted.success_ns)
+    _duration(message.fail, counted.fail_count, counted.fail_ns)
+    _duration(message.empty_response, counted.empty_count, counted.empty_ns)
+    _duration(message.cancel, counted.cancel_count, counted.cancel_ns)
 
 
 def _duration(message: typing.Any, count: int, ns: int) -> None:

@@ -101,7 +101,6 @@ class _Answers:
         self._add_shared_memory(app)
         for path in (
             "/v2/trace/setting", f"{_MODEL}/trace/setting", "/v2/logging",
-            f"{_MODEL}/generate", f"{_VERSION}/generate", f"{_MODEL}/generate_stream", f"{_VERSION}/generate_stream",
         ):  # fmt: skip
             app.add_api_route(path, self.absent, methods=["GET", "POST"], include_in_schema=False)
         app.add_api_route("/docs", self.docs, include_in_schema=False)
@@ -132,6 +131,31 @@ class _Answers:
                 responses=answers,
                 openapi_extra={"requestBody": {"required": True, "content": body}},
             )
+
+        for path, endpoint in endpoints.items():
+            for action, summary, reply in (
+                ("generate", "Run a model with flat JSON", openapi.GENERATE_ANSWERS),
+                (
+                    "generate_stream",
+                    "Run a model and stream what it answers",
+                    openapi.EVENTS_ANSWERS,
+                ),
+            ):
+                app.add_api_route(
+                    f"{path}/{action}",
+                    endpoint,
+                    methods=["POST"],
+                    tags=["inference"],
+                    summary=summary,
+                    description=openapi.GENERATE_NOTE,
+                    responses=reply,
+                    openapi_extra={
+                        "requestBody": {
+                            "required": True,
+                            "content": openapi.content(openapi.OBJECT, openapi.GENERATE_EXAMPLE),
+                        }
+                    },
+                )
 
     def _add_health(self, app: fastapi.FastAPI) -> None:
         endpoints: list[tuple[str, Endpoint, str]] = [
@@ -268,9 +292,7 @@ class _Answers:
 
     async def absent(self, request: fastapi.Request) -> Response:
         """501, not 404: the path is right and the model may be there, only this server cannot do it (yet)."""
-        extension = next(
-            name for name in ("generate", "trace", "logging") if f"/{name}" in request.url.path
-        )
+        extension = next(name for name in ("trace", "logging") if f"/{name}" in request.url.path)
         raise unsupported(
             f"the {extension} extension is not in this server yet; GET /v2 lists the extensions that are"
         )

@@ -24,6 +24,7 @@ from naiad.protocol.http.intake import Intake
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.peer import Peer
 from naiad.protocol.http.service import HttpService
+from naiad.protocol.http.streamed import StreamedReply
 
 _logger = logging.getLogger(__name__)
 _FAILED = error_reply(500, "The server failed on this request. Its log says why.")
@@ -52,6 +53,7 @@ class Connection(asyncio.Protocol):
         self._transport: asyncio.Transport = typing.cast("asyncio.Transport", None)  # until made
         self._pipeline: collections.deque[Exchange] = collections.deque()
         self._bridge: AsgiExchange | None = None
+        self._streamed: StreamedReply | None = None  # answers the first of the pipeline
         self._bridge_started_ns, self._since = 0, 0.0
         self._peer: Peer = typing.cast("Peer", None)
         self._ready = True  # only replies are under way: the next bytes begin a request
@@ -119,6 +121,9 @@ class Connection(asyncio.Protocol):
         self._deaf = self._no_more = self._closing = True
         self._ready = False
         self._intake.drop()
+        if self._streamed is not None:
+            self._streamed.abandon()
+            self._streamed = None
         abandoned = tuple(self._pipeline)
         self._pipeline.clear()
         for exchange in abandoned:
@@ -132,6 +137,8 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not take its replies: take no more of its requests."""
         self._write_paused = True
+        if self._streamed is not None:
+            self._streamed.stream.pause()
         self._settle()
 
     @override
@@ -140,6 +147,8 @@ class Connection(asyncio.Protocol):
         self._write_paused = False
         self._since = self._roster.now
         self._peer.drained()
+        if self._streamed is not None:
+            self._streamed.stream.resume()
         self._take()
 
     # What the roster and the listener call
@@ -295,6 +304,9 @@ class Connection(asyncio.Protocol):
     def _send(self, exchange: Exchange) -> None:
         head, reply, close, tail = exchange.head, exchange.answer, False, KEEP
         assert reply is not None
+        if reply.stream is not None:
+            self._stream(exchange, reply)
+            return
         if self._ending or not head.plain:
             is_end = self._ending and not self._pipeline and self._intake.body is None
             close = is_end or not head.keep_alive
@@ -313,6 +325,40 @@ class Connection(asyncio.Protocol):
             self._recorder.record(head, self._peer.address(), reply, size, exchange.started_ns)
         if close:
             self._shut()
+
+    def _stream(self, exchange: Exchange, reply: HttpReply) -> None:
+        """Begin a reply whose body comes bit by bit; it has the front of the pipeline until it has ended."""
+        exchange.answer = None
+        self._pipeline.appendleft(exchange)
+        keep = exchange.head.keep_alive and not self._ending
+        self._streamed = StreamedReply(self, exchange, reply, keep=keep)
+        self._no_more = self._no_more or not self._streamed.keeps
+        self._streamed.start()
+        if self._write_paused and self._streamed is not None:
+            self._streamed.stream.pause()
+
+    def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
+        """A streamed reply is complete: on with what waited behind it."""
+        self._streamed = None
+        exchange.handle = None
+        pipeline = self._pipeline
+        pipeline.popleft()
+        if self._recorder is not None:
+            peer = self._peer.address()
+            self._recorder.record(exchange.head, peer, reply, size, exchange.started_ns)
+        if not keep:
+            for behind in pipeline:
+                behind.abandon()
+            pipeline.clear()
+            self._shut()
+        elif self._ending and not pipeline and self._intake.body is None:
+            self._shut()
+        elif pipeline and pipeline[0].answer is not None:
+            self.answered(pipeline[0])
+        else:
+            self._barred = self._barred and bool(pipeline)
+            if not self._intake.working:
+                self._take()
 
     # Stopping, waiting, closing
 
@@ -395,6 +441,10 @@ class Connection(asyncio.Protocol):
 
     def _probe_peer(self) -> None:
         """See `Peer.probe`; a reply that has begun finds it out by itself."""
+        if self._streamed is not None:
+            self._streamed.stream.probe()
+            self._peer.look_soon(self._roster.loop)
+            return
         bridge = self._bridge
         head = self._pipeline[0].head if self._pipeline else bridge.head if bridge else NO_HEAD
         if head.minor and not (bridge and bridge.begun):

@@ -43,13 +43,14 @@ class Exchange:
         if pipeline is None or self.answer is not None:
             return
         self.answer = reply
-        self.handle = None  # it holds this callback: without a cycle the request ends here, not in the garbage collector
+        # It holds this callback: without a cycle the request ends here, not in the garbage collector. A stream goes on.
+        self.handle = reply.stream
         pipeline.answered(self)
 
     def abandon(self) -> None:
         """The client is gone: nothing will be sent, and the work may stop."""
         self._pipeline = None
-        if self.answer is None and self.handle is not None:
+        if self.handle is not None and (self.answer is None or self.answer.stream is not None):
             try:
                 self.handle.cancel()
             except Exception:

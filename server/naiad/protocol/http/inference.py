@@ -2,6 +2,8 @@
 
 Callbacks all the way: no task, no future, no validation class a request. Only bodies that are compressed and large leave the loop for
 the time of the (de)compression. The order of checks is row 3.1's: model and decoupled, decompression, header length, JSON.
+
+A decoupled model answers as events if the client accepts them, and 501 if not (row 3.2, design).
 """
 
 import dataclasses
@@ -16,8 +18,9 @@ from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol.http import compression, infer_json, raw_request, request_parameters
 from naiad.protocol.http.binary_layout import BinaryLayouts
 from naiad.protocol.http.compression import Encoding
-from naiad.protocol.http.infer_json import HEADER_LENGTH, Decoded, ReplyForm
-from naiad.protocol.http.message import Cancellable, HttpRequest, OnReply
+from naiad.protocol.http.event_stream import EventStream, takes_events
+from naiad.protocol.http.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
+from naiad.protocol.http.message import Cancellable, Headers, HttpRequest, OnReply
 from naiad.protocol.http.offload import Offloaded
 from naiad.protocol.http.replies import error_reply, server_fault
 
@@ -64,7 +67,7 @@ class InferRoute:
         """Answer a request (a `FastHandler`)."""
         headers = request.headers
         try:
-            shape = self._shape()
+            shape = self._shape(headers)
             if b"content-encoding" in headers:
                 return self._unpack(request, shape, on_reply)
             return self._run(request, request.body, shape, on_reply)
@@ -75,12 +78,13 @@ class InferRoute:
             on_reply(server_fault())
         return None
 
-    def _shape(self) -> ModelShape:
+    def _shape(self, headers: Headers) -> ModelShape:
         shape = self._engine.shape_of(self._model, self._version)
-        if shape.decoupled:
+        if shape.decoupled and not takes_events(headers):
             raise unsupported(
                 f"HTTP end point doesn't support models with decoupled transaction policy: '{self._model}' may "
-                "answer many times, which takes a stream"
+                "answer many times. Send 'Accept: text/event-stream' to get its answers as events, or use generate_stream or gRPC's "
+                "ModelStreamInfer"
             )
         return shape
 
@@ -128,10 +132,23 @@ class InferRoute:
             request_parameters.forward_headers(
                 headers, self._limits.forwarded, decoded.request.parameters
             )
+        if shape.decoupled:
+            return self._stream(decoded, on_reply)
         accepted = headers.get(b"accept-encoding")
         encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
         callback = functools.partial(_answer, on_reply, decoded.form, encoding)
         return self._engine.infer(decoded.request, callback)
+
+    def _stream(self, decoded: Decoded, on_reply: OnReply) -> Cancellable | None:
+        """Answer as events, each one a whole infer response."""
+        form = decoded.form
+        if form.binary or any(form.listed.values()):
+            raise invalid(
+                f"model '{self._model}' may answer many times, as events, which carry JSON only: leave binary_data_output and "
+                "binary_data away, or use gRPC's ModelStreamInfer"
+            )
+        ask = functools.partial(self._engine.infer, decoded.request)
+        return EventStream(_event, on_reply).run(ask)
 
     def _decode(self, body: bytes, header_length: int, shape: ModelShape) -> Decoded:
         limit = self._limits.max_input_size
@@ -167,6 +184,11 @@ def header_length_of(said: bytes, body_length: int) -> int:
             "JSON with which the body begins"
         )
     return length
+
+
+def _event(response: InferResponse) -> bytes:
+    """A response as one line of JSON."""
+    return b"".join(infer_json.encode(response, ALL_JSON).body)
 
 
 def _answer(

@@ -50,20 +50,58 @@ class HttpRequest(Record, frozen=True):
     body: bytes
 
 
+class Outlet(typing.Protocol):
+    """Where a streamed body goes. Loop only."""
+
+    def write(self, data: bytes) -> None:
+        """Send a piece now. Whoever is told to `pause` should not go on for long."""
+        ...
+
+    def end(self) -> None:
+        """The body is complete. Called once; nothing is written after it."""
+        ...
+
+
+class BodyStream(typing.Protocol):
+    """A body that is made while it is sent: what the connection tells it."""
+
+    def begin(self, outlet: Outlet) -> None:
+        """The head is out: send what is there, and whatever comes, until the end."""
+        ...
+
+    def pause(self) -> None:
+        """The client does not take what it is sent."""
+        ...
+
+    def resume(self) -> None:
+        """It does again."""
+        ...
+
+    def probe(self) -> None:
+        """Send something that means nothing to the client, if there is such a thing: whether it arrives tells if anybody is there."""
+        ...
+
+    def cancel(self) -> None:
+        """The client is gone, perhaps before `begin`. Safe at any time, any number of times."""
+        ...
+
+
 class HttpReply(Record, frozen=True):
-    """A reply with its whole body; the connection adds Content-Length, Connection and Date-less framing itself.
+    """A reply with its whole body, or with one that is streamed; the connection adds Content-Length, Connection and Date-less framing itself.
 
     Attributes:
         status: e.g. 200.
         headers: in the order they are written, names as they are written.
         body: the parts, written one after the other without joining large ones.
         request_id: the client's own name for the request, for the access log; "" when it gave none.
+        stream: the rest of the body, made while it is sent; `body` is empty then.
     """
 
     status: int
     headers: tuple[tuple[bytes, bytes], ...]
     body: tuple[bytes | memoryview, ...]
     request_id: str = ""
+    stream: BodyStream | None = None
 
 
 class Cancellable(typing.Protocol):

@@ -14,7 +14,7 @@ from naiad.engine.api import (
     TensorMetadata,
 )
 from naiad.errors import invalid
-from naiad.metrics.statistics import BatchStatistics, ModelStatistics
+from naiad.metrics.statistics import BatchStatistics, ModelStatistics, ResponseStatistics
 from naiad.protocol.http.json_document import parse
 
 Json = dict[str, typing.Any]
@@ -62,9 +62,11 @@ def _model(entry: ModelVersionStatistics) -> Json:
         "inference_count": counters.inference_count,
         "execution_count": counters.execution_count,
         "inference_stats": _durations(counters),
-        # Empty unless the backend reports each response by itself (row 8.6) or its memory (row 8.7): none does yet.
-        "response_stats": {},
+        "response_stats": {
+            str(place): _response(found) for place, found in sorted(counters.responses.items())
+        },
         "batch_stats": [_batch(size, counters.batches[size]) for size in sorted(counters.batches)],
+        # Empty unless the backend reports its memory (row 8.7): none does yet.
         "memory_usage": [],
     }
 
@@ -91,6 +93,19 @@ def _batch(size: int, counters: BatchStatistics) -> Json:
         "compute_input": _duration(counters.count, counters.compute_input_ns),
         "compute_infer": _duration(counters.count, counters.compute_infer_ns),
         "compute_output": _duration(counters.count, counters.compute_output_ns),
+    }
+
+
+def _response(counters: ResponseStatistics) -> Json:
+    """Row 8.6."""
+    computed = counters.success_count + counters.fail_count
+    return {
+        "compute_infer": _duration(computed, counters.success_ns + counters.fail_ns),
+        "compute_output": _duration(computed, 0),
+        "success": _duration(counters.success_count, counters.success_ns),
+        "fail": _duration(counters.fail_count, counters.fail_ns),
+        "empty_response": _duration(counters.empty_count, counters.empty_ns),
+        "cancel": _duration(counters.cancel_count, counters.cancel_ns),
     }
 
 

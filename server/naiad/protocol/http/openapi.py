@@ -200,3 +200,17 @@ _MEANINGS = {
     501: "This server does not do that.",
     503: "Not now: the model is not ready, a queue is full or a timeout expired.",
 }
+
+GENERATE_NOTE = (
+    "The body is one flat JSON object: a key that is an input's name holds a value or a flat list for that input, any other key is a "
+    "parameter of the request, and `id` is the request's id."
+)
+GENERATE_EXAMPLE: Schema = {"text_input": "Hello", "max_tokens": 8}
+GENERATE_ANSWERS = answers(
+    400, 404, 500, 503, ok=OBJECT, example={"model_name": "m", "model_version": "1", "text": "Hi"}
+)
+EVENTS_ANSWERS = answers(400, 404, 500, 503)
+EVENTS_ANSWERS[200] = {
+    "description": "Each response as an event, `data: <JSON>`, while the model makes them.",
+    "content": {"text/event-stream": {"schema": {"type": "string"}}},
+}

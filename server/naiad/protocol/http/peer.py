@@ -37,6 +37,10 @@ class Peer:
         which knows no interim replies.
         """
         self._transport.write(CONTINUE)
+        self.look_soon(loop)
+
+    def look_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look what became of something that was just sent."""
         loop.call_later(_PROBE_SECONDS, self.abort_if_gone)
 
     def abort_if_gone(self) -> None:

@@ -30,13 +30,18 @@ def json_reply(value: typing.Any, *, status: int = 200) -> HttpReply:
     return HttpReply(status, JSON_HEADERS, (orjson.dumps(value),))
 
 
+def error_body(message: str) -> bytes:
+    """An error's JSON (row 1.2)."""
+    # A message may quote what a client sent, and that may hold lone surrogates, which JSON cannot.
+    text = message.encode("utf-8", "replace").decode()
+    return orjson.dumps({"error": text})
+
+
 def refusal(
     status: int, message: str, *, extra: ExtraHeaders = (), request_id: str = ""
 ) -> HttpReply:
     """An error that the front end itself answers (rows 1.2, 1.4); `request_id` is for the access log."""
-    # A message may quote what a client sent, and that may hold lone surrogates, which JSON cannot.
-    text = message.encode("utf-8", "replace").decode()
-    return HttpReply(status, JSON_HEADERS + extra, (orjson.dumps({"error": text}),), request_id)
+    return HttpReply(status, JSON_HEADERS + extra, (error_body(message),), request_id)
 
 
 def error_reply(
@@ -56,10 +61,11 @@ def options_reply(allowed: bytes) -> HttpReply:
     return HttpReply(204, ((b"Allow", allowed),), ())
 
 
+SERVER_FAULT = internal(
+    "the server failed to handle this request: it is not the request's fault. The server's log says why; please report it"
+)
+
+
 def server_fault() -> HttpReply:
     """What a client is told of a bug of ours; whoever calls this has logged it."""
-    return error_reply(
-        internal(
-            "the server failed to handle this request: it is not the request's fault. The server's log says why; please report it"
-        )
-    )
+    return error_reply(SERVER_FAULT)

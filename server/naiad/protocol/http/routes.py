@@ -1,4 +1,4 @@
-"""The paths of the fast lane: infer, live and ready (row 1.6). Everything else is the control plane's.
+"""The paths of the fast lane: infer, generate, generate_stream, live and ready (row 1.6). Everything else is the control plane's.
 
 A path is parsed once: its handlers are kept (bounded), so that finding them costs one dictionary look-up a request. Restricted
 APIs (row 17.16) put a guard around the handlers when they are made; without restrictions nothing is asked.
@@ -13,6 +13,7 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.http import compression
 from naiad.protocol.http.compression import Encoding
+from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
 from naiad.protocol.http.message import (
@@ -32,7 +33,9 @@ MAX_INT64 = 2**63 - 1
 _KNOWN_PATHS = 1_024
 """Paths remembered. A client that calls more different ones than this pays for parsing again, and costs no more memory."""
 
-_MODEL_PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|ready)")
+_MODEL_PATH = re.compile(
+    r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|generate|generate_stream|ready)"
+)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -181,7 +184,7 @@ class Routes:
             return None
         model, segment, action = match.groups("")
         verb, category = (
-            (b"POST", Category.INFERENCE) if action == "infer" else (b"GET", Category.HEALTH)
+            (b"GET", Category.HEALTH) if action == "ready" else (b"POST", Category.INFERENCE)
         )
         return Endpoint(verb, self._handler(model, segment, action), restriction(category))
 
@@ -192,4 +195,12 @@ class Routes:
             return functools.partial(_always, error_reply(error))
         if action == "infer":
             return InferRoute(self._engine, self._limits, model=model, version=version)
-        return functools.partial(self._health.model_ready, model, version)
+        if action == "ready":
+            return functools.partial(self._health.model_ready, model, version)
+        return GenerateRoute(
+            self._engine,
+            max_input_size=self._options.max_input_size,
+            model=model,
+            version=version,
+            streams=action == "generate_stream",
+        )

@@ -86,13 +86,13 @@ def test_a_worker_is_started_with_the_interpreter_of_its_model(
     config = python_config(parameters=packed(environment))
     plan = backend.worker_plan(source(write(tmp_path, IDENTITY), config), spec())
     assert plan.executable == str(environment / "bin" / "python")
-    assert plan.variables["VIRTUAL_ENV"] == str(environment)
+    assert plan.environ["VIRTUAL_ENV"] == str(environment)
 
 
 def test_other_workers_are_started_with_the_servers(tmp_path: pathlib.Path) -> None:
     plan = PythonBackend(clock=ManualClock()).worker_plan(source(write(tmp_path, IDENTITY)), spec())
     assert plan.executable == sys.executable
-    assert plan.variables == {}
+    assert plan.environ == {}
 
 
 def test_a_worker_of_a_gpu_sees_that_gpu_as_0(
@@ -102,8 +102,8 @@ def test_a_worker_of_a_gpu_sees_that_gpu_as_0(
     backend = PythonBackend(clock=ManualClock())
     config = python_config(parameters=packed(environment))
     plan = backend.worker_plan(source(write(tmp_path, IDENTITY), config), spec(InstanceKind.GPU, 3))
-    assert plan.variables["CUDA_VISIBLE_DEVICES"] == "3"
-    assert plan.variables["VIRTUAL_ENV"] == str(environment)
+    assert plan.environ["CUDA_VISIBLE_DEVICES"] == "3"
+    assert plan.environ["VIRTUAL_ENV"] == str(environment)
     assert plan.settings["arguments"]["model_instance_device_id"] == "0"
 
 

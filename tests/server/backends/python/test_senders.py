@@ -9,6 +9,7 @@ import pytest
 
 from naiad.backends.backend import Answer, AnswersApart, Instance
 from naiad.core import datatypes
+from naiad.core.flow import ANSWER_BYTES, Flow
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
@@ -434,3 +435,52 @@ def test_closing_waits_for_coroutines_and_ends_their_thread(tmp_path: pathlib.Pa
     answers.wait(1)
     instance.close()
     assert not [each for each in threading.enumerate() if each.name.endswith("-async")]
+
+
+def test_a_sender_waits_for_a_client_that_reads_slowly_and_not_for_one_that_left(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            for request in requests:
+                sender = request.get_response_sender()
+                for _ in range(100):
+                    sender.send(response(1))
+                sender.send(flags=FINAL)
+        """,
+    )
+    asked = ask()
+    asked.flow = Flow(limit=10 * ANSWER_BYTES)
+    running = threading.Thread(target=instance.execute, args=([asked],), daemon=True)
+    running.start()
+    sent = len(answers.wait(10))
+    running.join(0.1)
+    assert sent <= len(answers.got) < 15
+    weight = answers.got[0].weight
+    assert weight == ANSWER_BYTES + 4
+    asked.flow.arrived(weight * len(answers.got))
+    assert len(answers.wait(20)) < 30
+    asked.cancel()
+    running.join(GIVE_UP_S)
+    assert len(answers.got) == 101
+    assert answers.got[-1].response.empty
+
+
+def test_the_weight_of_an_answer_counts_the_strings_themselves(tmp_path: pathlib.Path) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        def execute(self, requests):
+            text = np.array([b"x" * 100_000], dtype=object)
+            answer = pb_utils.InferenceResponse([pb_utils.Tensor("OUT", text)])
+            requests[0].get_response_sender().send(answer)
+            requests[0].get_response_sender().send(flags=FINAL)
+        """,
+    )
+    asked = ask()
+    asked.flow = Flow()
+    instance.execute([asked])
+    assert answers.wait(2)
+    assert answers.got[0].weight > 100_000

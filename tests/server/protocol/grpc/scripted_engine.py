@@ -6,6 +6,7 @@ import typing
 import numpy as np
 
 from naiad.core.datatypes import BYTES, FP32
+from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.messages import model_config_pb2, service_pb2
 from naiad.core.request import LATEST, InferRequest
@@ -66,12 +67,14 @@ class ScriptedEngine:
         self.entries: list[IndexEntry] = []
         self.counted = ModelStatistics()
 
-    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+    def infer(
+        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+    ) -> Inference | None:
         self.requests.append(request)
         if self.answer is not None:
             on_response(self.answer(request))
             return None
-        inference = Inference(request, on_response, batch_size=1, received_ns=0)
+        inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
         self.inferences.append(inference)
         if self.on_held is not None:
             self.on_held(inference)

@@ -15,7 +15,7 @@ from naiad.core.datatypes import BF16
 from naiad.core.messages import service_pb2
 from naiad.errors import unavailable
 from naiad.protocol.grpc.health import CHECK, SERVING, WATCH
-from naiad.protocol.grpc.methods import INFER, SERVICE, STREAM_INFER
+from naiad.protocol.grpc.methods import INFER, SERVICE
 from naiad.protocol.restricted import Category, Restriction
 from tests.server.protocol.grpc.counting_proxy import CountingProxy
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, failed, small_request
@@ -266,14 +266,9 @@ async def test_health_check_answers_any_client() -> None:
         assert await channel.unary_unary(CHECK)(b"") == SERVING
 
 
-async def test_streams_and_unknown_methods_are_unimplemented() -> None:
+async def test_watch_and_unknown_methods_are_unimplemented() -> None:
     async with serving(ScriptedEngine()) as server, channel_to(server) as channel:
         for call, said in (
-            (
-                channel.stream_stream(STREAM_INFER)(iter([small_request()])),
-                "ModelStreamInfer is not",
-            ),
-            (channel.stream_stream(STREAM_INFER)(iter([])), "ModelStreamInfer is not"),
             (channel.unary_stream(WATCH)(b""), "Watch is not implemented"),
             (channel.unary_stream(SERVICE + "Nothing")(b""), "Method not found"),
             (channel.unary_stream("/other.Service/Method")(b""), "Method not found"),

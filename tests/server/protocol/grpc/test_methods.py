@@ -9,7 +9,7 @@ from naiad.engine.api import IndexEntry
 from naiad.errors import unavailable
 from naiad.protocol.grpc.call import Refusal
 from naiad.protocol.grpc.health import CHECK, NOT_SERVING, SERVING, WATCH
-from naiad.protocol.grpc.methods import INFER, SERVICE, STREAM_INFER, STREAMS, Methods, build
+from naiad.protocol.grpc.methods import INFER, REFUSED, SERVICE, Methods, build
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.restricted import Category, Restriction
 from tests.server.protocol.grpc.scripted_engine import (
@@ -52,7 +52,7 @@ def served(engine: ScriptedEngine | None = None, **settings: typing.Any) -> Meth
 def test_every_rpc_of_the_service_is_there() -> None:
     rpcs = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods
     wanted = {SERVICE + rpc.name for rpc in rpcs} | {CHECK, WATCH}
-    assert {*served().paths(), *STREAMS} == wanted
+    assert {*served().paths(), *served().stream_paths(), *REFUSED} == wanted
     assert served().find("/inference.GRPCInferenceService/Nothing") is None
 
 
@@ -226,10 +226,9 @@ async def test_what_is_not_there_yet_says_so(name: str) -> None:
     assert f"{name} is not there yet" in refused.message
 
 
-def test_streams_are_refused_with_a_sentence() -> None:
-    for path in (STREAM_INFER, WATCH):
-        assert STREAMS[path].status == UNIMPLEMENTED
-        assert path.rpartition("/")[2] in STREAMS[path].message
+def test_watch_is_refused_with_a_sentence() -> None:
+    assert REFUSED[WATCH].status == UNIMPLEMENTED
+    assert "Watch is not implemented" in REFUSED[WATCH].message
 
 
 async def test_bytes_that_are_no_message_are_refused_by_every_method_that_reads_them() -> None:

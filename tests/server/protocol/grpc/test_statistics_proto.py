@@ -37,3 +37,18 @@ def test_counters_reach_their_fields() -> None:
     ] == [(1, 1, 20), (4, 1, 20)]
     assert not found.response_stats
     assert not found.memory_usage
+
+
+def test_responses_are_counted_by_their_place() -> None:
+    counters = ModelStatistics()
+    counters.response(0).record(7, failed=False, empty=False, cancelled=False)
+    counters.response(0).record(8, failed=True, empty=False, cancelled=False)
+    counters.response(1).record(9, failed=False, empty=True, cancelled=False)
+    body = statistics_proto.encode(
+        [ModelVersionStatistics(name="m", version=1, statistics=counters)]
+    )
+    (found,) = service_pb2.ModelStatisticsResponse.FromString(body).model_stats
+    first, second = found.response_stats["0"], found.response_stats["1"]
+    assert (first.compute_infer.count, first.compute_infer.ns) == (2, 15)
+    assert (first.success.ns, first.fail.ns, first.cancel.count) == (7, 8, 0)
+    assert (second.empty_response.count, second.empty_response.ns) == (1, 9)

@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 
 from naiad.core.datatypes import FP32, DataType
+from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
@@ -73,13 +74,15 @@ class ScriptedEngine:
         (request,) = self.requests
         return request
 
-    def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
+    def infer(
+        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+    ) -> Inference | None:
         self.requests.append(request)
         if self.answer is not None:
             on_response(self.answer)
             return None
         self.callbacks.append(on_response)
-        inference = Inference(request, on_response, batch_size=1, received_ns=0)
+        inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
         self.inferences.append(inference)
         return inference
 

@@ -154,7 +154,6 @@ async def test_shared_memory_is_switched_off(browse: Browser, kind: str) -> None
 @pytest.mark.parametrize(
     ("path", "extension"),
     [
-        ("/v2/models/m/generate", "generate"), ("/v2/models/m/versions/1/generate_stream", "generate"),
         ("/v2/trace/setting", "trace"), ("/v2/models/m/trace/setting", "trace"), ("/v2/logging", "logging"),
     ],
 )  # fmt: skip
@@ -270,7 +269,8 @@ async def test_the_description_lists_what_works_and_nothing_else(browse: Browser
     paths = await described(browse)
     assert "/v2/repository/index" in paths
     assert "/v2/health/live" in paths
-    assert not [path for path in paths if "generate" in path or "shared" in path]
+    assert "/v2/models/{model}/generate_stream" in paths
+    assert not [path for path in paths if "shared" in path or "trace" in path]
 
 
 async def test_the_docs_page_needs_no_network(browse: Browser) -> None:

@@ -15,6 +15,7 @@ from naiad.protocol.http import compression
 from naiad.protocol.http.inference import InferenceLimits, InferRoute, header_length_of
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from tests.server.protocol.http.scripted_engine import (
+    PLAIN,
     Replies,
     ScriptedEngine,
     body_of,
@@ -109,6 +110,49 @@ def test_a_decoupled_model_is_told_before_the_body_is_looked_at() -> None:
     assert "HTTP end point doesn't support models with decoupled transaction policy" in error_of(
         reply
     )
+
+
+DECOUPLED = ModelShape(decoupled=True, max_batch_size=8, inputs=PLAIN.inputs)
+
+
+def test_a_decoupled_model_answers_as_events_when_the_client_takes_them() -> None:
+    engine = ScriptedEngine(DECOUPLED)
+    client = Client(engine)
+    handle = client.begin(accept="text/event-stream")
+    engine.callbacks[0](ANSWER)
+    reply = client.replies.only
+    assert (reply.status, reply.request_id) == (200, "r")
+    assert dict(reply.headers)[b"Content-Type"] == b"text/event-stream; charset=utf-8"
+    assert reply.stream is handle
+    body: list[bytes] = []
+
+    class Outlet:
+        def write(self, data: bytes) -> None:
+            body.append(data)
+
+        def end(self) -> None: ...
+
+    assert reply.stream is not None
+    reply.stream.begin(Outlet())
+    event = orjson.loads(b"".join(body).removeprefix(b"data: "))
+    assert event["outputs"] == [{"name": "OUT", "datatype": "FP32", "shape": [2], "data": [1, 2]}]
+
+
+def test_binary_outputs_do_not_fit_into_events() -> None:
+    for asked in (
+        b'"parameters":{"binary_data_output":true},',
+        b'"outputs":[{"name":"OUT","parameters":{"binary_data":true}}],',
+    ):
+        engine = ScriptedEngine(DECOUPLED)
+        body = BODY.replace(b'"inputs"', asked + b'"inputs"')
+        reply = Client(engine).send(body, accept="text/event-stream")
+        assert reply.status == 400
+        assert "events, which carry JSON only" in error_of(reply)
+        assert engine.requests == []
+
+
+def test_an_ordinary_model_answers_as_ever_to_a_client_that_takes_events() -> None:
+    assert json_of(Client(ready()).send(accept="text/event-stream"))["outputs"]
 
 
 def test_malformed_json_is_500_and_a_wrong_value_400() -> None:

@@ -81,6 +81,27 @@ def test_statistics_keep_the_identities_of_row_8_4() -> None:
     assert entry["memory_usage"] == []
 
 
+def test_responses_are_counted_by_their_place() -> None:
+    counters = ModelStatistics()
+    counters.response(10).record(5, failed=False, empty=True, cancelled=False)
+    first = counters.response(2)
+    first.record(7, failed=False, empty=False, cancelled=False)
+    first.record(8, failed=True, empty=True, cancelled=False)
+    first.record(9, failed=True, empty=True, cancelled=True)
+    entry = ModelVersionStatistics(name="m", version=2, statistics=counters)
+    (only,) = models.statistics([entry])["model_stats"]
+    assert list(only["response_stats"]) == ["2", "10"]
+    assert only["response_stats"]["2"] == {
+        "compute_infer": {"count": 2, "ns": 15},
+        "compute_output": {"count": 2, "ns": 0},
+        "success": {"count": 1, "ns": 7},
+        "fail": {"count": 1, "ns": 8},
+        "empty_response": {"count": 0, "ns": 0},
+        "cancel": {"count": 1, "ns": 9},
+    }
+    assert only["response_stats"]["10"]["empty_response"] == {"count": 1, "ns": 5}
+
+
 def test_batch_statistics_are_sorted_by_size() -> None:
     duration = {
         "compute_input": {"count": 1, "ns": 1},

@@ -58,11 +58,28 @@ def test_an_infer_path_names_a_model_and_perhaps_a_version(
     [
         "/v2/models/m", "/v2/models/m/", "/v2/models/m/infer/", "/v2/models//infer", "/v2/models/a/b/infer", "/v2", "/",
         "/v2/models/m/versions/x/infer", "/v2/models/m/versions/-1/infer", "/v2/models/m/versions//infer",
-        "/v2/models/m/versions/\u0661/infer", "/v2/health", "/v2/health/live/", "/v2/models/m/generate", "/v2/models/m/config",
+        "/v2/models/m/versions/\u0661/infer", "/v2/health", "/v2/health/live/", "/v2/models/m/generate/", "/v2/models/m/config",
     ],
 )  # fmt: skip
 def test_every_other_path_is_the_control_planes(path: str) -> None:
     assert Routes(engine(), HttpOptions()).find(b"POST", path, {}) is None
+
+
+@pytest.mark.parametrize("action", ["generate", "generate_stream"])
+@pytest.mark.parametrize(("segment", "version"), [("", LATEST), ("/versions/3", 3)])
+def test_generate_paths_are_of_the_fast_lane_and_of_the_inference_category(
+    action: str, segment: str, version: int
+) -> None:
+    scripted = engine()
+    scripted.answer = response()
+    path = f"/v2/models/m{segment}/{action}"
+    routes = Routes(scripted, HttpOptions())
+    assert ask(routes, b"POST", path, body=b"{}").status == 200
+    assert scripted.request.model_version == version
+    assert ask(routes, b"GET", path).status == 405
+    key = Restriction(header="key", value="v")
+    guarded = Routes(scripted, HttpOptions(restrictions={Category.INFERENCE: key}))
+    assert ask(guarded, b"POST", path, body=b"{}").status == 403
 
 
 def test_a_path_is_parsed_once_and_a_flood_of_paths_is_forgotten() -> None:

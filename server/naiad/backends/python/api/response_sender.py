@@ -36,6 +36,10 @@ class Outlet(Protocol):
         """Answer a request under way; no response means that nothing but the end is told. Safe in any thread."""
         ...
 
+    def pace(self, call: Any) -> None:
+        """Wait while the client of a request cannot take more answers."""
+        ...
+
     def lost(self, call: Any, begun_ns: int) -> None:
         """Nobody can answer a request any more. Safe in any thread."""
         ...
@@ -66,6 +70,9 @@ class InferenceResponseSender:
     def send(self, response: "InferenceResponse | None" = None, flags: int = 0) -> None:
         """Send a response, or with TRITONSERVER_RESPONSE_COMPLETE_FINAL alone say that no more will come.
 
+        Waits while the client takes its responses more slowly than they are sent and a megabyte of them is under way; once the
+        client is gone it does not.
+
         Args:
             response: what to send; it is copied, so the model may go on using its arrays.
             flags: 0, or TRITONSERVER_RESPONSE_COMPLETE_FINAL with or after the last response.
@@ -94,6 +101,9 @@ class InferenceResponseSender:
             final = flags == TRITONSERVER_RESPONSE_COMPLETE_FINAL
             self._outlet.send(self._call, response, final=final, begun_ns=self._begun_ns)
             self._closed = final
+        if not final:
+            # Without the lock: the host may have to close this sender while its thread waits.
+            self._outlet.pace(self._call)
 
     def is_cancelled(self) -> bool:
         """Whether the client does not want the answers any more."""

@@ -1,0 +1,98 @@
+"""Carries streams by grpc.aio: what the client sends to a conversation, what that says to the client.
+
+Two coroutines a stream, one reading and one writing. The writer takes a message only when grpc has taken the one before; what waits for
+it is bounded: above a limit the conversation is told to hold, and reading stops.
+"""
+
+import asyncio
+import collections
+import contextlib
+import typing
+
+import grpc.aio
+
+from naiad.protocol.grpc.call import Refusal, Streaming
+
+HIGH_BYTES = 262_144
+"""Unsent bytes of a stream above which nothing more is asked for; the writer's own buffers come on top."""
+
+LOW_BYTES = HIGH_BYTES // 2
+
+
+class Talk:
+    """One stream; implements `call.Replies`.
+
+    Args:
+        context: grpc's side of the call.
+        streaming: the method.
+    """
+
+    def __init__(self, context: typing.Any, streaming: Streaming) -> None:
+        self._context = context
+        self._loop = asyncio.get_running_loop()
+        self._queue = collections.deque[bytes]()
+        self._waiting = 0
+        self._held = False
+        self._ended = False
+        self._refused: Refusal | None = None
+        self._news: asyncio.Future[None] | None = None
+        self._room: asyncio.Future[None] | None = None
+        self._conversation = streaming(context, self)
+
+    async def run(self) -> Refusal | None:
+        """Until it is over; gives the status that is not OK. Being cancelled means that the client left or the server is cut."""
+        reading = self._loop.create_task(self._read())
+        try:
+            await self._write()
+        finally:
+            self._conversation.cancel()
+            reading.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await reading
+        return self._refused
+
+    def send(self, message: bytes) -> None:
+        """See `Replies`."""
+        self._queue.append(message)
+        self._waiting += len(message)
+        if self._waiting > HIGH_BYTES and not self._held:
+            self._held = True
+            self._conversation.hold()
+        _wake(self._news)
+
+    def end(self, refused: Refusal | None) -> None:
+        """See `Replies`."""
+        if not self._ended:
+            self._ended = True
+            self._refused = refused
+            _wake(self._news)
+
+    async def _read(self) -> None:
+        context, conversation = self._context, self._conversation
+        while (body := await context.read()) is not grpc.aio.EOF:
+            conversation.take(body)
+            while not conversation.may_take():
+                self._room = self._loop.create_future()
+                await self._room
+        conversation.half_close()
+
+    async def _write(self) -> None:
+        queue, write = self._queue, self._context.write
+        while True:
+            while queue:
+                message = queue.popleft()
+                await write(message)
+                self._waiting -= len(message)
+                if self._held and self._waiting <= LOW_BYTES:
+                    self._held = False
+                    self._conversation.go_on()
+                _wake(self._room)
+            if self._ended:
+                return
+            self._news = self._loop.create_future()
+            await self._news
+
+
+def _wake(waiting: "asyncio.Future[None] | None") -> None:
+    if waiting is not None and not waiting.done():
+        waiting.set_result(None)

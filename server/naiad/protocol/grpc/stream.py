@@ -1,0 +1,295 @@
+"""ModelStreamInfer: many requests on one stream, any models, any number of responses to each (rows 10.26-10.34).
+
+Responses of models that are not decoupled leave in the order of their requests; those of decoupled ones as they come. An error is a
+message and leaves the stream as it is, unless the client asked for a status when the stream began (row 10.28). What a client does
+not read stays bounded: decoupled models are held (`core/flow.py`), and no further request is read.
+"""
+
+import collections
+import collections.abc
+import functools
+
+from naiad.core.flow import Flow
+from naiad.core.inference import Inference
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.engine.api import Engine
+from naiad.errors import InferenceError
+from naiad.protocol.grpc import response_proto
+from naiad.protocol.grpc.call import Call, Refusal, Replies, bug_error, refusal
+from naiad.protocol.grpc.forwarding import HeaderForwarding
+from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
+
+STATUS_WANTED = ("triton_grpc_error", "true")
+"""The metadata of a stream that shall end with the status of its first error (row 10.28)."""
+
+MOST_IN_FLIGHT = 4096
+"""Requests of one stream that wait for their responses; the next is not read until one has its last."""
+
+
+class StreamInfer:
+    """The method; a `call.Streaming`.
+
+    Args:
+        engine: answers.
+        forwarding: which metadata become request parameters; None when none do.
+        shut: what a request is told when the server takes no more of them.
+    """
+
+    def __init__(
+        self, engine: Engine, forwarding: HeaderForwarding | None, *, shut: InferenceError
+    ) -> None:
+        self._engine = engine
+        self._forwarding = forwarding
+        self._reader = RequestReader()
+        self._shut_error = shut
+        self._is_shut = False
+        self._live = set[InferStream]()
+
+    def __call__(self, call: Call, replies: Replies) -> "InferStream":
+        """Begin a stream."""
+        stream = InferStream(
+            self._engine,
+            self._reader,
+            call,
+            replies,
+            forwarding=self._forwarding,
+            on_end=self._live.discard,
+        )
+        self._live.add(stream)
+        if self._is_shut:
+            stream.shut(self._shut_error)
+        return stream
+
+    def shut(self) -> None:
+        """Take no more requests (row 10.34); streams end once what is in flight has its responses."""
+        self._is_shut = True
+        for stream in tuple(self._live):
+            stream.shut(self._shut_error)
+
+
+class _Asked:
+    """A request of a stream.
+
+    Attributes:
+        id: the client's own name for it.
+        inference: the handle on it, once the engine has taken it.
+        flow: holds its model; None when it answers once.
+        ordered: its responses wait for those of the requests before it.
+        empty_final: the client wants an empty final response too.
+        messages: what waits for its turn.
+        done: it has its last response.
+    """
+
+    __slots__ = ("done", "empty_final", "flow", "id", "inference", "messages", "ordered")
+
+    def __init__(self, request_id: str) -> None:
+        self.id = request_id
+        self.inference: Inference | None = None
+        self.flow: Flow | None = None
+        self.ordered = True
+        self.empty_final = False
+        self.messages: list[bytes] = []
+        self.done = False
+
+
+class InferStream:
+    """One stream; a `call.Conversation`.
+
+    Args:
+        engine: answers.
+        reader: reads requests.
+        call: for its metadata.
+        replies: the way back.
+        forwarding: as in `StreamInfer`.
+        on_end: told with this stream once it is over.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        reader: RequestReader,
+        call: Call,
+        replies: Replies,
+        *,
+        forwarding: HeaderForwarding | None,
+        on_end: "collections.abc.Callable[[InferStream], None]",
+    ) -> None:
+        self._engine = engine
+        self._reader = reader
+        self._call = call
+        self._replies = replies
+        self._forwarding = forwarding
+        self._on_end = on_end
+        self._wants_status = STATUS_WANTED in (call.invocation_metadata() or ())
+        self._in_flight = set[_Asked]()
+        self._order = collections.deque[_Asked]()
+        self._held = False
+        self._half_closed = False
+        self._shut: InferenceError | None = None
+        self._over = False
+
+    def take(self, body: bytes) -> None:
+        """See `Conversation`."""
+        if self._over:
+            return
+        asked = _Asked("")
+        self._in_flight.add(asked)
+        try:
+            request = self._read(body, asked)
+            ask = functools.partial(self._on_response, asked)
+            inference = self._engine.infer(request, ask, asked.flow)
+        except InferenceError as error:
+            self._refuse(asked, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+            self._refuse(asked, bug_error(error, "ModelStreamInfer"))
+        else:
+            if not asked.done:
+                asked.inference = inference
+
+    def half_close(self) -> None:
+        """See `Conversation`."""
+        self._half_closed = True
+        self._end_if_done()
+
+    def hold(self) -> None:
+        """See `Conversation`."""
+        self._held = True
+        for asked in self._in_flight:
+            if asked.flow is not None:
+                asked.flow.hold()
+
+    def go_on(self) -> None:
+        """See `Conversation`."""
+        self._held = False
+        for asked in self._in_flight:
+            if asked.flow is not None:
+                asked.flow.go_on()
+
+    def may_take(self) -> bool:
+        """See `Conversation`."""
+        return not self._held and len(self._in_flight) < MOST_IN_FLIGHT
+
+    def cancel(self) -> None:
+        """See `Conversation`; what is in flight is cancelled (row 10.33)."""
+        if not self._over:
+            self._over = True
+            self._on_end(self)
+        in_flight = tuple(self._in_flight)
+        self._in_flight.clear()
+        self._order.clear()
+        for asked in in_flight:
+            if asked.inference is not None:
+                asked.inference.cancel()
+
+    def refuse(self, refused: Refusal) -> None:
+        """End it before it has begun."""
+        self._end(refused)
+
+    def shut(self, error: InferenceError) -> None:
+        """Take no more requests."""
+        self._shut = error
+        self._end_if_done()
+
+    def _read(self, body: bytes, asked: _Asked) -> InferRequest:
+        """The request of a message; what is known of it stands in `asked` even if it fails.
+
+        Raises:
+            InferenceError: it cannot be read, or its model is not there.
+        """
+        incoming = self._reader.read(body)
+        asked.id = incoming.id
+        if self._shut is not None:
+            self._order.append(asked)
+            raise self._shut
+        try:
+            decoupled = self._engine.shape_of(incoming.model_name, incoming.model_version).decoupled
+        except InferenceError:
+            self._order.append(asked)
+            raise
+        if decoupled:
+            asked.ordered = False
+            asked.flow = Flow()
+            if self._held:
+                asked.flow.hold()
+        else:
+            self._order.append(asked)
+        request = self._reader.request(incoming)
+        asked.empty_final = wants_empty_final(incoming)
+        if self._forwarding is not None:
+            metadata = self._call.invocation_metadata() or ()
+            request.parameters.update(self._forwarding.parameters(metadata))
+        return request
+
+    def _on_response(self, asked: _Asked, response: InferResponse) -> None:
+        """Called back by the engine. Must not raise into it: others' answers may follow in the same turn."""
+        if self._over:
+            return
+        error = response.error
+        message = b""
+        if error is None and (asked.empty_final or not response.empty):
+            try:
+                message = response_proto.encode_streamed(response)
+            except InferenceError as failure:
+                error = failure
+            except Exception as failure:  # noqa: BLE001 - as above
+                error = bug_error(failure, "encoding the response")
+        if error is not None:
+            if self._wants_status:
+                self._end(refusal(error))
+                return
+            # An error before the engine has taken the request is not the model's.
+            of_model = response if asked.inference is not None else None
+            message = response_proto.encode_streamed_error(error.message, asked.id, of_model)
+        self._give(asked, message, final=response.final)
+
+    def _refuse(self, asked: _Asked, error: InferenceError) -> None:
+        """A request that cannot be run."""
+        if asked.ordered and asked not in self._order:
+            self._order.append(asked)
+        if self._wants_status:
+            self._end(refusal(error))
+            return
+        message = response_proto.encode_streamed_error(error.message, asked.id)
+        self._give(asked, message, final=True)
+
+    def _give(self, asked: _Asked, message: bytes, *, final: bool) -> None:
+        """Send a message, or keep it until those of earlier requests are out."""
+        if final:
+            asked.done = True
+            asked.inference = None
+            self._in_flight.discard(asked)
+        if not asked.ordered:
+            if message:
+                self._replies.send(message)
+        else:
+            if message:
+                asked.messages.append(message)
+            self._send_in_order()
+        if final:
+            self._end_if_done()
+
+    def _send_in_order(self) -> None:
+        """Everything that no earlier request holds back (row 10.31)."""
+        order = self._order
+        while order:
+            first = order[0]
+            for message in first.messages:
+                self._replies.send(message)
+            first.messages.clear()
+            if not first.done:
+                return
+            order.popleft()
+
+    def _end_if_done(self) -> None:
+        if self._in_flight or self._over:
+            return
+        if self._half_closed:
+            self._end(None)
+        elif self._shut is not None:
+            self._end(refusal(self._shut))
+
+    def _end(self, refused: Refusal | None) -> None:
+        """The stream is over; what is still in flight is not wanted any more."""
+        self.cancel()
+        self._replies.end(refused)

@@ -1,0 +1,132 @@
+"""The generate endpoints: flat JSON in, one flat JSON object out, or a stream of them as events (section 6).
+
+They take ordinary and decoupled models alike. Forwarded headers, compression and binary tensors are not for them, as in Triton
+(rows 1.16, 6.14).
+"""
+
+import functools
+import logging
+
+from naiad.core.request import LATEST
+from naiad.core.response import InferResponse
+from naiad.engine.api import Engine
+from naiad.errors import InferenceError, internal, invalid
+from naiad.protocol.http import compression, generate_json
+from naiad.protocol.http.compression import Encoding
+from naiad.protocol.http.event_stream import EventStream
+from naiad.protocol.http.generate_json import GenerateReader
+from naiad.protocol.http.message import Cancellable, HttpReply, HttpRequest, OnReply
+from naiad.protocol.http.replies import JSON_HEADERS, error_body, error_reply, server_fault
+
+log = logging.getLogger(__name__)
+
+
+class GenerateRoute:
+    """The handler of one model version's generate or generate_stream path.
+
+    Args:
+        engine: who answers.
+        max_input_size: bytes (row 1.11).
+        model: the model's name.
+        version: its version, or LATEST.
+        streams: whether it is generate_stream.
+    """
+
+    __slots__ = ("_engine", "_limit", "_model", "_reader", "_streams", "_version")
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        max_input_size: int,
+        model: str,
+        version: int = LATEST,
+        streams: bool,
+    ) -> None:
+        self._engine = engine
+        self._limit = max_input_size
+        self._model = model
+        self._version = version
+        self._streams = streams
+        self._reader: GenerateReader | None = None
+
+    def __call__(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
+        """Answer a request (a `FastHandler`)."""
+        try:
+            return self._run(request, on_reply)
+        except InferenceError as error:
+            on_reply(error_reply(error))
+        except Exception:  # a bug of ours must not cost other requests their connection
+            log.exception("a request for model '%s' could not be answered", self._model)
+            on_reply(server_fault())
+        return None
+
+    def _run(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
+        """Decode, ask the engine.
+
+        Raises:
+            InferenceError: the model is not there, or the request cannot be read.
+        """
+        shape = self._engine.shape_of(self._model, self._version)
+        encoding = request.headers.get(b"content-encoding", b"identity")
+        if compression.of_request(encoding) is not Encoding.IDENTITY:
+            raise invalid(
+                "Unsupported content-encoding, only 'identity' is supported. Send the body as it is; /infer takes compressed ones"
+            )
+        reader = self._reader
+        if reader is None or reader.shape is not shape:
+            reader = self._reader = GenerateReader(
+                shape, model=self._model, version=self._version, max_input_size=self._limit
+            )
+        asked = reader.read(request.body)
+        if self._streams:
+            ask = functools.partial(self._engine.infer, asked)
+            return EventStream(generate_json.encode, on_reply).run(ask)
+        return self._engine.infer(asked, OneAnswer(on_reply).take)
+
+
+class OneAnswer:
+    """Waits for the end and answers if the model gave exactly one response (rows 6.8, 6.9). Others are not kept.
+
+    Args:
+        on_reply: takes the reply.
+    """
+
+    __slots__ = ("_count", "_on_reply", "_reply")
+
+    def __init__(self, on_reply: OnReply) -> None:
+        self._on_reply = on_reply
+        self._count = 0
+        self._reply = HttpReply(200, JSON_HEADERS, ())
+
+    def take(self, response: InferResponse) -> None:
+        """The engine's callback."""
+        if not response.empty:
+            if not self._count:
+                self._reply = _reply_of(response)
+            self._count += 1
+        if response.final:
+            self._on_reply(self._reply if self._count == 1 else self._wrong_count(response.id))
+
+    def _wrong_count(self, request_id: str) -> HttpReply:
+        """The status is that of the first response, 200 if there is none."""
+        error = internal(
+            "generate expects model to produce exactly 1 response, use generate stream for model that generates various number of "
+            f"responses: it produced {self._count}"
+        )
+        return HttpReply(self._reply.status, JSON_HEADERS, (error_body(error.message),), request_id)
+
+
+def _reply_of(response: InferResponse) -> HttpReply:
+    error = response.error
+    if error is None:
+        try:
+            body = generate_json.encode(response)
+        except InferenceError as failure:
+            error = failure
+        except Exception:  # this request fails, others in the same callback round do not
+            log.exception("a response of model '%s' could not be written", response.model_name)
+            return server_fault()
+        else:
+            return HttpReply(200, JSON_HEADERS, (body,), response.id)
+    return error_reply(error, request_id=response.id)

@@ -1,0 +1,86 @@
+"""A reply whose body is made while it is sent: its head, its chunks, its end.
+
+It stays at the front of its connection's pipeline until it has ended, so that replies keep their order. HTTP/1.1 clients get chunks;
+HTTP/1.0 knows none, so that there the end of the connection is the end of the body.
+"""
+
+import typing
+
+from naiad.protocol.http.exchange import Exchange
+from naiad.protocol.http.framing import CLOSE, KEEP, header_lines, status_line
+from naiad.protocol.http.message import BodyStream, HttpReply
+
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Carrier(typing.Protocol):
+    """What a streamed reply needs of its connection."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes now."""
+        ...
+
+    def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
+        """The reply is complete: `size` bytes of body; `keep` when its head let the connection stay."""
+        ...
+
+
+class StreamedReply:
+    """Implements `Outlet`.
+
+    Args:
+        carrier: the connection.
+        exchange: the request that is answered.
+        reply: with the stream.
+        keep: whether the connection may stay after it.
+
+    Attributes:
+        keeps: whether it does.
+        stream: the body.
+    """
+
+    __slots__ = ("_carrier", "_chunked", "_exchange", "_reply", "_size", "keeps", "stream")
+
+    def __init__(
+        self, carrier: Carrier, exchange: Exchange, reply: HttpReply, *, keep: bool
+    ) -> None:
+        assert reply.stream is not None
+        self._carrier: Carrier | None = carrier
+        self._exchange = exchange
+        self._reply = reply
+        self._chunked = bool(exchange.head.minor)
+        self.keeps = keep and self._chunked
+        self._size = 0
+        self.stream: BodyStream = reply.stream
+
+    def start(self) -> None:
+        """Send the head and let the body begin.
+
+        Raises:
+            ValueError: a header holds a line break.
+        """
+        assert self._carrier is not None
+        head = status_line(self._reply.status) + header_lines(self._reply.headers)
+        if self._chunked:
+            head += _CHUNKED
+        self._carrier.write(head + (KEEP if self.keeps else CLOSE)[2:])
+        self.stream.begin(self)
+
+    def write(self, data: bytes) -> None:
+        """See `Outlet`; nothing is sent to a client that left."""
+        if self._carrier is not None and data:  # an empty chunk would be the last one
+            self._size += len(data)
+            self._carrier.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+
+    def end(self) -> None:
+        """See `Outlet`."""
+        carrier, self._carrier = self._carrier, None
+        if carrier is not None:
+            if self._chunked:
+                carrier.write(_LAST_CHUNK)
+            carrier.streamed(self._exchange, reply=self._reply, size=self._size, keep=self.keeps)
+
+    def abandon(self) -> None:
+        """The connection is gone."""
+        self._carrier = None

@@ -1,0 +1,135 @@
+"""A model is held while its client reads too slowly, and never for longer."""
+
+import threading
+
+import pytest
+
+from naiad.core.flow import Flow
+
+GIVE_UP_S = 10
+ONE_WRITER = threading.Lock()
+
+
+class Sender:
+    """A thread that sends answers of one byte until it was let through for the last one."""
+
+    def __init__(self, flow: Flow, count: int) -> None:
+        self.sent = 0
+        self._flow = flow
+        self._count = count
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for _ in range(self._count):
+            with ONE_WRITER:
+                self._flow.sent(1)
+                self.sent += 1
+            self._flow.wait()
+
+    def waits(self) -> bool:
+        """Whether it has come to wait: seen once the flow says so and nothing moves."""
+        self._thread.join(0.05)
+        return self._thread.is_alive() and self._flow.is_full()
+
+    def done(self) -> bool:
+        self._thread.join(GIVE_UP_S)
+        return not self._thread.is_alive()
+
+
+def test_who_sends_within_the_limit_does_not_wait() -> None:
+    flow = Flow(limit=10)
+    for _ in range(10):
+        flow.sent(1)
+        flow.wait()
+    assert not flow.is_full()
+
+
+def test_who_passes_the_limit_waits_until_half_of_it_has_arrived() -> None:
+    flow = Flow(limit=10)
+    sender = Sender(flow, 12)
+    assert sender.waits()
+    assert sender.sent == 11
+    for _ in range(5):
+        flow.arrived(1)
+    assert sender.sent == 11
+    flow.arrived(1)
+    assert sender.done()
+    assert sender.sent == 12
+
+
+def test_a_client_that_takes_nothing_holds_the_sender_whatever_has_arrived() -> None:
+    flow = Flow(limit=10)
+    flow.hold()
+    sender = Sender(flow, 1)
+    assert sender.waits()
+    flow.arrived(1)
+    assert sender.waits()
+    flow.go_on()
+    assert sender.done()
+
+
+def test_going_on_does_not_help_while_too_much_is_on_its_way() -> None:
+    flow = Flow(limit=10)
+    flow.sent(20)
+    flow.hold()
+    sender = Sender(flow, 1)
+    flow.go_on()
+    assert sender.waits()
+    flow.arrived(20)
+    assert sender.done()
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_once_closed_nobody_waits_any_more(*, held: bool) -> None:
+    flow = Flow(limit=1)
+    if held:
+        flow.hold()
+    senders = [Sender(flow, 5) for _ in range(3)]
+    assert all(sender.waits() for sender in senders)
+    flow.close()
+    assert all(sender.done() for sender in senders)
+    assert [sender.sent for sender in senders] == [5, 5, 5]
+
+
+def test_no_wake_up_is_lost_between_threads_that_race() -> None:
+    flow = Flow(limit=8)
+    senders = [Sender(flow, 2000) for _ in range(2)]
+    arrived = 0
+    while arrived < 4000:
+        ready = sum(sender.sent for sender in senders)
+        if ready > arrived:
+            flow.arrived(ready - arrived)
+            arrived = ready
+    assert all(sender.done() for sender in senders)
+
+
+def test_who_watches_hears_of_each_turn_once_and_of_a_hold_that_is_older() -> None:
+    flow = Flow()
+    flow.hold()
+    told: list[bool] = []
+    flow.watch(told.append)
+    flow.hold()
+    flow.go_on()
+    flow.go_on()
+    flow.hold()
+    assert told == [True, False, True]
+
+
+def test_who_watches_is_let_go_when_the_flow_is_closed_and_hears_no_more() -> None:
+    flow = Flow()
+    told: list[bool] = []
+    flow.watch(told.append)
+    flow.hold()
+    flow.close()
+    flow.hold()
+    assert told == [True, False]
+
+
+def test_a_closed_flow_holds_nobody() -> None:
+    flow = Flow()
+    flow.hold()
+    flow.close()
+    told: list[bool] = []
+    flow.watch(told.append)
+    assert told == []
