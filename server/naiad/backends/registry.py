@@ -80,10 +80,10 @@ class Registry:
 
     def close(self) -> None:
         """End what backends have running besides instances."""
-        with self._lock:
-            for backend in self._made.values():
-                if isinstance(backend, Closes):
-                    backend.close()
+        # Without the lock, which may be held for as long as a framework takes to import.
+        for backend in tuple(self._made.values()):
+            if isinstance(backend, Closes):
+                backend.close()
 
     def _make(self, name: str) -> Backend:
         entry = _ENTRIES.get(name)
