@@ -98,6 +98,11 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ),
     ("refused: broken_no_backend", "says", "2.51 words it otherwise; row 11.3"),
     (
+        "environment refused: outside of the model's folder",
+        "served",
+        "2.51 follows $$TRITON_MODEL_DIRECTORY/.. anywhere; row 15.30: it must not leave the model's folder",
+    ),
+    (
         "refused: broken_no_execute",
         "*",
         "2.51 finds out at the first request; row 15.1: a load error",

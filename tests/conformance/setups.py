@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conformance import callees, catalogue
+from tests.conformance import callees, catalogue, environments
 from tests.conformance.broken import BROKEN, COMPLETING
 from tests.conformance.wire import Target
 from tests.reference.install import install
@@ -102,6 +102,9 @@ SETUPS: dict[str, Setup] = {
             "--log-verbose=1",
             "--grpc-max-connection-age=600000",
         ),
+    ),
+    "environments": Setup(
+        environments.write, ("--exit-on-error=false", "--disable-auto-complete-config")
     ),
     "explicit": Setup(
         _explicit,

@@ -143,8 +143,13 @@ class Loader:
             clock=self._clock,
         )
 
+    def interrupt(self) -> None:
+        """The server stops: environments that are being made, which may take minutes, are given up, and their loads fail."""
+        self._registry.close()
+
     def close(self) -> None:
-        """End the loader's threads; nothing can be loaded afterwards."""
+        """End the loader's threads and what they wait for; nothing can be loaded afterwards."""
+        self._registry.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def finish(self) -> None:
@@ -300,7 +305,9 @@ def _complete(
         backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
         return
     assert isinstance(backend, CompletesApart)
-    plan = backend.completion_plan(message, model_dir=model_dir, version_dir=version_dir)
+    plan = backend.completion_plan(
+        message, model_dir=model_dir, version_dir=version_dir, options=options
+    )
     if plan is not None:
         identity = Identity(message.name, int(version_dir.name), "config")
         result = run_errand(identity, plan, timeout_s=COMPLETION_TIMEOUT_S)

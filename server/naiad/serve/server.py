@@ -162,6 +162,7 @@ class Server:
                 )
         await self._stopping.wait()
         loading.cancel()
+        loader.interrupt()
         steps = DrainSteps(
             lame_duck=functools.partial(self._lame_duck, engine, frontends),
             close=frontends.closers(),
