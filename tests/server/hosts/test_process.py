@@ -178,7 +178,7 @@ async def test_a_small_batch_is_one_system_call_to_send_and_one_to_receive(
         sent.append(1)
         link_send(message, descriptor)
 
-    def receive() -> tuple[int, int, bytes]:
+    def receive() -> tuple[int, int, bytes | bytearray]:
         received.append(1)
         return link_receive()
 

@@ -26,19 +26,20 @@ from naiad.backends.runner import (
 from naiad.hosts.worker.link import Parcel
 
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_from_json = json.JSONDecoder().raw_decode
 _quoted = json.encoder.encode_basestring_ascii
 
 
-def requests_of(base: Any, header: bytes, first: int) -> "list[ReceivedRequest]":
+def requests_of(base: Any, header: "bytes | bytearray", first: int) -> "list[ReceivedRequest]":
     """The requests of a BATCH.
 
     Args:
-        base: the segment.
+        base: where the tensors are.
         header: the message's.
         first: the message's number: that of the first request.
     """
     found: list[ReceivedRequest] = []
-    for number, fields in enumerate(json.loads(header), first):
+    for number, fields in enumerate(_from_json(header.decode())[0], first):
         request = ReceivedRequest(number)
         (
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
@@ -52,7 +53,7 @@ def requests_of(base: Any, header: bytes, first: int) -> "list[ReceivedRequest]"
 def _tensor_of(base: Any, fields: "list[Any]") -> ReceivedTensor:
     name, datatype, shape, at, size = fields
     if datatype == "BYTES":
-        values = deserialize_bytes_tensor(base[at : at + size].tobytes()).reshape(shape)
+        values = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
     elif size:
         values = np.ndarray(shape, DTYPES[datatype], base, at)
     else:
