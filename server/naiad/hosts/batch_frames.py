@@ -88,10 +88,9 @@ class Answers:
                 # A segment holds the tensors first: this is all of them, and a little padding.
                 end = sum([(size + ALIGNED - 1) & -ALIGNED for size in sizes])
                 base = base[:end].tobytes()
-        responses = [
-            None if answer is None else self._response(base, inference, answer)
-            for inference, answer in zip(batch, answers, strict=True)
-        ]
+        responses: list[InferResponse | None] = []
+        for inference, answer in zip(batch, answers, strict=True):
+            responses.append(None if answer is None else self._response(base, inference, answer))
         return Execution(responses, *found["times"])
 
     def response_of(self, base: Any, header: bytes | bytearray, inference: Inference) -> Answer:

@@ -244,6 +244,19 @@ async def test_a_request_may_fail_alone_and_what_raises_fails_its_batch_with_the
     assert hosted.usable == []
 
 
+async def test_words_that_are_no_text_are_shown_and_end_nothing(hosts: Hosts) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            raise ValueError("no file \\udcff, \\n\\t\\x00 \\" ü")
+        """
+    )
+    error = (await hosted.run()).error
+    assert error is not None
+    assert 'ValueError: no file ?, \n\t\x00 " ü' in error.message
+    assert hosted.usable == []
+
+
 async def test_a_model_that_calls_exit_fails_its_batch_and_the_worker_lives_on(
     hosts: Hosts,
 ) -> None:

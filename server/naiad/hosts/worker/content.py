@@ -25,9 +25,12 @@ from naiad.backends.runner import (
 )
 from naiad.hosts.worker.link import Parcel
 
-_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_SHOWN = "replace"
+"""What is no text, half a surrogate pair in a file's name for instance, becomes a question mark and does no harm."""
+
 _from_json = json.JSONDecoder().raw_decode
-_quoted = json.encoder.encode_basestring_ascii
+_quoted = json.encoder.encode_basestring
 
 
 def requests_of(base: Any, header: "bytes | bytearray", first: int) -> "list[ReceivedRequest]":
@@ -66,13 +69,13 @@ def pack_outcome(outcome: Outcome) -> "tuple[bytes, Parcel]":
     parcel = Parcel()
     answers = ",".join([_packed(answer, parcel) for answer in outcome.answers])
     times = f"{outcome.input_end_ns},{outcome.output_start_ns}"
-    return f'{{"times":[{times}],"answers":[{answers}]}}'.encode(), parcel
+    return f'{{"times":[{times}],"answers":[{answers}]}}'.encode(errors=_SHOWN), parcel
 
 
 def pack_response(answer: "Answer | None", *, final: bool, begun_ns: int) -> "tuple[bytes, Parcel]":
     """The header and the tensors of a RESPONSE."""
     parcel = Parcel()
-    return f"[{int(final)},{begun_ns},{_packed(answer, parcel)}]".encode(), parcel
+    return f"[{int(final)},{begun_ns},{_packed(answer, parcel)}]".encode(errors=_SHOWN), parcel
 
 
 def _packed(answer: "Answer | None", parcel: Parcel) -> str:
@@ -92,4 +95,4 @@ def _packed(answer: "Answer | None", parcel: Parcel) -> str:
 
 def pack_refusal(refusal: Refusal) -> bytes:
     """The header of a REFUSED, and of an OUTCOME when the whole batch failed."""
-    return _to_json({"error": (refusal.code, refusal.message)}).encode()
+    return _to_json({"error": (refusal.code, refusal.message)}).encode(errors=_SHOWN)

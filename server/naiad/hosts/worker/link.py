@@ -163,7 +163,7 @@ class Link:
             message = _MESSAGE.pack(kind, self._held(), _IN_THE_PACKET, number, at, len(header))
             tensors = b"" if parcel is None else parcel.joined()
             try:
-                self._socket.send(message + tensors + header)
+                self._pass(message + tensors + header, -1)
             except OSError as error:
                 raise LinkBrokenError(str(error)) from error
             return
