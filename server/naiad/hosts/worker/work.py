@@ -1,6 +1,7 @@
 """What a worker process does: takes a batch, runs it, answers; see `main` for its threads and streams."""
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -64,6 +65,8 @@ class Worker:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
             return False
         self._runner = runner
+        # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
+        gc.freeze()
         self._link.send(link.LOADED, b"{}")
         return True
 
