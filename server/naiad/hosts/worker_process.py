@@ -75,8 +75,8 @@ class WorkerProcess:
         plan: WorkerPlan,
         *,
         loop: asyncio.AbstractEventLoop,
-        on_message: collections.abc.Callable[[int, bytes], None],
-        on_posted: collections.abc.Callable[[int, int, bytes], None],
+        on_message: collections.abc.Callable[[int, bytes | bytearray], None],
+        on_posted: collections.abc.Callable[[int, int, bytes | bytearray], None],
         on_end: collections.abc.Callable[[str], None],
     ) -> None:
         self._identity = identity
