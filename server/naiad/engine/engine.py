@@ -28,6 +28,7 @@ from naiad.repository.manager import UNLOADED, Repository, VersionState
 
 EXTENSIONS = (
     "model_repository",
+    "model_repository(unload_dependents)",
     "schedule_policy",
     "model_configuration",
     "binary_tensor_data",
@@ -35,6 +36,8 @@ EXTENSIONS = (
     "statistics",
 )
 """The extensions that work here, in the order of row 2.14."""
+
+_IN_SERVICE = {State.LOADING.value, State.READY.value, State.UNLOADING.value}
 
 
 class Phase(enum.Enum):
@@ -182,9 +185,11 @@ class ServingEngine:
         ]
         if ready_only or not self._explicit:
             return found
+        folders = await self._repository.names()
+        # What is gone from the repository and serves no more is nobody's business any more.
+        found = [each for each in found if each.name in folders or each.state in _IN_SERVICE]
         touched = {entry.name for entry in found}
-        untouched = [name for name in await self._repository.names() if name not in touched]
-        found += [IndexEntry(name=name) for name in untouched]
+        found += [IndexEntry(name=name) for name in folders if name not in touched]
         return sorted(found, key=lambda entry: (entry.name, entry.version or 0))
 
     async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:

@@ -1,7 +1,7 @@
 """The life of a model version as a table: (state, event) -> state. Nothing else decides what may follow what.
 
-A version that was never touched has no state at all (row 7.2 lists it by name only); `UNKNOWN` is the name of that. The table
-covers control mode `none`, where every version is loaded once and unloaded once, at the end. Other modes add rows, not code.
+A version that was never touched has no state at all (row 7.2 lists it by name only); `UNKNOWN` is the name of that. A
+version that failed to load may be unloaded too: then nobody wants it any more.
 """
 
 import enum
@@ -34,6 +34,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.LOADING, Event.FAILED): State.UNAVAILABLE,
     (State.READY, Event.UNLOAD): State.UNLOADING,
     (State.UNLOADING, Event.UNLOADED): State.UNAVAILABLE,
+    (State.UNAVAILABLE, Event.UNLOADED): State.UNAVAILABLE,
 }
 
 

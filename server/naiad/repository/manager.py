@@ -21,8 +21,9 @@ from naiad.repository.absence import absent_version, unknown_model, unplanned_mo
 from naiad.repository.attempt import Attempts
 from naiad.repository.fingerprint import Fingerprint, fingerprint as look_at
 from naiad.repository.lifecycle import Event, State
+from naiad.repository.memory import Memory
 from naiad.repository.names import check_name
-from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan, without_duplicates
+from naiad.repository.plan import ModelPlan, VersionPlan, without_duplicates
 from naiad.repository.reload import untouched
 from naiad.repository.store import Store
 from naiad.repository.turns import Turns
@@ -43,18 +44,6 @@ log = logging.getLogger("naiad.repository")
 RELEASE_SECONDS = 1.0
 """How long the reply to an unload waits for memory to be given back: usually it is, so that whoever loads next finds it free. Requests
 in flight may take longer, and nobody waits for them."""
-
-
-class Memory(typing.Protocol):
-    """The process's memory."""
-
-    def resident(self) -> int:
-        """Bytes that it holds now."""
-        ...
-
-    def give_back(self) -> None:
-        """Return what is free to the system. Blocking."""
-        ...
 
 
 class Repository(typing.Generic[S]):
@@ -254,18 +243,22 @@ class Repository(typing.Generic[S]):
                 f"model '{name}' is not loaded: the server is stopping; ask another one"
             )
         folders = [folder for folder in await self._folders() if folder.name == name]
-        if len(folders) != 1:
-            places = ", ".join(map(str, folders))
-            raise _not_polled(name, f"{DUPLICATE}: {places}" if folders else self._not_there())
-        now = await asyncio.to_thread(look_at, folders[0])
+        unique, refused = without_duplicates(folders)
+        if refused:
+            self._refuse_unless_serving(refused[0])
+            raise _not_polled(name, refused[0].details)
+        if not unique:
+            self._forget_unless_serving(name)
+            raise _not_polled(name, self._not_there())
+        folder = unique[0]
+        now = await asyncio.to_thread(look_at, folder)
         before = self._loaded_from.get(name)
         if before == now:
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
             return
-        plan = await self._plan(folders[0])
+        plan = await self._plan(folder)
         if plan.reason:
-            if not self.ready_versions(name):
-                self._refuse(plan)
+            self._refuse_unless_serving(plan)
             raise _not_polled(name, plan.reason)
         await self._change_over(plan, before=before or {}, now=now)
 
@@ -307,14 +300,24 @@ class Repository(typing.Generic[S]):
         self._remember_latest(name)
         self._loaded_from[name] = now
 
+    def _forget_unless_serving(self, name: str) -> None:
+        if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):
+            self._models.pop(name, None)
+            self._refused.pop(name, None)
+
+    def _refuse_unless_serving(self, plan: ModelPlan) -> None:
+        if not self.ready_versions(plan.name):
+            self._refuse(plan)
+
     async def _unload_model(self, name: str) -> None:
         self._refused.pop(name, None)
         self._loaded_from.pop(name, None)
-        leaving = self._retire(
-            version
-            for version in self._models.get(name, {}).values()
-            if version.state is State.READY
-        )
+        known = self._models.get(name, {}).values()
+        for version in known:
+            if version.state is State.UNAVAILABLE:
+                # It had failed, and nobody wants it any more: it no longer keeps the server from being ready (row 2.4).
+                version.tell(Event.UNLOADED, reason=UNLOADED)
+        leaving = self._retire(version for version in known if version.state is State.READY)
         if leaving:
             self._remember_latest(name)
             await asyncio.wait(leaving, timeout=RELEASE_SECONDS)
@@ -346,7 +349,8 @@ class Repository(typing.Generic[S]):
         return tasks
 
     async def _stop(self, version: Version[S], served: S) -> None:
-        before = 0 if self._memory is None else self._memory.resident()
+        memory = None if self._closed else self._memory
+        before = 0 if memory is None else await asyncio.to_thread(memory.resident)
         try:
             await served.stop()
         except Exception:
@@ -357,9 +361,9 @@ class Repository(typing.Generic[S]):
         task = asyncio.current_task()
         assert task is not None, "runs in a task"
         self._leaving[task] = None
-        if self._memory is not None and not self._closed:
-            await asyncio.to_thread(self._memory.give_back)
-            version.resident = (before, self._memory.resident())
+        if memory is not None:
+            await asyncio.to_thread(memory.give_back)
+            version.resident = (before, await asyncio.to_thread(memory.resident))
         version.tell(Event.UNLOADED, reason=UNLOADED)
         self._progress.changed(version.told())
 

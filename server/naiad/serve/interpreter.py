@@ -28,11 +28,15 @@ def settle() -> None:
 
 
 class ProcessMemory:
-    """The memory of this process, for the repository: what an unload freed."""
+    """The memory of this process and of its children, the workers, for the repository: what an unload freed."""
 
     def resident(self) -> int:
-        """Bytes of resident memory."""
-        size: int = psutil.Process().memory_info().rss
+        """Bytes of resident memory; blocking, since it reads /proc. What two processes share counts for each."""
+        this = psutil.Process()
+        size: int = this.memory_info().rss
+        for child in this.children(recursive=True):
+            with contextlib.suppress(psutil.Error):  # it may end meanwhile
+                size += child.memory_info().rss
         return size
 
     def give_back(self) -> None:

@@ -157,6 +157,14 @@ async def test_under_explicit_control_the_index_names_what_nobody_has_loaded() -
     assert await engine.index(ready_only=True) == [ready]
 
 
+async def test_the_index_leaves_out_what_is_gone_from_the_repository_and_serves_no_more() -> None:
+    gone = VersionState(name="gone", version=1, state=State.UNAVAILABLE, reason="unloaded")
+    leaving = VersionState(name="leaving", version=1, state=State.UNLOADING, reason="")
+    engine = make(FakeRepository(gone, leaving), explicit=True)
+    names = [entry.name for entry in await engine.index()]
+    assert names == ["a", "leaving", "m", "z"]
+
+
 @pytest.mark.parametrize("change", ["load_model", "unload_model"])
 async def test_in_mode_none_nothing_is_loaded_or_unloaded(change: str) -> None:
     repository = FakeRepository()

@@ -5,6 +5,7 @@ import collections.abc
 import dataclasses
 import os
 import pathlib
+import shutil
 
 import pytest
 
@@ -213,6 +214,7 @@ async def test_a_name_in_two_repositories_is_not_loaded(tmp_path: pathlib.Path) 
     error = await failure(world.repository.load("m"))
     assert error.code is ErrorCode.INTERNAL
     assert DUPLICATE in error.message
+    assert world.states() == [("m", None, State.UNAVAILABLE, DUPLICATE)]
 
 
 async def test_a_model_that_fails_says_which_version_and_why(tmp_path: pathlib.Path) -> None:
@@ -236,6 +238,31 @@ async def test_a_failed_load_is_tried_again_by_the_next(tmp_path: pathlib.Path) 
     world.write("m", "good")
     await world.repository.load("m")
     assert world.states() == [("m", 1, State.READY, "")]
+
+
+async def test_unloading_what_failed_to_load_says_that_nobody_wants_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "bad weights")
+    await failure(world.repository.load("m"))
+    await world.repository.unload("m")
+    assert world.states() == [("m", 1, State.UNAVAILABLE, "unloaded")]
+    assert world.memory.given_back == 0
+
+
+async def test_a_model_whose_folder_is_gone_serves_until_it_is_unloaded_and_is_then_forgotten(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load("m")
+    shutil.rmtree(tmp_path / "m")
+    assert "model not found" in (await failure(world.repository.load("m"))).message
+    assert world.states() == [("m", 1, State.READY, "")]
+    await world.repository.unload("m")
+    await failure(world.repository.load("m"))
+    assert world.states() == []
 
 
 async def test_all_versions_of_a_load_serve_or_none(tmp_path: pathlib.Path) -> None:

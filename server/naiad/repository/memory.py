@@ -1,0 +1,15 @@
+"""What the repository asks of the memory of the server and its workers, to say what an unload freed."""
+
+import typing
+
+
+class Memory(typing.Protocol):
+    """The memory of all that was started for this server. All of it is blocking."""
+
+    def resident(self) -> int:
+        """Bytes that are held now."""
+        ...
+
+    def give_back(self) -> None:
+        """Return to the system what nobody uses."""
+        ...
