@@ -30,8 +30,11 @@ class ScriptedHost:
         out: the batch that is out; None when it is free.
         takes_s: None: the test calls `finish` or `fail`.
         respond: makes the response to each inference.
+        usable: tells the scheduler whether it can run batches; the test calls it.
         closed: how often it was closed.
     """
+
+    usable: collections.abc.Callable[[bool], None]
 
     def __init__(
         self,
@@ -106,7 +109,7 @@ class ScriptedHost:
         on_outcome(BatchOutcome(batch, execution, error, self._started_ns, ended_ns))
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
-        """Nothing ends here."""
+        self.usable = usable
 
     async def ready(self) -> bool:
         return True

@@ -61,13 +61,13 @@ class WorkerPlan:
         runner: where its `Runner` is made, as `module:callable`; called with `settings` in the worker.
         settings: for JSON.
         executable: the interpreter.
-        environ: variables that it gets besides the server's own.
+        environ: what differs in its environment variables from the server's; None takes one out.
     """
 
     runner: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
-    environ: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environ: collections.abc.Mapping[str, str | None] = dataclasses.field(default_factory=dict)
 
 
 class Execution(Record, frozen=True):
@@ -157,6 +157,15 @@ class LoadedModel(typing.Protocol):
         ...
 
 
+@typing.runtime_checkable
+class Closes(typing.Protocol):
+    """What a backend offers besides `Backend` when something of it may run that has to end with the server."""
+
+    def close(self) -> None:
+        """End it. Safe to call again, from any thread; loads that are under way fail."""
+        ...
+
+
 class Backend(typing.Protocol):
     """A framework.
 
@@ -211,7 +220,12 @@ class CompletesApart(typing.Protocol):
     """What a backend offers besides `complete` when that would run a model's own code: the same in a worker process."""
 
     def completion_plan(
-        self, message: Any, *, model_dir: pathlib.Path, version_dir: pathlib.Path
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
     ) -> WorkerPlan | None:
         """What to call there: its `runner` is a function of the settings; None when the model has nothing to say.
 

@@ -9,7 +9,7 @@ import importlib
 import threading
 import typing
 
-from naiad.backends.backend import Backend
+from naiad.backends.backend import Backend, Closes
 from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, invalid
@@ -77,6 +77,13 @@ class Registry:
             if backend is None:
                 backend = self._made[name] = self._make(name)
             return backend
+
+    def close(self) -> None:
+        """End what backends have running besides instances."""
+        # Without the lock, which may be held for as long as a framework takes to import.
+        for backend in tuple(self._made.values()):
+            if isinstance(backend, Closes):
+                backend.close()
 
     def _make(self, name: str) -> Backend:
         entry = _ENTRIES.get(name)

@@ -103,7 +103,7 @@ class ReceivedRequest:
     def wait_for_room(self) -> None:
         """Return once its client takes more answers, or wants none; at once unless it is held."""
         room = self._room
-        if room is not None:
+        if room is not None and not self.cancelled:
             room.wait()
 
 

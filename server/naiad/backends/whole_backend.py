@@ -5,6 +5,7 @@ the server's interpreter. Each process has a model of its own: instances share n
 """
 
 import base64
+import os
 import pathlib
 import sys
 from typing import Any
@@ -18,6 +19,7 @@ from naiad.backends.backend import (
 )
 from naiad.backends.registry import Registry
 from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, Refusal
+from naiad.backends.visible_devices import seen_by
 from naiad.config.model_config import InstanceKind
 from naiad.config.typed import typed
 from naiad.core import datatypes
@@ -33,6 +35,9 @@ from naiad.errors import InferenceError
 def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
     """How an instance of any backend runs in a worker process."""
     config = source.config.message.SerializeToString(deterministic=True)
+    seen = seen_by(
+        spec, model=source.config.name, parameters=source.config.parameters, environ=os.environ
+    )
     return WorkerPlan(
         runner=f"{__name__}:WholeBackend",
         settings={
@@ -43,9 +48,10 @@ def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
             "options": dict(source.options),
             "name": spec.name,
             "kind": spec.kind.value,
-            "device_id": spec.device_id,
+            "device_id": seen.spec.device_id,
         },
         executable=sys.executable,
+        environ=seen.variables,
     )
 
 

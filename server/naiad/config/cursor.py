@@ -240,7 +240,16 @@ TEMPLATE = re.compile(
 """What a template leaves in place of a value."""
 
 
-def placeholder_in(text: str) -> str | None:
-    """The placeholder that a value holds, or None."""
-    found = TEMPLATE.search(text)
+_TEMPLATE_IN_TEXT = re.compile(r"\$\{[^}]*\}|\{\{[^{}]*\}\}")
+"""What of that cannot be meant in a text: `$TRITON_MODEL_DIRECTORY` and `a@b` can."""
+
+
+def placeholder_in(text: str, *, quoted_text: bool = False) -> str | None:
+    """The placeholder that a value holds, or None.
+
+    Args:
+        text: the value as written, without quotes.
+        quoted_text: the value of a text field, in which `$`, `@` and `<` are letters like others.
+    """
+    found = (_TEMPLATE_IN_TEXT if quoted_text else TEMPLATE).search(text)
     return None if found is None else found[0]

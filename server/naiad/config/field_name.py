@@ -4,7 +4,7 @@ from typing import Any
 
 from naiad.config.block import Block
 from naiad.config.cursor import Cursor, is_symbol, shown
-from naiad.config.scalars import example
+from naiad.config.scalars import example, is_text
 from naiad.config.tokens import TYPOGRAPHIC_QUOTES, Kind, Token
 from naiad.config.unknown_field import explain, inside
 from naiad.config.values import report_no_value
@@ -52,7 +52,10 @@ def field_named(cursor: Cursor, block: Block, token: Token) -> Any | None:
     if name in fields:
         return fields[name]
     found = explain(block.message.DESCRIPTOR, name, block=block.names)
-    cursor.report_token(token, found.message, found.suggestion)
+    suggestion = found.suggestion
+    if block.is_map_entry and found.meant is None:
+        suggestion = f"write {_entry(block, name)}: its entries have a key and a value"
+    cursor.report_token(token, found.message, suggestion)
     return found.meant
 
 
@@ -69,21 +72,27 @@ def _report_quotes(cursor: Cursor, token: Token, name: str) -> None:
 
 def _json_entry(cursor: Cursor, block: Block, token: Token, key: str) -> Any | None:
     """Report `"FOO": { … }` inside a map; the first one in its braces is read as the entry that was meant."""
-    value = block.message.DESCRIPTOR.fields_by_name["value"]
-    inner = example(value)
-    if value.message_type is not None and len(value.message_type.fields) == 1:
-        only = value.message_type.fields[0]
-        inner = f"{{ {only.name}: {example(only)} }}"
     cursor.report_token(
         token,
         f'an entry of "{block.names[-1]}" is written with key and value, not as in JSON',
-        f'write {block.names[-1]} {{ key: "{key}" value: {inner} }} for each entry',
+        f"write {_entry(block, key)} for each entry",
     )
     if block.message.key != "":
         return None
     block.message.key = key
     block.place(("key",), token.position())
-    return value
+    return block.message.DESCRIPTOR.fields_by_name["value"]
+
+
+def _entry(block: Block, key: str) -> str:
+    """How an entry of a map is written."""
+    value = block.message.DESCRIPTOR.fields_by_name["value"]
+    inner = example(value)
+    if value.message_type is not None and len(value.message_type.fields) == 1:
+        only = value.message_type.fields[0]
+        inner = f"{{ {only.name}: {example(only)} }}"
+    shown = f'"{key}"' if is_text(block.message.DESCRIPTOR.fields_by_name["key"]) else "1"
+    return f"{block.names[-1]} {{ key: {shown} value: {inner} }}"
 
 
 def _report_dots(cursor: Cursor, first: Token) -> None:

@@ -78,6 +78,7 @@ def resolve(
     complete: collections.abc.Callable[[str], Completer | None] | None = None,
     backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NO_OPTIONS,
     backends: collections.abc.Collection[str] = (),
+    document: Document | None = None,
 ) -> Resolution:
     """Read a model's configuration. May block: it reads files and runs the backend's completion.
 
@@ -92,8 +93,10 @@ def resolve(
             framework.
         backend_options: `--backend-config` by backend name, "" for all.
         backends: those that there are, to refuse any other at its line (row 11.53); without it, loading finds out.
+        document: a config in place of the model's own.
     """
-    document = pbtxt.read(config_file(model_dir, config_name))
+    if document is None:
+        document = pbtxt.read(config_file(model_dir, config_name))
     return _Resolving(
         model_dir=model_dir,
         document=document,

@@ -88,6 +88,15 @@ def example(field: Any) -> str:
     return '"…"'
 
 
+def advice(field: Any) -> str:
+    """What to write in place of what is no value of a field."""
+    if field.name == "dims":  # other tools write None, N, ? or a name
+        return "write a number, or -1 for a size that varies"
+    if field.type in INTEGER_RANGES or field.type in {_DOUBLE, _FLOAT}:
+        return f"write a number, as in {field.name}: {example(field)}"
+    return f"write {field.name}: {example(field)}"
+
+
 def read_bare(field: Any, text: str) -> Reading:
     """Read what stands without quotes.
 
@@ -198,7 +207,7 @@ def _not_an_integer(field: Any, text: str) -> Reading:
         )
     return Reading(
         message=f"{field.name} takes a whole number, not {_short(text)}",
-        suggestion=f"write a number, as in {field.name}: {example(field)}",
+        suggestion=advice(field),
     )
 
 
@@ -218,7 +227,7 @@ def _float(field: Any, text: str) -> Reading:
         )
     return Reading(
         message=f"{field.name} takes a number, not {_short(text)}",
-        suggestion=f"write a number, as in {field.name}: {example(field)}",
+        suggestion=advice(field),
     )
 
 

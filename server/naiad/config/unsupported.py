@@ -79,12 +79,6 @@ FEATURES = (
     Feature(
         path=("parameters", "TRITON_BATCH_STRATEGY_PATH"), what="custom batching", rows="12.18"
     ),
-    Feature(
-        path=("parameters", "EXECUTION_ENV_PATH"),
-        what="a Python environment of the model's own",
-        rows="15.30",
-        instead="install what the model needs into the server's environment and take it out",
-    ),
 )
 
 

@@ -7,6 +7,7 @@ the reference's words, because people search for them, and each comes with what 
 import collections.abc
 from typing import Any
 
+from naiad.config.cursor import placeholder_in
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.platforms import BACKENDS, ENSEMBLE, PLATFORMS, fits
@@ -17,6 +18,9 @@ _SAY_BACKEND: tuple[FieldPath, ...] = (("backend",), ("platform",), ("default_mo
 
 _Group = model_config_pb2.ModelInstanceGroup
 
+_MOST_GPUS = 16
+"""More of them are named by the first and the last; `naiad check` takes every id up to 63 to exist."""
+
 
 def validate(message: Any, findings: Findings, gpus: collections.abc.Sequence[int]) -> None:
     """Check everything that can be said without looking at the model itself.
@@ -26,6 +30,7 @@ def validate(message: Any, findings: Findings, gpus: collections.abc.Sequence[in
         findings: where problems go.
         gpus: device ids that there are.
     """
+    _note_placeholders(message, findings)
     _check_backend(message, findings)
     if message.max_batch_size < 0:
         findings.add(
@@ -65,6 +70,16 @@ def check_backend_exists(
         f"unable to find backend library for backend '{message.backend}'",
         _instead_of(message.backend, backends),
     )
+
+
+def _note_placeholders(message: Any, findings: Findings) -> None:
+    """A parameter is the model's own affair: some read an unfilled placeholder as "not set"."""
+    for key in sorted(message.parameters):
+        found = placeholder_in(message.parameters[key].string_value, quoted_text=True)
+        if found is not None:
+            findings.warnings.append(
+                f"parameter '{key}' holds {found}: if this file is a template, it was never filled in"
+            )
 
 
 def _instead_of(backend: str, backends: collections.abc.Collection[str]) -> str:
@@ -141,7 +156,9 @@ def _check_priorities(message: Any, findings: Findings) -> None:
             if path in findings.document.positions
             else ("dynamic_batching", "priority_levels"),
             f"default priority level must be {span}; it is {default}",
-            "add default_priority_level, the level of requests that name none; 1 is the highest",
+            f"write default_priority_level: 1 to {levels}, or raise priority_levels"
+            if path in findings.document.positions
+            else "add default_priority_level, the level of requests that name none; 1 is the highest",
         )
     for level in sorted(batching.priority_queue_policy):
         if not 1 <= level <= levels:
@@ -223,7 +240,8 @@ def _check_gpus(
             "write kind: KIND_CPU, or KIND_AUTO to take a GPU only where there is one",
         )
         return
-    there = ", ".join(map(str, gpus))
+    listed = len(gpus) <= _MOST_GPUS
+    there = ", ".join(map(str, gpus)) if listed else f"{gpus[0]} to {gpus[-1]}"
     for index, gpu in enumerate(group.gpus):
         if gpu not in gpus:
             findings.add(

@@ -11,6 +11,7 @@ from naiad.config.escapes import unescape
 from naiad.config.problem import Position
 from naiad.config.scalars import (
     Reading,
+    advice,
     example,
     is_text,
     read_bare,
@@ -136,13 +137,19 @@ def _quoted(cursor: Cursor, field: Any) -> Found:
     value = _decode(cursor, parts)
     if value is None:
         return Found(None, position)
-    placeholder = None if is_text(field) else placeholder_in(value)
-    if placeholder is not None:
+    if _is_left_over(field, value):
         report_placeholder(cursor, first.start, parts[-1].end, field=field)
         return Found(None, position)
     reading = read_quoted(field, value)
     _report(cursor, reading, position)
     return Found(reading.value, position)
+
+
+def _is_left_over(field: Any, value: str) -> bool:
+    """Whether a template left this quoted value behind; not so in `parameters`, which are the model's own affair."""
+    if field.containing_type.name == "ModelParameter":
+        return False
+    return placeholder_in(value, quoted_text=is_text(field)) is not None
 
 
 def _unclosed(cursor: Cursor, field: Any, token: Token) -> Any:
@@ -214,7 +221,7 @@ def _bare(cursor: Cursor, field: Any) -> Found:
         cursor.report_token(
             first,
             f"{field.name} takes {wanted(field)}, not {text}",
-            f"write {field.name}: {example(field)}",
+            advice(field),
         )
         return Found(None, position)
     reading = read_bare(field, text)

@@ -12,7 +12,7 @@ import functools
 import logging
 import math
 import pathlib
-from typing import Any
+import typing
 
 from naiad.backends.backend import (
     Backend,
@@ -53,6 +53,9 @@ _NESTED = 256
 COMPLETION_TIMEOUT_S = 120.0
 """How long a model may take to complete its config."""
 
+_Argument = typing.TypeVar("_Argument")
+_Result = typing.TypeVar("_Result")
+
 BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
 
@@ -92,10 +95,11 @@ class Loader:
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=threads + _NESTED, thread_name_prefix="load"
         )
+        self._under_way: set[concurrent.futures.Future[typing.Any]] = set()
 
     async def plan(self, folder: pathlib.Path) -> ModelPlan:
         """Read a model folder: what to load, or why not."""
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._plan, folder)
+        return await self._in_a_thread(self._plan, folder)
 
     async def load(self, plan: VersionPlan) -> Model:
         """Load one version.
@@ -106,9 +110,7 @@ class Loader:
         loop = asyncio.get_running_loop()
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
-        backend = await loop.run_in_executor(
-            self._executor, self._registry.get, plan.config.backend
-        )
+        backend = await self._in_a_thread(self._registry.get, plan.config.backend)
         options = self.options_of(plan.config.backend)
         hosts: list[Host]
         if host_of(plan.config, backend.default_host, options) == "process":
@@ -116,7 +118,7 @@ class Loader:
         else:
             if execute_timeout_s(plan.config):
                 raise _needs_a_process(plan.config)
-            loaded, instances = await loop.run_in_executor(self._executor, self._load, plan)
+            loaded, instances = await self._in_a_thread(self._load, plan)
             release = loaded.close
             hosts = [
                 ThreadHost(name=name, instance=instance, clock=self._clock, loop=loop)
@@ -141,9 +143,30 @@ class Loader:
             clock=self._clock,
         )
 
+    def interrupt(self) -> None:
+        """The server stops: environments that are being made, which may take minutes, are given up, and their loads fail."""
+        self._registry.close()
+
     def close(self) -> None:
-        """End the loader's threads; nothing can be loaded afterwards."""
+        """End the loader's threads and what they wait for; nothing can be loaded afterwards."""
+        self._registry.close()
         self._executor.shutdown(wait=False, cancel_futures=True)
+
+    async def finish(self) -> None:
+        """Close, and wait for what is being read or loaded: a model's code cannot be stopped, and the process waits for it."""
+        self.close()
+        running = [asyncio.wrap_future(future) for future in tuple(self._under_way)]
+        if running:
+            log.info("waiting for %d models that are being loaded", len(running))
+            await asyncio.wait(running)
+
+    async def _in_a_thread(
+        self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument
+    ) -> _Result:
+        future = self._executor.submit(work, argument)
+        self._under_way.add(future)
+        future.add_done_callback(self._under_way.discard)
+        return await asyncio.wrap_future(future)
 
     def options_of(self, backend: str) -> dict[str, str]:
         """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
@@ -188,7 +211,7 @@ class Loader:
         config = plan.config
         loop = asyncio.get_running_loop()
         timeout_s = execute_timeout_s(config)
-        plans = await loop.run_in_executor(self._executor, self._worker_plans, plan)
+        plans = await self._in_a_thread(self._worker_plans, plan)
         statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
         hosts = [
             ProcessHost(
@@ -269,7 +292,7 @@ def _known_host(wanted: str, model: str, backend: str) -> HostKind:
 
 def _complete(
     backend: Backend,
-    message: Any,
+    message: typing.Any,
     *,
     model_dir: pathlib.Path,
     version_dir: pathlib.Path,
@@ -282,7 +305,9 @@ def _complete(
         backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
         return
     assert isinstance(backend, CompletesApart)
-    plan = backend.completion_plan(message, model_dir=model_dir, version_dir=version_dir)
+    plan = backend.completion_plan(
+        message, model_dir=model_dir, version_dir=version_dir, options=options
+    )
     if plan is not None:
         identity = Identity(message.name, int(version_dir.name), "config")
         result = run_errand(identity, plan, timeout_s=COMPLETION_TIMEOUT_S)
@@ -331,7 +356,14 @@ def _refusal(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
         name=folder.name,
         reason="; ".join(_one_line(problem) for problem in resolution.problems),
         details=render(resolution.problems, colour=False),
+        failed_version=_version_at_fault(resolution.problems),
     )
+
+
+def _version_at_fault(problems: collections.abc.Iterable[Problem]) -> int | None:
+    """The highest one, if every problem is in a version's folder."""
+    folders = [problem.path.parent.name for problem in problems]
+    return max(map(int, folders)) if folders and all(name.isdecimal() for name in folders) else None
 
 
 def _one_line(problem: Problem) -> str:

@@ -236,6 +236,10 @@ class RequestRules:
     def _wrong_count(self, request: InferRequest) -> InferenceError:
         sent = [tensor.name for tensor in request.inputs]
         missing = [spec.name for spec in self._specs if not spec.optional and spec.name not in sent]
+        unknown = [name for name in sent if name not in self._rules]
+        surplus = (
+            f" The model has no input(s) {_names(unknown)}: leave them out." if unknown else ""
+        )
         if self._required_count == self._input_count:
             expected = f"expected {self._input_count} inputs but got {len(sent)} inputs"
         else:
@@ -246,7 +250,7 @@ class RequestRules:
         return _refusal(
             request,
             f"{expected} for model '{self._model}'. Got input(s) {_names(sent)}, but missing required input(s) "
-            f"{_names(missing)}. Please provide all required input(s).",
+            f"{_names(missing)}. Please provide all required input(s)." + surplus,
         )
 
     def _reshape(self, tensor: Tensor) -> Tensor:

@@ -69,7 +69,7 @@ class WorkerDesk:
         self._families = set[int]()
 
     def take(
-        self, number: int, header: bytes, base: Any, *, batch_at: BatchAt, answer: Tell
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, answer: Tell
     ) -> None:
         """See `Desk`."""
         what, *rest = orjson.loads(header)

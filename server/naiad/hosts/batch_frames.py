@@ -18,6 +18,7 @@ from naiad.backends.python.api.byte_tensors import (
 )
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
+from naiad.core.flow import ANSWER_BYTES
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -63,11 +64,11 @@ class Answers:
         self._batched = config.max_batch_size > 0
         self._outputs = {spec.name: spec for spec in config.outputs}
 
-    def unpack(self, base: Any, header: bytes, batch: list[Inference]) -> Execution:
+    def unpack(self, base: Any, header: bytes | bytearray, batch: list[Inference]) -> Execution:
         """What came of a batch.
 
         Args:
-            base: the segment with its tensors.
+            base: where its tensors are.
             header: the outcome's.
             batch: the inferences.
 
@@ -82,18 +83,18 @@ class Answers:
         answers = found["answers"]
         if len(answers) != len(batch):
             raise ValueError(f"{len(answers)} answers to {len(batch)} requests")
-        sizes = [output[4] for answer in answers if answer is not None for output in answer[2]]
-        if sum(sizes) <= COPIED:
-            # A segment holds the tensors first: this is all of them, and a little padding.
-            end = sum([(size + ALIGNED - 1) & -ALIGNED for size in sizes])
-            base = np.frombuffer(base[:end].tobytes(), np.uint8)
-        responses = [
-            None if answer is None else self._response(base, inference, answer)
-            for inference, answer in zip(batch, answers, strict=True)
-        ]
+        if type(base) is not bytearray:
+            sizes = [output[4] for answer in answers if answer is not None for output in answer[2]]
+            if sum(sizes) <= COPIED:
+                # A segment holds the tensors first: this is all of them, and a little padding.
+                end = sum([(size + ALIGNED - 1) & -ALIGNED for size in sizes])
+                base = base[:end].tobytes()
+        responses: list[InferResponse | None] = []
+        for inference, answer in zip(batch, answers, strict=True):
+            responses.append(None if answer is None else self._response(base, inference, answer))
         return Execution(responses, *found["times"])
 
-    def response_of(self, base: Any, header: bytes, inference: Inference) -> Answer:
+    def response_of(self, base: Any, header: bytes | bytearray, inference: Inference) -> Answer:
         """A response that came apart from its batch; `base` is its own."""
         final, begun_ns, answer = orjson.loads(header)
         if answer is not None:
@@ -103,7 +104,11 @@ class Answers:
             response = InferResponse(
                 request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
             )
-        return Answer(inference, response, begun_ns)
+        if inference.flow is None:
+            return Answer(inference, response, begun_ns)
+        weight = ANSWER_BYTES + base.nbytes
+        inference.flow.sent(weight)
+        return Answer(inference, response, begun_ns, weight)
 
     def failure(self, inference: Inference, error: InferenceError) -> InferResponse:
         """The final response to a request that gets no other."""
@@ -133,7 +138,7 @@ class Answers:
         name, kind, shape, at, size = output
         datatype = datatypes.BY_NAME[kind]
         if datatype is datatypes.BYTES:
-            array = deserialize_bytes_tensor(base[at : at + size].tobytes()).reshape(shape)
+            array = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
         elif size:
             array = np.ndarray(shape, datatype.dtype, base, at)
         else:

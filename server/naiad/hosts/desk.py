@@ -26,7 +26,7 @@ class Desk(typing.Protocol):
     """All of it on the event loop."""
 
     def take(
-        self, number: int, header: bytes, base: Any, *, batch_at: BatchAt, answer: Tell
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, answer: Tell
     ) -> None:
         """Answer a question, now or later.
 
@@ -51,7 +51,7 @@ class ClosedDesk:
     """Implements `Desk` where hosts run without a server behind them: a question ends the worker."""
 
     def take(
-        self, number: int, header: bytes, base: Any, *, batch_at: BatchAt, answer: Tell
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, answer: Tell
     ) -> None:
         """Refuse."""
         raise ValueError("there is no server to ask")

@@ -233,7 +233,7 @@ class ProcessHost:
             worker.kill("did not end")
             await worker.ended
 
-    def _on_message(self, kind: int, header: bytes) -> None:
+    def _on_message(self, kind: int, header: bytes | bytearray) -> None:
         if kind == link.OUTCOME and self._batch is not None:
             self._came_back(header)
         elif kind == link.LOADED and self._loading is not None and not self._loading.done():
@@ -244,7 +244,7 @@ class ProcessHost:
         elif self._worker is not None and not self._stuck:
             self._worker.kill(f"sent a message of kind {kind} that nobody waits for")
 
-    def _came_back(self, header: bytes) -> None:
+    def _came_back(self, header: bytes | bytearray) -> None:
         batch, worker = self._batch, self._worker
         assert batch is not None
         assert worker is not None
@@ -285,7 +285,7 @@ class ProcessHost:
             if response is None and number not in self._answered_early:
                 self._apart[number] = batch[number - self._first]
 
-    def _on_posted(self, kind: int, number: int, header: bytes) -> None:
+    def _on_posted(self, kind: int, number: int, header: bytes | bytearray) -> None:
         if kind == link.RESPONSE:
             self._on_response(number, header)
         elif kind == link.ASK:
@@ -293,7 +293,7 @@ class ProcessHost:
         elif kind == link.READY and self._probe is not None and not self._probe.done():
             self._probe.set_result(bool(number))
 
-    def _on_question(self, number: int, header: bytes) -> None:
+    def _on_question(self, number: int, header: bytes | bytearray) -> None:
         worker = self._worker
         assert worker is not None
         try:
@@ -311,7 +311,7 @@ class ProcessHost:
         left = [self._apart[each] for each in range(first, first + count) if each in self._apart]
         return left or None
 
-    def _on_response(self, number: int, header: bytes) -> None:
+    def _on_response(self, number: int, header: bytes | bytearray) -> None:
         worker, batch = self._worker, self._batch
         place = number - self._first
         if batch is not None and 0 <= place < len(batch) and number not in self._answered_early:

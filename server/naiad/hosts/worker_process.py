@@ -75,8 +75,8 @@ class WorkerProcess:
         plan: WorkerPlan,
         *,
         loop: asyncio.AbstractEventLoop,
-        on_message: collections.abc.Callable[[int, bytes], None],
-        on_posted: collections.abc.Callable[[int, int, bytes], None],
+        on_message: collections.abc.Callable[[int, bytes | bytearray], None],
+        on_posted: collections.abc.Callable[[int, int, bytes | bytearray], None],
         on_end: collections.abc.Callable[[str], None],
     ) -> None:
         self._identity = identity
@@ -290,6 +290,12 @@ class OutputLog:
             )
 
 
+def _environ(plan: WorkerPlan) -> dict[str, str]:
+    """A worker's environment variables."""
+    merged = {**os.environ, **plan.environ}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
 def pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
     """Our end of a link, which `undo` closes, and the worker's."""
     ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -328,7 +334,7 @@ def spawn(
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        env={**os.environ, **plan.environ},
+        env=_environ(plan),
         pass_fds=ends,
         process_group=0,  # so that what the model starts can be ended with it
     )

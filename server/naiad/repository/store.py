@@ -58,7 +58,20 @@ class LocalStore:
             raise invalid(
                 f"--model-repository={self.location}: this user may not read the folder; check its permissions"
             ) from None
+        if _is_model(self._root, found):
+            raise invalid(
+                f"--model-repository={self.location}: this is the folder of one model; give the folder around it, "
+                f"{self._root.absolute().parent}"
+            )
         return sorted(found)
+
+
+def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:
+    """Whether a folder holds the versions of one model: a mistake that would show as a model of the name "1"."""
+    versions = [folder for folder in folders if folder.name.isdecimal()]
+    return bool(versions) and (
+        (root / "config.pbtxt").is_file() or any(any(folder.glob("model.*")) for folder in versions)
+    )
 
 
 def open_store(location: str) -> Store:

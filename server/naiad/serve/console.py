@@ -109,7 +109,7 @@ def show_models(console: "Console | None", states: collections.abc.Sequence[Vers
         return
     width = max((len(state.name) for state in states), default=0)
     rows = [
-        f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {state.reason}".rstrip()
+        f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {_on_one_line(state.reason)}".rstrip()
         for state in states
     ]
     log.info("models:\n%s", "\n".join([f"{'model':<{width}}  version  state        reason", *rows]))
@@ -145,6 +145,11 @@ def _freed(resident: tuple[int, int] | None) -> str:
 def escape(text: str) -> str:
     """Text that rich prints as it is."""
     return text.replace("[", r"\[")
+
+
+def _on_one_line(reason: str) -> str:
+    """A reason that keeps its row: a Python model's traceback has lines of its own, which the log shows above."""
+    return " ".join(reason.split())
 
 
 def _version(state: VersionState) -> str:

@@ -60,6 +60,7 @@ class Server:
         Returns:
             The exit status: 0 after an orderly end, else 1 (rows 7.32, 17.14).
         """
+        self._watch_signals()
         options = self._options
         monitor = GpuMonitor()
         gpus = await asyncio.to_thread(find_gpus, monitor, options.min_supported_compute_capability)
@@ -103,8 +104,7 @@ class Server:
             desks.open(engine)
             try:
                 await frontends.open()
-                self._watch_signals()
-                return await self._serve(repository, engine, frontends)
+                return await self._serve(repository, loader, engine, frontends)
             finally:
                 await frontends.close_all()
                 calls.close()
@@ -132,7 +132,11 @@ class Server:
         )
 
     async def _serve(
-        self, repository: Repository[Model], engine: ServingEngine, frontends: Frontends
+        self,
+        repository: Repository[Model],
+        loader: Loader,
+        engine: ServingEngine,
+        frontends: Frontends,
     ) -> int:
         options = self._options
         loading = asyncio.get_running_loop().create_task(repository.load_all(_at_start(options)))
@@ -158,10 +162,11 @@ class Server:
                 )
         await self._stopping.wait()
         loading.cancel()
+        loader.interrupt()
         steps = DrainSteps(
             lame_duck=functools.partial(self._lame_duck, engine, frontends),
             close=frontends.closers(),
-            unload=repository.unload_all,
+            unload=functools.partial(self._unload, repository, loader),
             inflight=engine.inflight,
             live_models=lambda: len(repository.served()) + len(repository.leaving()),
         )
@@ -177,6 +182,10 @@ class Server:
     def _lame_duck(self, engine: ServingEngine, frontends: Frontends) -> None:
         engine.phase = Phase.DRAINING
         frontends.begin_drain()
+
+    async def _unload(self, repository: Repository[Model], loader: Loader) -> None:
+        await repository.unload_all()
+        await loader.finish()
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()

@@ -18,7 +18,7 @@ _STRINGS = (
     "tab\tline\nreturn\r",
     "\x00\x01\x7f",
     "# no comment",
-    "${x}",
+    "$x {y}",
     "}{][<>",
     "\U0001f600",
 )

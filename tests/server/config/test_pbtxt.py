@@ -104,6 +104,41 @@ def test_a_placeholder_inside_a_text_is_left_to_the_model() -> None:
     assert _messages('parameters { key: "a" value { string_value: "${x}" } }') == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'backend: "${backend}"',
+        'name: "model_{{ size }}"',
+        'input { name: "${input_name}" }',
+        'metric_tags { key: "team" value: "${team}" }',
+    ],
+)
+def test_a_placeholder_in_a_text_of_the_config_itself_was_never_filled_in(text: str) -> None:
+    (message,) = _messages(text)
+
+    assert message.endswith("was never filled in: this file is a template")
+
+
+def test_what_merely_looks_like_a_placeholder_is_a_text() -> None:
+    assert _messages('default_model_filename: "$a" metric_tags { key: "a" value: "@b@ <c>" }') == []
+
+
+@pytest.mark.parametrize("size", ["None", "N", "?", "-1-1"])
+def test_who_names_a_size_that_varies_is_told_how_to_write_it(size: str) -> None:
+    assert _help(f"input {{ dims: [ {size}, 4 ] }}") == [
+        "write a number, or -1 for a size that varies"
+    ]
+
+
+def test_a_name_that_is_written_as_a_field_of_a_map_is_shown_as_its_entry() -> None:
+    assert _help('parameters { intra_op_thread_count: "4" }') == [
+        'write parameters { key: "intra_op_thread_count" value: { string_value: "…" } }: its entries have a key and a value'
+    ]
+    assert _help('metric_tags { team: "a" }') == [
+        'write metric_tags { key: "team" value: "…" }: its entries have a key and a value'
+    ]
+
+
 def test_a_field_of_another_block_is_sent_there() -> None:
     assert _help("max_queue_delay_microseconds: 1") == [
         "max_queue_delay_microseconds belongs in dynamic_batching { max_queue_delay_microseconds: … }"

@@ -23,6 +23,7 @@ _BY_HAND = (
 """What protobuf never writes itself: comments, lists of blocks, angles, texts in pieces."""
 _OURS_ALONE = re.compile(
     r"appears twice: protobuf would keep|has no value with the number|there is no escape|needs .* hexadecimal digits"
+    r"|was never filled in"
 )
 """What we refuse and Python's official parser takes: mistakes always, and escapes that Triton's own parser refuses."""
 

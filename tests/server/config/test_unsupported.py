@@ -67,11 +67,6 @@ ASKED = {
         (2, 19),
         "custom batching",
     ),
-    ("parameters", "EXECUTION_ENV_PATH"): (
-        '\nparameters { key: "EXECUTION_ENV_PATH" value { string_value: "/x" } }',
-        (2, 19),
-        "a Python environment of the model's own",
-    ),
 }
 
 

@@ -285,3 +285,34 @@ def test_a_backend_that_is_not_there_is_refused_at_its_line(
     problem = only(resolve(folder, backends=("python", "onnxruntime")))
     assert shown([problem]) == [(*place, f"unable to find backend library for backend '{backend}'")]
     assert problem.suggestion == suggestion
+
+
+def test_a_level_out_of_range_is_told_the_range_and_a_missing_one_is_asked_for(
+    tmp_path: pathlib.Path,
+) -> None:
+    config = PYTHON + "max_batch_size: 8 dynamic_batching { priority_levels: 2 "
+    wrong = resolve(make_model(tmp_path / "a", config + "default_priority_level: 3 }"))
+    missing = resolve(make_model(tmp_path / "b", config + "}"))
+
+    assert (
+        wrong.problems[0].suggestion
+        == "write default_priority_level: 1 to 2, or raise priority_levels"
+    )
+    assert missing.problems[0].suggestion.startswith("add default_priority_level")
+
+
+def test_many_gpus_are_named_by_the_first_and_the_last(tmp_path: pathlib.Path) -> None:
+    config = PYTHON + "instance_group { kind: KIND_GPU gpus: 99 }"
+    (problem,) = resolve(make_model(tmp_path, config), gpus=range(64)).problems
+
+    assert problem.message.endswith("gpu id 99. GPUs here are: 0 to 63")
+
+
+def test_an_unfilled_parameter_is_noted_and_left_to_the_model(tmp_path: pathlib.Path) -> None:
+    config = PYTHON + 'parameters { key: "engine" value { string_value: "${engine_dir}" } }'
+    resolution = resolve(make_model(tmp_path, config))
+
+    assert resolution.problems == ()
+    assert resolution.warnings == (
+        "parameter 'engine' holds ${engine_dir}: if this file is a template, it was never filled in",
+    )

@@ -144,3 +144,10 @@ def test_memory_of_shapes_is_bounded() -> None:
     for size in range(1, 1000):
         assert rules.judge(request(tensor("IN", 1, size))) == 1
     assert len(rules._rules["IN"].accepted) == 256
+
+
+def test_who_sends_too_many_inputs_is_told_which_the_model_has_not() -> None:
+    rules = RequestRules(config(spec("IN", 16)))
+    said = refusal(rules, request(tensor("IN", 1, 16), tensor("X", 1)))
+    assert said.endswith("The model has no input(s) ['X']: leave them out.")
+    assert "leave them out" not in refusal(rules, request())

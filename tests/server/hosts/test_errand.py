@@ -23,7 +23,7 @@ def completed(folder: pathlib.Path, body: str, *, timeout_s: float = GIVE_UP_S) 
     model(folder, body)
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     backend = PythonBackend(clock=SystemClock())
-    plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1")
+    plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
     assert plan is not None
     backend.take_completion(message, run_errand(IDENTITY, plan, timeout_s=timeout_s))
     return message
@@ -130,6 +130,6 @@ def test_a_model_is_asked_only_when_it_may_have_something_to_say(
 ) -> None:
     (tmp_path / "model.py").write_text(text)
     plan = PythonBackend(clock=SystemClock()).completion_plan(
-        model_config_pb2.ModelConfig(name="m"), model_dir=tmp_path, version_dir=tmp_path
+        model_config_pb2.ModelConfig(name="m"), model_dir=tmp_path, version_dir=tmp_path, options={}
     )
     assert [plan is not None] == asked

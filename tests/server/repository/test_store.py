@@ -33,3 +33,20 @@ def test_a_missing_folder_and_a_file_are_told_apart(tmp_path: pathlib.Path) -> N
         open_store(str(tmp_path / "none")).model_folders()
     with pytest.raises(InferenceError, match="this is a file"):
         open_store(str(file)).model_folders()
+
+
+@pytest.mark.parametrize("file", ["config.pbtxt", "1/model.onnx", "3/model.py"])
+def test_the_folder_of_one_model_is_no_repository(tmp_path: pathlib.Path, file: str) -> None:
+    model = tmp_path / "model"
+    for version in ("1", "3"):
+        (model / version).mkdir(parents=True)
+    (model / file).touch()
+    with pytest.raises(InferenceError, match="give the folder around it") as caught:
+        open_store(str(model)).model_folders()
+    assert caught.value.message.endswith(str(tmp_path))
+
+
+def test_models_may_be_named_like_numbers(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "1" / "1").mkdir(parents=True)
+    (tmp_path / "1" / "1" / "model.onnx").touch()
+    assert [folder.name for folder in open_store(str(tmp_path)).model_folders()] == ["1"]

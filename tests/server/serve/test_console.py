@@ -38,6 +38,14 @@ def test_without_a_terminal_the_table_is_one_log_record(caplog: pytest.LogCaptur
     assert "bad         -  UNAVAILABLE  config.pbtxt:2:1: [oh]" in record.getMessage()
 
 
+def test_a_reason_of_several_lines_keeps_to_its_row(caplog: pytest.LogCaptureFixture) -> None:
+    reason = "no module 'x'\n\nAt:\n  model.py(1): <module>"
+    state = VersionState(name="m", version=1, state=State.UNAVAILABLE, reason=reason)
+    with caplog.at_level(logging.INFO, "naiad"):
+        show_models(None, [state])
+    assert "UNAVAILABLE  no module 'x' At: model.py(1): <module>" in caplog.messages[0]
+
+
 def test_addresses_are_logged_as_the_reference_does(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, "naiad"):
         show_addresses(

@@ -6,6 +6,7 @@ What a model sees is `api/`; how its modules are kept apart from other models' i
 
 import collections.abc
 import json
+import os
 import pathlib
 import sys
 from typing import Any
@@ -21,9 +22,12 @@ from naiad.backends.python.completion import may_complete, not_a_config
 from naiad.backends.python.failures import describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
+from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
 from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
+from naiad.environments.environments import Environments
+from naiad.environments.need import Need, need_of, refused_in_thread
 from naiad.errors import InferenceError, invalid
 
 _COMPLETED = ("input", "output")
@@ -43,6 +47,7 @@ class PythonBackend:
 
     def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
         self._clock = clock
+        self._environments = Environments(clock=clock)
         self._server = server
 
     def complete(
@@ -59,6 +64,9 @@ class PythonBackend:
         it changes is left out, as in Triton.
         """
         _check_parameters(message)
+        need = _need(message, model_dir, version_dir, options)
+        if need is not None:
+            raise refused_in_thread(message.name, need)
         code = _ModelCode(
             message.name,
             message.default_model_filename,
@@ -80,6 +88,7 @@ class PythonBackend:
         *,
         model_dir: pathlib.Path,
         version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
     ) -> WorkerPlan | None:
         """See `CompletesApart`."""
         _check_parameters(message)
@@ -92,7 +101,15 @@ class PythonBackend:
             "model_dir": str(model_dir),
             "config": json.dumps(config_json.to_json(message)),
         }
-        return _worker(message, model_dir, "naiad.backends.python.completion:complete", settings)
+        executable, variables = self._program(
+            message.name, _need(message, model_dir, version_dir, options), options
+        )
+        return WorkerPlan(
+            runner="naiad.backends.python.completion:complete",
+            settings=settings,
+            executable=executable,
+            environ=variables,
+        )
 
     def take_completion(self, message: Any, result: Any) -> None:
         """See `CompletesApart`."""
@@ -100,8 +117,15 @@ class PythonBackend:
             _merge(message, result)
 
     def load(self, source: ModelSource) -> "PythonModel":
-        """Import a model version's code."""
+        """Import a model version's code.
+
+        Raises:
+            InferenceError: INVALID_ARG: it cannot be imported, or needs an environment of its own, which a thread cannot have.
+        """
         _check_parameters(source.config.message)
+        need = _need_of(source)
+        if need is not None:
+            raise refused_in_thread(source.config.name, need)
         code = _ModelCode(
             source.config.name,
             source.config.default_model_filename,
@@ -116,22 +140,34 @@ class PythonBackend:
         """See `Backend`: the worker needs nothing of the server but the API that models see."""
         config = source.config
         _check_parameters(config.message)
+        seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
+        executable, variables = self._program(config.name, _need_of(source), source.options)
         settings = {
-            "arguments": _arguments(source, spec),
+            "arguments": _arguments(source, seen.spec),
             "path": str(source.version_dir / (config.default_model_filename or "model.py")),
             "model_dir": str(source.model_dir),
             "outputs": [output.name for output in config.outputs],
             "decoupled": config.decoupled,
         }
-        runner = "naiad.backends.python.runner:PythonRunner"
-        return _worker(config.message, source.model_dir, runner, settings)
+        return WorkerPlan(
+            runner="naiad.backends.python.runner:PythonRunner",
+            settings=settings,
+            executable=executable,
+            environ={**variables, **seen.variables},
+        )
 
+    def close(self) -> None:
+        """Stop environments that are being made."""
+        self._environments.close()
 
-def _worker(
-    message: Any, model_dir: pathlib.Path, runner: str, settings: dict[str, Any]
-) -> WorkerPlan:
-    """The one place that says in which interpreter and environment a model's processes run."""
-    return WorkerPlan(runner=runner, settings=settings, executable=sys.executable)
+    def _program(
+        self, model: str, need: Need | None, options: collections.abc.Mapping[str, str]
+    ) -> tuple[str, collections.abc.Mapping[str, str | None]]:
+        """The one place that says in which interpreter and environment a model's processes run; the environment may be made first."""
+        if need is None:
+            return sys.executable, {}
+        environment = self._environments.get(model, need, options)
+        return environment.executable, environment.variables
 
 
 class PythonModel:
@@ -175,6 +211,31 @@ class PythonModel:
     def close(self) -> None:
         """Forget the model's modules."""
         self._code.close()
+
+
+def _need_of(source: ModelSource) -> Need | None:
+    return need_of(
+        source.config.name,
+        parameters=source.config.parameters,
+        model_dir=source.model_dir,
+        version_dir=source.version_dir,
+        options=source.options,
+    )
+
+
+def _need(
+    message: Any,
+    model_dir: pathlib.Path,
+    version_dir: pathlib.Path,
+    options: collections.abc.Mapping[str, str],
+) -> Need | None:
+    return need_of(
+        message.name,
+        parameters={key: value.string_value for key, value in message.parameters.items()},
+        model_dir=model_dir,
+        version_dir=version_dir,
+        options=options,
+    )
 
 
 def _arguments(source: ModelSource, spec: InstanceSpec) -> dict[str, str]:

@@ -21,6 +21,7 @@ import importlib.abc
 import importlib.machinery
 import importlib.util
 import itertools
+import os
 import pathlib
 import re
 import sys
@@ -37,6 +38,10 @@ _UTILS = "triton_python_backend_utils"
 
 _serial = itertools.count()
 _lock = threading.Lock()
+_turn = threading.RLock()
+"""Held while a model's module is executed. The interpreter executes one at a time anyway, and two that import side by side can
+stop for ever: a finder that imports inside `find_spec`, as setuptools' does for `import distutils`, holds the lock that the
+other one needs to let go of its module."""
 
 
 class ModelPackage:
@@ -61,15 +66,16 @@ class ModelPackage:
             sys.modules[self.name] = _package(self.name, self._folders)
             sys.meta_path.insert(0, self._finder)
             sys.path.extend(self._folders)
-            importlib.invalidate_caches()  # its files may be newer than what was seen of its folders
+            _forget_listings(self._folders)
 
     def load(self, stem: str) -> types.ModuleType:
-        """Import one of its modules.
+        """Import one of its modules; one model after another.
 
         Raises:
             Exception: whatever its code raises.
         """
-        return importlib.import_module(f"{self.name}.{stem}")
+        with _turn:
+            return importlib.import_module(f"{self.name}.{stem}")
 
     def close(self) -> None:
         """Forget its modules; objects made from them live on while somebody has them."""
@@ -78,20 +84,32 @@ class ModelPackage:
                 sys.meta_path.remove(self._finder)
             for folder in self._folders:
                 if folder in sys.path:
-                    sys.path.reverse()  # the last one is ours
-                    sys.path.remove(folder)
-                    sys.path.reverse()
+                    del sys.path[
+                        len(sys.path) - 1 - sys.path[::-1].index(folder)
+                    ]  # the last is ours
             prefix = self.name + "."
-            for name in [
-                each for each in sys.modules if each == self.name or each.startswith(prefix)
-            ]:
-                del sys.modules[name]
+            for name in list(sys.modules):  # another model, in another thread, may import meanwhile
+                if name == self.name or name.startswith(prefix):
+                    del sys.modules[name]
 
 
 def _package(name: str, path: list[str]) -> types.ModuleType:
     package = types.ModuleType(name)
     package.__path__ = path
     return package
+
+
+def _forget_listings(folders: collections.abc.Sequence[str]) -> None:
+    """Have these folders listed anew: their files may be newer than what was seen of them.
+
+    Not `importlib.invalidate_caches()`: it walks through all there is, and fails when a model in another thread imports
+    something meanwhile.
+    """
+    for path, finder in sys.path_importer_cache.copy().items():
+        if isinstance(finder, importlib.machinery.FileFinder) and any(
+            path == folder or path.startswith(folder + os.sep) for folder in folders
+        ):
+            finder.invalidate_caches()
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -8,6 +8,7 @@ Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
 """
 
 import importlib
+import os
 import pathlib
 import sys
 import time
@@ -54,6 +55,8 @@ class PythonRunner(ServedModel):
         )
         context.only = running
         context.current.set(running)
+        if "PYTHONBREAKPOINT" not in os.environ:
+            sys.breakpointhook = _no_terminal
         super().__init__(
             _made(path, folder, arguments),
             running=running,
@@ -86,7 +89,9 @@ class PythonRunner(ServedModel):
 
     def pace(self, call: Any) -> None:  # type: ignore[explicit-override]  # as above
         """See `Outlet`."""
-        call.wait_for_room()
+        # A coroutine would keep all others of its instance waiting, perhaps for the one that its client reads first.
+        if not self._coroutines.is_this_thread():
+            call.wait_for_room()
 
     def _fail_apart(  # type: ignore[explicit-override]  # as above
         self, call: Any, text: str, begun_ns: int
@@ -180,6 +185,13 @@ def _before_installed_packages() -> int:
         if folder.endswith(("site-packages", "dist-packages")):
             return place
     return len(sys.path)
+
+
+def _no_terminal(*_args: Any, **_named: Any) -> None:
+    raise RuntimeError(
+        "breakpoint() needs a terminal, and a worker process has none: run the model in a thread of the server to debug it (its parameter "
+        "naiad.host, or --backend-config=python,host=thread), or in pytest with naiad.testing"
+    )
 
 
 def _nobody_listens(

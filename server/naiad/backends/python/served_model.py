@@ -119,18 +119,30 @@ class ServedModel(abc.ABC):
             return False
         return answer
 
+    @property
+    def model(self) -> Any:
+        """The TritonPythonModel; None at the end."""
+        return self._model
+
     def close(self) -> None:
-        """Call the model's `finalize`, if it has one, and let go of it (row 15.33)."""
+        """As `finalize`; what the model raises is only logged (row 15.33)."""
+        try:
+            self.finalize()
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model goes all the same, whatever it raises
+            self._log.error("finalize failed: %s", describe(error, self._folder))
+
+    def finalize(self) -> None:
+        """Call the model's `finalize`, if it has one, and let go of it. Idempotent.
+
+        Raises:
+            Exception: whatever the model raises.
+        """
         self._coroutines.close()
         self._running.executes = False
         model, self._model = self._model, None
-        if not hasattr(model, "finalize"):
-            return
-        context.current.set(self._running)
-        try:
+        if hasattr(model, "finalize"):
+            context.current.set(self._running)
             model.finalize()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model goes all the same, whatever it raises
-            self._log.error("finalize failed: %s", describe(error, self._folder))
 
     def _call(self, calls: "Sequence[Any]") -> "tuple[list[Any], int, int]":
         """Call the model's `execute` with a batch.

@@ -115,7 +115,7 @@ class AskingServer:
         """See `Server`."""
         return float(self._ask("metric_value", metric))
 
-    def told(self, number: int, header: bytes, base: Any) -> None:
+    def told(self, number: int, header: "bytes | bytearray", base: Any) -> None:
         """An answer came; in the thread that listens.
 
         Args:

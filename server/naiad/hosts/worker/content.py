@@ -25,20 +25,24 @@ from naiad.backends.runner import (
 )
 from naiad.hosts.worker.link import Parcel
 
-_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
-_quoted = json.encoder.encode_basestring_ascii
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
+_SHOWN = "replace"
+"""What is no text, half a surrogate pair in a file's name for instance, becomes a question mark and does no harm."""
+
+_from_json = json.JSONDecoder().raw_decode
+_quoted = json.encoder.encode_basestring
 
 
-def requests_of(base: Any, header: bytes, first: int) -> "list[ReceivedRequest]":
+def requests_of(base: Any, header: "bytes | bytearray", first: int) -> "list[ReceivedRequest]":
     """The requests of a BATCH.
 
     Args:
-        base: the segment.
+        base: where the tensors are.
         header: the message's.
         first: the message's number: that of the first request.
     """
     found: list[ReceivedRequest] = []
-    for number, fields in enumerate(json.loads(header), first):
+    for number, fields in enumerate(_from_json(header.decode())[0], first):
         request = ReceivedRequest(number)
         (
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
@@ -53,7 +57,7 @@ def tensor_of(base: Any, fields: "list[Any]") -> ReceivedTensor:
     """A tensor of a message, where it lies in the segment."""
     name, datatype, shape, at, size = fields
     if datatype == "BYTES":
-        values = deserialize_bytes_tensor(base[at : at + size].tobytes()).reshape(shape)
+        values = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
     elif size:
         values = np.ndarray(shape, DTYPES[datatype], base, at)
     else:
@@ -66,13 +70,13 @@ def pack_outcome(outcome: Outcome) -> "tuple[bytes, Parcel]":
     parcel = Parcel()
     answers = ",".join([_packed(answer, parcel) for answer in outcome.answers])
     times = f"{outcome.input_end_ns},{outcome.output_start_ns}"
-    return f'{{"times":[{times}],"answers":[{answers}]}}'.encode(), parcel
+    return f'{{"times":[{times}],"answers":[{answers}]}}'.encode(errors=_SHOWN), parcel
 
 
 def pack_response(answer: "Answer | None", *, final: bool, begun_ns: int) -> "tuple[bytes, Parcel]":
     """The header and the tensors of a RESPONSE."""
     parcel = Parcel()
-    return f"[{int(final)},{begun_ns},{_packed(answer, parcel)}]".encode(), parcel
+    return f"[{int(final)},{begun_ns},{_packed(answer, parcel)}]".encode(errors=_SHOWN), parcel
 
 
 def _packed(answer: "Answer | None", parcel: Parcel) -> str:
@@ -92,4 +96,4 @@ def _packed(answer: "Answer | None", parcel: Parcel) -> str:
 
 def pack_refusal(refusal: Refusal) -> bytes:
     """The header of a REFUSED, and of an OUTCOME when the whole batch failed."""
-    return _to_json({"error": (refusal.code, refusal.message)}).encode()
+    return _to_json({"error": (refusal.code, refusal.message)}).encode(errors=_SHOWN)

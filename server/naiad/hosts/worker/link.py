@@ -2,15 +2,14 @@
 
 Two SOCK_SEQPACKET socket pairs. On the first one batches take turns with their outcomes: a message is 32 bytes, one wake-up. What it is
 about lies in a segment of the sender's, an anonymous file (memfd) whose descriptor goes along with the first message that uses
-it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Nothing has a name in the file system, so nothing is left
+it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Up to 32 KiB stand behind the 32 bytes instead. Nothing has a name in the file system, so nothing is left
 when both processes are gone.
 
 The receiver looks at tensors where they lie. With its next message it says at which of the sender's segments somebody still
 looks; the sender writes over the others, for a page of memory that is there already costs a tenth of a new one. A sender keeps
 up to four segments, larger ones in place of smaller ones; if somebody looks at all four, a message gets one for itself.
 
-What does not take turns is posted, from any thread, each message complete in itself: small ones stand behind their 32 bytes, large
-ones lie in a segment of their own. A worker posts on the first socket, so that a response is there before the outcome of its
+What does not take turns is posted, from any thread, each message complete in itself: large ones lie in a segment of their own. A worker posts on the first socket, so that a response is there before the outcome of its
 batch; the server posts on the second one, the control socket, where a thread of the worker's listens also while a batch runs.
 To add a conversation (a worker that asks the server for something), add two kinds from POSTED on, one each way, and a number
 that the answer repeats.
@@ -50,7 +49,10 @@ GONE = "the other side is gone"
 _MESSAGE = struct.Struct("<BBBxxxxxQQQ")
 _ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
 _INLINE = 1 << 15
-"""Posted messages up to this many bytes stand in the packet itself."""
+"""Messages up to this many bytes stand in the packet itself."""
+
+_IN_THE_PACKET = 255
+"""In place of a slot."""
 
 ALIGNED = 64
 """Where a tensor begins is a multiple of this many bytes."""
@@ -84,7 +86,12 @@ class Parcel:
             self.size = (at + size + ALIGNED - 1) & -ALIGNED
         return at, size
 
-    def write(self, memory: "mmap.mmap | bytearray", base: Any) -> None:
+    def joined(self) -> bytes:
+        """Everything as bytes."""
+        whole = [(part if type(part) is bytes else part.tobytes()) for _, part in self._parts]
+        return b"".join([each.ljust(len(each) + ALIGNED - 1 & -ALIGNED, b"\0") for each in whole])
+
+    def write(self, memory: mmap.mmap, base: Any) -> None:
         """Put everything into a segment."""
         for at, part in self._parts:
             if type(part) is bytes:
@@ -117,7 +124,7 @@ class Link:
         connection: SOCK_SEQPACKET; the link's from now on.
 
     Attributes:
-        posted: the segment that the last posted message is about, as uint8; it is the receiver's to keep.
+        posted: where the tensors of the last posted message are, as `base`; it is the receiver's to keep.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -126,16 +133,18 @@ class Link:
         self._others_look_at = 0
         self._theirs: list[Any] = []
         self._current = 0
+        self._packed: bytearray | None = None
         self._packet = bytearray(_MESSAGE.size + _INLINE)
         self.posted: Any = None
 
     @property
     def base(self) -> Any:
-        """The segment that the last message in turn is about, as uint8: tensors are views of it.
+        """Where the tensors of the last message in turn are: a segment as uint8, or a bytearray.
 
-        Whoever keeps it, or a view of it, keeps the other side from writing there.
+        Whoever keeps a segment, or a view of it, keeps the other side from writing there.
         """
-        return self._theirs[self._current]
+        packed = self._packed
+        return self._theirs[self._current] if packed is None else packed
 
     def fileno(self) -> int:
         """The socket's descriptor, to wait for messages."""
@@ -152,6 +161,14 @@ class Link:
         """
         at = 0 if parcel is None else parcel.size
         needed = at + len(header)
+        if needed <= _INLINE:
+            message = _MESSAGE.pack(kind, self._held(), _IN_THE_PACKET, number, at, len(header))
+            tensors = b"" if parcel is None else parcel.joined()
+            try:
+                self._pass(message + tensors + header, -1)
+            except OSError as error:
+                raise LinkBrokenError(str(error)) from error
+            return
         fresh, slot, segment = self._room(needed)
         try:
             memory = segment.memory
@@ -177,19 +194,17 @@ class Link:
         """
         at = 0 if parcel is None else parcel.size
         size = at + len(header)
-        message = _MESSAGE.pack(kind, 0, 0, number, at, len(header))
         fresh = -1
         if size > _INLINE:
+            message = _MESSAGE.pack(kind, 0, 0, number, at, len(header))
             fresh, memory = _segment(size)
             if parcel is not None:
                 parcel.write(memory, np.frombuffer(memory, np.uint8))
             memory[at:size] = header
-        elif at:
-            behind = bytearray(at)
-            assert parcel is not None
-            parcel.write(behind, np.frombuffer(behind, np.uint8))
-            message += behind + header
         else:
+            message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, number, at, len(header))
+            if parcel is not None:
+                message += parcel.joined()
             message += header
         try:
             self._pass(message, fresh)
@@ -201,7 +216,7 @@ class Link:
             if fresh >= 0:
                 os.close(fresh)
 
-    def receive(self) -> "tuple[int, int, bytes]":
+    def receive(self) -> "tuple[int, int, bytes | bytearray]":
         """The next message, its kind, its number and its header; waits for it where the socket does.
 
         Raises:
@@ -220,24 +235,33 @@ class Link:
         if length < _MESSAGE.size:
             raise LinkBrokenError("no message" if length else GONE)
         kind, held, slot, number, at, size = _MESSAGE.unpack_from(packet)
-        base = _opened(ancillary) if ancillary else None
+        if slot == _IN_THE_PACKET:
+            base = packet[_MESSAGE.size : length]
+            if kind < POSTED:
+                self._packed = base
+                self._others_look_at = held
+            else:
+                self.posted = base
+            if at + size != len(base):
+                raise LinkBrokenError("a message about nothing")
+            return kind, number, base[at:]
+        segment = _opened(ancillary) if ancillary else None
         if kind >= POSTED:
-            if base is None:
-                base = np.frombuffer(bytes(memoryview(packet)[_MESSAGE.size : length]), np.uint8)
-            self.posted = base
+            self.posted = segment
         else:
-            base = self._seen(slot, base)
+            segment = self._seen(slot, segment)
+            self._packed = None
             self._others_look_at = held
-        if base is None or at + size > base.size:
+        if segment is None or at + size > segment.size:
             raise LinkBrokenError("a message about nothing")
-        return kind, number, base[at : at + size].tobytes()
+        return kind, number, segment[at : at + size].tobytes()
 
     def close(self) -> None:
         """Give everything back that nobody looks at any more."""
         self._socket.close()
         self._ours.clear()
         self._theirs.clear()
-        self.posted = None
+        self._packed = self.posted = None
 
     def _pass(self, message: bytes, descriptor: int) -> None:
         if descriptor < 0:
@@ -281,6 +305,8 @@ class Link:
         """At which of the other side's segments somebody looks: a bit for each slot."""
         theirs, count = self._theirs, sys.getrefcount
         held = 0
+        if not theirs:
+            return held
         for slot in range(min(len(theirs), _SLOTS)):
             if count(theirs[slot]) > _ONLY_OURS:
                 held |= 1 << slot

@@ -1,6 +1,7 @@
 """What a worker process does: takes a batch, runs it, answers; see `main` for its threads and streams."""
 
 import contextlib
+import gc
 import importlib
 import json
 import logging
@@ -59,7 +60,7 @@ class Worker:
         except link.LinkBrokenError:
             return 1
 
-    def _load(self, header: bytes) -> bool:
+    def _load(self, header: "bytes | bytearray") -> bool:
         context.worker_server = self._server
         try:
             runner = _made(header)
@@ -68,16 +69,18 @@ class Worker:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
             return False
         self._runner = runner
+        # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
+        gc.freeze()
         self._link.send(link.LOADED, b"{}")
         return True
 
-    def _run_errand(self, header: bytes) -> None:
+    def _run_errand(self, header: "bytes | bytearray") -> None:
         try:
             self._link.send(link.DONE, json.dumps({"result": _made(header)}).encode())
         except Refusal as refusal:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
 
-    def _execute(self, header: bytes, first: int) -> None:
+    def _execute(self, header: "bytes | bytearray", first: int) -> None:
         parcel = None
         try:
             answer, parcel = self._answer(header, first)
@@ -90,7 +93,7 @@ class Worker:
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         self._link.send(link.OUTCOME, answer, parcel)
 
-    def _answer(self, header: bytes, first: int) -> "tuple[bytes, link.Parcel]":
+    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Parcel]":
         requests = content.requests_of(self._link.base, header, first)
         self._under_way.begin(first, requests)
         outcome = self._runner.execute(requests)
@@ -133,7 +136,7 @@ class Worker:
             self._link.post(link.READY, b"", None, int(answer))
 
 
-def _made(header: bytes) -> Any:
+def _made(header: "bytes | bytearray") -> Any:
     """What an order's callable makes of its settings.
 
     Raises:
@@ -154,70 +157,69 @@ def _made(header: bytes) -> Any:
 
 
 class _UnderWay:
-    """The requests that somebody may still answer, by number: where a cancel finds them."""
+    """The requests that somebody may still answer, by number: where a cancel finds them.
+
+    Without a lock, which would cost every batch: each thread writes what the other one reads, and then reads what the other one
+    writes, so that one of them sees both.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._first = 0
-        self._batch: list[ReceivedRequest] = []
-        self._next = 0
+        self._batch: tuple[int, list[ReceivedRequest]] = (0, [])
         self._early: set[int] = set()
-        self._held_early: set[int] = set()
+        self._held: set[int] = set()
+        self._holding = threading.Lock()
         self._apart: weakref.WeakValueDictionary[int, ReceivedRequest] = (
             weakref.WeakValueDictionary()
         )
 
     def begin(self, first: int, batch: "list[ReceivedRequest]") -> None:
         """A batch is about to run."""
-        with self._lock:
-            self._first = first
-            self._batch = batch
-            self._next = first + len(batch)
-            for number in self._early:
-                if first <= number < self._next:
-                    # Its client left while it was on its way here: the control socket was faster.
-                    batch[number - first].cancelled = True
-            self._early.clear()
-            for number in self._held_early:
-                if first <= number < self._next:
-                    batch[number - first].hold(True)
-            self._held_early.clear()
+        self._batch = (first, batch)
+        while self._early:
+            # Its client left while it was on its way here: the control socket was faster.
+            place = self._early.pop() - first
+            if 0 <= place < len(batch):
+                batch[place].cancelled = True
+        if self._held:
+            with self._holding:
+                self._held = {n for n in self._held if n >= first or n in self._apart}
+                for number in self._held:
+                    if first <= number < first + len(batch):
+                        batch[number - first].hold(True)
 
     def goes_on(self, request: ReceivedRequest) -> None:
         """A request of the batch is answered apart; it is known here for as long as a sender knows it."""
-        with self._lock:
-            self._apart[request.number] = request
+        self._apart[request.number] = request
 
     def ended(self) -> None:
         """The batch is over."""
-        with self._lock:
-            self._batch = []
+        first, batch = self._batch
+        self._batch = (first + len(batch), [])
 
     def cancel(self, number: int) -> None:
-        """Nobody wants an answer any more."""
-        with self._lock:
-            if number >= self._next:
-                self._early.add(number)
+        """Nobody wants an answer any more; called by the thread that listens."""
+        first, batch = self._batch
+        if number >= first + len(batch):
+            self._early.add(number)
+            first, batch = self._batch
+            if number >= first + len(batch):
                 return
-            request = self._find(number)
+        if number >= first:
+            batch[number - first].cancel()
+            return
+        request = self._apart.get(number)
         if request is not None:
             request.cancel()
 
     def hold(self, number: int, *, held: bool) -> None:
-        """Whether who answers it shall wait."""
-        with self._lock:
-            if number >= self._next:
-                (self._held_early.add if held else self._held_early.discard)(number)
-                return
-            request = self._find(number)
-            # Under the lock, so that no early hold is overtaken by what was said after it.
+        """Whether who answers it shall wait; called by the thread that listens, for a few requests of many."""
+        with self._holding:
+            (self._held.add if held else self._held.discard)(number)
+            first, batch = self._batch
+            in_batch = first <= number < first + len(batch)
+            request = batch[number - first] if in_batch else self._apart.get(number)
             if request is not None:
                 request.hold(held)
-
-    def _find(self, number: int) -> "ReceivedRequest | None":
-        place = number - self._first
-        in_batch = 0 <= place < len(self._batch)
-        return self._batch[place] if in_batch else self._apart.get(number)
 
 
 class _ToServer(logging.Handler):

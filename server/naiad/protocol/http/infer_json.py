@@ -83,7 +83,7 @@ def decode(
         root = _NO_MEMBERS
     name = root.get("id", "")
     if type(name) is not str:
-        raise wrong_type("id", "string", 'leave it out or send "id": "<text>"')
+        raise wrong_type("id", "string", '"id": "<text>", or leave it out')
     request = InferRequest(model, version, name, [], [], {})
     form = ALL_JSON
     if "parameters" in root:

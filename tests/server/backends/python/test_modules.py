@@ -1,9 +1,13 @@
+import importlib.machinery
+import os
 import pathlib
 import pickle
 import sys
 import threading
+import types
 
 import pytest
+from typing_extensions import override
 
 from naiad.backends.backend import Instance, LoadedModel
 from naiad.core import datatypes
@@ -171,3 +175,63 @@ def test_unpickling_finds_modules_by_their_bare_name(tmp_path: pathlib.Path) -> 
     assert pickle.loads(data).__name__ == "Net"
     del sys.modules["bare_module_of_a_model"]
     model.close()
+
+
+class _Untouchable(importlib.machinery.FileFinder):
+    @override
+    def invalidate_caches(self) -> None:
+        raise AssertionError("not ours")
+
+
+def test_loading_a_model_leaves_what_others_import_alone(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # importlib.invalidate_caches() walks through all of it, and breaks when another thread imports meanwhile
+    for place in ("/elsewhere", str(tmp_path / "model_2")):
+        monkeypatch.setitem(sys.path_importer_cache, place, _Untouchable(place))
+    assert tell(tmp_path / "model", {"1/model.py": telling("'x'")}) == "x"
+
+
+def test_a_file_that_is_newer_than_the_last_look_into_the_folder_is_found(
+    tmp_path: pathlib.Path,
+) -> None:
+    tell(tmp_path, {"1/part/__init__.py": "", "1/model.py": telling("'x'", imports="import part")})
+    folder = tmp_path / "1" / "part"
+    seen = folder.stat()
+    files = {
+        "1/part/more.py": "WHO = 'new'\n",
+        "1/model.py": telling("more.WHO", imports="from part import more"),
+    }
+    write(tmp_path, files)
+    os.utime(folder, ns=(seen.st_atime_ns, seen.st_mtime_ns))  # within the clock's grain
+    assert tell(tmp_path, files) == "new"
+
+
+def test_models_are_imported_one_after_another(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meeting = types.ModuleType("meeting_of_models")
+    vars(meeting).update(barrier=threading.Barrier(2, timeout=0.1), met=[])
+    monkeypatch.setitem(sys.modules, meeting.__name__, meeting)
+    source = """
+        import threading
+        import meeting_of_models as meeting
+        try:
+            meeting.barrier.wait()
+            meeting.met.append(True)
+        except threading.BrokenBarrierError:
+            meeting.barrier.reset()
+
+        class TritonPythonModel:
+            def execute(self, requests):
+                return []
+    """
+    threads = [
+        threading.Thread(target=loaded, args=(tmp_path / name, {"1/model.py": source}))
+        for name in ("a", "b")
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert vars(meeting)["met"] == []

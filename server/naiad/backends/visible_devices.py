@@ -1,0 +1,69 @@
+"""Which GPUs a worker process sees: its own and no other (user-pains 20). Pure.
+
+CUDA numbers the devices that a process sees from 0, so the one device of such a worker is `cuda:0` there, whatever its number
+on this machine: `model_instance_device_id` says 0, and a model that writes `f"cuda:{device_id}"`, as models for Triton do, gets its own.
+"""
+
+import collections.abc
+import dataclasses
+
+from naiad.backends.backend import InstanceSpec
+from naiad.config.model_config import InstanceKind
+from naiad.errors import invalid
+
+PARAMETER = "naiad.visible_gpus"
+"""`own` (the default) or `all`: a worker sees every GPU, numbered as the server sees them, as in Triton."""
+
+_DEVICES = "CUDA_VISIBLE_DEVICES"
+_ORDER = "CUDA_DEVICE_ORDER"
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a worker sees.
+
+    Attributes:
+        spec: its instance, the device numbered as the worker sees it.
+        variables: that it is started with.
+    """
+
+    spec: InstanceSpec
+    variables: collections.abc.Mapping[str, str | None]
+
+
+def seen_by(
+    spec: InstanceSpec,
+    *,
+    model: str,
+    parameters: collections.abc.Mapping[str, str],
+    environ: collections.abc.Mapping[str, str],
+) -> Seen:
+    """What the worker of an instance sees. Only KIND_GPU instances have a device of their own; others see what the server sees.
+
+    Args:
+        spec: the instance.
+        model: its model's name, for messages.
+        parameters: of its model's config.
+        environ: the server's variables: where the server itself sees only some devices, a model's numbers count among those.
+
+    Raises:
+        InferenceError: INVALID_ARG: `naiad.visible_gpus` is something else.
+    """
+    wanted = parameters.get(PARAMETER, "own")
+    if wanted not in {"own", "all"}:
+        raise invalid(
+            f"unable to load model '{model}': its parameter {PARAMETER} is '{wanted}': it must be own (each worker sees the GPU of its "
+            "instance as cuda:0: the default) or all"
+        )
+    if spec.kind is not InstanceKind.GPU or wanted == "all":
+        return Seen(spec=spec, variables={})
+    own = str(spec.device_id)
+    variables: dict[str, str | None] = {}
+    visible = [each.strip() for each in environ.get(_DEVICES, "").split(",") if each.strip()]
+    if spec.device_id < len(visible):
+        own = visible[spec.device_id]
+    elif _ORDER not in environ:
+        # So that the numbers are those of nvidia-smi, not of CUDA's guess at which device is fastest.
+        variables[_ORDER] = "PCI_BUS_ID"
+    variables[_DEVICES] = own
+    return Seen(spec=dataclasses.replace(spec, device_id=0), variables=variables)

@@ -1,0 +1,164 @@
+"""Gets the Python environments that models need: finds, unpacks or builds them, each once (row 15.30, user-pains 4).
+
+What is needed is decided in `need.py`, the names and command lines in `identity.py` and `commands.py`; `making.py` makes, `cache.py`
+keeps. Blocking, for the loader's threads: an installer may take minutes.
+"""
+
+import collections.abc
+import logging
+import os
+import pathlib
+import threading
+
+from naiad.core.clock import Clock
+from naiad.environments import commands, identity
+from naiad.environments.cache import Cache, default_folder
+from naiad.environments.making import Maker
+from naiad.environments.need import (
+    CACHE_OPTION,
+    KEEP_OPTION,
+    PACKED_PARAMETER,
+    Need,
+    Options,
+    Packed,
+    Required,
+    cannot_load,
+)
+from naiad.environments.packed import Environment, Look
+from naiad.environments.places import home
+from naiad.environments.programs import ClosedError, Programs
+from naiad.errors import invalid, unavailable
+
+_log = logging.getLogger("naiad.environments")
+
+KEEP_DAYS = 30.0
+"""How long an environment is kept that nobody uses."""
+
+_NS_A_SECOND = 1e9
+
+
+class Environments:
+    """The environments of this server.
+
+    Args:
+        clock: says how old an environment is.
+    """
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._clock = clock
+        self._closing = threading.Event()
+        self._programs = Programs(self._closing)
+        self._caches: dict[pathlib.Path, Cache] = {}
+        self._known: dict[pathlib.Path, Environment] = {}
+        self._mutex = threading.Lock()
+
+    def get(self, model: str, need: Need, options: Options) -> Environment:
+        """The environment that a model needs. Blocking: it may be made first.
+
+        Args:
+            model: its name, for the log and errors.
+            need: what it needs.
+            options: `--backend-config` of its backend.
+
+        Raises:
+            InferenceError: it cannot be had; the message holds what the installer said.
+        """
+        try:
+            match need:
+                case Packed():
+                    return self._packed(model, need, options)
+                case Required():
+                    return self._required(model, need, options)
+        except ClosedError as error:
+            raise unavailable(
+                f"unable to load model '{model}': the server stops before its environment is made"
+            ) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise cannot_load(
+                model,
+                f"its environment cannot be made: {error} (--backend-config=python,{CACHE_OPTION}=FOLDER chooses where environments are kept)",
+            ) from error
+
+    def close(self) -> None:
+        """Stop what is being made. What is there stays."""
+        self._closing.set()
+        self._programs.close()
+        with self._mutex:
+            for cache in self._caches.values():
+                cache.close()
+
+    def _packed(self, model: str, need: Packed, options: Options) -> Environment:
+        path = need.path
+        if not path.exists():
+            raise cannot_load(
+                model,
+                f"Failed to get the canonical path for {path}: {PACKED_PARAMETER} names it, and it is not there",
+            )
+        folder = path.resolve()
+        if not path.is_dir():
+            folder = self._cache(options).get(
+                f"packed-{identity.of_tarball(path)}",
+                lambda folder, lock: self._maker(model, folder, lock).unpack(path),
+            )
+        look = Look(model, self._programs, folder=folder, source=path)
+        return self._remembered(folder, look.find)
+
+    def _required(self, model: str, need: Required, options: Options) -> Environment:
+        if need.wheels is not None and not need.wheels.is_dir():
+            raise cannot_load(model, f"the wheel folder {need.wheels} is not there")
+        folder = self._cache(options).get(
+            f"built-{identity.of_requirements(need.file, need.wheels)}",
+            lambda folder, lock: self._maker(model, folder, lock).build(need),
+        )
+        return Environment(
+            executable=str(folder / "bin" / "python"),
+            variables=commands.built_variables(folder, os.environ.get("PATH", "")),
+        )
+
+    def _maker(self, model: str, folder: pathlib.Path, lock: int) -> Maker:
+        return Maker(model, self._programs, folder=folder, lock=lock)
+
+    def _remembered(
+        self, folder: pathlib.Path, find: collections.abc.Callable[[], Environment]
+    ) -> Environment:
+        """What was found out of an environment before: all instances of a model ask."""
+        with self._mutex:
+            known = self._known.get(folder)
+        if known is None or not pathlib.Path(known.executable).exists():
+            known = find()
+            with self._mutex:
+                self._known[folder] = known
+        return known
+
+    def _cache(self, options: Options) -> Cache:
+        named = options.get(CACHE_OPTION, "")
+        folder = pathlib.Path(named).absolute() if named else default_folder(os.environ, home())
+        if folder is None:
+            raise invalid(
+                "this user has no home folder in which environments of models could be kept: say where with "
+                f"--backend-config=python,{CACHE_OPTION}=FOLDER, or set XDG_CACHE_HOME"
+            )
+        days = _days(options)
+        with self._mutex:
+            cache = self._caches.get(folder)
+            if cache is not None:
+                return cache
+            cache = self._caches[folder] = Cache(folder, self._closing)
+        now_s = self._clock.wall_ns() / _NS_A_SECOND
+        removed = cache.remove_unused(days=days, now_s=now_s)
+        if removed:
+            _log.info("removed %d environments that nobody needs from %s", len(removed), folder)
+        return cache
+
+
+def _days(options: Options) -> float:
+    text = options.get(KEEP_OPTION, "")
+    try:
+        days = float(text) if text else KEEP_DAYS
+    except ValueError:
+        days = -1.0
+    if not days >= 0:
+        raise invalid(
+            f"--backend-config=python,{KEEP_OPTION}={text}: it must be a number of days, 0 to keep environments for ever"
+        )
+    return days

@@ -1,0 +1,152 @@
+"""Which Python environment a model needs: the server's own, one that somebody packed, or one that is built from a requirements.txt.
+
+Pure, but that it asks whether files are there. What is wanted is decided here; `environments.py` gets it.
+"""
+
+import collections.abc
+import dataclasses
+import os.path
+import pathlib
+
+from naiad.errors import InferenceError, invalid
+
+PACKED_PARAMETER = "EXECUTION_ENV_PATH"
+"""Row 15.30."""
+
+REQUIREMENTS_PARAMETER = "naiad.requirements"
+"""The model's own word on its requirements.txt: `ignore`."""
+
+REQUIREMENTS_FILE = "requirements.txt"
+WHEEL_FOLDER = "wheels"
+
+WHEEL_DIR_OPTION = "wheel-dir"
+CACHE_OPTION = "environment-cache"
+KEEP_OPTION = "environment-keep-days"
+REQUIREMENTS_OPTION = "requirements"
+
+_MODEL_DIRECTORY = "$$TRITON_MODEL_DIRECTORY"
+_BUILD, _IGNORE = "build", "ignore"
+
+Options = collections.abc.Mapping[str, str]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Packed:
+    """An environment that somebody made: a folder, or a tarball of one.
+
+    Attributes:
+        path: of the folder or the tarball.
+    """
+
+    path: pathlib.Path
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Required:
+    """An environment to build.
+
+    Attributes:
+        file: the requirements.txt.
+        wheels: the folder that everything is installed from; None for wherever the installer looks.
+    """
+
+    file: pathlib.Path
+    wheels: pathlib.Path | None
+
+
+Need = Packed | Required
+
+
+def need_of(
+    model: str,
+    *,
+    parameters: collections.abc.Mapping[str, str],
+    model_dir: pathlib.Path,
+    version_dir: pathlib.Path,
+    options: Options,
+) -> Need | None:
+    """What a Python model needs; None for the server's own environment.
+
+    A requirements.txt counts in the version's folder, else in the model's, as modules do (row 15.4). EXECUTION_ENV_PATH wins over it.
+
+    Args:
+        model: its name, for messages.
+        parameters: of its config.
+        model_dir: its folder.
+        version_dir: its version's folder.
+        options: `--backend-config` of the backend.
+
+    Raises:
+        InferenceError: INVALID_ARG: what is asked for cannot be meant.
+    """
+    packed = parameters.get(PACKED_PARAMETER, "")
+    if packed:
+        return Packed(path=_expanded(packed, model, model_dir))
+    if not _wants_requirements(model, parameters, options):
+        return None
+    for folder in (version_dir, model_dir):
+        file = folder / REQUIREMENTS_FILE
+        if file.is_file():
+            return Required(file=file, wheels=_wheels(file, model_dir, options))
+    return None
+
+
+def refused_in_thread(model: str, need: Need) -> InferenceError:
+    """Why a model with an environment of its own cannot run in the server's."""
+    what = f"{PACKED_PARAMETER}={need.path}" if isinstance(need, Packed) else f"{need.file}"
+    instead = (
+        f"take {PACKED_PARAMETER} out"
+        if isinstance(need, Packed)
+        else f'set the parameter {REQUIREMENTS_PARAMETER} to "{_IGNORE}" (and install what it lists where the server is)'
+    )
+    return cannot_load(
+        model,
+        f"it has an environment of its own ({what}), and a thread of the server has the server's: "
+        f'set its parameter naiad.host to "process" (or --backend-config=python,host=process), or {instead}',
+    )
+
+
+def cannot_load(model: str, text: str) -> InferenceError:
+    """The error of a model whose environment cannot be had."""
+    return invalid(f"unable to load model '{model}': {text}")
+
+
+def _expanded(text: str, model: str, model_dir: pathlib.Path) -> pathlib.Path:
+    if _MODEL_DIRECTORY not in text:
+        return pathlib.Path(text)
+    folder = os.path.normpath(model_dir.absolute())
+    path = os.path.normpath(text.replace(_MODEL_DIRECTORY, folder, 1))
+    if path != folder and not path.startswith(folder + os.sep):
+        raise cannot_load(
+            model,
+            f"{PACKED_PARAMETER} is '{text}', which leads out of the model's folder {folder}: put the "
+            "environment into that folder, or write its absolute path",
+        )
+    return pathlib.Path(path)
+
+
+def _wants_requirements(
+    model: str, parameters: collections.abc.Mapping[str, str], options: Options
+) -> bool:
+    for where, word in (
+        (f"its parameter {REQUIREMENTS_PARAMETER}", parameters.get(REQUIREMENTS_PARAMETER)),
+        (f"--backend-config=python,{REQUIREMENTS_OPTION}", options.get(REQUIREMENTS_OPTION)),
+    ):
+        if word in {_BUILD, _IGNORE}:
+            return word == _BUILD
+        if word is not None:
+            raise cannot_load(
+                model,
+                f"{where} is '{word}': it must be {_BUILD} (a requirements.txt beside model.py is the "
+                f"model's environment: the default) or {_IGNORE}",
+            )
+    return True
+
+
+def _wheels(file: pathlib.Path, model_dir: pathlib.Path, options: Options) -> pathlib.Path | None:
+    """A folder `wheels` beside the file or in the model's folder, else that of `--backend-config`."""
+    for folder in (file.parent, model_dir):
+        if (folder / WHEEL_FOLDER).is_dir():
+            return folder / WHEEL_FOLDER
+    named = options.get(WHEEL_DIR_OPTION, "")
+    return pathlib.Path(named) if named else None

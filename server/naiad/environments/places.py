@@ -1,0 +1,41 @@
+"""Where things are in an environment's folder."""
+
+import os
+import pathlib
+import sys
+
+_INTERPRETERS = ("python", "python3")
+
+
+def interpreter_in(folder: pathlib.Path) -> pathlib.Path | None:
+    """An environment's interpreter; None when it has none, or a link that leads nowhere on this machine."""
+    for name in _INTERPRETERS:
+        path = folder / "bin" / name
+        if path.is_file():
+            return path
+    return None
+
+
+def broken_link(folder: pathlib.Path) -> str:
+    """Where the link to an environment's interpreter leads; "" without a link."""
+    for name in _INTERPRETERS:
+        path = folder / "bin" / name
+        if path.is_symlink():
+            return str(path.readlink())
+    return ""
+
+
+def packages_in(folder: pathlib.Path) -> pathlib.Path:
+    """Where an environment has packages for this server's version of Python."""
+    major, minor = sys.version_info[:2]
+    return folder / "lib" / f"python{major}.{minor}" / "site-packages"
+
+
+def own_interpreter() -> str:
+    """The server's interpreter, without the packages of the server's virtual environment."""
+    return str(getattr(sys, "_base_executable", "") or sys.executable)
+
+
+def home() -> str:
+    """The user's home folder; "~" when nobody knows it."""
+    return os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none

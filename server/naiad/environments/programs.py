@@ -1,0 +1,129 @@
+"""Runs the programs that make environments: their lines go to the log as they come, and they end when the server does.
+
+Blocking, for the loader's threads. Each program leads a process group of its own, so that Ctrl-C at the terminal does not reach it before
+the server has decided, and so that what it started ends with it.
+"""
+
+import collections
+import collections.abc
+import contextlib
+import logging
+import os
+import pathlib
+import signal
+import subprocess
+import threading
+
+_log = logging.getLogger("naiad.environments")
+
+_KEPT_LINES = 200
+
+
+class ClosedError(Exception):
+    """The server stops; nothing more is made."""
+
+
+class FailedError(Exception):
+    """A program failed.
+
+    Args:
+        output: its last lines.
+        status: its exit status; negative for a signal.
+    """
+
+    def __init__(self, output: collections.abc.Sequence[str], status: int) -> None:
+        super().__init__(f"exit status {status}")
+        self.output = output
+        self.status = status
+
+
+class Programs:
+    """The programs that run.
+
+    Args:
+        closing: set when the server stops.
+    """
+
+    def __init__(self, closing: threading.Event) -> None:
+        self._closing = closing
+        self._running = set[subprocess.Popen[bytes]]()
+        self._mutex = threading.Lock()
+
+    def run(
+        self,
+        command: collections.abc.Sequence[str],
+        *,
+        environ: collections.abc.Mapping[str, str],
+        folder: pathlib.Path,
+        keep: int | None = None,
+        tell: collections.abc.Callable[[str], None] | None = None,
+    ) -> bytes:
+        """Run a program to its end; gives back its output.
+
+        Args:
+            command: the program.
+            environ: its variables.
+            folder: where it works.
+            keep: a descriptor that it gets and has no use for.
+            tell: told each line; standard error comes with standard output then, and only the last lines are given back.
+
+        Raises:
+            FailedError: its exit status is not 0.
+            ClosedError: it was ended because the server stops.
+            OSError: it cannot be started.
+        """
+        with subprocess.Popen(  # noqa: S603 - programs of environments, which run models' code anyway
+            command,
+            env=dict(environ),
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT if tell is not None else None,
+            start_new_session=True,
+            pass_fds=() if keep is None else (keep,),
+        ) as process:
+            self._add(process)
+            try:
+                output = _read(process, tell)
+                status = process.wait()
+            except BaseException:
+                _kill(process)
+                raise
+            finally:
+                with self._mutex:
+                    self._running.discard(process)
+        if status and self._closing.is_set():
+            raise ClosedError
+        if status:
+            raise FailedError(os.fsdecode(output).splitlines()[-_KEPT_LINES:], status)
+        return output
+
+    def close(self) -> None:
+        """End whatever runs."""
+        with self._mutex:
+            for process in self._running:
+                _kill(process)
+
+    def _add(self, process: "subprocess.Popen[bytes]") -> None:
+        with self._mutex:
+            self._running.add(process)
+            if self._closing.is_set():
+                _kill(process)
+
+
+def _read(
+    process: "subprocess.Popen[bytes]", tell: collections.abc.Callable[[str], None] | None
+) -> bytes:
+    assert process.stdout is not None
+    if tell is None:
+        return process.stdout.read()
+    last = collections.deque[bytes](maxlen=_KEPT_LINES)
+    for line in process.stdout:
+        last.append(line)
+        tell(os.fsdecode(line).rstrip())
+    return b"".join(last)
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)

@@ -1,0 +1,194 @@
+"""Answers what a model under test asks of its server: other models by fakes, metrics for real (rows 15.20 to 15.26)."""
+
+import collections.abc
+import types
+import typing
+from typing import Any
+
+import numpy as np
+
+from naiad.backends.python.api import datatypes as codes
+from naiad.backends.python.api.byte_tensors import elements_of
+from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.server import Asked, Deliver
+from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of
+from naiad.core import datatypes
+from naiad.core.response import InferResponse
+from naiad.engine.thread_server import response_for_model
+from naiad.errors import ErrorCode, InferenceError, invalid, not_found, unsupported
+from naiad.metrics.custom import CustomMetrics
+from naiad.testing.values import Array, Request, Response, Values, to_tensor
+
+Reply = Response | collections.abc.Mapping[str, Values]
+"""One response: outputs by name, or with parameters and error."""
+
+Fake = collections.abc.Callable[[Request], Reply | collections.abc.Iterable[Reply]]
+"""Stands for another model: gives one reply, or, as a generator or a list, those of a decoupled model. What it raises is the error of
+the request: an `InferenceError` as it is, anything else as INTERNAL."""
+
+Result = typing.TypeVar("Result")
+
+
+class FakeServer:
+    """Implements `Server`. Fakes run in the thread that asks.
+
+    Args:
+        models: by name.
+
+    Attributes:
+        asked: what models were asked, in order: name and request.
+        unloaded: models that are not ready: unloaded by the model under test.
+    """
+
+    def __init__(self, models: collections.abc.Mapping[str, Fake]) -> None:
+        self._models = models
+        self._metrics = CustomMetrics()
+        self.asked: list[tuple[str, Request]] = []
+        self.unloaded = set[str]()
+
+    def infer(
+        self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
+    ) -> collections.abc.Callable[[], None]:
+        """See `Server`."""
+        request = Request(
+            {tensor.name(): _values(tensor) for tensor in asked.inputs},
+            asked.parameters,
+            id=asked.id,
+            correlation_id=asked.correlation_id,
+            flags=asked.flags,
+            timeout_us=asked.timeout_us,
+            requested_outputs=asked.requested_outputs,
+        )
+        self.asked.append((asked.model_name, request))
+        replies = self._replies(asked.model_name, request, decoupled=decoupled)
+        # One behind, so that it is known which one is the last.
+        previous: InferResponse | None = None
+        for reply in replies:
+            if previous is not None:
+                deliver(response_for_model(previous), False)
+            previous = reply
+        if previous is None:
+            previous = _response(asked.model_name, Response({}))
+        deliver(response_for_model(previous), True)
+        return _nothing_to_cancel
+
+    def load_model(self, name: str, config: str, files: dict[str, bytes], *, caller: Any) -> None:
+        """See `Server`."""
+        if name not in self._models:
+            raise TritonModelException(f"failed to load '{name}', {_unknown(name)}")
+        self.unloaded.discard(name)
+
+    def unload_model(self, name: str, *, unload_dependents: bool, caller: Any) -> None:
+        """See `Server`."""
+        self.unloaded.add(name)
+
+    def model_ready(self, name: str, version: int) -> bool:
+        """See `Server`."""
+        return name in self._models and name not in self.unloaded
+
+    def open_family(self, name: str, description: str, kind: str) -> int:
+        """See `Server`."""
+        return _translated(self._metrics.open_family, name, description, kind)
+
+    def close_family(self, family: int) -> None:
+        """See `Server`."""
+        self._metrics.close_family(family)
+
+    def open_metric(self, family: int, labels: dict[str, str], buckets: list[float] | None) -> int:
+        """See `Server`."""
+        return _translated(self._metrics.open_metric, family, labels, buckets)
+
+    def change_metric(self, metric: int, operation: str, value: float) -> None:
+        """See `Server`."""
+        _translated(self._metrics.change, metric, operation, value)
+
+    def metric_value(self, metric: int) -> float:
+        """See `Server`."""
+        return _translated(self._metrics.value, metric)
+
+    def metrics(self) -> dict[str, float]:
+        """The metrics that the model holds now, by name as the metrics page writes it: `name{label="value"}`."""
+        return {
+            f"{series.family.name}{sample.suffix}{_labels(sample.labels)}": sample.value
+            for series in self._metrics.series()
+            for sample in series.samples
+        }
+
+    def _replies(
+        self, model: str, request: Request, *, decoupled: bool
+    ) -> collections.abc.Iterator[InferResponse]:
+        try:
+            for reply in self._given(model, request, decoupled=decoupled):
+                yield _response(model, reply)
+        except InferenceError as error:
+            yield _response(model, Response({}, error=error))
+        except Exception as error:  # noqa: BLE001 - whatever a fake raises, the model gets it as it would from a server
+            text = f"{type(error).__name__}: {error}"
+            yield _response(model, Response({}, error=InferenceError(ErrorCode.INTERNAL, text)))
+
+    def _given(
+        self, model: str, request: Request, *, decoupled: bool
+    ) -> collections.abc.Iterable[Reply]:
+        """What a fake replies; raises what the request fails with."""
+        fake = self._models.get(model)
+        if fake is None or model in self.unloaded:
+            raise not_found(_unknown(model))
+        reply = fake(request)
+        if isinstance(reply, (Response, collections.abc.Mapping)):
+            return (reply,)
+        if not decoupled:
+            raise unsupported(
+                f"the fake of model '{model}' is decoupled (it gives many replies): ask it with exec(decoupled=True)"
+            )
+        return reply
+
+
+def _response(model: str, reply: Reply) -> InferResponse:
+    if not isinstance(reply, (Response, collections.abc.Mapping)):
+        raise invalid(
+            f"the fake of model '{model}' replied {type(reply).__name__}: it has to reply a dict of outputs or a naiad.testing.Response"
+        )
+    outputs = reply.outputs if isinstance(reply, Response) else reply
+    given = reply if isinstance(reply, Response) else Response({})
+    return InferResponse(
+        model,
+        1,
+        "",
+        [to_tensor(name, values, None) for name, values in outputs.items()],
+        dict(given.parameters),
+        given.error,
+    )
+
+
+def _values(tensor: ModelTensor) -> Array:
+    """A model's tensor, copied: the model may use its array again."""
+    _, array, code = parts_of(tensor)
+    if code == codes.BYTES:
+        elements = np.empty(array.size, dtype=object)
+        elements[:] = elements_of(array)
+        return elements.reshape(array.shape)
+    copied: Array = array.copy()
+    return copied.view(datatypes.BF16.dtype) if code == codes.BF16 else copied
+
+
+def _unknown(model: str) -> str:
+    return f"Request for unknown model: '{model}' is not found: give load_model a fake of it, models={{\"{model}\": fake}}"
+
+
+def _labels(labels: collections.abc.Iterable[tuple[str, str]]) -> str:
+    text = ",".join(f'{name}="{value}"' for name, value in labels)
+    return f"{{{text}}}" if text else ""
+
+
+def _translated(call: collections.abc.Callable[..., Result], *arguments: Any) -> Result:
+    try:
+        return call(*arguments)
+    except ValueError as error:
+        raise TritonModelException(str(error)) from None
+
+
+def _nothing_to_cancel() -> None:
+    """Every reply has been given."""
+
+
+NO_MODELS: collections.abc.Mapping[str, Fake] = types.MappingProxyType({})

@@ -1,0 +1,50 @@
+"""Which GPUs a worker sees (user-pains 20)."""
+
+import pytest
+
+from naiad.backends.backend import InstanceSpec
+from naiad.backends.visible_devices import Seen, seen_by
+from naiad.config.model_config import InstanceKind
+from naiad.errors import InferenceError
+
+
+def seen(
+    spec: InstanceSpec,
+    parameters: dict[str, str] | None = None,
+    environ: dict[str, str] | None = None,
+) -> Seen:
+    return seen_by(spec, model="m", parameters=parameters or {}, environ=environ or {})
+
+
+def gpu(number: int) -> InstanceSpec:
+    return InstanceSpec(name="m_0_0", kind=InstanceKind.GPU, device_id=number)
+
+
+def test_a_worker_sees_the_gpu_of_its_instance_and_calls_it_0() -> None:
+    found = seen(gpu(3))
+    assert found.variables == {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert found.spec == gpu(0)
+
+
+def test_where_the_server_sees_only_some_its_numbers_count_among_those() -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": "GPU-a, GPU-b,7"}
+    assert seen(gpu(1), environ=environ).variables == {"CUDA_VISIBLE_DEVICES": "GPU-b"}
+    assert seen(gpu(2), environ=environ).variables == {"CUDA_VISIBLE_DEVICES": "7"}
+
+
+def test_an_order_of_devices_that_somebody_chose_stays() -> None:
+    environ = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
+    assert seen(gpu(1), environ=environ).variables == {"CUDA_VISIBLE_DEVICES": "1"}
+
+
+@pytest.mark.parametrize("kind", [InstanceKind.CPU, InstanceKind.MODEL])
+def test_instances_without_a_gpu_of_their_own_see_what_the_server_sees(kind: InstanceKind) -> None:
+    spec = InstanceSpec(name="m_0_0", kind=kind, device_id=0)
+    assert seen(spec) == Seen(spec=spec, variables={})
+
+
+def test_a_model_can_ask_to_see_all() -> None:
+    found = seen(gpu(3), {"naiad.visible_gpus": "all"})
+    assert found == Seen(spec=gpu(3), variables={})
+    with pytest.raises(InferenceError, match=r"naiad\.visible_gpus is 'some'.*own.*all"):
+        seen(gpu(3), {"naiad.visible_gpus": "some"})

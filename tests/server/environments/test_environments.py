@@ -1,0 +1,244 @@
+"""Environments as models get them: built by a real pip from wheels of ours, unpacked, and looked at."""
+
+import collections.abc
+import importlib.util
+import logging
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+
+import pytest
+
+from naiad.core.clock import ManualClock
+from naiad.environments import commands
+from naiad.environments.environments import Environments
+from naiad.environments.need import Packed, Required
+from naiad.environments.packed import Environment
+from naiad.environments.places import packages_in
+from naiad.errors import ErrorCode, InferenceError
+from tests.support.wheels import wheel
+
+pytestmark = pytest.mark.timeout(180)  # installers are as fast as the disk
+
+
+@pytest.fixture
+def environments() -> collections.abc.Iterator[Environments]:
+    ours = Environments(clock=ManualClock())
+    yield ours
+    ours.close()
+
+
+def printed(environment: Environment, code: str) -> str:
+    """What a program of that environment prints."""
+    return subprocess.run(
+        [environment.executable, "-c", code],
+        env=commands.environ(os.environ, environment.variables),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+
+
+def required(folder: pathlib.Path, text: str) -> Required:
+    (folder / "wheels").mkdir(parents=True, exist_ok=True)
+    (folder / "requirements.txt").write_text(text)
+    return Required(file=folder / "requirements.txt", wheels=folder / "wheels")
+
+
+def test_an_environment_is_built_from_wheels_once_and_holds_nothing_of_the_servers_but_numpy(
+    environments: Environments, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, logger="naiad")
+    options = {"environment-cache": str(tmp_path / "cache")}
+    needs = []
+    for name in ("one", "two"):
+        wheel(tmp_path / name / "wheels", "greeting", "1.0", "WORD = 'hello'\n", ("whom",))
+        wheel(tmp_path / name / "wheels", "whom", "2.0", "NAME = 'you'\n")
+        needs.append(required(tmp_path / name, "greeting==1.0\n"))
+    first = environments.get("one", needs[0], options)
+    code = "import greeting, whom, numpy; print(greeting.WORD, whom.NAME, numpy.arange(3).sum())"
+    assert printed(first, code) == "hello you 3"
+    code = "import importlib.util as u; print([u.find_spec(n) for n in ('naiad', 'orjson', 'pip')])"
+    assert printed(first, code) == "[None, None, None]"
+    assert "[one] Successfully installed greeting-1.0 whom-2.0" in caplog.text
+    caplog.clear()
+    assert environments.get("two", needs[1], options) == first
+    assert Environments(clock=ManualClock()).get("two", needs[1], options) == first
+    assert caplog.text == ""
+
+
+def test_a_server_without_pip_builds_all_the_same(
+    environments: Environments, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name == "pip" else find(name)
+    )
+    wheel(tmp_path / "wheels", "greeting", "1.0", "WORD = 'hello'\n")
+    wheel(tmp_path / "wheels", "numpy", "1.99", "", package=True)
+    options = {"environment-cache": str(tmp_path / "cache")}
+    found = environments.get("m", required(tmp_path, "greeting\nnumpy"), options)
+    assert printed(found, "import greeting; print(greeting.WORD)") == "hello"
+
+
+def test_a_failure_shows_what_the_installer_said_and_leaves_nothing(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    need = required(tmp_path, "nonesuch==99\n")
+    with pytest.raises(InferenceError) as caught:
+        environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
+    message = caught.value.message
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert "unable to load model 'm'" in message
+    assert "ERROR: No matching distribution found for nonesuch==99" in message
+    assert f"only the wheels in {need.wheels} count" in message
+    assert 'naiad.requirements to "ignore"' in message
+    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+
+
+def test_requirements_that_bring_no_wheels_folder_say_so(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    need = Required(file=required(tmp_path, "").file, wheels=tmp_path / "none")
+    with pytest.raises(InferenceError, match=r"the wheel folder .*none is not there"):
+        environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
+
+
+def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: pathlib.Path) -> None:
+    found = environments.get("m", Packed(path=packed), {})
+    assert found.executable == str(packed / "bin" / "python")
+    assert found.variables["VIRTUAL_ENV"] == str(packed)
+    assert printed(found, "import packed_word, numpy; print(packed_word.WORD)") == "packed"
+
+
+def test_a_folder_is_not_written_to(environments: Environments, packed: pathlib.Path) -> None:
+    shutil.rmtree(packages_in(packed) / "numpy" / "__pycache__", ignore_errors=True)
+    Environments(clock=ManualClock()).get("m", Packed(path=packed), {})
+    assert not (packages_in(packed) / "numpy" / "__pycache__").exists()
+
+
+def test_a_cache_that_cannot_be_written_is_said_with_the_option(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(InferenceError, match=r"File exists.*environment-cache=FOLDER chooses"):
+        environments.get(
+            "m", required(tmp_path, "x"), {"environment-cache": str(tmp_path / "cache")}
+        )
+
+
+def test_a_tarball_is_unpacked_once(
+    environments: Environments,
+    packed_tarball: pathlib.Path,
+    tmp_path: pathlib.Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, logger="naiad")
+    options = {"environment-cache": str(tmp_path)}
+    found = environments.get("m", Packed(path=packed_tarball), options)
+    folder = pathlib.Path(found.executable).parents[1]
+    assert folder.parent == tmp_path
+    assert found.variables["VIRTUAL_ENV"] == str(folder)
+    assert printed(found, "import packed_word, sys; print(sys.prefix)") == str(folder)
+    assert environments.get("other", Packed(path=packed_tarball), options) == found
+    assert caplog.text.count("unpacking") == 1
+
+
+def fake(folder: pathlib.Path, *, says: str) -> Packed:
+    """An environment whose interpreter prints something, unless it is given a file to run."""
+    (folder / "bin").mkdir(parents=True)
+    (folder / "bin" / "activate").touch()
+    python = folder / "bin" / "python"
+    python.write_text(
+        f'#!/bin/sh\nif [ -f "$1" ]; then exec {sys.executable} "$@"; fi\necho \'{says}\'\n'
+    )
+    python.chmod(0o755)
+    return Packed(path=folder)
+
+
+def test_conda_unpack_is_run_where_the_environment_is_then(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    need = fake(tmp_path / "env", says='[[3, 9, 1], "1.26", ""]')
+    script = "import pathlib, sys; pathlib.Path(sys.argv[0]).with_name('done').write_text('yes')"
+    (need.path / "bin" / "conda-unpack").write_text(script)
+    with tarfile.open(tmp_path / "e.tar", "w") as archive:
+        archive.add(need.path, ".")
+    options = {"environment-cache": str(tmp_path / "cache")}
+    found = environments.get("m", Packed(path=tmp_path / "e.tar"), options)
+    assert pathlib.Path(found.executable).with_name("done").read_text() == "yes"
+
+
+def test_without_the_interpreter_the_servers_takes_the_environments_packages(
+    environments: Environments, packed: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    folder = tmp_path / "env"
+    shutil.copytree(packed / "bin", folder / "bin", ignore=shutil.ignore_patterns("python*"))
+    (folder / "lib").symlink_to(packed / "lib")
+    (folder / "bin" / "python").symlink_to("/nonesuch/python3.11")
+    found = environments.get("m", Packed(path=folder), {})
+    assert found.executable == getattr(sys, "_base_executable", sys.executable)
+    assert printed(found, "import packed_word, numpy; print(numpy.__file__)").startswith(
+        str(folder)
+    )
+    (folder / "lib").unlink()
+    with pytest.raises(InferenceError, match=r"link to /nonesuch/python3\.11.*not on this machine"):
+        Environments(clock=ManualClock()).get("m", Packed(path=folder), {})
+
+
+@pytest.mark.parametrize(
+    ("says", "error"),
+    [
+        ('[[3, 7, 1], "1.2", ""]', "holds Python 3.7.1; a worker needs 3.8 or newer"),
+        ('[[3, 9, 1], "", "No module named numpy"]', "no numpy that works.*No module named numpy"),
+    ],
+)
+def test_an_environment_in_which_no_worker_can_run_says_why(
+    says: str, error: str, environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(InferenceError, match=error):
+        environments.get("m", fake(tmp_path / "env", says=says), {})
+
+
+def test_without_activate_it_is_no_environment(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(InferenceError, match="should contain an 'activate' script"):
+        environments.get("m", Packed(path=tmp_path), {})
+
+
+def test_a_path_to_nothing_is_said(environments: Environments, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(
+        InferenceError, match=r"canonical path for .*none\.tar\.gz: EXECUTION_ENV_PATH"
+    ):
+        environments.get("m", Packed(path=tmp_path / "none.tar.gz"), {})
+
+
+def test_a_tarball_that_leads_outside_is_refused(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    with tarfile.open(tmp_path / "e.tar", "w") as archive:
+        archive.add(__file__, "../evil.py")
+    options = {"environment-cache": str(tmp_path / "cache")}
+    with pytest.raises(InferenceError, match=r"e\.tar cannot be unpacked: its member '../evil.py'"):
+        environments.get("m", Packed(path=tmp_path / "e.tar"), options)
+
+
+def test_a_server_that_stops_stops_building(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    environments.close()
+    with pytest.raises(InferenceError) as caught:
+        environments.get(
+            "m", required(tmp_path, "x"), {"environment-cache": str(tmp_path / "cache")}
+        )
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+def test_a_number_of_days_has_to_be_one(environments: Environments, tmp_path: pathlib.Path) -> None:
+    options = {"environment-cache": str(tmp_path), "environment-keep-days": "long"}
+    with pytest.raises(InferenceError, match="environment-keep-days=long: it must be a number"):
+        environments.get("m", required(tmp_path, "x"), options)

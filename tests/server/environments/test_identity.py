@@ -1,0 +1,88 @@
+"""What an environment is named after."""
+
+import os
+import pathlib
+
+import pytest
+
+from naiad.environments import identity
+from tests.support.wheels import wheel
+
+
+def named(file: pathlib.Path, text: str, wheels: pathlib.Path | None = None) -> str:
+    file.write_text(text)
+    return identity.of_requirements(file, wheels)
+
+
+def test_comments_blanks_and_places_do_not_count(tmp_path: pathlib.Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    first = named(tmp_path / "a.txt", "numpy==1\ntorch >= 2 \\\n --hash=x\n")
+    same = named(other / "b.txt", "# why\n\n  numpy==1   # needed\ntorch >= 2   --hash=x")
+    assert first == same
+
+
+def test_what_is_asked_for_counts(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "requirements.txt"
+    assert named(file, "numpy==1") != named(file, "numpy==2")
+    assert named(file, "a\nb") != named(file, "b\na")
+
+
+def test_a_url_fragment_is_no_comment(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "requirements.txt"
+    assert named(file, "https://x/y.whl#sha256=1") != named(file, "https://x/y.whl#sha256=2")
+
+
+@pytest.mark.parametrize(
+    "line", ["-r more.txt", "--requirement=more.txt", "-c more.txt", "-cmore.txt"]
+)
+def test_included_files_count(line: str, tmp_path: pathlib.Path) -> None:
+    file, more = tmp_path / "requirements.txt", tmp_path / "more.txt"
+    more.write_text("numpy==1")
+    first = named(file, line)
+    more.write_text("numpy==2")
+    assert named(file, line) != first
+
+
+def test_files_that_include_each_other_are_read_once(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "b.txt").write_text("-r a.txt\nb")
+    (tmp_path / "a.txt").write_text("-r b.txt\na")
+    assert identity.requirement_lines(tmp_path / "a.txt") == ["-r", "-r", "b", "a"]
+
+
+@pytest.mark.parametrize("line", ["./lib", "-e ./lib", "./lib[extra]"])
+def test_projects_beside_the_file_count_with_their_contents(
+    line: str, tmp_path: pathlib.Path
+) -> None:
+    file, source = tmp_path / "requirements.txt", tmp_path / "lib" / "code.py"
+    source.parent.mkdir()
+    source.write_text("a")
+    first = named(file, line)
+    source.write_text("bb")
+    assert named(file, line) != first
+
+
+def test_wheels_count_by_their_contents(tmp_path: pathlib.Path) -> None:
+    file, wheels, copy = tmp_path / "r.txt", tmp_path / "wheels", tmp_path / "copy"
+    wheel(wheels, "word", "1.0", "A = 1\n")
+    os.utime(wheel(copy, "word", "1.0", "A = 1\n"), (1, 1))
+    first = named(file, "word", wheels)
+    assert named(file, "word") != first
+    assert named(file, "word", copy) == first
+    wheel(copy, "word", "1.0", "A = 2\n")
+    assert named(file, "word", copy) != first
+
+
+def test_the_interpreter_counts(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = named(tmp_path / "r.txt", "numpy")
+    monkeypatch.setattr("platform.python_version", lambda: "3.99.0")
+    assert named(tmp_path / "r.txt", "numpy") != first
+
+
+def test_a_tarball_is_named_by_its_contents(tmp_path: pathlib.Path) -> None:
+    one, two = tmp_path / "a.tar.gz", tmp_path / "b.tar.gz"
+    one.write_bytes(b"same")
+    two.write_bytes(b"same")
+    assert identity.of_tarball(one) == identity.of_tarball(two)
+    two.write_bytes(b"others")
+    assert identity.of_tarball(one) != identity.of_tarball(two)

@@ -1,0 +1,97 @@
+"""Which environment a model needs."""
+
+import pathlib
+
+import pytest
+
+from naiad.environments.need import Need, Packed, Required, need_of, refused_in_thread
+from naiad.errors import InferenceError
+
+
+def needed(
+    folder: pathlib.Path,
+    parameters: dict[str, str] | None = None,
+    options: dict[str, str] | None = None,
+) -> Need | None:
+    (folder / "1").mkdir(exist_ok=True)
+    return need_of(
+        "m",
+        parameters=parameters or {},
+        model_dir=folder,
+        version_dir=folder / "1",
+        options=options or {},
+    )
+
+
+def test_a_model_without_a_word_on_it_takes_the_servers(tmp_path: pathlib.Path) -> None:
+    assert needed(tmp_path) is None
+    assert needed(tmp_path, {"EXECUTION_ENV_PATH": ""}) is None
+
+
+def test_a_path_is_taken_as_it_is(tmp_path: pathlib.Path) -> None:
+    assert needed(tmp_path, {"EXECUTION_ENV_PATH": "/envs/a.tar.gz"}) == Packed(
+        path=pathlib.Path("/envs/a.tar.gz")
+    )
+
+
+def test_the_models_folder_is_put_in(tmp_path: pathlib.Path) -> None:
+    found = needed(tmp_path, {"EXECUTION_ENV_PATH": "$$TRITON_MODEL_DIRECTORY/envs/../a.tar.gz"})
+    assert found == Packed(path=tmp_path / "a.tar.gz")
+
+
+@pytest.mark.parametrize(
+    "path", ["$$TRITON_MODEL_DIRECTORY/../other/env", "$$TRITON_MODEL_DIRECTORY2/env"]
+)
+def test_the_models_folder_cannot_be_left(path: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InferenceError, match="leads out of the model's folder"):
+        needed(tmp_path, {"EXECUTION_ENV_PATH": path})
+
+
+def test_requirements_of_the_version_come_before_those_of_the_model(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "requirements.txt").touch()
+    assert needed(tmp_path) == Required(file=tmp_path / "requirements.txt", wheels=None)
+    (tmp_path / "1" / "requirements.txt").touch()
+    assert needed(tmp_path) == Required(file=tmp_path / "1" / "requirements.txt", wheels=None)
+
+
+def test_a_packed_environment_wins_over_requirements(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "requirements.txt").touch()
+    assert isinstance(needed(tmp_path, {"EXECUTION_ENV_PATH": "/e"}), Packed)
+
+
+def test_wheels_are_looked_for_beside_the_file_then_at_the_model_then_in_the_option(
+    tmp_path: pathlib.Path,
+) -> None:
+    def wheels() -> pathlib.Path | None:
+        found = needed(tmp_path, options={"wheel-dir": "/wheels"})
+        assert isinstance(found, Required)
+        return found.wheels
+
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "requirements.txt").touch()
+    assert wheels() == pathlib.Path("/wheels")
+    (tmp_path / "wheels").mkdir()
+    assert wheels() == tmp_path / "wheels"
+    (tmp_path / "1" / "wheels").mkdir()
+    assert wheels() == tmp_path / "1" / "wheels"
+
+
+def test_requirements_can_be_ignored_by_the_model_or_for_all(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "requirements.txt").touch()
+    ignore = {"requirements": "ignore"}
+    assert needed(tmp_path, {"naiad.requirements": "ignore"}) is None
+    assert needed(tmp_path, options=ignore) is None
+    assert needed(tmp_path, {"naiad.requirements": "build"}, ignore) is not None
+
+
+def test_another_word_on_requirements_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InferenceError, match=r"naiad\.requirements is 'no'.*ignore"):
+        needed(tmp_path, {"naiad.requirements": "no"})
+
+
+def test_a_thread_is_refused_with_what_to_write_instead(tmp_path: pathlib.Path) -> None:
+    required = refused_in_thread("m", Required(file=tmp_path / "requirements.txt", wheels=None))
+    assert 'naiad.host to "process"' in required.message
+    assert 'naiad.requirements to "ignore"' in required.message
+    packed = refused_in_thread("m", Packed(path=tmp_path))
+    assert "take EXECUTION_ENV_PATH out" in packed.message

@@ -1,0 +1,408 @@
+"""naiad.testing: a model.py asked without a server."""
+
+import collections.abc
+import pathlib
+import textwrap
+import threading
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from naiad.testing import ErrorCode, InferenceError, ModelUnderTest, Request, Response, load_model
+
+IMPORTS = "import numpy as np\nimport triton_python_backend_utils as pb_utils\n"
+
+CONFIG = """
+backend: "python"
+max_batch_size: 4
+input { name: "X" data_type: TYPE_FP32 dims: -1 }
+output { name: "Y" data_type: TYPE_FP32 dims: -1 }
+"""
+
+DOUBLE = """
+class TritonPythonModel:
+    def initialize(self, args):
+        self.args = args
+
+    def execute(self, requests):
+        self.seen = requests
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        if (x < 0).any():
+            error = pb_utils.TritonError("no negative", pb_utils.TritonError.INVALID_ARG)
+            return pb_utils.InferenceResponse(error=error)
+        return pb_utils.InferenceResponse([pb_utils.Tensor("Y", x * 2)], parameters={"rows": len(x)})
+"""
+
+
+def written(folder: pathlib.Path, code: str, config: str | None = CONFIG) -> pathlib.Path:
+    (folder / "m" / "1").mkdir(parents=True)
+    (folder / "m" / "1" / "model.py").write_text(IMPORTS + textwrap.dedent(code))
+    if config is not None:
+        (folder / "m" / "config.pbtxt").write_text(config)
+    return folder / "m"
+
+
+@pytest.fixture
+def load(tmp_path: pathlib.Path) -> collections.abc.Iterator[collections.abc.Callable[..., Any]]:
+    """Writes and loads a model; closes it at the end."""
+    loaded: list[ModelUnderTest] = []
+
+    def make(code: str = DOUBLE, config: str | None = CONFIG, **more: Any) -> ModelUnderTest:
+        loaded.append(load_model(written(tmp_path, code, config), **more))
+        return loaded[-1]
+
+    yield make
+    for each in loaded:
+        each.close()
+
+
+Load = collections.abc.Callable[..., ModelUnderTest]
+
+
+def test_it_answers_with_arrays_and_parameters(load: Load) -> None:
+    response = load().infer({"X": [[1, 2]]})
+    assert response["Y"].tolist() == [[2.0, 4.0]]
+    assert response["Y"].dtype == np.float32
+    assert response.parameters == {"rows": 1}
+
+
+def test_a_batch_is_one_call_with_all_its_requests(load: Load) -> None:
+    model = load()
+    answers = model.execute([Request({"X": [[1]]}), Request({"X": [[-1]]}), Request({"X": [[3]]})])
+    assert len(model.python_model.seen) == 3
+    ((first,), (second,), (third,)) = answers
+    assert (first["Y"].tolist(), third["Y"].tolist()) == ([[2]], [[6]])
+    assert second.error is not None
+    with pytest.raises(InferenceError, match="no negative"):
+        second["Y"]
+
+
+def test_an_error_of_the_model_is_raised_with_its_code(load: Load) -> None:
+    with pytest.raises(InferenceError, match="no negative") as caught:
+        load().infer({"X": [[-1]]})
+    assert caught.value.code is ErrorCode.INVALID_ARG
+
+
+def test_an_exception_in_execute_shows_its_line(load: Load) -> None:
+    model = load("class TritonPythonModel:\n    def execute(self, requests):\n        1 / 0\n")
+    with pytest.raises(InferenceError, match=r"ZeroDivisionError(?s:.*)model\.py\(5\): execute"):
+        model.infer({"X": [[1]]})
+
+
+@pytest.mark.parametrize(
+    ("inputs", "error"),
+    [
+        ({"X": np.array([[1]], np.int64)}, "data-type is 'INT64', but model 'm' expects 'FP32'"),
+        ({"Z": [[1]]}, "unexpected inference input 'Z'"),
+        ({"X": [1, 2, 3, 4, 5]}, "X"),
+        ({}, "expected 1 inputs but got 0"),
+        ({"X": [["a"]]}, "the values of 'X' are no tensor of FP32"),
+        ({"X": [[1], [2, 3]]}, "the values of 'X' are no tensor"),
+        ({"X": np.array([[1]], np.complex64)}, "complex64, for which there is no datatype"),
+        ({"X": np.array([[None]])}, "the elements of BYTES are bytes or str"),
+    ],
+)
+def test_a_request_that_a_server_would_refuse_is_refused(
+    inputs: dict[str, Any], error: str, load: Load
+) -> None:
+    with pytest.raises(InferenceError, match=error):
+        load().infer(inputs)
+
+
+def test_what_a_request_carries_reaches_the_model(load: Load) -> None:
+    model = load()
+    model.infer(
+        {"X": [[1]]},
+        {"how": "well", "n": 2},
+        id="a",
+        correlation_id=7,
+        flags=1,
+        timeout_us=5,
+        requested_outputs=["Y"],
+        cancelled=True,
+    )
+    (request,) = model.python_model.seen
+    assert request.parameters() == '{"how":"well","n":2}'
+    assert (request.request_id(), request.correlation_id(), request.flags()) == ("a", 7, 1)
+    assert (request.timeout(), request.requested_output_names()) == (5, {"Y"})
+    assert request.is_cancelled()
+
+
+TEXT = """
+class TritonPythonModel:
+    def execute(self, requests):
+        texts = [pb_utils.get_input_tensor_by_name(r, "X").as_numpy() for r in requests]
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("Y", text)]) for text in texts]
+"""
+
+
+@pytest.mark.parametrize(
+    "values", [["a", "ü"], [b"a", "ü".encode()], np.array(["a", "ü"]), np.array(["a", "ü"], object)]
+)
+def test_text_is_bytes_for_a_model(values: Any, load: Load) -> None:
+    model = load(TEXT, CONFIG.replace("FP32", "STRING").replace("max_batch_size: 4", ""))
+    assert model.infer({"X": values})["Y"].tolist() == [b"a", "ü".encode()]
+
+
+def test_bf16_is_written_as_floats(load: Load) -> None:
+    code = """
+    class TritonPythonModel:
+        def execute(self, requests):
+            tensors = [pb_utils.get_input_tensor_by_name(r, "X") for r in requests]
+            return [
+                pb_utils.InferenceResponse([pb_utils.Tensor.from_dlpack("Y", tensor)]) for tensor in tensors
+            ]
+    """
+    found = load(code, CONFIG.replace("FP32", "BF16")).infer({"X": [[1.5, 2]]})["Y"]
+    assert found.dtype == ml_dtypes.bfloat16
+    assert found.tolist() == [[1.5, 2.0]]
+
+
+def test_the_model_cannot_change_the_tests_arrays(load: Load) -> None:
+    code = DOUBLE.replace("if (x < 0)", "x += 1\n        if (x < 0)")
+    given = np.array([[1]], np.float32)
+    assert load(code).infer({"X": given})["Y"].tolist() == [[4]]
+    assert given.tolist() == [[1]]
+
+
+COUNT = """
+class TritonPythonModel:
+    def execute(self, requests):
+        for request in requests:
+            sender = request.get_response_sender()
+            n = int(pb_utils.get_input_tensor_by_name(request, "X").as_numpy()[0, 0])
+            for each in range(n):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("Y", np.array([[each]], np.float32))]))
+            if n < 9:
+                sender.send(flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)
+            else:
+                self.kept = sender
+"""
+DECOUPLED = CONFIG + "model_transaction_policy { decoupled: true }"
+
+
+def test_a_decoupled_model_gives_all_its_responses(load: Load) -> None:
+    model = load(COUNT, DECOUPLED)
+    assert [each["Y"].item() for each in model.stream({"X": [[3]]})] == [0, 1, 2]
+    assert model.stream({"X": [[0]]}) == []
+    assert model.infer({"X": [[1]]})["Y"].item() == 0
+    with pytest.raises(AssertionError, match=r"sent 2 responses: take stream"):
+        model.infer({"X": [[2]]})
+
+
+def test_a_last_response_that_does_not_come_is_said(load: Load) -> None:
+    model = load(COUNT, DECOUPLED, timeout_s=0.05)
+    with pytest.raises(TimeoutError, match="1 requests have not got their last response"):
+        model.stream({"X": [[9]]})
+    assert [each["Y"].item() for each in model.stream({"X": [[1]]})] == [0]
+
+
+def test_async_execute_is_run(load: Load) -> None:
+    code = DOUBLE.replace("def execute", "async def execute")
+    assert load(code).infer({"X": [[2]]})["Y"].tolist() == [[4]]
+
+
+def test_the_config_may_be_a_dict_or_a_text_and_is_completed(tmp_path: pathlib.Path) -> None:
+    code = DOUBLE + (
+        "    @staticmethod\n    def auto_complete_config(config):\n"
+        "        config.set_max_batch_size(2)\n        return config\n"
+    )
+    folder = written(tmp_path, code, config=None)
+    tensors = {
+        "input": [{"name": "X", "data_type": "TYPE_FP32", "dims": [-1]}],
+        "output": [{"name": "Y", "data_type": "TYPE_FP32", "dims": [-1]}],
+    }
+    text = CONFIG.replace("max_batch_size: 4", "")
+    for config in (tensors, text):
+        with load_model(folder, config=config) as model:
+            assert model.config["max_batch_size"] == 2
+            assert model.infer({"X": [[1]]})["Y"].tolist() == [[2]]
+
+
+def test_parameters_of_the_config_can_be_given(load: Load) -> None:
+    model = load(parameters={"mode": "fast"})
+    assert model.config["parameters"] == {"mode": {"string_value": "fast"}}
+    assert '"mode"' in model.python_model.args["model_config"]
+
+
+def test_a_version_can_be_chosen(tmp_path: pathlib.Path) -> None:
+    folder = written(tmp_path, DOUBLE, CONFIG + "version_policy { all {} }")
+    (folder / "2").mkdir()
+    (folder / "2" / "model.py").write_text(IMPORTS + DOUBLE.replace("x * 2", "x * 3"))
+    with load_model(folder) as newest, load_model(folder, version=1) as first:
+        assert newest.infer({"X": [[1]]})["Y"].item() == 3
+        assert first.infer({"X": [[1]]})["Y"].item() == 2
+    with pytest.raises(InferenceError, match="serves no version 3, but 1, 2"):
+        load_model(folder, version=3)
+
+
+def test_an_environment_of_its_own_does_not_keep_a_model_from_its_test(load: Load) -> None:
+    text = 'parameters { key: "EXECUTION_ENV_PATH" value { string_value: "/nonesuch" } }'
+    assert load(config=CONFIG + text).infer({"X": [[1]]})["Y"].item() == 2
+
+
+@pytest.mark.parametrize(
+    ("config", "error"),
+    [
+        ("max_batchsize: 1", r"config\.pbtxt:1:1: error:(?s:.*)max_batch_size"),
+        ({"max_batchsize": 1}, "the config given for model 'm' is none"),
+        ({"backend": "onnxruntime"}, "onnxruntime"),
+    ],
+)
+def test_a_wrong_config_is_shown_with_its_line(
+    config: Any, error: str, tmp_path: pathlib.Path
+) -> None:
+    with pytest.raises(InferenceError, match=error):
+        load_model(written(tmp_path, DOUBLE), config=config)
+
+
+def test_a_model_that_does_not_load_says_why(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(
+        InferenceError, match=r"failed to initialize model 'm'(?s:.*)KeyError: 'no'"
+    ):
+        load_model(written(tmp_path, DOUBLE.replace("self.args = args", "args['no']")))
+    with pytest.raises(InferenceError, match="is no folder"):
+        load_model(tmp_path / "m" / "1" / "model.py")
+
+
+def test_what_finalize_raises_is_not_hidden(tmp_path: pathlib.Path) -> None:
+    code = DOUBLE + "    def finalize(self):\n        raise ValueError('not closed')\n"
+    model = load_model(written(tmp_path, code))
+    with pytest.raises(ValueError, match="not closed"):
+        model.close()
+    model.close()
+    assert not model.ready()
+    with pytest.raises(InferenceError, match="is closed"):
+        model.infer({"X": [[1]]})
+
+
+def test_is_ready_has_its_say(load: Load) -> None:
+    assert load(DOUBLE + "    def is_ready(self):\n        return hasattr(self, 'args')\n").ready()
+
+
+ASKS = """
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        x = pb_utils.get_input_tensor_by_name(request, "X")
+        asked = pb_utils.InferenceRequest(
+            model_name="other", requested_output_names=["OUT"], inputs=[pb_utils.Tensor("IN", x.as_numpy())],
+            request_id="inner", parameters={"p": 1},
+        )
+        response = asked.exec(decoupled=DECOUPLED)
+        if DECOUPLED:
+            values = [each.output_tensors()[0].as_numpy() for each in response]
+            return pb_utils.InferenceResponse([pb_utils.Tensor("Y", np.concatenate(values, axis=1))])
+        if response.has_error():
+            return pb_utils.InferenceResponse(error=response.error())
+        return pb_utils.InferenceResponse([pb_utils.Tensor("Y", response.output_tensors()[0].as_numpy())])
+"""
+ASKS_ONCE = ASKS.replace("DECOUPLED", "False")
+ASKS_ALL = ASKS.replace("DECOUPLED", "True")
+
+
+def test_calls_to_other_models_are_answered_by_fakes_and_kept(load: Load) -> None:
+    model = load(ASKS_ONCE, models={"other": lambda request: {"OUT": request["IN"] + 1}})
+    assert model.infer({"X": [[1]]})["Y"].tolist() == [[2]]
+    ((name, request),) = model.calls
+    assert name == "other"
+    assert request["IN"].tolist() == [[1]]
+    assert (request.id, request.parameters, request.requested_outputs) == (
+        "inner",
+        {"p": 1},
+        ["OUT"],
+    )
+
+
+def test_a_fake_may_fail(load: Load) -> None:
+    def busy(request: Request) -> Response:
+        raise InferenceError(ErrorCode.UNAVAILABLE, "busy")
+
+    with pytest.raises(InferenceError, match="busy") as caught:
+        load(ASKS_ONCE, models={"other": busy}).infer({"X": [[1]]})
+    assert caught.value.code is ErrorCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("fake", "error"),
+    [
+        (lambda request: 1 / 0, "ZeroDivisionError: division by zero"),
+        (lambda request: [{"OUT": np.zeros((1, 1), np.float32)}] * 2, r"exec\(decoupled=True\)"),
+        (None, r"unknown model: 'other' is not found: give load_model a fake"),
+    ],
+)
+def test_what_goes_wrong_with_a_fake_is_an_error_response(
+    fake: Any, error: str, load: Load
+) -> None:
+    models = {} if fake is None else {"other": fake}
+    with pytest.raises(InferenceError, match=error):
+        load(ASKS_ONCE, models=models).infer({"X": [[1]]})
+
+
+def test_a_fake_that_yields_is_decoupled(load: Load) -> None:
+    def count(request: Request) -> collections.abc.Iterator[dict[str, np.ndarray[Any, Any]]]:
+        for each in range(3):
+            yield {"OUT": np.array([[each]], np.float32)}
+
+    model = load(ASKS_ALL, models={"other": count})
+    assert model.infer({"X": [[1]]})["Y"].tolist() == [[0, 1, 2]]
+
+
+def test_async_calls_are_answered_too(load: Load) -> None:
+    code = ASKS_ONCE.replace("def ", "async def ").replace("asked.exec(", "await asked.async_exec(")
+    code = code.replace("[self.answer(request)", "[await self.answer(request)")
+    model = load(code, models={"other": lambda request: {"OUT": request["IN"]}})
+    assert model.infer({"X": [[5]]})["Y"].tolist() == [[5]]
+
+
+CONTROLS = """
+class TritonPythonModel:
+    def execute(self, requests):
+        said = [pb_utils.is_model_ready("other"), pb_utils.is_model_ready("nobody")]
+        pb_utils.unload_model("other")
+        said.append(pb_utils.is_model_ready("other"))
+        pb_utils.load_model("other")
+        said.append(pb_utils.is_model_ready("other"))
+        y = pb_utils.Tensor("Y", np.array([said], np.float32))
+        return [pb_utils.InferenceResponse([y]) for _ in requests]
+"""
+
+
+def test_models_can_be_loaded_and_unloaded(load: Load) -> None:
+    model = load(CONTROLS, models={"other": lambda request: {}})
+    assert model.infer({"X": [[1]]})["Y"].tolist() == [[1, 0, 0, 1]]
+
+
+def test_metrics_of_the_model_can_be_read(load: Load) -> None:
+    code = """
+    class TritonPythonModel:
+        def initialize(self, args):
+            self.family = pb_utils.MetricFamily(
+                name="seen", description="d", kind=pb_utils.MetricFamily.COUNTER
+            )
+            self.metric = self.family.Metric(labels={"model": "m"})
+
+        def execute(self, requests):
+            self.metric.increment(len(requests))
+            y = pb_utils.Tensor("Y", np.zeros((1, 1), np.float32))
+            return [pb_utils.InferenceResponse([y]) for _ in requests]
+    """
+    model = load(code)
+    model.execute([Request({"X": [[1]]}), Request({"X": [[1]]})])
+    assert model.metrics() == {'seen{model="m"}': 2.0}
+
+
+def test_a_model_runs_in_the_thread_of_its_test(load: Load) -> None:
+    code = DOUBLE.replace(
+        "self.seen = requests", "import threading; self.seen = threading.get_ident()"
+    )
+    model = load(code)
+    model.infer({"X": [[1]]})
+    assert model.python_model.seen == threading.get_ident()

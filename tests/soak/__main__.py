@@ -1,0 +1,56 @@
+"""`make soak`: the whole of it, with a table at the end. Exits with 1 when something was not as it should be."""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+from tests.soak import repository
+from tests.soak.run import run
+from tests.soak.soak import Plan, Result
+
+
+def main() -> int:
+    """Runs it and gives the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=__doc__)
+    parser.add_argument("--requests", type=int, default=200_000)
+    parser.add_argument("--clients", type=int, default=16)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--models", nargs="+", choices=repository.ALL, default=repository.ALL)
+    asked = parser.parse_args()
+    plan = Plan(
+        requests=asked.requests,
+        clients=asked.clients,
+        seed=asked.seed,
+        models=tuple(asked.models),
+    )
+    with tempfile.TemporaryDirectory() as folder:
+        result = run(pathlib.Path(folder), plan, progress=_show)
+        log = (pathlib.Path(folder) / "log").read_text(errors="replace")
+    print_result(result)
+    if result.faults:
+        print(log[-4000:])
+    for fault in result.faults[:20]:
+        print(f"FAULT {fault}")
+    return 1 if result.faults else 0
+
+
+def print_result(result: Result) -> None:
+    """A table of what became of the requests, and of what the server holds."""
+    total = sum(result.outcomes.values())
+    print(
+        f"{total} requests in {result.seconds:.0f} s, {result.kills} kills, {result.reloads} reloads"
+    )
+    for outcome, count in sorted(result.outcomes.items()):
+        print(f"  {outcome:28} {count:8}")
+    for name, found in (("before", result.before), ("after", result.after)):
+        print(f"  {name:7} {found}")
+
+
+def _show(done: int) -> None:
+    if done % 10_000 == 0 or sys.stdout.isatty():
+        print(f"\r{done} requests", end="" if sys.stdout.isatty() else "\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""A short soak in every test run; `make soak` is the long one."""
+
+import pathlib
+
+import pytest
+
+from tests.soak.run import run
+from tests.soak.soak import Plan
+
+
+@pytest.mark.timeout(300)
+def test_kills_cancels_and_reloads_leave_no_request_without_an_end_and_nothing_behind(
+    tmp_path: pathlib.Path,
+) -> None:
+    plan = Plan(requests=4000, kill_every_s=1.5, reload_every_s=0.5)
+
+    result = run(tmp_path, plan, progress=lambda _: None)
+
+    assert result.faults == []
+    assert sum(result.outcomes.values()) == plan.requests
+    assert result.reloads

@@ -1,0 +1,147 @@
+"""Models with environments of their own, served: two of them at once, the installer's error, a stop while one is built."""
+
+import collections.abc
+import http.client
+import json
+import pathlib
+import time
+
+import pytest
+
+from tests.reference.process import ServerProcess, naiad_program
+from tests.support.wheels import wheel
+
+pytestmark = pytest.mark.timeout(180)  # installers are as fast as the disk
+
+CONFIG = """\
+backend: "python"
+input { name: "X" data_type: TYPE_FP32 dims: 1 }
+output { name: "SAID" data_type: TYPE_STRING dims: -1 }
+parameters { key: "naiad.host" value { string_value: "process" } }
+instance_group { kind: KIND_CPU count: 1 }
+"""
+
+MODEL = """\
+import sys
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+import word
+
+try:
+    import orjson  # the server has it
+except ImportError:
+    orjson = None
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        said = [word.WORD, str(orjson is None), sys.prefix]
+        tensor = pb_utils.Tensor("SAID", np.array(said, dtype=object))
+        return [pb_utils.InferenceResponse([tensor]) for _ in requests]
+"""
+
+
+def model(
+    repository: pathlib.Path, name: str, requirements: str, *, version: str, config: str = CONFIG
+) -> None:
+    folder = repository / name
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(config)
+    (folder / "1" / "model.py").write_text(MODEL)
+    (folder / "1" / "requirements.txt").write_text(requirements)
+    wheel(folder / "1" / "wheels", "word", version, f"WORD = {version!r}\n")
+
+
+def served(repository: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> ServerProcess:
+    cache = f"--backend-config=python,environment-cache={tmp_path / 'cache'}"
+    return ServerProcess(
+        naiad_program(),
+        [repository],
+        log=tmp_path / "log",
+        options=["--exit-on-error=false", cache, *options],
+    )
+
+
+def call(address: str, method: str, path: str, body: str = "") -> tuple[int, bytes]:
+    host, port = address.split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=30)
+    try:
+        connection.request(method, path, body)
+        reply = connection.getresponse()
+        return reply.status, reply.read()
+    finally:
+        connection.close()
+
+
+def said(server: ServerProcess, name: str) -> list[str]:
+    body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1], "data": [0]}]}
+    status, reply = call(server.http, "POST", f"/v2/models/{name}/infer", json.dumps(body))
+    assert status == 200, reply
+    data: list[str] = json.loads(reply)["outputs"][0]["data"]
+    return data
+
+
+def wait_until(condition: collections.abc.Callable[[], bool], *, seconds: float = 20) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not come true in time"
+        time.sleep(0.02)
+
+
+def test_two_versions_of_a_package_at_once_and_the_servers_packages_in_neither(
+    tmp_path: pathlib.Path,
+) -> None:
+    repository = tmp_path / "models"
+    model(repository, "old", "word==1.0", version="1.0")
+    model(repository, "new", "word>=2", version="2.0")
+    model(repository, "lost", "word==3.0", version="1.0")
+    thread = CONFIG.replace('"process"', '"thread"')
+    model(repository, "threaded", "word==1.0", version="1.0", config=thread)
+    with served(repository, tmp_path, "--disable-auto-complete-config") as server:
+        old, new = said(server, "old"), said(server, "new")
+        _, index = call(server.http, "POST", "/v2/repository/index")
+        reasons = {each["name"]: each.get("reason", "") for each in json.loads(index)}
+        log = server.output()
+    assert old[:2] == ["1.0", "True"]
+    assert new[:2] == ["2.0", "True"]
+    assert old[2] != new[2]
+    assert "No matching distribution found for word==3.0" in reasons["lost"]
+    assert 'naiad.host to "process"' in reasons["threaded"]
+    assert "Successfully installed word-1.0" in log
+
+
+def test_the_reply_to_a_load_holds_the_installers_error(tmp_path: pathlib.Path) -> None:
+    repository = tmp_path / "models"
+    model(repository, "lost", "word==3.0", version="1.0")
+    with served(repository, tmp_path, "--model-control-mode=explicit") as server:
+        status, reply = call(server.http, "POST", "/v2/repository/models/lost/load")
+    assert status == 400
+    assert "No matching distribution found for word==3.0" in json.loads(reply)["error"]
+
+
+def test_a_server_that_is_told_to_stop_does_not_wait_for_an_installer(
+    tmp_path: pathlib.Path,
+) -> None:
+    """The installer hangs here in the build of a project that never ends."""
+    repository = tmp_path / "models"
+    model(repository, "slow", "./project", version="1.0")
+    project = repository / "slow" / "1" / "project"
+    project.mkdir()
+    (project / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "hangs"\nbackend-path = ["."]\n'
+    )
+    (project / "hangs.py").write_text(
+        "import time\ndef get_requires_for_build_wheel(settings=None):\n    print('hanging', flush=True)\n    time.sleep(600)\n"
+    )
+    with served(repository, tmp_path, "--model-control-mode=explicit") as server:
+        host, port = server.http.split(":")
+        loading = http.client.HTTPConnection(host, int(port), timeout=30)
+        loading.request("POST", "/v2/repository/models/slow/load")
+        wait_until(lambda: "Getting requirements to build wheel" in server.output())
+        before = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - before < 10
+        loading.close()
+    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
