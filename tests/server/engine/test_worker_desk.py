@@ -82,6 +82,21 @@ async def test_a_call_is_answered_under_its_number() -> None:
     assert (number, answer) == (7, [True, [None, {}, []]])
 
 
+@pytest.mark.parametrize("segment", [False, True])
+async def test_tensors_are_read_where_they_lie(*, segment: bool) -> None:
+    """Small ones in the packet, large ones in a segment."""
+    model = ScriptedModel("a")
+    worker = Worker(model)
+    lying = b"\x02\0\0\0hi\0\0" + np.arange(2, dtype=np.float32).tobytes()
+    base = np.frombuffer(lying, np.uint8) if segment else bytearray(lying)
+    inputs = [("T", "BYTES", [1], 0, 6), ("N", "FP32", [2], 8, 8), ("E", "INT32", [0], 16, 0)]
+    fields = ("a", -1, "", 0, 0, 0, {}, ["OUT"], inputs)
+    worker.ask(1, "infer", fields, None, True, False, base=base)
+    (inference,) = model.queue
+    tensors = {each.name: each.array.tolist() for each in inference.request.inputs}
+    assert tensors == {"T": [b"hi"], "N": [0, 1], "E": []}
+
+
 async def test_a_cancel_reaches_the_call_and_is_nothing_for_one_that_is_over() -> None:
     model = ScriptedModel("a")
     worker = Worker(model)
@@ -126,9 +141,9 @@ async def test_metrics_are_made_changed_and_refused() -> None:
     assert worker.metrics.series() == []
 
 
-async def test_models_are_loaded_with_what_came_and_for_whom() -> None:
+@pytest.mark.parametrize("base", [bytearray(b"text"), np.frombuffer(b"text", np.uint8)])
+async def test_models_are_loaded_with_what_came_and_for_whom(base: Any) -> None:
     worker = Worker()
-    base = np.frombuffer(b"text", np.uint8)
     worker.ask(1, "load", "a", "{}", [["file:1/model.py", 0, 4]], True, base=base)
     worker.ask(2, "unload", "b", True, False)
     worker.ask(3, "ready", "a", -1)
