@@ -68,7 +68,7 @@ def wrk(request: HttpRequest, *, connections: int, seconds: float) -> Rate:
         body.write_bytes(request.body)
         script.write_text(_lua(request, body))
         output = _run(
-            "wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "-s", str(script), request.url
+            "wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "--timeout", "30s", "-s", str(script), request.url
         )  # fmt: skip
     failed = _WRK_ERRORS.search(output)
     rate = _WRK_RATE.search(output)

@@ -25,6 +25,26 @@ class TritonPythonModel:
         return responses
 """
 
+_WEIGHTY_MODEL = """\
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+TABLE = np.ones(16 * 1024 * 1024, np.float32)
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.itself = self
+        self.words = {{str(number): [number] for number in range({words})}}
+
+    def execute(self, requests):
+        responses = []
+        for request in requests:
+            tensor = pb_utils.get_input_tensor_by_name(request, "x")
+            responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("y", tensor.as_numpy())]))
+        return responses
+"""
+
 _CONFIG = """\
 backend: "{backend}"
 max_batch_size: 64
@@ -89,6 +109,11 @@ def _python(
     (folder / "config.pbtxt").write_text(config + more)
 
 
+def weighty_python(repository: pathlib.Path, *, words: int) -> None:
+    """`hoarder_<words>`: the same with 64 MiB in one array and so many small objects, held by a module and an instance that hold themselves."""
+    _python(repository / f"hoarder_{words}", _WEIGHTY_MODEL.format(words=words), dims=WIDTH)
+
+
 def tiny_onnx(repository: pathlib.Path) -> None:
     """`tiny`: one Add, [N,4] FP32 in and out."""
     value = helper.make_tensor_value_info
@@ -100,6 +125,30 @@ def tiny_onnx(repository: pathlib.Path) -> None:
     )
     _save(graph, repository / "tiny")
     (repository / "tiny" / "config.pbtxt").write_text(
+        _CONFIG.format(backend="onnxruntime", dims=WIDTH)
+    )
+
+
+def weighty_onnx(repository: pathlib.Path) -> None:
+    """`weighty`: three matrices, 64 MiB of weights, [N,4] FP32 in and out."""
+    value = helper.make_tensor_value_info
+    rng = np.random.default_rng(7)
+    names, shapes = ("x", "a", "b", "y"), ((WIDTH, 4096), (4096, 4096), (4096, WIDTH))
+    graph = helper.make_graph(
+        [
+            helper.make_node("MatMul", [names[index], f"w{index}"], [names[index + 1]])
+            for index in range(len(shapes))
+        ],
+        "weighty",
+        [value("x", TensorProto.FLOAT, ["N", WIDTH])],
+        [value("y", TensorProto.FLOAT, ["N", WIDTH])],
+        [
+            onnx.numpy_helper.from_array(rng.random(shape, np.float32), f"w{index}")
+            for index, shape in enumerate(shapes)
+        ],
+    )
+    _save(graph, repository / "weighty")
+    (repository / "weighty" / "config.pbtxt").write_text(
         _CONFIG.format(backend="onnxruntime", dims=WIDTH)
     )
 

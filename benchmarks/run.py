@@ -16,12 +16,14 @@ import sys
 import tempfile
 
 from benchmarks import (
+    cycles,
     engine_cost,
     instances,
     loop_profile,
     models,
     process_handover,
     startup,
+    streams,
 )
 from benchmarks.load import LoadError, Rate, h2load, require_tools, wrk
 from benchmarks.report import CONNECTIONS, Row, plot, put_into, table, write_csv
@@ -74,19 +76,21 @@ def main() -> int:
     try:
         require_tools()
         with tempfile.TemporaryDirectory() as folder:
-            beside, alone = _measure(plan, pathlib.Path(folder))
+            beside, alone, streamed = _measure(plan, pathlib.Path(folder))
     except LoadError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1
     texts = {
         "beside": f"{_where(plan)}\n\n{table(beside)}",
         "alone": table(alone),
+        "streams": streams.table(streamed),
         "engine": engine_cost.table(engine_cost.measure(pairs=10 if asked.quick else 200)),
         "startup": startup.table(startup.measure(starts=1 if asked.quick else 7)),
         "handover": process_handover.table(
             process_handover.measure(rounds=2 if asked.quick else 20)
         ),
         "instances": instances.table(instances.measure(seconds=plan.seconds, rounds=plan.rounds)),
+        "cycles": cycles.table(cycles.measure(cycles=3 if asked.quick else 50)),
         "profile": loop_profile.table(loop_profile.measure(rounds=50 if asked.quick else 500)),
     }
     print("\n" + "\n\n".join(texts.values()))
@@ -95,10 +99,13 @@ def main() -> int:
     return 0
 
 
-def _measure(plan: Plan, folder: pathlib.Path) -> tuple[list[Row], list[Row]]:
-    """Rows beside Triton, and rows of ours alone."""
+def _measure(
+    plan: Plan, folder: pathlib.Path
+) -> tuple[list[Row], list[Row], list[streams.StreamRow]]:
+    """Rows beside Triton, rows of ours alone, and streams beside Triton's."""
     shared, own = folder / "shared", folder / "own"
     models.python_models(shared)
+    streams.counting_model(shared)
     models.python_model_in_a_thread(own)
     models.tiny_onnx(own)
     models.magika(own)
@@ -127,12 +134,16 @@ def _measure(plan: Plan, folder: pathlib.Path) -> tuple[list[Row], list[Row]]:
         for turn in range(plan.rounds):
             for contest in contests:
                 _round(contest, rates, turn=turn, seconds=plan.seconds)
+        streamed = streams.measure(
+            (("triton", theirs), ("naiad", ours)), rounds=plan.rounds, seconds=plan.seconds
+        )
     rows = [
         _row(key, rates["naiad", key], rates.get(("triton", key)))
         for name, key in rates
         if name == "naiad"
     ]
-    return [row for row in rows if row.theirs], [row for row in rows if not row.theirs]
+    beside = [row for row in rows if row.theirs]
+    return beside, [row for row in rows if not row.theirs], streamed
 
 
 def _round(

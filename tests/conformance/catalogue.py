@@ -280,6 +280,28 @@ GOOD: dict[str, Model] = {
     "finalizing": Model(python_model(_DELAY, tensor("OUT", "FP32", "[ 1 ]")), "finalizing"),
 }
 
+_SCRIPT = (
+    f"{tensor('SCRIPT', 'STRING', '[ 1 ]')}, {tensor('PAIRS', 'INT32', '[ -1, 2 ]', 'optional: true')}, "
+    f"{tensor('WIDE', 'FP32', '[ 2, -1 ]', 'optional: true')}"
+)
+_PLAYED = f"{tensor('OUT', 'INT32', '[ -1 ]')}, {tensor('SEEN', 'STRING', '[ 1 ]')}"
+_DECOUPLED = "model_transaction_policy { decoupled: true }\n" + _ONE
+
+STREAMING: dict[str, Model] = {
+    "stream": Model(python_model(_SCRIPT, _PLAYED, _DECOUPLED), "streaming"),
+    "counted_stream": Model(python_model(_SCRIPT, _PLAYED, _DECOUPLED), "streaming"),
+    "batched_stream": Model(python_model(_SCRIPT, _PLAYED, _DECOUPLED, batch=4), "streaming"),
+    "senders": Model(python_model(_SCRIPT, _PLAYED, _ONE), "streaming"),
+    "clash": Model(
+        python_model(tensor("parameters", "STRING", "[ 1 ]"), _PLAYED, _ONE), "streaming"
+    ),
+    "side_by_side": Model(
+        python_model(_DELAY, tensor("OUT", "INT32", "[ 1 ]"), _DECOUPLED), "side_by_side"
+    ),
+    "async": Model(python_model(_DELAY, tensor("OUT", "INT32", "[ 1 ]"), _ONE), "side_by_side"),
+}
+"""Models that answer through senders, or in coroutines."""
+
 
 def write(
     repository: Path, models: Mapping[str, Model], *, only: Iterable[str] | None = None

@@ -109,6 +109,48 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ),
 )
 
+_CODE_LOST = "2.51 forgets the code of an error that a sender sends, and of what a model raises after it asked for one; row "
+_NO_VERSION = "2.51 names no version; row "
+_OLDER += (
+    ("generate: an error", "status", _CODE_LOST + "6.9: its mapped status"),
+    ("generate: an error, then a response", "status", _CODE_LOST + "6.9: its mapped status"),
+    ("generate: response parameters", "*", "2.51 predates response parameters; row 6.1"),
+    ("generate_stream: an error first", "status", _CODE_LOST + "6.10: that of the first response"),
+    ("generate_stream: a model that raises first", "status", _CODE_LOST + "15.7: 500"),
+    ("generate_stream: a decoupled model that returns", "status", _CODE_LOST + "15.9: an error"),
+    (
+        "stream: an empty final response that is asked for",
+        "*.model_version",
+        _NO_VERSION + "10.30: id, name, version",
+    ),
+    (
+        "stream: nothing but an empty final response",
+        "*.model_version",
+        _NO_VERSION + "10.30: id, name, version",
+    ),
+    ("stream: an error", "*.model_version", _NO_VERSION + "10.27: name and version too"),
+    (
+        "stream: an error in the middle",
+        "*.model_version",
+        _NO_VERSION + "10.27: name and version too",
+    ),
+    (
+        "stream: a model that raises after a response",
+        "*.model_version",
+        _NO_VERSION + "10.27: name and version too",
+    ),
+    (
+        "generate_stream: of an ordinary model that sends twice",
+        "events.*",
+        "2.51 sends the exception of the second response as one more response to a request that has its answer; row 15.17",
+    ),
+    (
+        "statistics of many responses",
+        "responses*",
+        "2.51's python backend reports none; rows 8.6, 15.34",
+    ),
+)
+
 _LISTED = "2.51 lists no state for a config that it cannot use; row 7.3: UNAVAILABLE and the reason"
 _DECIDED: tuple[tuple[str, str, str], ...] = (
     ("index entry of a config that cannot be read", "*", _LISTED),
@@ -141,6 +183,11 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "readiness under explicit control",
         "failed and unloaded",
         "Triton is not ready for good once a load has failed; row 2.4 ignores what is unloaded",
+    ),
+    (
+        "infer of a decoupled model by a client that takes events",
+        "*",
+        "design.md: /infer of a decoupled model streams when the client accepts events (3.2)",
     ),
     ("OPTIONS /v2", "*", "Naiad answers OPTIONS, as browsers ask before they send"),
     ("HEAD /v2", "*", "Naiad answers HEAD wherever it answers GET"),

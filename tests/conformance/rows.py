@@ -10,12 +10,13 @@ _CLAIMED = {
     3: "1 2 3 4 5 7 8 9 10 13 14 15 16 17 18 20 22 23 26 27 29 30 32 33 34 35 36 37",
     4: "1 2 3 4 5 6 8 9 10 12 14 15 17",
     5: "7",
+    6: "1 2 3 4 5 6 7 8 9 10 12 14 16",
     7: "1 2 3 6 7 8 9 10 11 12 13 14 18 20 21 22 25 26 29 31 32 34 35 39 40",
     8: "1 2 3 4 5 6 7 8 9 11 12 13 14 15 16 18 19 20 27 28 30 31 34",
-    10: "1 2 3 4 6 7 8 9 10 11 12 13 14 15 16 19 20 21 22 23 24 34 35 36 37 38 39",
+    10: "1 2 3 4 6 7 8 9 10 11 12 13 14 15 16 19 20 21 22 23 24 26 27 28 29 30 31 32 33 34 35 36 37 38 39",
     11: "1 2 3 4 5 6 7 8 9 10 11 12 13 15 17 21 22 23 31 32 33 34 39 47 48 49 50 51 52 53",
     12: "1 2 3 6 7 8 9 10 11 12 13 14 16 17 19 22",
-    15: "1 2 3 6 7 10 11 12 13 14 15 18 20 21 23 24 25 26 27 28 30 33 35",
+    15: "1 2 3 6 7 8 9 10 11 12 13 14 15 16 17 18 20 21 23 24 25 26 27 28 29 30 33 34 35",
     16: "1 2 3 4 8 9 10 11 12",
     17: "1 2 3 4 5 6 7 9 10 11 13 14 15 16 18",
 }
@@ -32,7 +33,6 @@ _NO_GPU = "needs a GPU, and the reference at hand is a build without"
 
 UNSHOWN: dict[str, str] = {
     "1.11": "2.51 has no --http-max-input-size and no limit; ours is shown by our own tests",
-    "1.16": "the generate endpoints are not there yet",
     "1.21": "nothing to observe: TLS over HTTP is a reverse proxy's work on both sides",
     "2.12": "2.51 does not call is_ready of a model; shown by our own tests",
     "4.15": "needs sequence batching, which is not there yet",

@@ -78,6 +78,10 @@ def _explicit(folder: Path) -> list[Path]:
     return [first, catalogue.write(folder / "second", {})]
 
 
+def _streaming(*names: str) -> Callable[[Path], list[Path]]:
+    return lambda folder: [catalogue.write(folder / "models", catalogue.STREAMING, only=names)]
+
+
 SETUPS: dict[str, Setup] = {
     # Without auto-complete: it would start each stub twice, which doubles the time the reference needs.
     "main": Setup(_main, ("--exit-on-error=false", "--disable-auto-complete-config")),
@@ -118,6 +122,9 @@ SETUPS: dict[str, Setup] = {
             "--disable-auto-complete-config",
         ),
     ),
+    "streams": Setup(_streaming(*catalogue.STREAMING), ("--disable-auto-complete-config",)),
+    # A server of its own: 2.51 does not always survive what is asked of it here.
+    "strict": Setup(_streaming("stream"), ("--disable-auto-complete-config",)),
     "restricted": Setup(
         _few("identity"),
         (

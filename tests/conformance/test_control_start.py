@@ -61,6 +61,17 @@ def _exits(target: Target, *names: str) -> Answer:
         return {"status": status, "error": output}
 
 
+def _completed(target: Target) -> Answer:
+    """A load that fails while the model completes its config: the model is at fault, not its config."""
+    with tempfile.TemporaryDirectory() as folder:
+        repository = _models(folder)
+        (repository / "report" / "1" / "model.py").write_text("import no_such_module_here\n")
+        with ServerProcess(
+            target.process.program, [repository], log=Path(folder) / "log", options=_OPTIONS[:1]
+        ) as server:
+            return Target(server).http("POST", "/v2/repository/models/report/load").answer()
+
+
 def _ready(target: Target) -> int:
     return target.http("GET", "/v2/health/ready").status
 
@@ -170,6 +181,13 @@ SCENARIOS = [
         lambda target: _loaded(target, "identity", "nope", exit_on_error=False),
         ready=200,
         **{"states.identity": "READY"},
+    ),
+    _scenario(
+        "load of a model that fails while its config is completed",
+        "7.12",
+        _completed,
+        says="load failed for model 'report': version 1 is at UNAVAILABLE state:",
+        status=400,
     ),
     _scenario("readiness under explicit control", "2.4 2.5 7.22", _readiness),
 ]

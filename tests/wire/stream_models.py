@@ -75,14 +75,18 @@ class TritonPythonModel:
 
 _ASYNCHRONOUS = '''\
 class TritonPythonModel:
-    """Sends each word after so many milliseconds; requests run side by side."""
+    """Sends each word after so many milliseconds, or large:<MB> at once; requests run side by side."""
 
     async def execute(self, requests):
         for request in requests:
             sender = request.get_response_sender()
             for step in steps(request):
-                await asyncio.sleep(float(step) / 1000)
-                sender.send(word(step))
+                name, _, more = step.partition(":")
+                if name == "large":
+                    large(sender, int(more))
+                else:
+                    await asyncio.sleep(float(step) / 1000)
+                    sender.send(word(step))
             sender.send(flags=FINAL)
 '''
 

@@ -18,7 +18,12 @@ def test_the_example_tells_kind_and_words_of_files(tmp_path: pathlib.Path) -> No
     program = EXAMPLES / "first_request.py"
     repository = EXAMPLES / "model_repository"
     with ServerProcess(naiad_program(), [repository], log=tmp_path / "log") as server:
-        command = [sys.executable, EXAMPLES / "describe_files.py", "--address", server.http]
+        command: list[str | pathlib.Path] = [
+            sys.executable,
+            EXAMPLES / "describe_files.py",
+            "--address",
+            server.http,
+        ]
         shown = subprocess.run(
             [*command, text, program], check=True, capture_output=True, text=True, timeout=60
         ).stdout

@@ -187,15 +187,27 @@ def stuck_while_loading(folder: pathlib.Path) -> pathlib.Path:
 
 
 def test_a_model_that_never_ends_loading_does_not_keep_the_process(tmp_path: pathlib.Path) -> None:
-    server = launched(stuck_while_loading(tmp_path), tmp_path, "--exit-timeout-secs=1").start()
+    options = ("--backend-config=python,host=thread", "--exit-timeout-secs=1")
+    server = launched(stuck_while_loading(tmp_path), tmp_path, *options).start()
     wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
     assert server.stop() == 1
     assert "waiting for 1 models that are being loaded" in server.output()
     assert "Exit timeout expired. Exiting immediately." in server.output()
 
 
-def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
+def test_a_model_that_loads_in_a_process_of_its_own_is_given_up_at_the_end(
+    tmp_path: pathlib.Path,
+) -> None:
     server = launched(stuck_while_loading(tmp_path), tmp_path).start()
+    wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
+    assert server.process is not None
+    server.ask_to_stop()
+    assert server.process.wait(10) == 0
+
+
+def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
+    options = ("--backend-config=python,host=thread",)
+    server = launched(stuck_while_loading(tmp_path), tmp_path, *options).start()
     wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
     assert server.process is not None
     server.ask_to_stop()

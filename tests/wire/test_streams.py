@@ -7,6 +7,7 @@ import http.client
 import json
 import pathlib
 import queue
+import socket
 import time
 from typing import Any
 
@@ -170,6 +171,33 @@ class TestHttp:
                 assert words(events(fast)) == ["1", "2", "3"]
             assert time.monotonic() - begun < 0.5
             assert words(events(slow)) == ["600"]
+
+    def test_a_slow_reader_of_a_coroutine_is_cut_off_and_holds_nobody(
+        self, server: ServerProcess
+    ) -> None:
+        with posted(server, "async/generate_stream", {"SCRIPT": "0 large:200"}) as slow:
+            assert event(slow)["WORD"] == "0"
+            with posted(server, "async/generate_stream", {"SCRIPT": "1 2"}) as other:
+                assert words(events(other)) == ["1", "2"]
+            with pytest.raises((OSError, http.client.HTTPException)):
+                events(slow)
+        assert "does not read what it is sent" in server.output()
+
+    def test_streams_asked_for_at_once_on_one_connection_come_one_after_the_other(
+        self, server: ServerProcess
+    ) -> None:
+        host, port = server.http.split(":")
+        body = json.dumps({"SCRIPT": "300 1 2"})
+        head = f"POST /v2/models/async/generate_stream HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        with socket.create_connection((host, int(port)), timeout=GIVE_UP_S) as peer:
+            peer.sendall((head + body).encode() * 3)
+            got = b""
+            while got.count(b"\r\n0\r\n\r\n") < 3:
+                piece = peer.recv(65536)
+                assert piece
+                got += piece
+        assert got.count(b"HTTP/1.1 200 OK") == 3
+        assert got.count(b"data: ") == 9
 
 
 def sent_megabytes(server: ServerProcess) -> int:

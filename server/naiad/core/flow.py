@@ -4,6 +4,9 @@ Without it a model that sends faster than its client reads would fill the server
 from the model to the loop (by bytes), and answers that the loop has written and the client has not taken (the protocol says `hold`
 when its own buffer is full, and `go_on` when there is room again). While either is the case `wait` keeps the thread that sends.
 
+A model that answers from coroutines does not wait: its other requests share the thread. What it sends to a client that does not read is
+counted, and `overran` says when that client is to be cut off.
+
 Nobody waits for ever: who cannot take any more, because the client left or the last answer was given, calls `close`.
 """
 
@@ -12,6 +15,9 @@ import threading
 
 LIMIT_BYTES = 1 << 20
 """Bytes of answers that may be on their way to the loop; the one that passes it still goes."""
+
+OVERRUN_BYTES = 16 << 20
+"""Bytes that a model which cannot be kept waiting may send to a client that takes nothing; more, and that client is cut off."""
 
 ANSWER_BYTES = 512
 """What an answer weighs beside its tensors."""
@@ -26,7 +32,9 @@ class Flow:
         limit: bytes that may be on their way.
     """
 
-    __slots__ = ("_arrived", "_closed", "_held", "_limit", "_on_hold", "_room", "_sent", "_waiting")
+    __slots__ = (
+        "_arrived", "_closed", "_held", "_limit", "_on_hold", "_piled", "_room", "_sent", "_waiting",
+    )  # fmt: skip
 
     def __init__(self, limit: int = LIMIT_BYTES) -> None:
         self._limit = limit
@@ -35,6 +43,7 @@ class Flow:
         self._held = False
         self._closed = False
         self._waiting = False
+        self._piled = 0
         self._room = threading.Event()
         self._on_hold: collections.abc.Callable[[bool], None] | None = None
 
@@ -60,6 +69,8 @@ class Flow:
     def arrived(self, size: int) -> None:
         """An answer of so many bytes has come to the loop and was handed on."""
         self._arrived += size
+        if self._held:
+            self._piled += size
         if self._waiting:
             self._wake()
 
@@ -73,6 +84,7 @@ class Flow:
     def go_on(self) -> None:
         """It does again."""
         self._let_go()
+        self._piled = 0
         if self._waiting:
             self._wake()
 
@@ -81,6 +93,10 @@ class Flow:
         self._on_hold = on_hold
         if self._held and not self._closed:
             on_hold(True)
+
+    def overran(self) -> bool:
+        """Whether too much has come for a client that takes nothing."""
+        return self._piled > OVERRUN_BYTES
 
     def close(self) -> None:
         """Nobody needs to wait any more: the client left, or has its last answer."""

@@ -356,7 +356,14 @@ def _refusal(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
         name=folder.name,
         reason="; ".join(_one_line(problem) for problem in resolution.problems),
         details=render(resolution.problems, colour=False),
+        failed_version=_version_at_fault(resolution.problems),
     )
+
+
+def _version_at_fault(problems: collections.abc.Iterable[Problem]) -> int | None:
+    """The highest one, if every problem is in a version's folder."""
+    folders = [problem.path.parent.name for problem in problems]
+    return max(map(int, folders)) if folders and all(name.isdecimal() for name in folders) else None
 
 
 def _one_line(problem: Problem) -> str:

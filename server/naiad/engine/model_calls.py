@@ -215,6 +215,8 @@ class ModelCalls:
         for seat in seats.values():
             for _, batch in seat.instances:
                 executed_in.update((each, id(batch)) for each in batch or ())
+            for kept, before in seat.kept:
+                executed_in.update((each, id(before)) for each in kept)
         for call in self._calls.values():
             # What is left of a batch that came back and is answered apart; calls of one batch may know other parts of it.
             asking = call.caller.batch or []

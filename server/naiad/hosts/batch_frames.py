@@ -18,6 +18,7 @@ from naiad.backends.python.api.byte_tensors import (
 )
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
+from naiad.core.flow import ANSWER_BYTES
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -103,7 +104,11 @@ class Answers:
             response = InferResponse(
                 request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
             )
-        return Answer(inference, response, begun_ns)
+        if inference.flow is None:
+            return Answer(inference, response, begun_ns)
+        weight = ANSWER_BYTES + base.nbytes
+        inference.flow.sent(weight)
+        return Answer(inference, response, begun_ns, weight)
 
     def failure(self, inference: Inference, error: InferenceError) -> InferResponse:
         """The final response to a request that gets no other."""

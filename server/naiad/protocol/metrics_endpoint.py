@@ -57,6 +57,10 @@ class MetricsRoutes:
             return self._status
         return _answer_nothing
 
+    def may_stream(self, path: str, headers: Headers) -> bool:
+        """Nothing here does."""
+        return False
+
     def body_limit(self, path: str, headers: Headers) -> int:
         """Nothing here takes a body."""
         return _NO_BODY

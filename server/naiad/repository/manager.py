@@ -17,9 +17,10 @@ import typing
 
 from naiad.core.clock import Clock
 from naiad.core.request import LATEST
-from naiad.errors import InferenceError, internal, invalid, unavailable
+from naiad.errors import InferenceError, unavailable
 from naiad.repository.absence import absent_version, unknown_model, unplanned_model
 from naiad.repository.attempt import Attempts
+from naiad.repository.failed_load import failed, not_polled, unusable
 from naiad.repository.fingerprint import Fingerprint, fingerprint as look_at
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.memory import Memory
@@ -157,9 +158,9 @@ class Repository(typing.Generic[S]):
             await self._turns.take(name, unload, asked_by=asked_by)
 
     async def unload_all(self) -> None:
-        """Take no more loads, let those under way end, then stop every served version, all at once."""
+        """Take no more loads, give up those under way, then stop every served version, all at once."""
         self._closed = True
-        await self._turns.all_over()
+        await self._turns.give_up()
         self._retire(
             version
             for versions in self._models.values()
@@ -274,7 +275,7 @@ class Repository(typing.Generic[S]):
         unique, refused = without_duplicates(folders)
         if refused:
             self._refuse_unless_serving(refused[0])
-            raise _not_polled(name, refused[0].details)
+            raise not_polled(name, refused[0].details)
         if not unique:
             raise self._gone(name)
         folder = unique[0]
@@ -287,7 +288,7 @@ class Repository(typing.Generic[S]):
         plan = await self._plan(folder)
         if plan.reason:
             self._refuse_unless_serving(plan)
-            raise _not_polled(name, plan.reason)
+            raise unusable(plan, serving=bool(self.ready_versions(name)))
         await self._change_over(plan, before=before or {}, now=now)
 
     async def _change_over(self, plan: ModelPlan, *, before: Fingerprint, now: Fingerprint) -> None:
@@ -307,18 +308,15 @@ class Repository(typing.Generic[S]):
         known.update({n: version for n, version in coming.items() if n not in serving})
         made = await asyncio.gather(*(self._attempts.make(each) for each in coming.values()))
         if None in made:
-            reasons = "".join(
-                f"version {number} is at {version.state.value} state: {version.reason};"
+            reasons = {
+                number: version.reason
                 for number, version in coming.items()
                 if version.state is State.UNAVAILABLE
-            )
+            }
             for version, served in zip(coming.values(), made, strict=True):
                 if served is not None:
                     self._give_up(version, served)
-            raise invalid(
-                f"load failed for model '{name}': {reasons}"
-                + (" What was loaded before goes on serving." if serving else "")
-            )
+            raise failed(name, reasons, serving=bool(serving))
         for (number, version), served in zip(coming.items(), made, strict=True):
             assert served is not None, "asked above"
             known[number] = version
@@ -333,7 +331,7 @@ class Repository(typing.Generic[S]):
         if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):
             self._models.pop(name, None)
             self._refused.pop(name, None)
-        return _not_polled(name, self._not_there())
+        return not_polled(name, self._not_there())
 
     def _refuse_unless_serving(self, plan: ModelPlan) -> None:
         if not self.ready_versions(plan.name):
@@ -386,7 +384,10 @@ class Repository(typing.Generic[S]):
 
     async def _stop(self, version: Version[S], served: S) -> None:
         memory = None if self._closed else self._memory
-        before = 0 if memory is None else await asyncio.to_thread(memory.resident)
+        before = 0
+        if memory is not None:
+            before = await asyncio.to_thread(memory.resident)
+            memory.expect()
         try:
             await served.stop()
         except Exception:
@@ -423,7 +424,3 @@ class Repository(typing.Generic[S]):
         if refused is not None:
             return unplanned_model(name, refused.reason)
         return unknown_model(name, self._latest)
-
-
-def _not_polled(name: str, reason: str) -> InferenceError:
-    return internal(f"failed to load '{name}', failed to poll from model repository: {reason}")

@@ -10,6 +10,10 @@ class Memory(typing.Protocol):
         """Bytes that are held now."""
         ...
 
+    def expect(self) -> None:
+        """Say that much is about to be freed; `give_back` follows."""
+        ...
+
     def give_back(self) -> None:
         """Return to the system what nobody uses."""
         ...

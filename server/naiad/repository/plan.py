@@ -36,12 +36,14 @@ class ModelPlan:
         versions: ascending.
         reason: "" when it can be loaded; else shown in the index and the READY table.
         details: the same for people at a terminal: every problem with its line and caret; "" when there is no more to say.
+        failed_version: the version that is at fault, where its files are and not the config.
     """
 
     name: str
     versions: tuple[VersionPlan, ...] = ()
     reason: str = ""
     details: str = ""
+    failed_version: int | None = None
 
 
 def without_duplicates(

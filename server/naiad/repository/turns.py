@@ -11,7 +11,7 @@ import collections.abc
 import functools
 import logging
 
-from naiad.errors import InferenceError, internal, invalid
+from naiad.errors import InferenceError, internal, invalid, unavailable
 
 log = logging.getLogger("naiad.repository")
 
@@ -23,6 +23,7 @@ class Turns:
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Task[InferenceError | None]] = {}
+        self._under_way = set[asyncio.Task[InferenceError | None]]()
         self._asked: dict[str, list[str]] = {}
 
     async def take(self, name: str, operation: Operation, *, asked_by: str = "") -> None:
@@ -57,17 +58,21 @@ class Turns:
     async def _take(self, name: str, operation: Operation) -> None:
         task = asyncio.get_running_loop().create_task(_run(name, self._last.get(name), operation))
         self._last[name] = task
+        self._under_way.add(task)
         task.add_done_callback(functools.partial(self._over, name))
         failure = await asyncio.shield(task)
         if failure is not None:
             raise failure
 
-    async def all_over(self) -> None:
-        """Wait until nothing is under way."""
-        while self._last:
-            await asyncio.wait(self._last.values())
+    async def give_up(self) -> None:
+        """Cancel what is under way, and return once nothing is; whoever asked for it hears UNAVAILABLE. For the end of the server."""
+        while self._under_way:
+            for task in self._under_way:
+                task.cancel()
+            await asyncio.wait(self._under_way)
 
     def _over(self, name: str, task: "asyncio.Task[InferenceError | None]") -> None:
+        self._under_way.discard(task)
         if self._last.get(name) is task:
             del self._last[name]
 
@@ -97,12 +102,14 @@ async def _run(
     name: str, previous: "asyncio.Task[InferenceError | None] | None", operation: Operation
 ) -> InferenceError | None:
     """The failure is a result, not an exception: perhaps nobody is left who asks for it."""
-    if previous is not None:
-        await asyncio.wait({previous})
     try:
+        if previous is not None:
+            await asyncio.wait({previous})
         await operation()
     except InferenceError as error:
         return error
+    except asyncio.CancelledError:
+        return unavailable(f"changing model '{name}' was given up: the server is stopping")
     except Exception as error:
         log.exception("changing model '%s' failed", name)
         return internal(

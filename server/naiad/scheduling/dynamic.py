@@ -147,9 +147,17 @@ class DynamicScheduler:
 
     def occupancy(self) -> Occupancy:
         """See `Scheduler`."""
+        order, places = self._order, self._places[::-1]
+        due = [each.batch for each in places if order is not None and each.ticket == order.due]
         return Occupancy(
-            [(place.host.name, place.batch) for place in reversed(self._places)],
+            [(each.host.name, each.batch) for each in places],
             self._queue.__contains__,
+            [
+                (outcome.batch, batch)
+                for batch in due
+                if batch is not None and order is not None
+                for outcome in order.early()
+            ],
         )
 
     async def stop(self) -> None:

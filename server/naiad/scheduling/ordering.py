@@ -12,11 +12,12 @@ T = typing.TypeVar("T")
 class Reordering(typing.Generic[T]):
     """Holds back what came back too early."""
 
-    __slots__ = ("_due", "_early", "_tickets")
+    __slots__ = ("_early", "_tickets", "due")
 
     def __init__(self) -> None:
         self._tickets = 0
-        self._due = 0
+        self.due = 0
+        """Whose turn it is to leave."""
         self._early: dict[int, T] = {}
 
     def sent(self) -> int:
@@ -29,7 +30,11 @@ class Reordering(typing.Generic[T]):
         """Something came back: everything that may leave now, in order."""
         self._early[ticket] = item
         ready: list[T] = []
-        while self._due in self._early:
-            ready.append(self._early.pop(self._due))
-            self._due += 1
+        while self.due in self._early:
+            ready.append(self._early.pop(self.due))
+            self.due += 1
         return ready
+
+    def early(self) -> list[T]:
+        """What came back and waits for what is due."""
+        return list(self._early.values())

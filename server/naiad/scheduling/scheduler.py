@@ -13,10 +13,12 @@ class Occupancy(Record, frozen=True, gc=True):
     Attributes:
         instances: each one's name and its batch; None for one that is free.
         waits: whether an inference is in the queue.
+        kept: batches that came back and may not leave before another one (row 12.9), each with that one.
     """
 
     instances: collections.abc.Sequence[tuple[str, list[Inference] | None]]
     waits: collections.abc.Callable[[Inference], bool]
+    kept: collections.abc.Sequence[tuple[list[Inference], list[Inference]]] = ()
 
 
 class Scheduler(typing.Protocol):

@@ -5,6 +5,7 @@ These are process-wide, so they stand here, where the process is made, and nowhe
 
 import contextlib
 import ctypes
+import functools
 import gc
 import sys
 
@@ -17,6 +18,11 @@ event loop that long each time; at 1 ms the loop's p99 beside such a model was a
 _YOUNG_OBJECTS = 50_000
 """Objects made between two looks at the youngest generation. A request makes some thirty, nearly all freed by reference counts at
 once; Python's 700 would mean a look every other request."""
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+_KIB = 1024
+_MIB = 1024 * _KIB
 
 
 def settle() -> None:
@@ -39,10 +45,18 @@ class ProcessMemory:
                 size += child.memory_info().rss
         return size
 
+    def expect(self) -> None:
+        """Have glibc return the end of every heap as soon as it is free.
+
+        `malloc_trim` reaches the end of the main heap only; the heaps of threads, where frameworks compute, keep up to 64 MiB there.
+        """
+        _tune(trim_from=128 * _KIB)
+
     def give_back(self) -> None:
         """Free what only cycles hold, and return free pages to the system; blocking, and the interpreter is held for some of it.
 
-        A Python model's module is a cycle, and one that was loaded at start stands among what `settle` froze.
+        A Python model's module is a cycle, and one that was loaded at start stands among what `settle` froze. glibc keeps freed pages
+        for later allocations, wherever they do not end its heap: without the trim, weights that are gone still count as resident.
         """
         frozen = gc.get_freeze_count() > 0
         gc.unfreeze()
@@ -51,4 +65,19 @@ class ProcessMemory:
             gc.freeze()
         # Absent outside of glibc, whose allocator is the one that keeps pages.
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).malloc_trim(0)
+            _c_library().malloc_trim(0)
+        # Or every large tensor of a request would be paid for in page faults.
+        _tune(trim_from=64 * _MIB)
+
+
+def _tune(*, trim_from: int) -> None:
+    """Both thresholds: setting one ends glibc's own adjustment, which takes them to 32 and 64 MiB once a large block was freed."""
+    with contextlib.suppress(OSError, AttributeError):
+        _c_library().mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)
+        _c_library().mallopt(_M_TRIM_THRESHOLD, trim_from)
+
+
+@functools.cache
+def _c_library() -> ctypes.CDLL:
+    """Once: each makes a class of its own."""
+    return ctypes.CDLL(None)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from naiad.core.flow import Flow
+from naiad.core.flow import OVERRUN_BYTES, Flow
 
 GIVE_UP_S = 10
 ONE_WRITER = threading.Lock()
@@ -90,6 +90,19 @@ def test_once_closed_nobody_waits_any_more(*, held: bool) -> None:
     flow.close()
     assert all(sender.done() for sender in senders)
     assert [sender.sent for sender in senders] == [5, 5, 5]
+
+
+def test_what_comes_for_a_client_that_takes_nothing_is_counted_until_it_takes_again() -> None:
+    flow = Flow()
+    flow.arrived(OVERRUN_BYTES + 1)
+    assert not flow.overran()
+    flow.hold()
+    flow.arrived(OVERRUN_BYTES)
+    assert not flow.overran()
+    flow.arrived(1)
+    assert flow.overran()
+    flow.go_on()
+    assert not flow.overran()
 
 
 def test_no_wake_up_is_lost_between_threads_that_race() -> None:

@@ -28,6 +28,7 @@ class ScriptedModel:
         self.queue: list[Inference] = []
         self.batches: dict[str, list[Inference] | None] = {f"{name}_0": None}
         self.cancelled: list[Inference] = []
+        self.kept: list[tuple[list[Inference], list[Inference]]] = []
 
     def infer(self, request: InferRequest, on_response: OnResponse) -> Inference | None:
         if self.refusal is not None:
@@ -39,7 +40,7 @@ class ScriptedModel:
         return inference
 
     def occupancy(self) -> Occupancy:
-        return Occupancy(list(self.batches.items()), self.queue.__contains__)
+        return Occupancy(list(self.batches.items()), self.queue.__contains__, self.kept)
 
     def work(self, *batch: Inference, instance: str = "") -> list[Inference]:
         """Let an instance execute a batch."""
@@ -272,3 +273,19 @@ async def test_two_instances_held_by_calls_into_themselves_are_a_circle_too() ->
     await asyncio.sleep(0.2)
     assert "'a_1' waits for model 'a' (held: a_0, a_1)" in error_of(second).message
     assert first == [], "the instance that was told gets on, and frees itself"
+
+
+async def test_an_answer_that_is_kept_back_behind_who_waits_for_it_is_a_circle() -> None:
+    """`a` preserves the order: what its second instance has answered leaves after the first one's, which waits for it."""
+    a, b = ScriptedModel("a"), ScriptedModel("b")
+    asking = Asking(a, b)
+    first = a.work(from_client("a"), instance="a_0")
+    _, older = asking.ask("b", Caller("a", "a_0", first, blocks=True))
+    in_b = b.work(*b.queue)
+    _, younger = asking.ask("a", Caller("b", "b_0", in_b, blocks=True))
+    answered_early = a.work(*a.queue, instance="a_1")
+    a.batches["a_1"] = None
+    a.kept.append((answered_early, first))
+    await asyncio.sleep(0.2)
+    assert "deadlock" in error_of(younger).message
+    assert older == []

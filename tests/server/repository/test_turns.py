@@ -75,6 +75,19 @@ async def test_a_failure_that_nobody_waits_for_is_no_noise() -> None:
     leaving = asyncio.create_task(turns.take("a", journal.operation("1", invalid("no"))))
     await asyncio.sleep(0.5)
     leaving.cancel()
-    await turns.all_over()
+    await asyncio.sleep(1)
     assert journal.lines == ["1 begins", "1 ends"]
-    await turns.all_over()
+    await turns.give_up()
+
+
+@pytest.mark.looptime
+async def test_what_is_under_way_at_the_end_is_given_up_and_whoever_asked_hears_of_it() -> None:
+    turns, journal = Turns(), Journal()
+    asked = [asyncio.create_task(turns.take("a", journal.operation(each))) for each in "12"]
+    await asyncio.sleep(0.5)
+    await turns.give_up()
+    failures = await asyncio.gather(*asked, return_exceptions=True)
+    assert [failure.code for failure in failures if isinstance(failure, InferenceError)] == [
+        ErrorCode.UNAVAILABLE
+    ] * 2
+    assert journal.lines == ["1 begins"]

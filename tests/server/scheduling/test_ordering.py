@@ -26,3 +26,13 @@ def test_what_is_next_leaves_at_once() -> None:
     order.sent()
     assert order.came_back(1, "second") == []
     assert order.came_back(0, "first") == ["first", "second"]
+
+
+def test_what_is_early_and_what_is_due_can_be_seen() -> None:
+    order = Reordering[str]()
+    first, second, third = order.sent(), order.sent(), order.sent()
+    assert order.came_back(third, "third") == []
+    assert order.came_back(second, "second") == []
+    assert (order.due, order.early()) == (first, ["third", "second"])
+    assert order.came_back(first, "first") == ["first", "second", "third"]
+    assert (order.due, order.early()) == (3, [])

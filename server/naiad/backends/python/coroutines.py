@@ -29,6 +29,10 @@ class Coroutines:
         self._thread: threading.Thread | None = None
         self._running: set[concurrent.futures.Future[Any]] = set()
 
+    def is_this_thread(self) -> bool:
+        """Whether the caller is one of the coroutines."""
+        return self._thread is not None and threading.get_ident() == self._thread.ident
+
     def run(self, coroutine: "Coroutine[Any, Any, Any]") -> Any:
         """Run one to its end and give back its result, or raise what it raised."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._started()).result()

@@ -123,8 +123,10 @@ class PythonInstance(ServedModel):
     @override
     def pace(self, call: Inference) -> None:
         """See `Outlet`."""
-        if call.flow is not None:
-            call.flow.wait()
+        flow = call.flow
+        # A coroutine would keep all others of its instance waiting, perhaps for the one that its client reads first.
+        if flow is not None and flow.is_full() and not self._coroutines.is_this_thread():
+            flow.wait()
 
     @override
     def _fail_apart(self, call: Inference, text: str, begun_ns: int) -> None:

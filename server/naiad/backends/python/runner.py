@@ -89,7 +89,9 @@ class PythonRunner(ServedModel):
 
     def pace(self, call: Any) -> None:  # type: ignore[explicit-override]  # as above
         """See `Outlet`."""
-        call.wait_for_room()
+        # A coroutine would keep all others of its instance waiting, perhaps for the one that its client reads first.
+        if not self._coroutines.is_this_thread():
+            call.wait_for_room()
 
     def _fail_apart(  # type: ignore[explicit-override]  # as above
         self, call: Any, text: str, begun_ns: int

@@ -46,6 +46,8 @@ class Talk:
             await self._write()
         finally:
             self._conversation.cancel()
+            # What is unsent goes now: grpc may keep this call for longer.
+            self._queue.clear()
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await reading
@@ -80,9 +82,9 @@ class Talk:
         queue, write = self._queue, self._context.write
         while True:
             while queue:
-                message = queue.popleft()
-                await write(message)
-                self._waiting -= len(message)
+                size = len(queue[0])
+                await write(queue.popleft())
+                self._waiting -= size
                 if self._held and self._waiting <= LOW_BYTES:
                     self._held = False
                     self._conversation.go_on()

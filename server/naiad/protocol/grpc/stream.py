@@ -14,7 +14,7 @@ from naiad.core.inference import Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
-from naiad.errors import InferenceError
+from naiad.errors import InferenceError, unavailable
 from naiad.protocol.grpc import response_proto
 from naiad.protocol.grpc.call import Call, Refusal, Replies, bug_error, refusal
 from naiad.protocol.grpc.forwarding import HeaderForwarding
@@ -25,6 +25,11 @@ STATUS_WANTED = ("triton_grpc_error", "true")
 
 MOST_IN_FLIGHT = 4096
 """Requests of one stream that wait for their responses; the next is not read until one has its last."""
+
+
+_TOO_SLOW = unavailable(
+    "this client does not read what it is sent: its stream is cut off. Read responses as they come, or ask for fewer at a time"
+)
 
 
 class StreamInfer:
@@ -179,8 +184,10 @@ class InferStream:
         self._in_flight.clear()
         self._order.clear()
         for asked in in_flight:
-            if asked.inference is not None:
-                asked.inference.cancel()
+            # Let go of as well: it holds the callback that holds `asked`.
+            inference, asked.inference = asked.inference, None
+            if inference is not None:
+                inference.cancel()
 
     def refuse(self, refused: Refusal) -> None:
         """End it before it has begun."""
@@ -242,6 +249,8 @@ class InferStream:
             of_model = response if asked.inference is not None else None
             message = response_proto.encode_streamed_error(error.message, asked.id, of_model)
         self._give(asked, message, final=response.final)
+        if asked.flow is not None and asked.flow.overran() and not self._over:
+            self._end(refusal(_TOO_SLOW))
 
     def _refuse(self, asked: _Asked, error: InferenceError) -> None:
         """A request that cannot be run."""

@@ -319,7 +319,12 @@ class _Answers:
             HttpRequest(method, path, headers, await request.body()), answered.set_result
         )
         try:
-            return _response(await answered)
+            reply: HttpReply = await answered
+            if reply.stream is not None:
+                collected = _Collected()
+                reply.stream.begin(collected)
+                return _response(reply, await collected.whole)
+            return _response(reply)
         except asyncio.CancelledError:
             if work is not None:
                 work.cancel()
@@ -330,8 +335,27 @@ def _json(value: typing.Any) -> Response:
     return Response(orjson.dumps(value), media_type="application/json")
 
 
-def _response(reply: HttpReply) -> Response:
-    response = Response(b"".join(reply.body), status_code=reply.status)
+class _Collected:
+    """Where a stream goes that has to be answered as a whole."""
+
+    def __init__(self) -> None:
+        self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        self._pieces: list[bytes] = []
+
+    def write(self, data: bytes) -> None:
+        self._pieces.append(data)
+
+    def cut(self) -> None:
+        self.whole.cancel()
+
+    def end(self) -> None:
+        if not self.whole.done():
+            self.whole.set_result(b"".join(self._pieces))
+
+
+def _response(reply: HttpReply, body: bytes | None = None) -> Response:
+    whole = b"".join(reply.body) if body is None else body
+    response = Response(whole, status_code=reply.status)
     response.raw_headers.extend((name.lower(), value) for name, value in reply.headers)
     return response
 

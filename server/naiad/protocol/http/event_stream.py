@@ -1,8 +1,8 @@
 """The answers to one request as server-sent events: `data: <JSON>` and an empty line each (row 6.10).
 
 The status is that of the first answer, and there is no mark of the end but the end. What a client does not take stays bounded: once its
-connection is full, or while it still waits for an earlier reply on it, the model is held (`core/flow.py`); a client that takes
-nothing for the transport's stall time is cut, which cancels the request.
+connection is full the model is held (`core/flow.py`); a client that takes nothing for the transport's stall time is cut, which
+cancels the request.
 """
 
 import collections.abc
@@ -86,7 +86,6 @@ class EventStream:
     def begin(self, outlet: Outlet) -> None:
         """See `BodyStream`."""
         self._outlet = outlet
-        self._flow.go_on()
         waiting, self._waiting = self._waiting, []
         if waiting:
             outlet.write(b"".join(waiting))
@@ -129,21 +128,22 @@ class EventStream:
             self._inference = None
         outlet = self._outlet
         if outlet is None:
-            self._wait(event)
+            self._waiting.append(event)
         else:
             outlet.write(event)
+            if self._flow.overran():
+                log.warning(
+                    "a client of model '%s' does not read what it is sent: its stream is cut off",
+                    response.model_name,
+                )
+                outlet.cut()
+                return
             if response.final:
                 self._outlet = None
                 outlet.end()
         if not self._begun:
             self._begun = True
             self._on_reply(HttpReply(status, EVENTS_HEADERS, (), response.id, self))
-
-    def _wait(self, event: bytes) -> None:
-        """Keep an event until the reply may begin; the model should not make many more meanwhile."""
-        self._waiting.append(event)
-        if self._begun:
-            self._flow.hold()
 
     def _event(self, response: InferResponse) -> tuple[bytes, int]:
         """A response as an event, and the status of a reply that begins with it."""

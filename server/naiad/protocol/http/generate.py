@@ -7,6 +7,7 @@ They take ordinary and decoupled models alike. Forwarded headers, compression an
 import functools
 import logging
 
+from naiad.core.flow import Flow
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
@@ -82,7 +83,9 @@ class GenerateRoute:
         if self._streams:
             ask = functools.partial(self._engine.infer, asked)
             return EventStream(generate_json.encode, on_reply).run(ask)
-        return self._engine.infer(asked, OneAnswer(on_reply).take)
+        # One answer is wanted, but a model may send without end: it should not outrun whoever throws the others away.
+        flow = Flow() if shape.decoupled else None
+        return self._engine.infer(asked, OneAnswer(on_reply).take, flow)
 
 
 class OneAnswer:

@@ -193,7 +193,12 @@ class Intake:
         handler = service.routes.find(head.method, head.path, head.headers)
         if head.target == b"*" and head.method == b"OPTIONS":
             handler = _options_of_server
-        if (handler is None or head.expects_continue) and not self._desk.is_clear():
+        waits = (
+            handler is None
+            or head.expects_continue
+            or service.routes.may_stream(head.path, head.headers)
+        )
+        if waits and not self._desk.is_clear():
             return at
         service.heads.remember(block, head)
         if not head.keep_alive:

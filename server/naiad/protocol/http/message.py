@@ -61,6 +61,10 @@ class Outlet(typing.Protocol):
         """The body is complete. Called once; nothing is written after it."""
         ...
 
+    def cut(self) -> None:
+        """The body cannot be completed: drop the connection, so that the client sees that it is cut."""
+        ...
+
 
 class BodyStream(typing.Protocol):
     """A body that is made while it is sent: what the connection tells it."""
@@ -130,6 +134,14 @@ class FastRoutes(typing.Protocol):
     def body_limit(self, path: str, headers: Headers) -> int:
         """How many body bytes to take for this request; a longer one is refused before it is read (row 1.11).
 
+        Depends on nothing else, as `find`.
+        """
+        ...
+
+    def may_stream(self, path: str, headers: Headers) -> bool:
+        """Whether the reply may be a stream. Such a request is begun only when it is its turn to be answered.
+
+        A stream that waited behind another reply would have to hold its model, and the other reply may be that model's work.
         Depends on nothing else, as `find`.
         """
         ...

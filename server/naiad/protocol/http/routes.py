@@ -13,6 +13,7 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.http import compression
 from naiad.protocol.http.compression import Encoding
+from naiad.protocol.http.event_stream import takes_events
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
@@ -172,6 +173,12 @@ class Routes:
         if said.isdigit() and said.strip(b"0") and path.endswith("/infer"):
             return MAX_INT32
         return limit
+
+    def may_stream(self, path: str, headers: Headers) -> bool:
+        """See `FastRoutes`."""
+        return path.endswith("/generate_stream") or (
+            b"accept" in headers and path.endswith("/infer") and takes_events(headers)
+        )
 
     def _make(self, path: str) -> Endpoint | None:
         restriction = self._options.restrictions.get

@@ -37,6 +37,8 @@ class HttpService:
         """Who answers a plain request in the fast lane; None when the intake has to look at it. Said once for each head."""
         try:
             handler = self.routes.find(head.method, head.path, head.headers)
+            if handler is not None and self.routes.may_stream(head.path, head.headers):
+                return None
             if head.length and head.length > self.routes.body_limit(head.path, head.headers):
                 return None
         except Exception:  # noqa: BLE001 - the intake runs into it as well, logs it and answers

@@ -21,6 +21,10 @@ class Carrier(typing.Protocol):
         """Send bytes now."""
         ...
 
+    def cut(self) -> None:
+        """Drop the connection, and end what runs for it."""
+        ...
+
     def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
         """The reply is complete: `size` bytes of body; `keep` when its head let the connection stay."""
         ...
@@ -80,6 +84,12 @@ class StreamedReply:
             if self._chunked:
                 carrier.write(_LAST_CHUNK)
             carrier.streamed(self._exchange, reply=self._reply, size=self._size, keep=self.keeps)
+
+    def cut(self) -> None:
+        """See `Outlet`."""
+        carrier, self._carrier = self._carrier, None
+        if carrier is not None:
+            carrier.cut()
 
     def abandon(self) -> None:
         """The connection is gone."""

@@ -484,3 +484,25 @@ def test_the_weight_of_an_answer_counts_the_strings_themselves(tmp_path: pathlib
     instance.execute([asked])
     assert answers.wait(2)
     assert answers.got[0].weight > 100_000
+
+
+def test_a_coroutine_does_not_wait_so_that_the_others_of_its_instance_go_on(
+    tmp_path: pathlib.Path,
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        """
+        async def execute(self, requests):
+            for request in requests:
+                sender = request.get_response_sender()
+                for _ in range(20):
+                    sender.send(response(1))
+                sender.send(flags=FINAL)
+        """,
+    )
+    slow, other = ask(), ask()
+    slow.flow = Flow()
+    slow.flow.hold()
+    instance.execute([slow])
+    instance.execute([other])
+    assert len(answers.wait(42)) == 42

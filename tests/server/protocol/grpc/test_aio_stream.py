@@ -12,7 +12,7 @@ from naiad.core.datatypes import FP32
 from naiad.core.inference import Inference
 from naiad.core.messages import service_pb2
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.protocol.grpc.aio_stream import HIGH_BYTES
+from naiad.protocol.grpc.aio_stream import HIGH_BYTES, Talk
 from naiad.protocol.grpc.methods import STREAM_INFER
 from tests.server.protocol.grpc.scripted_engine import (
     DECOUPLED,
@@ -144,3 +144,56 @@ async def test_an_error_that_ends_the_stream_comes_after_what_was_sent_before() 
         with pytest.raises(grpc.aio.AioRpcError, match="Unable to parse request") as caught:
             await replies(call)
         assert caught.value.code() is grpc.StatusCode.INTERNAL
+
+
+class StuckContext:
+    """A call whose client neither sends nor reads."""
+
+    def __init__(self) -> None:
+        self.writing = asyncio.Event()
+
+    async def read(self) -> None:
+        await asyncio.Event().wait()
+
+    async def write(self, message: bytes) -> None:
+        self.writing.set()
+        await asyncio.Event().wait()
+
+
+class Conversation:
+    """Holds and goes on as it is told."""
+
+    def __init__(self) -> None:
+        self.held = self.cancelled = 0
+
+    def take(self, body: bytes) -> None: ...
+
+    def half_close(self) -> None: ...
+
+    def hold(self) -> None:
+        self.held += 1
+
+    def go_on(self) -> None: ...
+
+    def cancel(self) -> None:
+        self.cancelled += 1
+
+    def may_take(self) -> bool:
+        return True
+
+
+async def test_what_was_not_sent_is_let_go_of_with_the_client() -> None:
+    context, conversation = StuckContext(), Conversation()
+    talk = Talk(context, lambda *_: conversation)
+    running = asyncio.ensure_future(talk.run())
+    for _ in range(3):
+        talk.send(bytes(HIGH_BYTES))
+    assert conversation.held == 1
+    await context.writing.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert conversation.cancelled == 1
+    assert (
+        not talk._queue
+    )  # grpc keeps the call, and so the talk, until the garbage collector comes

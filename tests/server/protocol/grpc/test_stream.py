@@ -7,6 +7,7 @@ import pytest
 from typing_extensions import override
 
 from naiad.core.datatypes import FP32
+from naiad.core.flow import OVERRUN_BYTES
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -300,6 +301,23 @@ def test_a_client_that_does_not_read_holds_its_decoupled_models_also_those_asked
     talk.stream.go_on()
     assert talk.stream.may_take()
     assert not any(flow is not None and flow.is_full() for flow in flows)
+
+
+def test_a_client_that_reads_nothing_of_a_model_that_does_not_wait_is_cut_off() -> None:
+    talk = Talk()
+    talk.ask("a", model="d")
+    talk.stream.hold()
+    flow = scripted(talk).inferences[0].flow
+    assert flow is not None
+    flow.arrived(OVERRUN_BYTES)
+    scripted(talk).respond(0, final=False)
+    assert talk.end_of == []
+    flow.arrived(1)
+    scripted(talk).respond(0, final=False)
+    (refused,) = talk.end_of
+    assert refused is not None
+    assert (refused.status, "does not read" in refused.message) == (UNAVAILABLE, True)
+    assert scripted(talk).inferences[0].cancelled
 
 
 def test_no_more_than_so_many_requests_are_read_at_once() -> None:

@@ -176,6 +176,9 @@ class ScriptedRoutes:
             path
         )
 
+    def may_stream(self, path: str, headers: Headers) -> bool:
+        return path == "/stream"
+
     def body_limit(self, path: str, headers: Headers) -> int:
         return self.limit
 

@@ -3,7 +3,7 @@ import typing
 import pytest
 
 from naiad.core.datatypes import FP32
-from naiad.core.flow import Flow
+from naiad.core.flow import OVERRUN_BYTES, Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import InferenceError, invalid, not_found
@@ -19,7 +19,7 @@ class Exchange:
     def __init__(self, *, at_once: bool = True) -> None:
         self.replies: list[HttpReply] = []
         self.body = b""
-        self.ended = 0
+        self.ended = self.cuts = 0
         self._at_once = at_once
 
     def __call__(self, reply: HttpReply) -> None:
@@ -38,6 +38,9 @@ class Exchange:
 
     def end(self) -> None:
         self.ended += 1
+
+    def cut(self) -> None:
+        self.cuts += 1
 
     @property
     def status(self) -> int:
@@ -194,16 +197,27 @@ def test_a_slow_client_holds_the_model_until_it_reads_again() -> None:
     assert not asked.flow.is_full()
 
 
-def test_a_reply_that_waits_for_earlier_ones_keeps_its_answers_and_holds_the_model() -> None:
+def test_a_client_that_reads_nothing_of_a_model_that_does_not_wait_is_cut_off() -> None:
+    exchange = Exchange()
+    asked = Asked(exchange)
+    asked.on_response(answer(1))
+    asked.stream.pause()
+    asked.flow.arrived(OVERRUN_BYTES)
+    asked.on_response(answer(2))
+    assert exchange.cuts == 0
+    asked.flow.arrived(1)
+    asked.on_response(answer(3))
+    assert (exchange.cuts, exchange.ended) == (1, 0)
+
+
+def test_answers_before_the_reply_began_are_kept_for_it() -> None:
     exchange = Exchange(at_once=False)
     asked = Asked(exchange)
     asked.on_response(answer(1))
     asked.on_response(answer(2))
     assert exchange.body == b""
-    assert asked.flow.is_full()
     exchange.begin()
     assert exchange.body == b"data: <1>\n\ndata: <2>\n\n"
-    assert not asked.flow.is_full()
     asked.on_response(answer(3, final=True))
     assert (exchange.body[-11:], exchange.ended) == (b"data: <3>\n\n", 1)
 

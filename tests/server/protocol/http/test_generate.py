@@ -142,6 +142,15 @@ def test_the_handle_cancels() -> None:
         assert client.engine.inferences[0].cancelled
 
 
+def test_a_decoupled_model_cannot_outrun_the_server_although_only_one_answer_is_kept() -> None:
+    for decoupled in (True, False):
+        client = Client(
+            ScriptedEngine(ModelShape(decoupled=decoupled, max_batch_size=0, inputs=()))
+        )
+        client.send(b"{}")
+        assert (client.engine.inferences[0].flow is not None) is decoupled
+
+
 def test_a_model_that_was_loaded_again_is_read_by_its_new_shape() -> None:
     engine = ScriptedEngine()
     client = Client(engine)

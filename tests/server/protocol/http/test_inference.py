@@ -132,6 +132,8 @@ def test_a_decoupled_model_answers_as_events_when_the_client_takes_them() -> Non
 
         def end(self) -> None: ...
 
+        def cut(self) -> None: ...
+
     assert reply.stream is not None
     reply.stream.begin(Outlet())
     event = orjson.loads(b"".join(body).removeprefix(b"data: "))

@@ -139,10 +139,10 @@ async def test_the_connection_serves_on_after_a_stream() -> None:
 async def test_what_is_asked_behind_a_stream_is_answered_behind_it() -> None:
     client = StreamingClient()
     client.send(post("/hold") + post("/stream") + post("/echo", b"1") + post("/echo", b"2"))
+    assert client.streaming.streams == []
+    client.streaming.held[0].answer(b"first")
     (stream,) = client.streaming.streams
     stream.reply()
-    assert stream.outlet is None
-    client.streaming.held[0].answer(b"first")
     stream.write(b"x")
     assert b"1" not in client.sent.partition(b"\r\n\r\n")[2].rpartition(b"x")[2]
     stream.end()
@@ -178,11 +178,18 @@ async def test_a_client_that_leaves_cancels_its_stream() -> None:
 
 async def test_a_client_that_leaves_before_the_stream_began_cancels_it() -> None:
     client = StreamingClient()
-    client.send(post("/hold") + post("/stream") + post("/stream"))
-    first, second = client.streaming.streams
-    first.reply()
+    client.send(post("/stream"))
     client.hang_up()
-    assert (first.cancelled, second.cancelled) == (1, 1)
+    assert client.streaming.streams[0].cancelled == 1
+
+
+async def test_a_stream_is_not_begun_before_it_is_its_turn() -> None:
+    client = StreamingClient()
+    client.send(post("/stream") * 3)
+    for number in (1, 2, 3):
+        assert len(client.streaming.streams) == number
+        client.streaming.streams[-1].reply().end()
+    assert len(client.replies()) == 3
 
 
 async def test_a_slow_client_is_told_to_the_stream() -> None:
@@ -277,6 +284,17 @@ async def test_a_client_that_closes_while_nothing_is_sent_is_found_out_by_a_prob
     assert client.is_cut()
     await settle()
     assert stream.cancelled == 1
+
+
+async def test_a_body_that_cannot_be_completed_is_cut() -> None:
+    client = StreamingClient()
+    stream = client.begin()
+    assert stream.outlet is not None
+    stream.outlet.cut()
+    assert client.is_cut()
+    await settle()
+    assert stream.cancelled == 1
+    assert not client.sent.endswith(b"0\r\n\r\n")
 
 
 async def test_garbage_behind_a_stream_is_refused_behind_it() -> None:

@@ -1,0 +1,31 @@
+"""What a load is told that fails (rows 7.11, 7.12)."""
+
+import pytest
+
+from naiad.errors import ErrorCode
+from naiad.repository.failed_load import failed, unusable
+from naiad.repository.plan import ModelPlan
+
+
+def test_a_config_that_cannot_be_used_was_not_polled() -> None:
+    error = unusable(ModelPlan(name="m", reason="config.pbtxt:1:1: no"), serving=False)
+    assert error.code is ErrorCode.INTERNAL
+    assert error.message == (
+        "failed to load 'm', failed to poll from model repository: config.pbtxt:1:1: no"
+    )
+
+
+def test_a_version_whose_files_are_at_fault_failed_to_load() -> None:
+    error = unusable(ModelPlan(name="m", reason="model.py: no", failed_version=3), serving=True)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert error.message == (
+        "load failed for model 'm': version 3 is at UNAVAILABLE state: model.py: no; What was loaded before goes on serving."
+    )
+
+
+@pytest.mark.parametrize("serving", [False, True])
+def test_every_version_that_failed_is_named(*, serving: bool) -> None:
+    message = failed("m", {1: "a", 2: "b"}, serving=serving).message
+    versions = "version 1 is at UNAVAILABLE state: a;version 2 is at UNAVAILABLE state: b;"
+    assert versions in message
+    assert ("goes on serving" in message) is serving
