@@ -93,9 +93,9 @@ class WorkerDesk:
 
     def left(self) -> None:
         """See `Desk`."""
-        calls, self._calls = self._calls, {}
-        for call in calls.values():
-            call.cancel()
+        for call in tuple(self._calls.values()):
+            call.cancel()  # which may end it at once
+        self._calls.clear()
         families, self._families = self._families, set()
         for family in families:
             self._desks.metrics.close_family(family)
@@ -171,7 +171,7 @@ class WorkerDesk:
         if what == "load":
             name, config, files, loads = rest
             overrides: dict[str, str | bytes] = {
-                path: base[at : at + size].tobytes() for path, at, size in files
+                path: bytes(base[at : at + size]) for path, at, size in files
             }
             if config:
                 overrides["config"] = config
@@ -223,7 +223,7 @@ def _tensor(base: Any, fields: collections.abc.Sequence[Any]) -> Tensor:
     name, kind, shape, at, size = fields
     datatype = datatypes.BY_NAME[kind]
     if datatype is datatypes.BYTES:
-        array = deserialize_bytes_tensor(base[at : at + size].tobytes()).reshape(shape)
+        array = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
     elif size:
         array = np.ndarray(shape, datatype.dtype, base, at)
     else:
