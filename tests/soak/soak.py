@@ -22,6 +22,7 @@ HUNG_S = 30.0
 """An answer that takes longer has not come."""
 
 _QUIET_S = 60.0
+_WARM_LOADS = 3
 _OK, _UNAVAILABLE = 200, 503
 
 
@@ -119,9 +120,14 @@ class Soak:
     async def _warm_up(self) -> None:
         """Everything that the server keeps for good is there before it is counted: threads of its pools, segments of its workers."""
         connections = [Connection(self._port) for _ in range(self._plan.clients)]
+        for _ in range(_WARM_LOADS):
+            for model in self._plan.models:
+                repository.touch(self._models, model)
+            loads = [f"/v2/repository/models/{model}/load" for model in self._plan.models]
+            await asyncio.gather(
+                *(each.post(path, b"") for each, path in zip(connections, loads, strict=False))
+            )
         for model in self._plan.models:
-            repository.touch(self._models, model)
-            await connections[0].post(f"/v2/repository/models/{model}/load", b"")
             await asyncio.gather(
                 *(
                     each.post(_path(model), _body(model, number))
