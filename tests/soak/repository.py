@@ -11,8 +11,8 @@ from onnx import TensorProto, helper
 _CONFIG = """\
 backend: "{backend}"
 max_batch_size: 8
-input {{ name: "x" data_type: TYPE_FP32 dims: 4 }}
-output {{ name: "y" data_type: TYPE_FP32 dims: 4 }}
+input {{ name: "x" data_type: TYPE_FP32 dims: -1 }}
+output {{ name: "y" data_type: TYPE_FP32 dims: -1 }}
 dynamic_batching {{}}
 instance_group {{ kind: KIND_CPU count: {count} }}
 parameters {{ key: "naiad.host" value {{ string_value: "{host}" }} }}
@@ -21,8 +21,8 @@ parameters {{ key: "naiad.host" value {{ string_value: "{host}" }} }}
 _HANGS = """\
 backend: "python"
 max_batch_size: 8
-input { name: "x" data_type: TYPE_FP32 dims: 4 }
-output { name: "y" data_type: TYPE_FP32 dims: 4 }
+input { name: "x" data_type: TYPE_FP32 dims: -1 }
+output { name: "y" data_type: TYPE_FP32 dims: -1 }
 instance_group { kind: KIND_CPU count: 1 }
 parameters { key: "naiad.host" value { string_value: "process" } }
 parameters { key: "naiad.execute_timeout" value { string_value: "0.5" } }
@@ -109,8 +109,8 @@ def _onnx(folder: pathlib.Path, name: str) -> None:
     graph = helper.make_graph(
         [helper.make_node("Identity", ["x"], ["y"])],
         name,
-        [value("x", TensorProto.FLOAT, ["N", 4])],
-        [value("y", TensorProto.FLOAT, ["N", 4])],
+        [value("x", TensorProto.FLOAT, ["N", "M"])],
+        [value("y", TensorProto.FLOAT, ["N", "M"])],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
     version = folder / name / "1"

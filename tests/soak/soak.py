@@ -22,6 +22,8 @@ HUNG_S = 30.0
 """An answer that takes longer has not come."""
 
 _QUIET_S = 60.0
+_WARM_LOADS = 3
+_NARROW, _WIDE = 4, 20_000
 _OK, _UNAVAILABLE = 200, 503
 
 
@@ -36,6 +38,7 @@ class Plan:
         reload_every_s: the time between two reloads of a model.
         cancelled: the share of requests that are given up before their answer.
         hanging: the share of requests to `hangs` that make it hang.
+        wide: the share of requests with tensors that do not fit into a packet.
         seed: of everything that is drawn.
         models: which are asked.
     """
@@ -46,6 +49,7 @@ class Plan:
     reload_every_s: float = 1.0
     cancelled: float = 0.01
     hanging: float = 0.002
+    wide: float = 0.02
     seed: int = 1
     models: tuple[str, ...] = repository.ALL
 
@@ -119,9 +123,14 @@ class Soak:
     async def _warm_up(self) -> None:
         """Everything that the server keeps for good is there before it is counted: threads of its pools, segments of its workers."""
         connections = [Connection(self._port) for _ in range(self._plan.clients)]
+        for _ in range(_WARM_LOADS):
+            for model in self._plan.models:
+                repository.touch(self._models, model)
+            loads = [f"/v2/repository/models/{model}/load" for model in self._plan.models]
+            await asyncio.gather(
+                *(each.post(path, b"") for each, path in zip(connections, loads, strict=False))
+            )
         for model in self._plan.models:
-            repository.touch(self._models, model)
-            await connections[0].post(f"/v2/repository/models/{model}/load", b"")
             await asyncio.gather(
                 *(
                     each.post(_path(model), _body(model, number))
@@ -146,9 +155,10 @@ class Soak:
         model = draw.choice(self._plan.models)
         self._number += 1
         number = float(self._number % 1_000_000 + 1)
+        width = _WIDE if draw.random() < self._plan.wide else _NARROW
         hangs = model == repository.HANGS and draw.random() < self._plan.hanging
         leave = draw.random() * 0.01 if draw.random() < self._plan.cancelled else None
-        body = _body(model, -number if hangs else number)
+        body = _body(model, -number if hangs else number, width)
         try:
             async with asyncio.timeout(HUNG_S):
                 reply = await connection.post(_path(model), body, leave_after_s=leave)
@@ -157,13 +167,13 @@ class Soak:
         except (OSError, asyncio.IncompleteReadError) as error:
             self._count(model, "broken", f"the connection broke: {error}")
         else:
-            self._judge(model, number, reply)
+            self._judge(model, [number] * width, reply)
 
-    def _judge(self, model: str, number: float, reply: Reply | None) -> None:
+    def _judge(self, model: str, data: list[float], reply: Reply | None) -> None:
         if reply is None:
             self._count(model, "given up")
         elif reply.status == _OK:
-            fault = _wrong(model, number, reply)
+            fault = _wrong(model, data, reply)
             self._count(model, "wrong" if fault else "answered", fault)
         elif reply.status == _UNAVAILABLE and model in _KILLED:
             said = reply.error()
@@ -250,18 +260,18 @@ def _path(model: str) -> str:
     return f"/v2/models/{model}/{verb}"
 
 
-def _body(model: str, number: float) -> bytes:
+def _body(model: str, number: float, width: int = _NARROW) -> bytes:
     if model == repository.STREAM:
         return json.dumps({"x": number}).encode()
-    tensor = {"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [number] * 4}
+    tensor = {"name": "x", "datatype": "FP32", "shape": [1, width], "data": [number] * width}
     return json.dumps({"inputs": [tensor]}).encode()
 
 
-def _wrong(model: str, number: float, reply: Reply) -> str:
+def _wrong(model: str, wanted: list[float], reply: Reply) -> str:
     """What is wrong about an answer; nothing where it is what was asked for."""
     if model != repository.STREAM:
         data = reply.json()["outputs"][0]["data"]
-        return "" if data == [number] * 4 else f"asked for {number}, got {data}"
+        return "" if data == wanted else f"asked for {wanted[:4]}, got {data[:4]} ({len(data)})"
     events = [line[6:] for line in reply.body.decode().split("\n") if line.startswith("data: ")]
     found = [json.loads(event) for event in events]
     if any("error" in event for event in found):
@@ -269,5 +279,5 @@ def _wrong(model: str, number: float, reply: Reply) -> str:
         said = str(found[-1].get("error", ""))
         return "" if "worker process" in said else f"an error that does not say why: {said}"
     values = [event["y"] for event in found]
-    wanted = [number] * repository.STREAMED
+    wanted = wanted[:1] * repository.STREAMED
     return "" if values == wanted else f"asked for {wanted}, got {values}"

@@ -151,10 +151,12 @@ def parse_environ(output: bytes) -> dict[str, str]:
 
 
 def errors_of(output: collections.abc.Sequence[str]) -> str:
-    """What an installer said of its failure: from its first line that says ERROR to the end, else the end."""
+    """What an installer said of its failure: from its first line that begins with "error" to the end, else the end."""
     most = 30
     lines = [line.rstrip() for line in output if line.strip()]
-    first = next((n for n, line in enumerate(lines) if line.lstrip().startswith("ERROR")), None)
+    first = next(
+        (n for n, line in enumerate(lines) if line.lstrip().lower().startswith("error")), None
+    )
     told = lines[first:] if first is not None else lines
     return "\n".join(told[:1] + told[1:][-most:])
 

@@ -106,7 +106,7 @@ class Answers:
             )
         if inference.flow is None:
             return Answer(inference, response, begun_ns)
-        weight = ANSWER_BYTES + base.nbytes
+        weight = ANSWER_BYTES + len(base)
         inference.flow.sent(weight)
         return Answer(inference, response, begun_ns, weight)
 

@@ -30,6 +30,7 @@ _log = logging.getLogger(__name__)
 _MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
 _PIPE_BYTES = 1 << 16
 _BURST = 64
+_LOST_S = 0.3
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
 _LOG_MARK = "\x1e"  # as in worker/work.py
@@ -145,7 +146,7 @@ class WorkerProcess:
         try:
             self.link.send(*message)
         except LinkBrokenError as error:
-            self.kill(f"does not listen ({error})")
+            self._lose(f"does not listen ({error})")
 
     def post(
         self, kind: int, number: int = 0, header: bytes = b"", parcel: Parcel | None = None
@@ -154,6 +155,10 @@ class WorkerProcess:
         self._unposted.append((kind, number, header, parcel))
         if len(self._unposted) == 1:
             self._post_what_waits()
+
+    def _lose(self, because: str) -> None:
+        """Its link is broken, most likely because it ends: it has a moment to do so, which then is what is told."""
+        self._loop.call_later(_LOST_S, self.kill, because)
 
     def _post_what_waits(self) -> None:
         waiting = self._unposted
@@ -197,7 +202,10 @@ class WorkerProcess:
             return False
         except LinkBrokenError as error:
             self._loop.remove_reader(link.fileno())
-            self.kill("" if str(error) == GONE else f"sent nonsense ({error})")
+            if str(error) == GONE:
+                self._lose("closed its link")
+            else:
+                self.kill(f"sent nonsense ({error})")
             return False
         return True
 

@@ -90,7 +90,8 @@ async def test_tensors_are_read_where_they_lie(*, segment: bool) -> None:
     lying = b"\x02\0\0\0hi\0\0" + np.arange(2, dtype=np.float32).tobytes()
     base = np.frombuffer(lying, np.uint8) if segment else bytearray(lying)
     inputs = [("T", "BYTES", [1], 0, 6), ("N", "FP32", [2], 8, 8), ("E", "INT32", [0], 16, 0)]
-    fields: tuple[Any, ...] = ("a", -1, "", 0, 0, 0, {}, ["OUT"], inputs)
+    parameters: dict[str, object] = {}
+    fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"], inputs)
     worker.ask(1, "infer", fields, None, True, False, base=base)
     (inference,) = model.queue
     tensors = {each.name: each.array.tolist() for each in inference.request.inputs}

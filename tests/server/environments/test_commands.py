@@ -87,6 +87,11 @@ def test_an_installers_error_is_what_it_says_from_its_first_error_on() -> None:
     assert commands.errors_of(output) == "ERROR: Could not find a version\nERROR: No match\nend"
 
 
+def test_an_error_of_a_build_begins_with_a_small_letter() -> None:
+    output = ["Collecting x", "  error: subprocess-exited-with-error", "  note: not pip"]
+    assert commands.errors_of(output).startswith("  error: subprocess")
+
+
 def test_an_error_without_the_word_is_the_end_of_the_output() -> None:
     told = commands.errors_of([f"line {n}" for n in range(100)])
     assert told.endswith("line 99")

@@ -227,6 +227,37 @@ async def test_an_interpreter_that_is_not_there_is_a_load_error(hosts: Hosts) ->
     assert "/nowhere/python" in refusal.value.message
 
 
+async def test_an_interpreter_without_numpy_is_a_load_error_that_says_so(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    bare = tmp_path / "python"
+    bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
+    bare.chmod(0o755)
+    elsewhere = dataclasses.replace(plan(tmp_path, python_config()), executable=str(bare))
+    hosted = hosts.make(SAME, worker_plan=elsewhere)
+    with pytest.raises(InferenceError) as refusal:
+        await asyncio.wait_for(hosted.host.start(), GIVE_UP_S)
+    assert "exited with status 1 while it loaded the model" in refusal.value.message
+    assert "has no numpy, which the process of a model needs" in refusal.value.message
+
+
+async def test_a_model_that_closes_its_link_is_ended(hosts: Hosts) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            os.closerange(3, 100)
+            time.sleep(60)
+        """
+    )
+    pid = hosted.host.pid
+    error = (await hosted.run()).error
+    assert error is not None
+    assert error.code is ErrorCode.UNAVAILABLE
+    assert "closed its link" in error.message
+    await until(lambda: hosted.usable == [False, True])
+    assert not exists(pid)
+
+
 async def test_a_load_that_nobody_wants_any_more_ends_its_process(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:

@@ -39,6 +39,11 @@ def main() -> None:
         _show(title.encode())
     data = socket.socket(fileno=arguments.data_fd)
     control = socket.socket(fileno=arguments.control_fd)
+    if importlib.util.find_spec("numpy") is None:
+        version = ".".join(map(str, sys.version_info[:3]))
+        sys.exit(
+            f"{sys.executable} (Python {version}) has no numpy, which the process of a model needs: add it to its environment"
+        )
     # Only now: the package was not there before.
     worker = importlib.import_module("naiad.hosts.worker.work").Worker(data, control)
     status = worker.run()
