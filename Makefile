@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint format bench clean
+.PHONY: help run smoke test lint format generate bench clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ lint: $(VENV)/.dev ## check style, types and layers
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+generate: $(VENV)/.dev ## write the CRD, its page and the manifests again that are made from the operator's types
+	$(BIN)/python .ci/generate
 
 bench: $(VENV)/.dev ## measure beside Triton; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.run
