@@ -80,7 +80,7 @@ def ended(message: str, *, code: int = 1, reason: str = "Error", restarts: int =
 def status(
     resource: Manifest | None = None,
     *,
-    children: typing.Mapping[tuple[str, str], Manifest] | None = None,
+    children: typing.Mapping[tuple[str, str], Manifest | None] | None = None,
     pods: typing.Sequence[Manifest] = (),
     models: typing.Sequence[ModelState] | None = (READY_MODEL,),
     conflicts: typing.Sequence[Conflict] = (),
@@ -89,7 +89,11 @@ def status(
     now: str = NOW,
 ) -> Manifest:
     """The status of a resource; of one with two ready pods when nothing else is said."""
-    given = {("Deployment", "demo"): deployment(), ("Service", "demo"): {}, **(children or {})}
+    given: dict[tuple[str, str], Manifest | None] = {
+        ("Deployment", "demo"): deployment(),
+        ("Service", "demo"): {},
+        **(children or {}),
+    }
     observed = Observed(
         children={key: value for key, value in given.items() if value is not None},
         facts=facts or manifests.facts(),

@@ -197,8 +197,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         (
             "DeadlineExceeded",
-            "1 of 2 pods became ready in the time that they have to load their models: raise "
-            "predictor.probes.startup.failureThreshold, or look at the pods' logs",
+            "1 of 2 pods became ready in the time that they have to load their models: raise predictor.probes.startup.failureThreshold, or look at the pods' logs",
         ),
     ),
     "the Deployment is somebody else's": (
@@ -252,8 +251,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         (
             "MetricsUnavailable",
-            "no metrics returned from custom metrics API (is prometheus-adapter installed with the rules of manifests/monitoring, and "
-            "is there a PodMonitor?)",
+            "no metrics returned from custom metrics API (is prometheus-adapter installed with the rules of manifests/monitoring, and is there a PodMonitor?)",
         ),
     ),
     "the autoscaler cannot scale": (
