@@ -1,0 +1,232 @@
+"""A person's view of the test API server: plain synchronous requests, as kubectl would send them.
+
+Deliberately not the operator's own client: a test that asked through the code under test could not see its mistakes.
+"""
+
+import json
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+from urllib.parse import urlencode
+
+import httpx
+
+Object = dict[str, Any]
+_Found = TypeVar("_Found")
+
+_PLURALS = {
+    "CustomResourceDefinition": "customresourcedefinitions",
+    "Deployment": "deployments",
+    "ReplicaSet": "replicasets",
+    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
+    "PodDisruptionBudget": "poddisruptionbudgets",
+    "NetworkPolicy": "networkpolicies",
+    "Ingress": "ingresses",
+    "Service": "services",
+    "ServiceAccount": "serviceaccounts",
+    "Namespace": "namespaces",
+    "Node": "nodes",
+    "Pod": "pods",
+    "Event": "events",
+    "Secret": "secrets",
+    "ConfigMap": "configmaps",
+    "Lease": "leases",
+    "ResourceQuota": "resourcequotas",
+    "ClusterRole": "clusterroles",
+    "ClusterRoleBinding": "clusterrolebindings",
+    "Role": "roles",
+    "RoleBinding": "rolebindings",
+    "InferenceService": "inferenceservices",
+    "ScaledObject": "scaledobjects",
+    "HTTPRoute": "httproutes",
+    "GRPCRoute": "grpcroutes",
+    "PodMonitor": "podmonitors",
+    "ServiceMonitor": "servicemonitors",
+    "ResourceClaimTemplate": "resourceclaimtemplates",
+}
+_CLUSTER_SCOPED = frozenset(
+    {"CustomResourceDefinition", "Namespace", "Node", "ClusterRole", "ClusterRoleBinding"}
+)
+NAIAD = "serving.naiad.dev/v1alpha1"
+
+
+class RefusedError(Exception):
+    """The API server said no.
+
+    Attributes:
+        code: the HTTP status.
+        status: the Status object that it answered.
+    """
+
+    def __init__(self, code: int, status: Object) -> None:
+        super().__init__(f"{code}: {status.get('message', status)}")
+        self.code = code
+        self.status = status
+
+
+class Kubectl:
+    """One user's requests to one API server."""
+
+    def __init__(self, server: str, ca: str, token: str) -> None:
+        self.server = server
+        self._http = httpx.Client(
+            base_url=server,
+            verify=ssl.create_default_context(cafile=ca),
+            headers={"Authorization": f"Bearer {token}"},
+            timeout=30,
+            trust_env=False,
+        )
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._http.close()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Object | list[Object] | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+    ) -> Object:
+        """Sends one request, and gives the answer's JSON.
+
+        Raises:
+            RefusedError: the answer's status is 400 or more.
+        """
+        content = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": content_type, "Accept": accept}
+        answer = self._http.request(method, path, content=content, headers=headers)
+        try:
+            parsed: Object = answer.json()
+        except ValueError:
+            parsed = {"message": answer.text}
+        if answer.status_code >= 400:
+            raise RefusedError(answer.status_code, parsed)
+        return parsed
+
+    def get(self, kind: str, name: str, namespace: str = "", *, api: str = "") -> Object:
+        """One object."""
+        return self.request("GET", path_of(kind, namespace, name, api=api))
+
+    def find(self, kind: str, name: str, namespace: str = "", *, api: str = "") -> Object | None:
+        """One object, or None where there is none."""
+        try:
+            return self.get(kind, name, namespace, api=api)
+        except RefusedError as refused:
+            if refused.code == 404:
+                return None
+            raise
+
+    def list(
+        self, kind: str, namespace: str = "", *, labels: str = "", api: str = ""
+    ) -> "list[Object]":
+        """All objects of a kind."""
+        query = f"?{urlencode({'labelSelector': labels})}" if labels else ""
+        items: list[Object] = self.request("GET", path_of(kind, namespace, api=api) + query)[
+            "items"
+        ]
+        return items
+
+    def create(self, manifest: Object) -> Object:
+        """Creates an object, and refuses unknown fields as `kubectl create` does."""
+        return self.request("POST", _path(manifest, named=False) + "?fieldValidation=Strict", body=manifest)
+
+    def apply(self, manifest: Object, *, manager: str = "kubectl", force: bool = False) -> Object:
+        """`kubectl apply --server-side` with strict validation."""
+        query = urlencode({"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"})
+        path = f"{_path(manifest)}?{query}"
+        return self.request("PATCH", path, body=manifest, content_type="application/apply-patch+yaml")
+
+    def patch(
+        self,
+        kind: str,
+        name: str,
+        namespace: str = "",
+        *,
+        body: Object,
+        subresource: str = "",
+        api: str = "",
+    ) -> Object:
+        """A JSON merge patch, as `kubectl patch --type=merge` and `kubectl scale` send it."""
+        path = path_of(kind, namespace, name, api=api) + (f"/{subresource}" if subresource else "")
+        path += "?fieldManager=kubectl"
+        return self.request("PATCH", path, body=body, content_type="application/merge-patch+json")
+
+    def replace_status(self, manifest: Object) -> Object:
+        """Writes an object's status, as its controller or a kubelet would."""
+        return self.request("PUT", f"{_path(manifest)}/status", body=manifest)
+
+    def delete(self, kind: str, name: str, namespace: str = "", *, api: str = "") -> None:
+        """`kubectl delete`: its children go in the background."""
+        self.request(
+            "DELETE",
+            path_of(kind, namespace, name, api=api),
+            body={"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"},
+        )
+
+
+def path_of(kind: str, namespace: str = "", name: str = "", *, api: str = "") -> str:
+    """The path of a kind, or of one object of it."""
+    version = api or default_api(kind)
+    root = "/api/v1" if version == "v1" else f"/apis/{version}"
+    scope = f"/namespaces/{namespace}" if namespace and kind not in _CLUSTER_SCOPED else ""
+    return f"{root}{scope}/{_PLURALS[kind]}" + (f"/{name}" if name else "")
+
+
+def default_api(kind: str) -> str:
+    """The apiVersion that a test means when it names only the kind."""
+    match kind:
+        case "Deployment" | "ReplicaSet":
+            return "apps/v1"
+        case "HorizontalPodAutoscaler":
+            return "autoscaling/v2"
+        case "PodDisruptionBudget":
+            return "policy/v1"
+        case "NetworkPolicy" | "Ingress":
+            return "networking.k8s.io/v1"
+        case "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding":
+            return "rbac.authorization.k8s.io/v1"
+        case "CustomResourceDefinition":
+            return "apiextensions.k8s.io/v1"
+        case "Lease":
+            return "coordination.k8s.io/v1"
+        case "InferenceService":
+            return NAIAD
+        case "ScaledObject":
+            return "keda.sh/v1alpha1"
+        case "HTTPRoute" | "GRPCRoute":
+            return "gateway.networking.k8s.io/v1"
+        case "PodMonitor" | "ServiceMonitor":
+            return "monitoring.coreos.com/v1"
+        case "ResourceClaimTemplate":
+            return "resource.k8s.io/v1"
+        case _:
+            return "v1"
+
+
+def _path(manifest: Mapping[str, Any], *, named: bool = True) -> str:
+    metadata = manifest["metadata"]
+    return path_of(
+        manifest["kind"],
+        metadata.get("namespace", ""),
+        metadata["name"] if named else "",
+        api=manifest["apiVersion"],
+    )
+
+
+def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 20) -> _Found:
+    """Asks until the answer is there: what a test of a real system does in place of sleeping for a guessed time.
+
+    Raises:
+        AssertionError: it did not come in time; the message says what was waited for.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        found = look()
+        if found is not None and found is not False:
+            return found
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}; the last look gave {found!r}"
+        time.sleep(0.05)
