@@ -84,13 +84,11 @@ class _Item:
 
     Attributes:
         due: when it runs next; None while nothing is planned.
-        wanted: since when somebody waits for it (an event, a retry that is due); None for a resync.
         working: since when a worker has it.
         failures: in a row.
     """
 
     due: float | None = None
-    wanted: float | None = None
     working: float | None = None
     failures: int = 0
 
@@ -119,8 +117,6 @@ class Schedule:
         # a key away for ever.
         if item.due is None or due < item.due:
             self._plan(key, item, due)
-        if item.wanted is None or due < item.wanted:
-            item.wanted = due
 
     def take(self, now: float) -> Key | None:
         """The key to work on now, which then counts as worked on; None if none is due or all workers are busy."""
@@ -129,7 +125,7 @@ class Schedule:
             item = self._items.get(key)
             if item is None or item.due != due or item.working is not None:
                 continue  # planned otherwise since, forgotten, or worked on: `finish` plans it again
-            item.due, item.wanted, item.working = None, None, now
+            item.due, item.working = None, now
             self._working += 1
             return key
         return None
