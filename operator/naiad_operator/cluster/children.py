@@ -118,12 +118,14 @@ class Children:
         if before is not None and before.instance != child.instance:
             self._wake(before.namespace, before.instance)
 
-    def drop(self, uid: str) -> None:
-        """An object is gone, or its labels are no longer ours."""
-        child = self._objects.pop(uid, None)
-        if child is not None:
-            self._unlist(child)
-            self._wake(child.namespace, child.instance)
+    def drop(self, uid: str, version: str) -> None:
+        """An object is gone, or its labels are no longer ours, as of a version."""
+        child = self._objects.get(uid)
+        if child is None or _is_newer(child.version, version):
+            return  # we have written it since: its labels are back
+        del self._objects[uid]
+        self._unlist(child)
+        self._wake(child.namespace, child.instance)
 
     def deleting(self, uid: str) -> None:
         """We have deleted an object; a watch will say when it is gone."""
@@ -131,8 +133,17 @@ class Children:
         if child is not None and not child.deleting:
             self._list(dataclasses.replace(child, deleting=True))
 
-    def keep_only(self, kind: str, namespace: str, present: collections.abc.Set[str]) -> None:
-        """A list was complete: what it did not hold is gone. `namespace` is "" for a list over all."""
+    def keep_only(
+        self, kind: str, namespace: str, *, present: collections.abc.Set[str], version: str
+    ) -> None:
+        """A list was complete at a version: what it did not hold is gone, unless it is newer than the list.
+
+        Args:
+            kind: what was listed.
+            namespace: where; "" is everywhere.
+            present: the uids that it held.
+            version: the list's.
+        """
         gone = [
             child.uid
             for child in self._objects.values()
@@ -141,7 +152,7 @@ class Children:
             and child.uid not in present
         ]
         for uid in gone:
-            self.drop(uid)
+            self.drop(uid, version)
 
     def __len__(self) -> int:
         return len(self._objects)

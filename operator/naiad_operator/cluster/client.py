@@ -26,6 +26,7 @@ _PAGE = 250
 """Objects a list request: a page of Deployments is about 2 MB, which is what a list needs at its peak."""
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML, and parses faster
+_ONLY_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -59,13 +60,11 @@ class Client:
         server: str,
         manager: str,
         timeouts: Timeouts,
-        server_name: str = "",
     ) -> None:
         self._session = session
         self._server = server
         self.manager = manager
         self._timeouts = timeouts
-        self._server_name = server_name or None
 
     async def close(self) -> None:
         """Closes the connections; a request after that fails."""
@@ -153,8 +152,16 @@ class Client:
             body = msgspec.json.encode(options)
             await self._request("DELETE", place.url(), doing=f"delete {place}", body=body)
 
+    async def names(self, place: Place) -> list[tuple[str, str]]:
+        """Namespace and name of everything in a collection, without the objects."""
+        found: list[tuple[str, str]] = []
+        async for items, _ in self.pages(place, accept=_ONLY_METADATA):
+            heads = [item["metadata"] for item in items]
+            found += [(head.get("namespace") or "", head["name"]) for head in heads]
+        return found
+
     async def pages(
-        self, place: Place, *, labels: str = ""
+        self, place: Place, *, labels: str = "", accept: str = "application/json"
     ) -> collections.abc.AsyncIterator[tuple[list[Object], str]]:
         """Lists a collection, page by page, each with the version that a watch goes on from."""
         onward = ""
@@ -162,7 +169,9 @@ class Client:
             query = {"limit": str(_PAGE)}
             query |= {"labelSelector": labels} if labels else {}
             query |= {"continue": onward} if onward else {}
-            page = await self._json("GET", place.url(), doing=f"list {place}", query=query)
+            page = await self._json(
+                "GET", place.url(), doing=f"list {place}", query=query, headers={"Accept": accept}
+            )
             metadata = page.get("metadata") or {}
             yield page.get("items") or [], metadata.get("resourceVersion") or ""
             onward = metadata.get("continue") or ""
@@ -211,7 +220,6 @@ class Client:
                 self._server + place.url(),
                 params=query,
                 timeout=limits,
-                server_hostname=self._server_name,
             ) as answer:
                 await _raise_for(answer, doing)
                 yield _lines(answer.content)
@@ -257,7 +265,6 @@ class Client:
                 data=body,
                 headers=sent,
                 timeout=limits,
-                server_hostname=self._server_name,
             ) as answer:
                 await _raise_for(answer, doing)
                 return await answer.read()
@@ -273,6 +280,8 @@ def open_session(
         request: aiohttp.ClientRequest, handler: aiohttp.ClientHandlerType
     ) -> aiohttp.ClientResponse:
         request.headers.update(await tokens.header())
+        if endpoint.server_name:
+            request.server_hostname = endpoint.server_name
         answer = await handler(request)
         if answer.status == _UNAUTHORIZED:
             tokens.forget()

@@ -35,8 +35,8 @@ class Sink(typing.Protocol):
     def removed(self, place: Place, item: client.Object) -> None:
         """An object is gone."""
 
-    def replaced(self, place: Place, present: collections.abc.Set[str]) -> None:
-        """A list is complete; only the objects with these uids exist."""
+    def replaced(self, place: Place, present: collections.abc.Set[str], version: str) -> None:
+        """A list is complete: at this version only the objects with these uids existed."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +127,7 @@ class Follower:
             for item in items:
                 present.add(item["metadata"]["uid"])
                 self._sink.changed(self.place, item)
-        self._sink.replaced(self.place, present)
+        self._sink.replaced(self.place, present, version)
         self.listed.set()
         self._well()
         return version

@@ -56,9 +56,20 @@ class Carrier:
         return self._partial.get(child.uid) == (stamp, child.fields)
 
     async def carry_out(
-        self, steps: collections.abc.Iterable[plan.Step], *, namespace: str, uid: str
+        self,
+        steps: collections.abc.Iterable[plan.Step],
+        *,
+        namespace: str,
+        uid: str,
+        settled: bool,
     ) -> Result:
         """Takes the steps in order.
+
+        Args:
+            steps: from `plan.decide`.
+            namespace: the service's.
+            uid: the service's.
+            settled: whether all this was there before, so that a child which has to be made is worth an Event.
 
         Raises:
             ApiError: one that has to do with the API server and not with one child.
@@ -66,7 +77,10 @@ class Carrier:
         result = Result()
         for step in steps:
             try:
+                before = result.writes
                 await self._step(step, result, namespace=namespace, uid=uid)
+                if settled and isinstance(step, plan.Create) and result.writes > before:
+                    result.events.append(events.of_recreation(*_of(step)))
             except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
                 kind, name = _of(step)
                 _log.warning("%s", error)

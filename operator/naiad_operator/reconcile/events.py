@@ -57,8 +57,8 @@ def of_drift(kind: str, name: str, fields: collections.abc.Sequence[str]) -> Eve
 
 
 def of_recreation(kind: str, name: str) -> Event:
-    """The Event for a child that somebody deleted."""
-    return Event("Warning", "DriftCorrected", f"{kind} {name} was deleted by someone else and made again")
+    """The Event for a child that should have been there."""
+    return Event("Warning", "DriftCorrected", f"{kind} {name} was missing and has been made")
 
 
 def _ready(status: collections.abc.Mapping[str, typing.Any]) -> dict[str, typing.Any]:

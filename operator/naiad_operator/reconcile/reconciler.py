@@ -92,7 +92,12 @@ class Reconciler:
         )
         wanted = build(service, facts)
         steps = plan.decide(wanted, mine, uid=service.uid, accepted=self._carrier.accepted)
-        result = await self._carrier.carry_out(steps, namespace=key.namespace, uid=service.uid)
+        result = await self._carrier.carry_out(
+            steps,
+            namespace=key.namespace,
+            uid=service.uid,
+            settled=_is_settled(service),
+        )
         if steps:
             mine, pods = self._split(key)
         port = service.spec.predictor.ports.metrics
@@ -197,6 +202,14 @@ def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> int | None:
             spec = child.manifest().get("spec") or {}
             return int(spec.get("replicas", 1))
     return None
+
+
+def _is_settled(service: services.InferenceService) -> bool:
+    """Whether the present spec was carried out before, and nothing stood in its way."""
+    if service.status.get("observedGeneration") != service.generation:
+        return False
+    reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
+    return not reasons & {"ResourceConflict", "ApplyFailed", "InvalidSpec"}
 
 
 def _ready_reason(status: collections.abc.Mapping[str, typing.Any]) -> str:
