@@ -6,6 +6,8 @@ Errors of the API server are `cluster/`'s own; what reaches a person is a senten
 import collections.abc
 import dataclasses
 
+from typing_extensions import override
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
@@ -19,6 +21,7 @@ class Problem:
     path: str
     message: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.path}: {self.message}" if self.path else self.message
 

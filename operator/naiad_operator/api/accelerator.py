@@ -22,7 +22,7 @@ Product = typing.Annotated[
 ]
 
 
-class Accelerator(Part):
+class Accelerator(Part, frozen=True):
     """What each pod computes on.
 
     Attributes:

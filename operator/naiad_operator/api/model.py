@@ -17,7 +17,7 @@ Region = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
 ModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\s=]+$")]
 
 
-class Storage(Part):
+class Storage(Part, frozen=True):
     """How an object store is reached. The operator never reads the Secret: pods do.
 
     Attributes:
@@ -38,7 +38,7 @@ class Storage(Part):
     region: Region | None = None
 
 
-class Repository(Part):
+class Repository(Part, frozen=True):
     """One model repository: a folder that holds one folder a model.
 
     Attributes:
@@ -50,7 +50,7 @@ class Repository(Part):
     storage: Storage | None = None
 
 
-class Load(Part):
+class Load(Part, frozen=True):
     """Which models are loaded, and when.
 
     Attributes:
@@ -65,7 +65,7 @@ class Load(Part):
     poll_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=86400)] = 15
 
 
-class Cache(Part):
+class Cache(Part, frozen=True):
     """A volume for what a server keeps on disk: copies of remote models and built Python environments.
 
     Attributes:
@@ -79,7 +79,7 @@ class Cache(Part):
     claim_name: ObjectName | None = None
 
 
-class Model(Part):
+class Model(Part, frozen=True):
     """The models that are served. Give storageUri, or repositories for several.
 
     Attributes:

@@ -12,7 +12,6 @@ from naiad_operator.api.bounds import (
     ObjectName,
     Port,
     Quantity,
-    Text,
 )
 from naiad_operator.api.structs import Part
 
@@ -24,7 +23,7 @@ Amounts = typing.Annotated[dict[Key, int | Quantity], msgspec.Meta(max_length=16
 RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=16)]
 
 
-class SecretReference(Part):
+class SecretReference(Part, frozen=True):
     """A Secret in the service's namespace.
 
     Attributes:
@@ -34,7 +33,7 @@ class SecretReference(Part):
     name: ObjectName
 
 
-class EnvVar(Part):
+class EnvVar(Part, frozen=True):
     """One environment variable.
 
     Attributes:
@@ -48,7 +47,7 @@ class EnvVar(Part):
     value_from: AnyObject | None = None
 
 
-class Ports(Part):
+class Ports(Part, frozen=True):
     """The ports the server listens on.
 
     Attributes:
@@ -62,7 +61,7 @@ class Ports(Part):
     metrics: Port = 8002
 
 
-class Resources(Part):
+class Resources(Part, frozen=True):
     """CPU, memory and ephemeral storage of the server's container. GPUs are asked for by predictor.accelerator.
 
     Attributes:
@@ -74,7 +73,7 @@ class Resources(Part):
     limits: Amounts | None = None
 
 
-class Toleration(Part):
+class Toleration(Part, frozen=True):
     """A taint that pods tolerate, as in a pod.
 
     Attributes:
@@ -96,7 +95,7 @@ _Seconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3600)]
 _Times = typing.Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
-class StartupProbe(Part):
+class StartupProbe(Part, frozen=True):
     """How long models may take to load: periodSeconds times failureThreshold, then the container is started again.
 
     Attributes:
@@ -110,7 +109,7 @@ class StartupProbe(Part):
     failure_threshold: _Times = 60
 
 
-class ReadinessProbe(Part):
+class ReadinessProbe(Part, frozen=True):
     """When a pod gets traffic.
 
     Attributes:
@@ -124,7 +123,7 @@ class ReadinessProbe(Part):
     failure_threshold: _Times = 2
 
 
-class LivenessProbe(Part):
+class LivenessProbe(Part, frozen=True):
     """When a server counts as stuck and its container is started again.
 
     Attributes:
@@ -138,7 +137,7 @@ class LivenessProbe(Part):
     failure_threshold: _Times = 3
 
 
-class Probes(Part):
+class Probes(Part, frozen=True):
     """How the kubelet watches the server.
 
     Attributes:

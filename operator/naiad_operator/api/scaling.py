@@ -13,7 +13,7 @@ Replicas = typing.Annotated[int, msgspec.Meta(ge=0, le=1000)]
 RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=8)]
 
 
-class Autoscaling(Part):
+class Autoscaling(Part, frozen=True):
     """Who decides how many pods there are.
 
     Attributes:
@@ -42,7 +42,7 @@ class Autoscaling(Part):
     prometheus_address: Text | None = None
 
 
-class DeploymentStrategy(Part):
+class DeploymentStrategy(Part, frozen=True):
     """How pods are replaced when something changes.
 
     Attributes:
@@ -57,7 +57,7 @@ class DeploymentStrategy(Part):
     max_unavailable: IntOrPercent | None = None
 
 
-class PodDisruptionBudget(Part):
+class PodDisruptionBudget(Part, frozen=True):
     """How many pods may be gone at once when nodes are drained.
 
     Attributes:

@@ -38,6 +38,7 @@ def descriptions(part: type[structs.Part]) -> collections.abc.Mapping[str, str]:
 
 def _of_struct(info: msgspec.inspect.Type) -> Schema:
     assert isinstance(info, msgspec.inspect.StructType)
+    assert issubclass(info.cls, structs.Part)
     said = descriptions(info.cls)
     properties: Schema = {}
     for field in info.fields:
@@ -77,8 +78,7 @@ def _of_type(info: msgspec.inspect.Type) -> Schema:  # noqa: PLR0911 - one retur
         case msgspec.inspect.UnionType():
             return _of_union(info)
         case msgspec.inspect.StructType():
-            schema = _of_struct(info)
-            return schema
+            return _of_struct(info)
         case msgspec.inspect.StrType():
             return {
                 "type": "string",

@@ -27,7 +27,7 @@ from naiad_operator.api.structs import Part
 from naiad_operator.api.traffic import Auth, Gateway, Ingress, Monitoring, NetworkPolicy, Service
 
 
-class Predictor(Part):
+class Predictor(Part, frozen=True):
     """The servers: what they serve, on what, how many.
 
     Attributes:
@@ -92,7 +92,7 @@ class Predictor(Part):
     pod_template: AnyObject | None = None
 
 
-class Spec(Part):
+class Spec(Part, frozen=True):
     """What is wanted.
 
     Attributes:

@@ -22,7 +22,7 @@ SectionName = typing.Annotated[
 Hosts = typing.Annotated[tuple[HostName, ...], msgspec.Meta(min_length=1, max_length=16)]
 
 
-class Service(Part):
+class Service(Part, frozen=True):
     """The Service in front of the pods.
 
     Attributes:
@@ -37,7 +37,7 @@ class Service(Part):
     headless: bool = False
 
 
-class IngressTls(Part):
+class IngressTls(Part, frozen=True):
     """TLS at the ingress.
 
     Attributes:
@@ -47,7 +47,7 @@ class IngressTls(Part):
     secret_name: ObjectName
 
 
-class Ingress(Part):
+class Ingress(Part, frozen=True):
     """Hosts outside the cluster, through an Ingress controller.
 
     Attributes:
@@ -71,7 +71,7 @@ class Ingress(Part):
     grpc_annotations: Annotations | None = None
 
 
-class ParentReference(Part):
+class ParentReference(Part, frozen=True):
     """A Gateway.
 
     Attributes:
@@ -85,7 +85,7 @@ class ParentReference(Part):
     section_name: SectionName | None = None
 
 
-class Gateway(Part):
+class Gateway(Part, frozen=True):
     """Hosts outside the cluster, through the Gateway API.
 
     Attributes:
@@ -104,7 +104,7 @@ class Gateway(Part):
     tls: bool = False
 
 
-class NetworkPolicy(Part):
+class NetworkPolicy(Part, frozen=True):
     """Who may open connections to the pods.
 
     Attributes:
@@ -116,7 +116,7 @@ class NetworkPolicy(Part):
     ingress_from: typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=16)] | None = None
 
 
-class Monitoring(Part):
+class Monitoring(Part, frozen=True):
     """How the Prometheus operator finds the pods. Choose one of the two monitors.
 
     Attributes:
@@ -132,7 +132,7 @@ class Monitoring(Part):
     labels: Labels | None = None
 
 
-class Auth(Part):
+class Auth(Part, frozen=True):
     """API tokens. Health and the metrics port stay open.
 
     Attributes:
@@ -141,4 +141,4 @@ class Auth(Part):
     """
 
     token_secret: ObjectName
-    token_key: DataKey = "token"
+    token_key: DataKey = "token"  # noqa: S105 - a key's name, not a token

@@ -85,9 +85,11 @@ def _fill_object(
     wanted: schema.Schema, value: dict[str, typing.Any], path: str, problems: list[Problem]
 ) -> dict[str, typing.Any]:
     filled = {}
-    for field in value:
-        if field not in wanted["properties"]:
-            problems.append(Problem(f"{path}.{field}", _unknown(field, wanted["properties"])))
+    problems.extend(
+        Problem(f"{path}.{field}", _unknown(field, wanted["properties"]))
+        for field in value
+        if field not in wanted["properties"]
+    )
     for field, inner in wanted["properties"].items():
         if field in value:
             filled[field] = _fill(inner, value[field], f"{path}.{field}", problems)
@@ -160,18 +162,35 @@ def _broken(table: collections.abc.Iterable[rules.Rule], value: typing.Any, path
 def _rules(part: type[structs.Part], value: dict[str, typing.Any], path: str) -> Problems:
     """The rules of a part and of every part below it."""
     yield from _broken(rules.RULES.get(part, ()), value, path)
+    for name, info in _fields(part):
+        if name in value:
+            yield from _rules_below(info, value[name], f"{path}.{name}")
+
+
+@functools.cache
+def _fields(part: type[structs.Part]) -> tuple[tuple[str, msgspec.inspect.Type], ...]:
+    """The fields of a part that hold parts, by their names in a manifest."""
     info = msgspec.inspect.type_info(part)
     assert isinstance(info, msgspec.inspect.StructType)
-    for field in info.fields:
-        if field.encode_name in value:
-            yield from _rules_below(
-                field.type, value[field.encode_name], f"{path}.{field.encode_name}"
-            )
+    return tuple((f.encode_name, f.type) for f in info.fields if _has_parts(f.type))
+
+
+def _has_parts(info: msgspec.inspect.Type) -> bool:
+    match info:
+        case msgspec.inspect.StructType():
+            return True
+        case msgspec.inspect.UnionType():
+            return any(_has_parts(member) for member in info.types)
+        case msgspec.inspect.VarTupleType():
+            return _has_parts(info.item_type)
+        case _:
+            return False
 
 
 def _rules_below(info: msgspec.inspect.Type, value: typing.Any, path: str) -> Problems:
     match info:
         case msgspec.inspect.StructType():
+            assert issubclass(info.cls, structs.Part)
             yield from _rules(info.cls, value, path)
         case msgspec.inspect.UnionType():
             for member in info.types:

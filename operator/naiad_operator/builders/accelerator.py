@@ -71,8 +71,14 @@ def _node_labels(accelerator: Accelerator) -> dict[str, str]:
     return {PRODUCT_LABEL: product}
 
 
+def device_class(accelerator: Accelerator) -> str:
+    """The DeviceClass of a claim."""
+    if accelerator.device_class_name is not None:
+        return accelerator.device_class_name
+    return "mig.nvidia.com" if accelerator.type == "mig" else "gpu.nvidia.com"
+
+
 def _claim_spec(accelerator: Accelerator) -> dict[str, typing.Any]:
-    mig = accelerator.type == "mig"
     selectors = []
     if accelerator.profile is not None:
         selectors.append(f"device.attributes['gpu.nvidia.com'].profile == '{accelerator.profile}'")
@@ -82,8 +88,7 @@ def _claim_spec(accelerator: Accelerator) -> dict[str, typing.Any]:
         )
     selectors += accelerator.cel_selectors or ()
     exactly: dict[str, typing.Any] = {
-        "deviceClassName": accelerator.device_class_name
-        or ("mig.nvidia.com" if mig else "gpu.nvidia.com"),
+        "deviceClassName": device_class(accelerator),
         "allocationMode": "ExactCount",
         "count": accelerator.count,
     }

@@ -1,7 +1,17 @@
 """All children of a service. Pure: the same spec and facts give the same manifests."""
 
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, deployment, names, service as services
+from naiad_operator.builders import (
+    accelerator,
+    autoscaling,
+    deployment,
+    disruption,
+    ingress,
+    monitoring,
+    names,
+    network_policy,
+    service as services,
+)
 from naiad_operator.builders.facts import ClusterFacts
 
 
@@ -13,9 +23,15 @@ def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest
     Raises:
         InvalidSpec: when this cluster cannot carry the spec out at all; the children that exist stay as they are.
     """
-    template = accelerator.claim_template(service, facts)
-    return [
-        *([template] if template else []),
+    children = [
+        accelerator.claim_template(service, facts),
         deployment.deployment(service, facts),
         *services.services(service),
+        autoscaling.autoscaler(service, facts),
+        disruption.budget(service, facts),
+        *ingress.ingresses(service),
+        *ingress.routes(service, facts),
+        network_policy.policy(service, facts),
+        monitoring.monitor(service, facts),
     ]
+    return [child for child in children if child is not None]

@@ -54,7 +54,7 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
         return least if now == 0 and least > 0 else None
     if predictor.replicas is not None:
         return predictor.replicas
-    return now if now else 1
+    return now or 1
 
 
 def most_replicas(service: InferenceService, facts: ClusterFacts) -> int:

@@ -2,6 +2,7 @@
 
 import typing
 
+from naiad_operator.api import quantity
 from naiad_operator.api.pod import LivenessProbe, ReadinessProbe, StartupProbe
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import accelerator, merge, names, server, storage
@@ -161,8 +162,8 @@ def _resources(service: InferenceService) -> Object:
 
 
 def _texts(amounts: dict[str, int | str]) -> dict[str, str]:
-    """The API server stores every amount as text, so a number would look like a change for ever."""
-    return {name: str(amount) for name, amount in amounts.items()}
+    """As the API server stores them; in any other form they would look like a change for ever."""
+    return {name: quantity.canonical(amount) for name, amount in amounts.items()}
 
 
 def _volumes(service: InferenceService) -> tuple[list[Object], list[Object]]:
@@ -171,10 +172,10 @@ def _volumes(service: InferenceService) -> tuple[list[Object], list[Object]]:
     cache = predictor.model.cache
     cache_volume: Object = {"emptyDir": {}}
     if cache is not None and cache.size is not None:
-        cache_volume = {"emptyDir": {"sizeLimit": cache.size}}
+        cache_volume = {"emptyDir": {"sizeLimit": quantity.canonical(cache.size)}}
     elif cache is not None:
         cache_volume = {"persistentVolumeClaim": {"claimName": cache.claim_name}}
-    memory = {"medium": "Memory", "sizeLimit": predictor.shared_memory}
+    memory = {"medium": "Memory", "sizeLimit": quantity.canonical(predictor.shared_memory)}
     volumes: list[Object] = [
         {"name": "tmp", "emptyDir": {}},
         {"name": "shm", "emptyDir": memory},
