@@ -5,11 +5,13 @@ aiohttp's or kopf's, and nobody passes it along. On a terminal a plain line is e
 """
 
 import contextvars
-import datetime
+import datetime as dt
 import json
 import logging
 import sys
 import typing
+
+from typing_extensions import override
 
 OBJECT: contextvars.ContextVar[str] = contextvars.ContextVar("object", default="")
 """The service that the present task works on, as "namespace/name"."""
@@ -18,9 +20,10 @@ OBJECT: contextvars.ContextVar[str] = contextvars.ContextVar("object", default="
 class JsonFormatter(logging.Formatter):
     """One JSON object a line."""
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        at = dt.datetime.fromtimestamp(record.created, dt.UTC)
         line: dict[str, typing.Any] = {
             "time": at.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": record.levelname.lower(),
@@ -37,9 +40,10 @@ class JsonFormatter(logging.Formatter):
 class TextFormatter(logging.Formatter):
     """A line for people."""
 
+    @override
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
-        at = datetime.datetime.fromtimestamp(record.created, datetime.UTC)
+        at = dt.datetime.fromtimestamp(record.created, dt.UTC)
         name = _object(record)
         about = f" [{name}]" if name else ""
         text = f"{at:%H:%M:%S} {record.levelname.lower():7}{about} {record.getMessage()}"

@@ -109,7 +109,9 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
     )
     return Options(
         defaults=defaults,
-        namespaces=tuple(part for each in given.watch_namespaces.split(",") if (part := each.strip())),
+        namespaces=tuple(
+            part for each in given.watch_namespaces.split(",") if (part := each.strip())
+        ),
         inspect_nodes=given.inspect_nodes == "true",
         kubeconfig=given.kubeconfig,
         context=given.context,

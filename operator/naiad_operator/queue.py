@@ -18,6 +18,8 @@ import logging
 import random
 import typing
 
+from typing_extensions import override
+
 _log = logging.getLogger(__name__)
 
 
@@ -27,6 +29,7 @@ class Key(typing.NamedTuple):
     namespace: str
     name: str
 
+    @override
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
@@ -195,7 +198,7 @@ class Schedule:
         """Whether anything is remembered of a key."""
         return key in self._items
 
-    def keys(self) -> list[Key]:
+    def everyone(self) -> list[Key]:
         """Every key that has not been forgotten."""
         return list(self._items)
 
@@ -243,7 +246,7 @@ class Queue:
         while not self._stopping:
             self._wake.clear()
             now = self._now()
-            while not self._stopping and (key := self.schedule.take(now)) is not None:
+            while (key := self._next(now)) is not None:
                 task = asyncio.create_task(self._one(key), name=f"reconcile {key}")
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
@@ -284,11 +287,14 @@ class Queue:
             return f"a resource has waited for a worker for {waited:.0f} s"
         return ""
 
+    def _next(self, now: float) -> Key | None:
+        return None if self._stopping else self.schedule.take(now)
+
     async def _one(self, key: Key) -> None:
         outcome: Outcome = Retry()
         try:
             outcome = await self._work(key)
-        except Exception:
+        except Exception:  # noqa: BLE001 - a bug in one service's reconcile must not stop the others
             _log.exception("reconciling %s ended in a bug of the operator's", key)
         finally:
             self.schedule.finish(key, outcome, self._now())

@@ -9,7 +9,7 @@ import asyncio
 import collections
 import collections.abc
 import contextlib
-import datetime
+import datetime as dt
 import logging
 import secrets
 import socket
@@ -250,7 +250,7 @@ class Runtime:
             self.fail(f"the API server no longer serves {names.CRD_NAME}")
             return
         self._follow_kinds()
-        for key in self.queue.schedule.keys():  # noqa: SIM118 - no mapping, it only has a method of that name
+        for key in self.queue.schedule.everyone():
             self.queue.add(key, delay=_SETTLE_S)
 
     def _follow_kinds(self) -> None:
@@ -278,7 +278,9 @@ class Runtime:
         self._followers[kind, place.namespace] = follower
         self._spawn(f"watch {place}", follower.run())
 
-    def _spawn(self, name: str, work: collections.abc.Coroutine[typing.Any, typing.Any, None]) -> None:
+    def _spawn(
+        self, name: str, work: collections.abc.Coroutine[typing.Any, typing.Any, None]
+    ) -> None:
         task = asyncio.create_task(work, name=name)
         task.add_done_callback(self._ended)
         self._tasks[name] = task
@@ -339,5 +341,5 @@ def _level(error: errors.ApiError) -> int:
     return logging.INFO if isinstance(error, errors.Conflict) else logging.WARNING
 
 
-def _utc() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)
+def _utc() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

@@ -15,36 +15,37 @@ import httpx
 Object = dict[str, Any]
 _Found = TypeVar("_Found")
 
-_PLURALS = {
-    "CustomResourceDefinition": "customresourcedefinitions",
-    "Deployment": "deployments",
-    "ReplicaSet": "replicasets",
-    "HorizontalPodAutoscaler": "horizontalpodautoscalers",
-    "PodDisruptionBudget": "poddisruptionbudgets",
-    "NetworkPolicy": "networkpolicies",
-    "Ingress": "ingresses",
-    "Service": "services",
-    "ServiceAccount": "serviceaccounts",
-    "Namespace": "namespaces",
-    "Node": "nodes",
-    "Pod": "pods",
-    "Event": "events",
-    "Secret": "secrets",
-    "ConfigMap": "configmaps",
-    "Lease": "leases",
-    "ResourceQuota": "resourcequotas",
-    "ClusterRole": "clusterroles",
-    "ClusterRoleBinding": "clusterrolebindings",
-    "Role": "roles",
-    "RoleBinding": "rolebindings",
-    "InferenceService": "inferenceservices",
-    "ScaledObject": "scaledobjects",
-    "HTTPRoute": "httproutes",
-    "GRPCRoute": "grpcroutes",
-    "PodMonitor": "podmonitors",
-    "ServiceMonitor": "servicemonitors",
-    "ResourceClaimTemplate": "resourceclaimtemplates",
+_KINDS = {
+    "CustomResourceDefinition": ("apiextensions.k8s.io/v1", "customresourcedefinitions"),
+    "Deployment": ("apps/v1", "deployments"),
+    "ReplicaSet": ("apps/v1", "replicasets"),
+    "HorizontalPodAutoscaler": ("autoscaling/v2", "horizontalpodautoscalers"),
+    "PodDisruptionBudget": ("policy/v1", "poddisruptionbudgets"),
+    "NetworkPolicy": ("networking.k8s.io/v1", "networkpolicies"),
+    "Ingress": ("networking.k8s.io/v1", "ingresses"),
+    "Service": ("v1", "services"),
+    "ServiceAccount": ("v1", "serviceaccounts"),
+    "Namespace": ("v1", "namespaces"),
+    "Node": ("v1", "nodes"),
+    "Pod": ("v1", "pods"),
+    "Event": ("v1", "events"),
+    "Secret": ("v1", "secrets"),
+    "ConfigMap": ("v1", "configmaps"),
+    "Lease": ("coordination.k8s.io/v1", "leases"),
+    "ResourceQuota": ("v1", "resourcequotas"),
+    "ClusterRole": ("rbac.authorization.k8s.io/v1", "clusterroles"),
+    "ClusterRoleBinding": ("rbac.authorization.k8s.io/v1", "clusterrolebindings"),
+    "Role": ("rbac.authorization.k8s.io/v1", "roles"),
+    "RoleBinding": ("rbac.authorization.k8s.io/v1", "rolebindings"),
+    "InferenceService": ("serving.naiad.dev/v1alpha1", "inferenceservices"),
+    "ScaledObject": ("keda.sh/v1alpha1", "scaledobjects"),
+    "HTTPRoute": ("gateway.networking.k8s.io/v1", "httproutes"),
+    "GRPCRoute": ("gateway.networking.k8s.io/v1", "grpcroutes"),
+    "PodMonitor": ("monitoring.coreos.com/v1", "podmonitors"),
+    "ServiceMonitor": ("monitoring.coreos.com/v1", "servicemonitors"),
+    "ResourceClaimTemplate": ("resource.k8s.io/v1", "resourceclaimtemplates"),
 }
+"""The apiVersion that a test means when it names only the kind, and the plural name."""
 _CLUSTER_SCOPED = frozenset(
     {"CustomResourceDefinition", "Namespace", "Node", "ClusterRole", "ClusterRoleBinding"}
 )
@@ -132,13 +133,19 @@ class Kubectl:
 
     def create(self, manifest: Object) -> Object:
         """Creates an object, and refuses unknown fields as `kubectl create` does."""
-        return self.request("POST", _path(manifest, named=False) + "?fieldValidation=Strict", body=manifest)
+        return self.request(
+            "POST", _path(manifest, named=False) + "?fieldValidation=Strict", body=manifest
+        )
 
     def apply(self, manifest: Object, *, manager: str = "kubectl", force: bool = False) -> Object:
         """`kubectl apply --server-side` with strict validation."""
-        query = urlencode({"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"})
+        query = urlencode(
+            {"fieldManager": manager, "force": str(force).lower(), "fieldValidation": "Strict"}
+        )
         path = f"{_path(manifest)}?{query}"
-        return self.request("PATCH", path, body=manifest, content_type="application/apply-patch+yaml")
+        return self.request(
+            "PATCH", path, body=manifest, content_type="application/apply-patch+yaml"
+        )
 
     def patch(
         self,
@@ -170,41 +177,11 @@ class Kubectl:
 
 def path_of(kind: str, namespace: str = "", name: str = "", *, api: str = "") -> str:
     """The path of a kind, or of one object of it."""
-    version = api or default_api(kind)
+    default, plural = _KINDS[kind]
+    version = api or default
     root = "/api/v1" if version == "v1" else f"/apis/{version}"
     scope = f"/namespaces/{namespace}" if namespace and kind not in _CLUSTER_SCOPED else ""
-    return f"{root}{scope}/{_PLURALS[kind]}" + (f"/{name}" if name else "")
-
-
-def default_api(kind: str) -> str:
-    """The apiVersion that a test means when it names only the kind."""
-    match kind:
-        case "Deployment" | "ReplicaSet":
-            return "apps/v1"
-        case "HorizontalPodAutoscaler":
-            return "autoscaling/v2"
-        case "PodDisruptionBudget":
-            return "policy/v1"
-        case "NetworkPolicy" | "Ingress":
-            return "networking.k8s.io/v1"
-        case "ClusterRole" | "ClusterRoleBinding" | "Role" | "RoleBinding":
-            return "rbac.authorization.k8s.io/v1"
-        case "CustomResourceDefinition":
-            return "apiextensions.k8s.io/v1"
-        case "Lease":
-            return "coordination.k8s.io/v1"
-        case "InferenceService":
-            return NAIAD
-        case "ScaledObject":
-            return "keda.sh/v1alpha1"
-        case "HTTPRoute" | "GRPCRoute":
-            return "gateway.networking.k8s.io/v1"
-        case "PodMonitor" | "ServiceMonitor":
-            return "monitoring.coreos.com/v1"
-        case "ResourceClaimTemplate":
-            return "resource.k8s.io/v1"
-        case _:
-            return "v1"
+    return f"{root}{scope}/{plural}" + (f"/{name}" if name else "")
 
 
 def _path(manifest: Mapping[str, Any], *, named: bool = True) -> str:
@@ -228,5 +205,7 @@ def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 20) 
         found = look()
         if found is not None and found is not False:
             return found
-        assert time.monotonic() < deadline, f"waited {seconds:g} s for {what}; the last look gave {found!r}"
+        assert time.monotonic() < deadline, (
+            f"waited {seconds:g} s for {what}; the last look gave {found!r}"
+        )
         time.sleep(0.05)

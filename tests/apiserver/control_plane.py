@@ -245,13 +245,19 @@ def _api_server(plane: ControlPlane, etcd_port: int, port: int) -> list[str]:
 
 
 def _audit_policy() -> dict[str, Any]:
-    ours = {"level": "Metadata", "verbs": ["create", "update", "patch", "delete", "deletecollection"]}
+    ours = {
+        "level": "Metadata",
+        "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+    }
     return {
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
         "omitStages": ["RequestReceived"],
         "rules": [
-            {"level": "None", "userGroups": ["system:serviceaccounts:kube-system", "system:masters"]},
+            {
+                "level": "None",
+                "userGroups": ["system:serviceaccounts:kube-system", "system:masters"],
+            },
             ours | {"users": [OPERATOR_USER]},
             ours | {"userGroups": ["system:serviceaccounts", "naiad:operators"]},
             {"level": "None"},

@@ -5,7 +5,7 @@ and this writes it as a kubelet and the scheduler would, through the same subres
 taken away, as a kubelet does once its containers have ended.
 """
 
-import datetime
+import datetime as dt
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,7 +33,11 @@ class Kubelet:
         live = self._kubectl.apply(node, manager="kubelet", force=True)
         ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "ready"}
         stamps = {"lastHeartbeatTime": now(), "lastTransitionTime": now()}
-        live["status"] = {"capacity": offered, "allocatable": offered, "conditions": [ready | stamps]}
+        live["status"] = {
+            "capacity": offered,
+            "allocatable": offered,
+            "conditions": [ready | stamps],
+        }
         self._kubectl.replace_status(live)
 
     def pods(self, namespace: str, *, labels: str = "") -> list[Object]:
@@ -75,7 +79,12 @@ class Kubelet:
     def bind(self, namespace: str, name: str) -> None:
         """Puts a pod on the node, as the scheduler does."""
         target = {"apiVersion": "v1", "kind": "Node", "name": self.node}
-        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": name},
+            "target": target,
+        }
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/binding"
         self._kubectl.request("POST", path, body=binding)
 
@@ -109,7 +118,10 @@ def ready(pod: Object, *, ip: str = "127.0.0.1") -> Object:
 def waiting(pod: Object, *, reason: str, message: str) -> Object:
     """The status of a pod whose container cannot start: `ImagePullBackOff` and its like."""
     since = pod["metadata"]["creationTimestamp"]
-    conditions = [_condition("PodScheduled", "True", since), _condition("Initialized", "True", since)]
+    conditions = [
+        _condition("PodScheduled", "True", since),
+        _condition("Initialized", "True", since),
+    ]
     conditions += [_condition(kind, "False", since) for kind in ("Ready", "ContainersReady")]
     state = {"waiting": {"reason": reason, "message": message}}
     return {
@@ -124,7 +136,13 @@ def crash_looping(pod: Object, *, message: str, exit_code: int = 1, restarts: in
     """The status of a pod whose container ends again and again; `message` is its last words."""
     status = waiting(pod, reason="CrashLoopBackOff", message="back-off restarting failed container")
     since = pod["metadata"]["creationTimestamp"]
-    ended = {"exitCode": exit_code, "reason": "Error", "message": message, "startedAt": since, "finishedAt": since}
+    ended = {
+        "exitCode": exit_code,
+        "reason": "Error",
+        "message": message,
+        "startedAt": since,
+        "finishedAt": since,
+    }
     status["containerStatuses"][0] |= {"lastState": {"terminated": ended}, "restartCount": restarts}
     return status
 
@@ -133,12 +151,15 @@ def unschedulable(pod: Object, *, message: str) -> Object:
     """The status that the scheduler writes when no node fits."""
     since = pod["metadata"]["creationTimestamp"]
     scheduled = _condition("PodScheduled", "False", since)
-    return {"phase": "Pending", "conditions": [scheduled | {"reason": "Unschedulable", "message": message}]}
+    return {
+        "phase": "Pending",
+        "conditions": [scheduled | {"reason": "Unschedulable", "message": message}],
+    }
 
 
 def now() -> str:
     """The time as Kubernetes writes it."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return dt.datetime.now(dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 _CONDITIONS = ("PodScheduled", "Initialized", "ContainersReady", "Ready")

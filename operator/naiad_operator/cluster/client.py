@@ -240,7 +240,9 @@ class Client:
         try:
             answer: Object = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            raise errors.ServerTrouble(doing, message=f"no JSON in the answer: {text[:200]!r}") from None
+            raise errors.ServerTrouble(
+                doing, message=f"no JSON in the answer: {text[:200]!r}"
+            ) from None
         return answer
 
     async def _request(

@@ -11,7 +11,7 @@ import base64
 import collections.abc
 import contextlib
 import dataclasses
-import datetime
+import datetime as dt
 import json
 import os
 import pathlib
@@ -86,7 +86,8 @@ def _file(stack: contextlib.ExitStack, pem: str) -> str:
     """A file that lives as long as the stack: `ssl` takes certificates from files only."""
     if not pem:
         return ""
-    handle = stack.enter_context(tempfile.NamedTemporaryFile(mode="w", suffix=".pem"))
+    handle = tempfile.NamedTemporaryFile(mode="w", suffix=".pem")  # noqa: SIM115 - the stack closes it
+    stack.enter_context(handle)
     handle.write(pem)
     handle.flush()
     return handle.name
@@ -122,11 +123,7 @@ class Tokens:
 
     async def _renew(self) -> None:
         if self._endpoint.token_file:
-            path = pathlib.Path(self._endpoint.token_file)
-            try:
-                self._token = path.read_text(encoding="ascii").strip()
-            except OSError as error:
-                raise CredentialsError(f"cannot read the token file {path}: {error}") from None
+            self._token = _read_token(pathlib.Path(self._endpoint.token_file))
             self._until = self._clock() + _TOKEN_AGE_S
         elif self._endpoint.exec is not None:
             status = await _run(self._endpoint.exec)
@@ -134,16 +131,28 @@ class Tokens:
             self._until = self._clock() + _left(status.get("expirationTimestamp"))
 
 
+def _read_token(path: pathlib.Path) -> str:
+    """A few hundred bytes of a memory-backed volume, once a minute: no thread is worth that."""
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except OSError as error:
+        raise CredentialsError(f"cannot read the token file {path}: {error}") from None
+
+
 def _left(expires: str | None) -> float:
     """Seconds until a time that an exec plugin gave, less some for the way."""
     if not expires:
         return float("inf")
-    left = datetime.datetime.fromisoformat(expires) - datetime.datetime.now(datetime.UTC)
+    left = dt.datetime.fromisoformat(expires) - dt.datetime.now(dt.UTC)
     return max(1.0, left.total_seconds() - 30)
 
 
 async def _run(plugin: Exec) -> dict[str, typing.Any]:
-    info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    info = {
+        "apiVersion": plugin.api_version,
+        "kind": "ExecCredential",
+        "spec": {"interactive": False},
+    }
     environ = {**os.environ, **dict(plugin.env), "KUBERNETES_EXEC_INFO": json.dumps(info)}
     what = f"the exec plugin {plugin.command!r} of the kubeconfig"
     try:
@@ -211,7 +220,9 @@ def _in_pod(environ: collections.abc.Mapping[str, str], folder: pathlib.Path) ->
     namespace = folder / "namespace"
     return Endpoint(
         server=f"https://{f'[{host}]' if ':' in host else host}:{port}",
-        namespace=namespace.read_text(encoding="ascii").strip() if namespace.exists() else "default",
+        namespace=namespace.read_text(encoding="ascii").strip()
+        if namespace.exists()
+        else "default",
         ca_file=str(folder / "ca.crt") if (folder / "ca.crt").exists() else "",
         token_file=str(folder / "token"),
     )

@@ -8,7 +8,7 @@ do no harm. Who cannot renew for longer than its deadline stops by itself, befor
 import asyncio
 import collections.abc
 import dataclasses
-import datetime
+import datetime as dt
 import logging
 import typing
 
@@ -66,7 +66,7 @@ class Lease:
         *,
         me: str,
         terms: Terms,
-        clock: collections.abc.Callable[[], datetime.datetime],
+        clock: collections.abc.Callable[[], dt.datetime],
     ) -> None:
         self._api = api
         self._place = place
@@ -78,7 +78,7 @@ class Lease:
 
     async def acquire(self) -> None:
         """Waits until the lease is ours."""
-        while not await self._try():
+        while not await self._try():  # noqa: ASYNC110 - what is waited for happens on the API server
             await asyncio.sleep(self._terms.retry)
         self.held = True
         _log.info("%s holds %s", self._me, self._place)
@@ -96,7 +96,10 @@ class Lease:
                 ours = False
             if ours:
                 renewed = self._now()
-            elif self._seen.holder not in ("", self._me) or self._now() - renewed > self._terms.deadline:
+            elif (
+                self._seen.holder not in ("", self._me)
+                or self._now() - renewed > self._terms.deadline
+            ):
                 self.held = False
                 _log.error("lost %s to %s", self._place, self._seen.holder or "nobody we know")
                 return

@@ -3,6 +3,8 @@
 import dataclasses
 import urllib.parse
 
+from typing_extensions import override
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Place:
@@ -29,6 +31,7 @@ class Place:
         parts += [subresource] if subresource else []
         return "/".join(parts)
 
+    @override
     def __str__(self) -> str:
         group = self.api_version.rpartition("/")[0]
         kind = f"{self.plural}.{group}" if group else self.plural

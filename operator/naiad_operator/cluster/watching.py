@@ -153,12 +153,13 @@ class Follower:
                     if not heard:
                         heard = True
                         self._well()
-            if not heard and loop.time() - began < _TOO_SHORT_S:
-                raise errors.Unreachable(f"watch {self.place}", message="it ended at once")
         except errors.Unreachable as error:
             # What was heard stays heard: go on from there.
             self.restarts += 1
             await self._pause(error)
+            return seen
+        if not heard and loop.time() - began < _TOO_SHORT_S:
+            raise errors.ServerTrouble(f"watch {self.place}", message="it ended at once")
         return seen
 
     def _hear(self, line: bytes) -> str:

@@ -17,7 +17,7 @@ _CHUNK = 250
 
 
 def settings() -> kopf.OperatorSettings:
-    """kopf's settings: no Events of its own, no look at CRDs and namespaces, and no request without an end."""
+    """Kopf's settings: no Events of its own, no look at CRDs and namespaces, and no request without an end."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True

@@ -9,8 +9,21 @@ import collections.abc
 import dataclasses
 import typing
 
-_QUIET = frozenset({"Ready", "RollingOut", "NewTemplate", "Suspended", "Progressing", "Loading", "NotAsked", "Complete", "ScaledToZero"})
+_QUIET = frozenset(
+    {
+        "Ready",
+        "RollingOut",
+        "NewTemplate",
+        "Suspended",
+        "Progressing",
+        "Loading",
+        "NotAsked",
+        "Complete",
+        "ScaledToZero",
+    }
+)
 """Reasons of Ready that are the ordinary course of things."""
+_MOST_FIELDS = 3
 _LONGEST_MESSAGE = 1000
 """The API server takes 1,024 bytes."""
 
@@ -31,7 +44,8 @@ class Event:
 
 
 def of_transition(
-    before: collections.abc.Mapping[str, typing.Any], after: collections.abc.Mapping[str, typing.Any]
+    before: collections.abc.Mapping[str, typing.Any],
+    after: collections.abc.Mapping[str, typing.Any],
 ) -> list[Event]:
     """The Events for a status that changes from `before` to `after`."""
     old, new = _ready(before), _ready(after)
@@ -47,12 +61,15 @@ def of_transition(
 
 def of_drift(kind: str, name: str, fields: collections.abc.Sequence[str]) -> Event:
     """The Event for a child that somebody else changed."""
-    told = ", ".join(fields[:3]) + (f" and {len(fields) - 3} more" if len(fields) > 3 else "")
+    more = len(fields) - _MOST_FIELDS
+    told = ", ".join(fields[:_MOST_FIELDS]) + (f" and {more} more" if more > 0 else "")
     hint = ""
     if kind == "Deployment" and "spec.replicas" in fields:
         hint = "; to scale the service, use `kubectl scale infsvc` or set spec.predictor.replicas"
     return Event(
-        "Warning", "DriftCorrected", _bounded(f"{kind} {name} was changed by someone else ({told}) and put back{hint}")
+        "Warning",
+        "DriftCorrected",
+        _bounded(f"{kind} {name} was changed by someone else ({told}) and put back{hint}"),
     )
 
 

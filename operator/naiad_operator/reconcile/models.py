@@ -167,7 +167,9 @@ class Models:
 _OK = 200
 
 
-def address(pods: collections.abc.Iterable[collections.abc.Mapping[str, typing.Any]], port: int) -> str:
+def address(
+    pods: collections.abc.Iterable[collections.abc.Mapping[str, typing.Any]], port: int
+) -> str:
     """Whom to ask: the first ready pod, else one that runs (it can say what it is loading); "" when there is none."""
     running = ""
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):

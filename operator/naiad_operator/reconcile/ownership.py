@@ -19,9 +19,7 @@ _UNOWNED_METADATA = frozenset({"name", "namespace", "uid", "resourceVersion"})
 Node = collections.abc.Mapping[str, typing.Any]
 
 
-def lost(
-    manifest: collections.abc.Mapping[str, typing.Any], fields: Node
-) -> list[str]:
+def lost(manifest: collections.abc.Mapping[str, typing.Any], fields: Node) -> list[str]:
     """The fields of a manifest that are not ours (any more), as a person would write them: "spec.replicas".
 
     Args:
@@ -69,7 +67,11 @@ def _within(value: object, node: Node, *, path: str, found: list[str]) -> None:
         for name, entry in value.items():
             _field(entry, node, name=name, path=f"{path}.{name}", found=found)
     elif isinstance(value, collections.abc.Sequence) and not isinstance(value, str):
-        keyed = [(msgspec.json.decode(key[2:]), below) for key, below in node.items() if key.startswith("k:")]
+        keyed = [
+            (msgspec.json.decode(key[2:]), below)
+            for key, below in node.items()
+            if key.startswith("k:")
+        ]
         members = {key[2:] for key in node if key.startswith("v:")}
         for index, item in enumerate(value):
             below = _item(item, keyed, members, node.get(f"i:{index}"))

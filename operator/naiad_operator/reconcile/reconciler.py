@@ -8,7 +8,7 @@ the status how things stand. Run again when all is well, it writes nothing.
 import collections.abc
 import contextlib
 import dataclasses
-import datetime
+import datetime as dt
 import logging
 import secrets
 import typing
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 _LOOK_AGAIN_S = 30.0
 """After a conflict or a refused child: what is in the way may go without any event that we would hear."""
 
-Clock = collections.abc.Callable[[], datetime.datetime]
+Clock = collections.abc.Callable[[], dt.datetime]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
