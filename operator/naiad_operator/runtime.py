@@ -163,6 +163,8 @@ class Runtime:
 
     def unready(self) -> str:
         """What is still missing before every service has been looked at once, in words."""
+        if not self._followers:
+            return "the API server has not been asked yet"
         for follower in self._followers.values():
             if not follower.listed.is_set():
                 trouble = f": {follower.trouble}" if follower.trouble is not None else ""
