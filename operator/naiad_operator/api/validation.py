@@ -30,7 +30,11 @@ def check(manifest: collections.abc.Mapping[str, typing.Any]) -> list[Problem]:
         return problems
     filled, problems = with_defaults(manifest["spec"])
     if not problems:
-        problems = [*_broken(rules.ROOT, manifest, ""), *_rules(Spec, filled, "spec")]
+        problems = [
+            Problem(".".join(filter(None, (path, rule.field))) or "metadata.name", rule.message)
+            for rule, value, path in applied(manifest, filled)
+            if not rule.holds(value)
+        ]
     return problems
 
 
@@ -151,20 +155,28 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
     return ""
 
 
-def _broken(table: collections.abc.Iterable[rules.Rule], value: typing.Any, path: str) -> Problems:
-    for rule in table:
-        if not rule.holds(value):
-            yield Problem(
-                ".".join(filter(None, (path, rule.field))) or "metadata.name", rule.message
-            )
+def applied(
+    manifest: collections.abc.Mapping[str, typing.Any], filled: dict[str, typing.Any]
+) -> collections.abc.Iterator[tuple[rules.Rule, typing.Any, str]]:
+    """Every rule with every object that it is about, and the path of that object.
+
+    Args:
+        manifest: the resource.
+        filled: its spec with defaults.
+    """
+    for rule in rules.ROOT:
+        yield rule, manifest, ""
+    yield from _below(Spec, filled, "spec")
 
 
-def _rules(part: type[structs.Part], value: dict[str, typing.Any], path: str) -> Problems:
-    """The rules of a part and of every part below it."""
-    yield from _broken(rules.RULES.get(part, ()), value, path)
+def _below(
+    part: type[structs.Part], value: dict[str, typing.Any], path: str
+) -> collections.abc.Iterator[tuple[rules.Rule, typing.Any, str]]:
+    for rule in rules.RULES.get(part, ()):
+        yield rule, value, path
     for name, info in _fields(part):
         if name in value:
-            yield from _rules_below(info, value[name], f"{path}.{name}")
+            yield from _below_type(info, value[name], f"{path}.{name}")
 
 
 @functools.cache
@@ -187,16 +199,18 @@ def _has_parts(info: msgspec.inspect.Type) -> bool:
             return False
 
 
-def _rules_below(info: msgspec.inspect.Type, value: typing.Any, path: str) -> Problems:
+def _below_type(
+    info: msgspec.inspect.Type, value: typing.Any, path: str
+) -> collections.abc.Iterator[tuple[rules.Rule, typing.Any, str]]:
     match info:
         case msgspec.inspect.StructType():
             assert issubclass(info.cls, structs.Part)
-            yield from _rules(info.cls, value, path)
+            yield from _below(info.cls, value, path)
         case msgspec.inspect.UnionType():
             for member in info.types:
-                yield from _rules_below(member, value, path)
+                yield from _below_type(member, value, path)
         case msgspec.inspect.VarTupleType():
             for index, item in enumerate(value):
-                yield from _rules_below(info.item_type, item, f"{path}[{index}]")
+                yield from _below_type(info.item_type, item, f"{path}[{index}]")
         case _:
             pass

@@ -11,6 +11,7 @@ from naiad_operator.api.scaling import Autoscaling
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import deployment, kinds, names, server
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.errors import InvalidSpec, Problem
 
 Object = dict[str, typing.Any]
 
@@ -39,7 +40,11 @@ _KEDA_FAILURES = 3
 
 
 def autoscaler(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
-    """The autoscaler; None when none is asked for, while suspended, or when the cluster lacks KEDA."""
+    """The autoscaler; None when none is asked for, while suspended, or when the cluster lacks KEDA.
+
+    Raises:
+        InvalidSpec: when nobody said where KEDA finds Prometheus.
+    """
     scaling = service.spec.predictor.autoscaling
     if scaling is None or not deployment.is_autoscaled(service):
         return None
@@ -87,6 +92,15 @@ def _scaled_object(
     service: InferenceService, scaling: Autoscaling, facts: ClusterFacts
 ) -> names.Manifest:
     address = scaling.prometheus_address or facts.defaults.prometheus_address
+    if not address and not (scaling.queue_time_ms is None and scaling.pending_requests is None):
+        raise InvalidSpec(
+            [
+                Problem(
+                    "spec.predictor.autoscaling.prometheusAddress",
+                    "the operator was installed without an address of Prometheus: write one, e.g. http://prometheus.monitoring:9090",
+                )
+            ]
+        )
     pods = f'namespace="{service.namespace}",pod=~"{service.name}-[a-z0-9]+-[a-z0-9]+"'
     triggers: list[Object] = []
     if scaling.queue_time_ms is not None:

@@ -13,7 +13,8 @@ class Defaults:
         prometheus_address: where KEDA asks for metrics when the service does not say.
         operator_namespace: where the operator runs; its pods are let in by a NetworkPolicy. "" when it runs outside.
         prometheus_namespace: whose pods are let in to the metrics port by a NetworkPolicy; "" lets every namespace in.
-        ingress_namespace: whose pods are let in to the HTTP and gRPC ports; "" lets every namespace in.
+        ingress_namespace: whose pods are let in to the HTTP and gRPC ports by a NetworkPolicy, beside those of the service's own
+            namespace.
     """
 
     image: str

@@ -1,5 +1,6 @@
 """Hosts outside the cluster: Ingresses, or the Gateway API's routes. HTTP and gRPC apart, since controllers treat them apart."""
 
+import dataclasses
 import typing
 
 from naiad_operator.api.service import InferenceService
@@ -19,41 +20,48 @@ def ingresses(service: InferenceService) -> list[names.Manifest]:
         return []
     made = []
     if wanted.host is not None:
-        annotations = dict(wanted.annotations or {})
-        backend = _Backend(service.name, "http", wanted.path)
-        made.append(_ingress(service, wanted, service.name, wanted.host, backend, annotations))
+        http = _Host(
+            name=service.name,
+            host=wanted.host,
+            port="http",
+            path=wanted.path,
+            annotations=dict(wanted.annotations or {}),
+        )
+        made.append(_ingress(service, wanted, http))
     if wanted.grpc_host is not None:
-        annotations = {**_NGINX_GRPC, **(wanted.grpc_annotations or {})}
-        name = services.grpc_name(service)
-        backend = _Backend(name, "grpc", "/")
-        made.append(_ingress(service, wanted, name, wanted.grpc_host, backend, annotations))
+        grpc = _Host(
+            name=services.grpc_name(service),
+            host=wanted.grpc_host,
+            port="grpc",
+            path="/",
+            annotations={**_NGINX_GRPC, **(wanted.grpc_annotations or {})},
+        )
+        made.append(_ingress(service, wanted, grpc))
     return made
 
 
-class _Backend(typing.NamedTuple):
-    service: str
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Host:
+    """One host and what is behind it; `name` is that of the Ingress and of the Service."""
+
+    name: str
+    host: str
     port: str
     path: str
+    annotations: dict[str, str]
 
 
-def _ingress(
-    service: InferenceService,
-    wanted: Ingress,
-    name: str,
-    host: str,
-    backend: _Backend,
-    annotations: dict[str, str],
-) -> names.Manifest:
-    target = {"service": {"name": backend.service, "port": {"name": backend.port}}}
-    path = {"path": backend.path, "pathType": "Prefix", "backend": target}
-    spec: Object = {"rules": [{"host": host, "http": {"paths": [path]}}]}
+def _ingress(service: InferenceService, wanted: Ingress, host: _Host) -> names.Manifest:
+    target = {"service": {"name": host.name, "port": {"name": host.port}}}
+    path = {"path": host.path, "pathType": "Prefix", "backend": target}
+    spec: Object = {"rules": [{"host": host.host, "http": {"paths": [path]}}]}
     if wanted.class_name is not None:
         spec["ingressClassName"] = wanted.class_name
     if wanted.tls is not None:
-        spec["tls"] = [{"hosts": [host], "secretName": wanted.tls.secret_name}]
-    made = names.child(service, kinds.INGRESS.api_version, kinds.INGRESS.kind, name=name)
-    if annotations:
-        made["metadata"]["annotations"] = annotations
+        spec["tls"] = [{"hosts": [host.host], "secretName": wanted.tls.secret_name}]
+    made = names.child(service, kinds.INGRESS.api_version, kinds.INGRESS.kind, name=host.name)
+    if host.annotations:
+        made["metadata"]["annotations"] = host.annotations
     made["spec"] = spec
     return made
 
