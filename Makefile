@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint format bench clean
+.PHONY: help run smoke test lint format bench bench-operator clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,9 @@ format: $(VENV)/.dev ## put the code into shape
 
 bench: $(VENV)/.dev ## measure beside Triton; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.run
+
+bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
+	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale
 
 clean: ## remove what these commands made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

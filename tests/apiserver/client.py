@@ -6,7 +6,8 @@ Deliberately not the operator's own client: a test that asked through the code u
 import json
 import ssl
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
@@ -131,6 +132,14 @@ class Kubectl:
         ]
         return items
 
+    def wait_for(self, kind: str, name: str, namespace: str) -> Object:
+        """One object, as soon as it is there."""
+        return until(f"{kind} {name}", lambda: self.find(kind, name, namespace))
+
+    def gone(self, kind: str, namespace: str, *, labels: str) -> None:
+        """Waits until no object of a kind has these labels."""
+        until(f"no {kind}", lambda: not self.list(kind, namespace, labels=labels) or None)
+
     def create(self, manifest: Object) -> Object:
         """Creates an object, and refuses unknown fields as `kubectl create` does."""
         return self.request(
@@ -165,6 +174,18 @@ class Kubectl:
     def replace_status(self, manifest: Object) -> Object:
         """Writes an object's status, as its controller or a kubelet would."""
         return self.request("PUT", f"{_path(manifest)}/status", body=manifest)
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[Iterator[Object]]:
+        """The events of a watch."""
+        with self.lines(path) as lines:
+            yield (json.loads(line) for line in lines)
+
+    @contextmanager
+    def lines(self, path: str) -> Iterator[Iterator[str]]:
+        """The lines of a watch."""
+        with self._http.stream("GET", path, timeout=None) as answer:
+            yield (line for line in answer.iter_lines() if line)
 
     def delete(self, kind: str, name: str, namespace: str = "", *, api: str = "") -> None:
         """`kubectl delete`: its children go in the background."""

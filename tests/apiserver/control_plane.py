@@ -190,6 +190,21 @@ def start(folder: Path, binaries: Binaries, *, crds: Sequence[dict[str, Any]] = 
     return plane
 
 
+def everything_for(user: str) -> dict[str, Any]:
+    """A binding that lets a user do everything."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{user}-everything"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+
+
 def _etcd(plane: ControlPlane, port: int, peer_port: int) -> list[str]:
     client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
     return [

@@ -52,7 +52,9 @@ class OperatorProcess:
         """The port of its probes, as it logged it."""
         if not self._port:
             deadline = time.monotonic() + _START_TIMEOUT_S
-            while not (found := [line for line in self.lines() if "are on port" in line["message"]]):
+            while not (
+                found := [line for line in self.lines() if "are on port" in line["message"]]
+            ):
                 self.check()
                 assert time.monotonic() < deadline, f"the operator did not start: {self.tail()}"
                 time.sleep(0.02)

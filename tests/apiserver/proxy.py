@@ -18,7 +18,9 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-_HOP_BY_HOP = frozenset({"connection", "keep-alive", "transfer-encoding", "content-length", "host", "content-encoding"})
+_HOP_BY_HOP = frozenset(
+    {"connection", "keep-alive", "transfer-encoding", "content-length", "host", "content-encoding"}
+)
 
 
 @dataclass

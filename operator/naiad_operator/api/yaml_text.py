@@ -15,7 +15,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     @override
-    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: FBT001, FBT002 - PyYAML's signature
+    def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
         """Indent lists below their field, as kubectl's users do."""
         super().increase_indent(flow, indentless=False)
 

@@ -129,7 +129,8 @@ class Follower:
                 self._sink.changed(self.place, item)
         self._sink.replaced(self.place, present, version)
         self.listed.set()
-        self._well()
+        # The failures stay counted: a list that works before a watch that does not is no recovery.
+        self.trouble = None
         return version
 
     async def _watch(self, version: str) -> str:
@@ -152,14 +153,15 @@ class Follower:
                     seen = self._hear(line) or seen
                     if not heard:
                         heard = True
-                        self._well()
+                        self._failures = 0
         except errors.Unreachable as error:
             # What was heard stays heard: go on from there.
             self.restarts += 1
             await self._pause(error)
             return seen
         if not heard and loop.time() - began < _TOO_SHORT_S:
-            raise errors.ServerTrouble(f"watch {self.place}", message="it ended at once")
+            raise errors.Unreachable(f"watch {self.place}", message="it ended at once")
+        self._failures = 0
         return seen
 
     def _hear(self, line: bytes) -> str:
@@ -181,10 +183,6 @@ class Follower:
                 raise errors.from_answer(f"watch {self.place}", code=code, status=event.object)
         version: str = (event.object.get("metadata") or {}).get("resourceVersion") or ""
         return version
-
-    def _well(self) -> None:
-        self.trouble = None
-        self._failures = 0
 
     async def _pause(self, error: errors.ApiError) -> None:
         rhythm = self._rhythm

@@ -257,7 +257,14 @@ GOOD = {
     ),
     **{
         f"profile {profile}": accelerator(type="mig", profile=profile)
-        for profile in ("1g.5gb", "1g.10gb+me", "1g.24gb-me", "1g.24gb+me.all", "7g.278gb", "4g.96gb+gfx")
+        for profile in (
+            "1g.5gb",
+            "1g.10gb+me",
+            "1g.24gb-me",
+            "1g.24gb+me.all",
+            "7g.278gb",
+            "4g.96gb+gfx",
+        )
     },
 }
 

@@ -74,7 +74,9 @@ def test_the_envelope_is_checked_first(manifest: Manifest, sentence: str) -> Non
 
 def test_an_empty_spec_says_what_is_missing() -> None:
     manifest = {**manifests.resource(), "spec": {}}
-    assert told(manifest) == ["spec.predictor: is missing: The servers: what they serve, on what, how many."]
+    assert told(manifest) == [
+        "spec.predictor: is missing: The servers: what they serve, on what, how many."
+    ]
 
 
 def test_defaults_are_those_that_the_api_server_fills_in() -> None:
@@ -88,7 +90,12 @@ def test_defaults_are_those_that_the_api_server_fills_in() -> None:
 
 def test_a_parsed_resource_has_its_identity_and_its_spec() -> None:
     parsed = service.parse(manifests.resource(replicas=2))
-    assert (parsed.name, parsed.namespace, parsed.uid, parsed.generation) == ("demo", "models", "uid-1", 3)
+    assert (parsed.name, parsed.namespace, parsed.uid, parsed.generation) == (
+        "demo",
+        "models",
+        "uid-1",
+        3,
+    )
     assert parsed.spec.predictor.replicas == 2
     assert parsed.spec.predictor.ports.grpc == 8001
 

@@ -10,7 +10,9 @@ from kubernetes_validate import utils
 from naiad_operator.api import yaml_text
 from tests.support import manifests
 
-MINORS = sorted({v.rpartition(".")[0] for v in utils.all_versions()}, key=lambda v: int(v.split(".")[1]))[-3:]
+MINORS = sorted(
+    {v.rpartition(".")[0] for v in utils.all_versions()}, key=lambda v: int(v.split(".")[1])
+)[-3:]
 CUSTOM = ("keda.sh/", "gateway.networking.k8s.io/", "monitoring.coreos.com/")
 """Kinds whose schemas come with their own CRDs; the tests against the API server have them installed."""
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -11,6 +10,7 @@ from tests.apiserver import control_plane, toolchain
 from tests.apiserver.client import Kubectl
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
 from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import make_namespace
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.apiserver.proxy import Proxy, proxying
 
@@ -39,12 +39,14 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows the resource; the operator's user may do everything in it."""
-    crds = [yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))]
+    crds = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))
+    ]
     folder = tmp_path_factory.mktemp("kubernetes")
     started = control_plane.start(folder, toolchain.find(), crds=crds)
     try:
         admin = started.admin()
-        admin.create(_everything_for(OPERATOR_USER))
+        admin.create(control_plane.everything_for(OPERATOR_USER))
         Kubelet(admin).register(resources={"nvidia.com/gpu": "8"})
         admin.close()
         yield started
@@ -105,25 +107,3 @@ def proxy(plane: ControlPlane) -> Iterator[Proxy]:
     """A proxy before the API server, to be told what to break."""
     with proxying(plane.server, str(plane.certificates.ca)) as running:
         yield running
-
-
-def make_namespace(kubectl: Kubectl, like: str) -> str:
-    """Makes a namespace, named after what it is for."""
-    name = like.replace("_", "-").removeprefix("test-")
-    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-    kubectl.create(manifest)
-    return name
-
-
-def _everything_for(user: str) -> dict[str, Any]:
-    return {
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": f"{user}-everything"},
-        "roleRef": {
-            "apiGroup": "rbac.authorization.k8s.io",
-            "kind": "ClusterRole",
-            "name": "cluster-admin",
-        },
-        "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
-    }

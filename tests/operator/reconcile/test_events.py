@@ -13,7 +13,10 @@ def status(ready: str, reason: str, message: str = "", **more: Any) -> dict[str,
 
 
 def test_becoming_ready_is_told_with_the_address() -> None:
-    before, after = status("False", "RollingOut"), status("True", "Ready", url="http://demo.example.com")
+    before, after = (
+        status("False", "RollingOut"),
+        status("True", "Ready", url="http://demo.example.com"),
+    )
     assert of_transition(before, after) == [
         Event("Normal", "Ready", "the service is ready at http://demo.example.com")
     ]

@@ -37,13 +37,11 @@ MANIFEST: dict[str, Any] = {
 
 def fields() -> dict[str, Any]:
     """The set that an API server keeps after applying MANIFEST."""
-    container = {
+    container: dict[str, Any] = {
         ".": {},
         "f:name": {},
         "f:args": {},
-        "f:ports": {
-            'k:{"containerPort":8000,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}
-        },
+        "f:ports": {'k:{"containerPort":8000,"protocol":"TCP"}': {".": {}, "f:containerPort": {}}},
         "f:env": {'k:{"name":"X"}': {".": {}, "f:name": {}, "f:value": {}}},
     }
     pod = {
