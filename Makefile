@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint format bench bench-operator clean
+.PHONY: help run smoke test lint format generate bench bench-operator clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.server ## serve the example models, send a real request, keep serving
 	@$(BIN)/python examples/first_request.py
@@ -27,6 +27,9 @@ lint: $(VENV)/.dev ## check style, types and layers
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+
+generate: $(VENV)/.dev ## write the CRD, its page and the manifests again that are made from the operator's types
+	$(BIN)/python .ci/generate
 
 bench: $(VENV)/.dev ## measure beside Triton; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.run

@@ -1,30 +1,54 @@
-"""The commands of `naiad-operator`. What each needs is imported when it is asked for: `check` needs no kopf."""
+"""The command line: `naiad-operator run` and `naiad-operator check -f FILE`."""
 
 import argparse
 import asyncio
 import collections.abc
 import os
 import sys
+import typing
 
-from naiad_operator import options
+from naiad_operator import check, options
 
 
-def main(argv: collections.abc.Sequence[str] | None = None) -> int:
-    """Runs a command; gives the exit status."""
-    parser = argparse.ArgumentParser(
-        prog="naiad-operator", description="Turns InferenceServices into running model servers."
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    top = argparse.ArgumentParser(
+        prog="naiad-operator", description="Turns InferenceService resources into serving pods."
     )
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    run = commands.add_parser("run", help="reconcile the services of a cluster until SIGTERM")
-    options.add_to(run, os.environ)
-    given = parser.parse_args(argv)
-    return _run(options.read(run, given))
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    running = commands.add_parser(
+        "run",
+        help="reconcile the InferenceServices of a cluster until SIGTERM",
+        description="Reconciles the InferenceServices of a cluster until SIGTERM. Each option is also read from the environment.",
+    )
+    options.add_to(running, os.environ)
+    running.set_defaults(run=lambda given: _run(options.read(running, given)))
+    checking = commands.add_parser(
+        "check",
+        help="is a file right, and what would the operator make of it?",
+        description="Validates InferenceServices without a cluster and prints the objects that the operator would make.",
+    )
+    check.add_options(checking)
+    checking.set_defaults(run=check.run)
+    return top
+
+
+def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Returns:
+        The exit status.
+    """
+    given = parser().parse_args(arguments)
+    run: typing.Callable[[argparse.Namespace], int] = given.run
+    return run(given)
 
 
 def _run(chosen: options.Options) -> int:
-    from naiad_operator import logs  # noqa: PLC0415 - only this command logs
-    from naiad_operator.cluster.credentials import CredentialsError  # noqa: PLC0415 - as below
-    from naiad_operator.handlers.operate import operate  # noqa: PLC0415 - brings kopf and aiohttp
+    # Imported here: `check` needs neither kopf nor aiohttp, and is quick without them.
+    from naiad_operator import logs  # noqa: PLC0415 - see above
+    from naiad_operator.cluster.credentials import CredentialsError  # noqa: PLC0415 - see above
+    from naiad_operator.handlers.operate import operate  # noqa: PLC0415 - see above
 
     logs.configure(level=chosen.log_level, text=chosen.log_text)
     try:

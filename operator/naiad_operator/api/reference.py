@@ -21,7 +21,13 @@ _HEAD = f"""# InferenceService
 def page() -> str:
     """The page, in Markdown."""
     lines = [_HEAD, "## Spec", "", *_table(schema.of(Spec), "spec")]
-    lines += ["", "## Rules", "", "What must hold between fields. The API server says these sentences when it refuses a manifest.", ""]
+    lines += [
+        "",
+        "## Rules",
+        "",
+        "What must hold between fields. The API server says these sentences when it refuses a manifest.",
+        "",
+    ]
     lines += [f"- {rule.message}." for rule in _rules()]
     lines += ["", "## Status", "", *_table(schema.of(Status), "status")]
     lines += ["", "## What `kubectl get infsvc` shows", ""]
@@ -56,7 +62,12 @@ def _rows(part: Schema, path: str) -> collections.abc.Iterator[str]:
 
 def _default(field: Schema) -> str:
     default = field.get("default")
-    return "" if default in (None, {}) else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    return (
+        ""
+        if default is None
+        or isinstance(default, dict)  # the defaults of its fields stand in their own rows
+        else f"`{str(default).lower() if isinstance(default, bool) else default}`"
+    )
 
 
 def _type(field: Schema) -> str:  # noqa: PLR0911 - one return a kind of type

@@ -66,6 +66,7 @@ def parse(manifest: Manifest) -> InferenceService:
     )
 
 
-def is_ours(manifest: Manifest) -> bool:
-    """Whether a manifest is of this kind and version."""
-    return (manifest.get("apiVersion"), manifest.get("kind")) == (names.API_VERSION, names.KIND)
+def is_meant(manifest: Manifest) -> bool:
+    """Whether a manifest means to be of this kind, in whatever spelling or version, so that a wrong one is told."""
+    kind, version = str(manifest.get("kind", "")), str(manifest.get("apiVersion", ""))
+    return kind.lower() == names.KIND.lower() or version.startswith(f"{names.GROUP}/")

@@ -97,7 +97,7 @@ class Spec(Part, frozen=True):
 
     Attributes:
         suspend: no pods and no scaler, everything else stays; as it was when switched off again.
-        predictor: the servers.
+        predictor: the servers; predictor.model.storageUri says what they serve, the rest has defaults.
         service: the Service in front of the pods.
         ingress: hosts outside the cluster, through an Ingress controller; not together with gateway.
         gateway: hosts outside the cluster, through the Gateway API; not together with ingress.

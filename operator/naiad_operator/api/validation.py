@@ -44,6 +44,13 @@ def with_defaults(spec: typing.Any) -> tuple[typing.Any, list[Problem]]:
     return _fill(_schema(), spec, "spec", problems), problems
 
 
+def problems_of(wanted: schema.Schema, value: typing.Any, path: str) -> list[Problem]:
+    """What a schema says against a value."""
+    problems: list[Problem] = []
+    _fill(wanted, value, path, problems)
+    return problems
+
+
 @functools.cache
 def _schema() -> schema.Schema:
     return schema.of(Spec)

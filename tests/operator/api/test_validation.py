@@ -28,7 +28,7 @@ def told(manifest: Manifest) -> list[str]:
         ({"ports": []}, "spec.predictor.ports: is []: write a mapping"),
         (
             {"placement": "OnePerNode"},
-            "spec.predictor.placement: is 'OnePerNode': write one of spread, onePerNode (did you mean onePerNode?)",
+            "spec.predictor.placement: is 'OnePerNode': write one of onePerNode, spread (did you mean onePerNode?)",
         ),
         (
             {"resources": {"limits": {"cpu": 0.5}}},
@@ -75,7 +75,7 @@ def test_the_envelope_is_checked_first(manifest: Manifest, sentence: str) -> Non
 def test_an_empty_spec_says_what_is_missing() -> None:
     manifest = {**manifests.resource(), "spec": {}}
     assert told(manifest) == [
-        "spec.predictor: is missing: The servers: what they serve, on what, how many."
+        "spec.predictor: is missing: the servers; predictor.model.storageUri says what they serve, the rest has defaults."
     ]
 
 

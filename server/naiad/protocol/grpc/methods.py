@@ -23,6 +23,7 @@ from naiad.protocol.grpc.health import CHECK, WATCH, HealthCheck
 from naiad.protocol.grpc.infer import ModelInfer
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.restricted import Category, Restriction, Restrictions
+from naiad.protocol.tokens import HEADER, REFUSED, TokenFile
 
 SERVICE = "/inference.GRPCInferenceService/"
 INFER = SERVICE + "ModelInfer"
@@ -48,6 +49,11 @@ _SHUT = refusal(
 )
 
 
+_UNAUTHENTICATED = 16
+NO_TOKEN = Refusal(_UNAUTHENTICATED, REFUSED)
+"""The answer to a call without a token, or with a wrong one."""
+
+
 class Methods:
     """The table.
 
@@ -55,6 +61,7 @@ class Methods:
         engine: answers.
         forwarding: which metadata become request parameters; None when none do.
         restrictions: the categories that ask for a key.
+        tokens: the tokens of which every call but those about health has to bring one; None asks nobody.
     """
 
     def __init__(
@@ -63,8 +70,10 @@ class Methods:
         *,
         forwarding: HeaderForwarding | None,
         restrictions: Restrictions,
+        tokens: TokenFile | None = None,
     ) -> None:
         self._restrictions = restrictions
+        self._tokens = tokens
         self._shut = False
         self._table = {
             path: self._guarded(method, category)
@@ -88,6 +97,8 @@ class Methods:
         guarded = method if restriction is None else _restricted(method, restriction)
         if category is Category.HEALTH:
             return guarded
+        if self._tokens is not None:
+            guarded = _with_token(guarded, self._tokens)
 
         def gate(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
             if self._shut:
@@ -108,6 +119,7 @@ def build(engine: Engine, settings: GrpcSettings) -> Methods:
         engine,
         forwarding=compiled(settings.header_forward_pattern),
         restrictions=settings.restrictions,
+        tokens=settings.tokens,
     )
 
 
@@ -121,17 +133,30 @@ def _restricted(method: Unary, restriction: Restriction) -> Unary:
     )
 
     def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
-        sent: bytes | None = None
-        for key, value in call.invocation_metadata() or ():
-            if key == wanted:
-                sent = value.encode() if isinstance(value, str) else value
-                break
-        if restriction.admits(sent):
+        if restriction.admits(_sent(call, wanted)):
             return method(body, call, on_answer)
         on_answer(refused)
         return None
 
     return guarded
+
+
+def _with_token(method: Unary, tokens: TokenFile) -> Unary:
+    def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
+        if tokens.admits(_sent(call, HEADER)):
+            return method(body, call, on_answer)
+        on_answer(NO_TOKEN)
+        return None
+
+    return guarded
+
+
+def _sent(call: Call, wanted: str) -> bytes | None:
+    """The first value of a key; None when it did not come."""
+    for key, value in call.invocation_metadata() or ():
+        if key == wanted:
+            return value.encode() if isinstance(value, str) else value
+    return None
 
 
 def _everything(

@@ -25,12 +25,18 @@ from naiad.protocol.http.message import (
 )
 from naiad.protocol.http.replies import error_reply, options_reply, refusal, wrong_method
 from naiad.protocol.restricted import Category, Restriction, Restrictions
+from naiad.protocol.tokens import CHALLENGE, HEADER, REFUSED, TokenFile
 
 MAX_INPUT_SIZE = 67_108_864
 MAX_INT64 = 2**63 - 1
 
 _KNOWN_PATHS = 1_024
 """Paths remembered. A client that calls more different ones than this pays for parsing again, and costs no more memory."""
+
+_AUTHORIZATION = HEADER.encode()
+
+NO_TOKEN = refusal(401, REFUSED, extra=(CHALLENGE,))
+"""The answer to a call without a token, or with a wrong one."""
 
 _MODEL_PATH = re.compile(r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|ready)")
 
@@ -43,11 +49,13 @@ class HttpOptions:
         max_input_size: bytes; `--http-max-input-size` (row 1.11).
         header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
         restrictions: `--http-restricted-api` (row 17.15).
+        tokens: `--auth-token-file`; None asks nobody.
     """
 
     max_input_size: int = MAX_INPUT_SIZE
     header_forward_pattern: str = ""
     restrictions: Restrictions = dataclasses.field(default_factory=dict)
+    tokens: TokenFile | None = None
 
     def limits(self) -> InferenceLimits:
         """What they mean for infer requests.
@@ -91,11 +99,18 @@ class Endpoint:
         verb: the verb, e.g. b"POST".
         handler: who answers it.
         restriction: what a call has to bring, if anything (row 17.16: looked at before the verb).
+        tokens: the tokens of which a call has to bring one, if any; looked at before everything else.
     """
 
     __slots__ = ("handlers", "other")
 
-    def __init__(self, verb: bytes, handler: FastHandler, restriction: Restriction | None) -> None:
+    def __init__(
+        self,
+        verb: bytes,
+        handler: FastHandler,
+        restriction: Restriction | None,
+        tokens: TokenFile | None = None,
+    ) -> None:
         handlers: dict[bytes, FastHandler] = {verb: handler}
         allowed = b"OPTIONS, POST"
         if verb == b"GET":
@@ -106,6 +121,10 @@ class Endpoint:
         other: FastHandler = functools.partial(_always, wrong_method(allowed))
         if restriction is not None:
             guard = functools.partial(functools.partial, _guarded, restriction)
+            handlers = {name: guard(each) for name, each in handlers.items()}
+            other = guard(other)
+        if tokens is not None:
+            guard = functools.partial(functools.partial, _with_token, tokens)
             handlers = {name: guard(each) for name, each in handlers.items()}
             other = guard(other)
         self.handlers = handlers
@@ -123,6 +142,15 @@ def _guarded(
     if restriction.admits(request.headers.get(restriction.header.lower().encode())):
         return handler(request, on_reply)
     on_reply(refusal(403, restriction.refusal))
+    return None
+
+
+def _with_token(
+    tokens: TokenFile, handler: FastHandler, request: HttpRequest, on_reply: OnReply
+) -> Cancellable | None:
+    if tokens.admits(request.headers.get(_AUTHORIZATION)):
+        return handler(request, on_reply)
+    on_reply(NO_TOKEN)
     return None
 
 
@@ -183,7 +211,8 @@ class Routes:
         verb, category = (
             (b"POST", Category.INFERENCE) if action == "infer" else (b"GET", Category.HEALTH)
         )
-        return Endpoint(verb, self._handler(model, segment, action), restriction(category))
+        tokens = None if category is Category.HEALTH else self._options.tokens
+        return Endpoint(verb, self._handler(model, segment, action), restriction(category), tokens)
 
     def _handler(self, model: str, segment: str, action: str) -> FastHandler:
         try:
