@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint format generate bench clean
+.PHONY: help run smoke test lint format generate bench bench-operator clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.server ## serve the example models, send a real request, keep serving
 	@$(BIN)/python examples/first_request.py
@@ -33,6 +33,9 @@ generate: $(VENV)/.dev ## write the CRD, its page and the manifests again that a
 
 bench: $(VENV)/.dev ## measure beside Triton; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.run
+
+bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
+	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale
 
 clean: ## remove what these commands made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -64,7 +64,8 @@ def _default(field: Schema) -> str:
     default = field.get("default")
     return (
         ""
-        if default in (None, {})
+        if default is None
+        or isinstance(default, dict)  # the defaults of its fields stand in their own rows
         else f"`{str(default).lower() if isinstance(default, bool) else default}`"
     )
 

@@ -65,11 +65,18 @@ def validation(rule: rules.Rule) -> Schema:
 
 
 def _default(field: msgspec.inspect.Field) -> typing.Any:
-    """What the API server fills in: constants, and {} for a part that has a default for each of its fields."""
+    """What the API server fills in: constants, and a part with its own defaults written out.
+
+    {} would mean the same when a resource is stored, but not when the CRD is: the API server holds a CRD's defaults against its rules
+    as they are written, and a rule over a field that is not there fails.
+    """
     if field.default in (msgspec.NODEFAULT, None, ""):
         return None
     if isinstance(field.default, structs.Part):
-        return {}
+        info = msgspec.inspect.type_info(type(field.default))
+        assert isinstance(info, msgspec.inspect.StructType)
+        inner = {each.encode_name: _default(each) for each in info.fields}
+        return {name: value for name, value in inner.items() if value is not None}
     return field.default
 
 

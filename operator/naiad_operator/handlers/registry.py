@@ -1,0 +1,56 @@
+"""What kopf calls: a login, and one function for everything that happens to a resource.
+
+`on.event` writes nothing to a resource: no finalizer, no annotation, no last-seen copy. It gives no retry either, and needs none:
+the queue has its own.
+"""
+
+import typing
+
+import kopf
+
+from naiad_operator.api import names
+from naiad_operator.cluster import client
+from naiad_operator.queue import Key
+from naiad_operator.runtime import Runtime
+
+_CHUNK = 250
+
+
+def settings() -> kopf.OperatorSettings:
+    """Kopf's settings: no Events of its own, no look at CRDs and namespaces, and no request without an end."""
+    chosen = kopf.OperatorSettings()
+    chosen.posting.enabled = False
+    chosen.scanning.disabled = True
+    chosen.networking.connect_timeout = 5
+    chosen.networking.request_timeout = 30
+    chosen.watching.connect_timeout = 5
+    chosen.watching.server_timeout = 300
+    chosen.watching.client_timeout = 330
+    chosen.watching.chunk_size = _CHUNK
+    return chosen
+
+
+def registry(runtime: Runtime) -> kopf.OperatorRegistry:
+    """The handlers, bound to a runtime."""
+    made = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=made)
+    async def login(**_: typing.Any) -> kopf.AiohttpSession:
+        session = client.open_session(runtime.endpoint, agent="naiad-operator/kopf")
+        return kopf.AiohttpSession(
+            server=runtime.endpoint.server,
+            aiohttp_session=session,
+            default_namespace=runtime.endpoint.namespace,
+        )
+
+    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=made)
+    async def heard(
+        type: str | None,  # noqa: A002 - kopf passes it by this name
+        meta: kopf.Meta,
+        **_: typing.Any,
+    ) -> None:
+        key = Key(meta.namespace or "", meta.name or "")
+        version = str(meta.get("resourceVersion") or "")
+        runtime.heard(key, version=version, gone=type == "DELETED")
+
+    return made
