@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from naiad_operator.api import service
-from naiad_operator.builders import server
+from naiad_operator.builders import build, server
 from tests.monitoring import files
 from tests.support import manifests
 
@@ -43,7 +43,7 @@ def test_the_adapter_serves_what_autoscalers_of_the_operator_ask_for() -> None:
     served = {rule["name"]["as"] for rule in files.ADAPTER["rules"]["custom"]}
     scaling = {"class": "hpa", "queueTimeMs": 5, "pendingRequests": 16}
     resource = manifests.resource(autoscaling=scaling)
-    children = manifests.build(service.parse(resource), manifests.facts())
+    children = build(service.parse(resource), manifests.facts())
     hpa = next(child for child in children if child["kind"] == "HorizontalPodAutoscaler")
     asked = {metric["pods"]["metric"]["name"] for metric in hpa["spec"]["metrics"]}
     assert asked == served == {server.AVERAGE_QUEUE_METRIC, server.PENDING_METRIC}

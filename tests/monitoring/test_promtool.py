@@ -14,7 +14,9 @@ import yaml
 from tests.monitoring import files
 
 PROMTOOL = shutil.which("promtool")
-pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus")
+pytestmark = pytest.mark.skipif(
+    PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus"
+)
 
 IDENTITY = 'namespace="models",inference_service="demo",pod="demo-1"'
 MODEL = f'{IDENTITY},model="magika",version="1"'
@@ -164,18 +166,26 @@ ADAPTER_CASES: dict[str, tuple[list[dict[str, str]], float]] = {
         [
             series("nv_inference_queue_duration_us", "0+300000x10"),
             series("nv_inference_request_success", "0+60x10"),
-            series("nv_inference_queue_duration_us", "0x10", f'{IDENTITY},model="idle",version="1"'),
+            series(
+                "nv_inference_queue_duration_us", "0x10", f'{IDENTITY},model="idle",version="1"'
+            ),
             series("nv_inference_request_success", "0x10", f'{IDENTITY},model="idle",version="1"'),
         ],
         5000.0,
     ),
     "there is no traffic": (
-        [series("nv_inference_queue_duration_us", "0x10"), series("nv_inference_request_success", "0x10")],
+        [
+            series("nv_inference_queue_duration_us", "0x10"),
+            series("nv_inference_request_success", "0x10"),
+        ],
         0.0,
     ),
     "the container was started again": (
         [
-            series("nv_inference_queue_duration_us", "0 300000 600000 900000 1200000 1500000 0 300000 600000 900000 1200000"),
+            series(
+                "nv_inference_queue_duration_us",
+                "0 300000 600000 900000 1200000 1500000 0 300000 600000 900000 1200000",
+            ),
             series("nv_inference_request_success", "0 60 120 180 240 300 0 60 120 180 240"),
         ],
         5000.0,
