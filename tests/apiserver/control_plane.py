@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import subprocess
 import time
 from collections.abc import Sequence
@@ -136,7 +137,7 @@ class ControlPlane:
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_TIMEOUT_S
         headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
-        verify = httpx.create_ssl_context(verify=str(self.certificates.ca), trust_env=False)
+        verify = ssl.create_default_context(cafile=str(self.certificates.ca))
         with httpx.Client(verify=verify, headers=headers, trust_env=False, timeout=5) as http:
             while True:
                 for name, process in self._processes.items():

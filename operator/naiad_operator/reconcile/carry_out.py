@@ -27,12 +27,14 @@ class Result:
     """What became of a plan.
 
     Attributes:
+        refused: children that the API server does not take.
+        told: what a person should hear of it.
         writes: how many requests changed something, or tried to.
     """
 
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
-    errors: list[ApiError] = dataclasses.field(default_factory=list)
-    events: list[events.Event] = dataclasses.field(default_factory=list)
+    refused: list[ApiError] = dataclasses.field(default_factory=list)
+    told: list[events.Event] = dataclasses.field(default_factory=list)
     writes: int = 0
 
 
@@ -80,11 +82,11 @@ class Carrier:
                 before = result.writes
                 await self._step(step, result, namespace=namespace, uid=uid)
                 if settled and isinstance(step, plan.Create) and result.writes > before:
-                    result.events.append(events.of_recreation(*_of(step)))
+                    result.told.append(events.of_recreation(*_of(step)))
             except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
                 kind, name = _of(step)
                 _log.warning("%s", error)
-                result.errors.append(ApiError(kind, name, error.message or str(error)))
+                result.refused.append(ApiError(kind, name, error.message or str(error)))
         return result
 
     async def _step(self, step: plan.Step, result: Result, *, namespace: str, uid: str) -> None:
@@ -97,7 +99,7 @@ class Carrier:
                 if drift:
                     kind, name = _of(step)
                     _log.info("put %s %s back: %s", kind, name, ", ".join(drift))
-                    result.events.append(events.of_drift(kind, name, drift))
+                    result.told.append(events.of_drift(kind, name, drift))
             case plan.HandOver(name, child_uid, replicas):
                 result.writes += 1
                 await self._hand_over(namespace, name, child_uid, replicas)

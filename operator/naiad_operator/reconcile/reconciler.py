@@ -112,11 +112,11 @@ class Reconciler:
             pods=pods,
             models=tools.models.of(key),
             conflicts=result.conflicts,
-            errors=result.errors,
+            errors=result.refused,
         )
         status = compute(service, observed, self._now())
-        await self._say(key, service.raw, status, result.events)
-        if result.errors:
+        await self._say(key, service.raw, status, result.told)
+        if result.refused:
             return Retry()
         waits = result.conflicts or any(isinstance(step, plan.Wait) for step in steps)
         return Done(again=_LOOK_AGAIN_S if waits else None)
