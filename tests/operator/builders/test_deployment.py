@@ -57,6 +57,15 @@ def test_suspended_there_is_no_pod_whoever_decides(predictor: Manifest) -> None:
     assert not deployment.is_autoscaled(parsed)
 
 
+def test_a_number_that_is_kept_is_not_what_somebody_made_of_the_deployment() -> None:
+    """`kubectl scale deployment` is drift, also where the spec says no number."""
+    parsed = service.parse({**manifests.resource(), "status": {"keptReplicas": 2}})
+    assert deployment.replicas(parsed, manifests.facts(current_replicas=7)) == 2
+    assert deployment.replicas(parsed, manifests.facts(current_replicas=0)) == 2, (
+        "after a suspension"
+    )
+
+
 def rolling(**predictor: typing.Any) -> tuple[typing.Any, typing.Any]:
     parsed = service.parse(manifests.resource(**predictor))
     strategy = deployment.deployment(parsed, manifests.facts())["spec"]["strategy"]
