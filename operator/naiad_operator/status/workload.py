@@ -60,7 +60,7 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
     if refused is not None and refused["status"] == "True":
         failure = pods.Failure(reason=_refusal(refused), message=refused.get("message", ""), pod="")
     progressing = _condition(status, "Progressing") or {}
-    return Workload(
+    seen = Workload(
         exists=bool(manifest),
         desired=(manifest.get("spec") or {}).get("replicas", 1),
         total=status.get("replicas") or 0,
@@ -73,6 +73,10 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
         failure=failure,
         failed=len(failures),
     )
+    if seen.rolled_out and seen.available == seen.desired:
+        # An evicted pod is kept for people to look at; it stands in nobody's way when others serve in its place.
+        return dataclasses.replace(seen, failure=None, failed=0)
+    return seen
 
 
 def _condition(status: Manifest, type_: str) -> Manifest | None:

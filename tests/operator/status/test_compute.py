@@ -376,6 +376,13 @@ def test_the_last_words_of_a_json_log_are_its_message() -> None:
     assert condition(given)[2].endswith("times: the error is this")
 
 
+def test_an_evicted_pod_stands_in_nobodys_way_when_others_serve_in_its_place() -> None:
+    evicted = pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+    given = status(pods=[evicted])
+    assert condition(given, "Progressing")[:2] == ("False", "Complete")
+    assert "lastFailureInfo" not in given["modelStatus"]
+
+
 def test_a_pod_that_goes_says_nothing() -> None:
     going = waiting("ImagePullBackOff", "no such image")
     going["metadata"]["deletionTimestamp"] = NOW
