@@ -66,6 +66,8 @@ def configure(*, level: str, text: bool) -> None:
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
-    logging.getLogger("kopf.objects").setLevel(logging.WARNING)  # a line for each event that it passed on
+    logging.getLogger("kopf.objects").setLevel(
+        logging.WARNING
+    )  # a line for each event that it passed on
     for chatty in ("asyncio", "kopf"):
         logging.getLogger(chatty).setLevel(max(logging.INFO, root.level))

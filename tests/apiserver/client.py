@@ -44,6 +44,7 @@ _KINDS = {
     "GRPCRoute": ("gateway.networking.k8s.io/v1", "grpcroutes"),
     "PodMonitor": ("monitoring.coreos.com/v1", "podmonitors"),
     "ServiceMonitor": ("monitoring.coreos.com/v1", "servicemonitors"),
+    "PrometheusRule": ("monitoring.coreos.com/v1", "prometheusrules"),
     "ResourceClaimTemplate": ("resource.k8s.io/v1", "resourceclaimtemplates"),
 }
 """The apiVersion that a test means when it names only the kind, and the plural name."""
