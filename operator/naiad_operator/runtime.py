@@ -39,8 +39,8 @@ from naiad_operator.reconcile.surroundings import Surroundings
 _log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 30.0
-_SETTLE_S = 0.05
-"""How long a child's event waits for others of the same service: a rollout makes several at once."""
+_SETTLE_S = 0.2
+"""How long a child's event waits for others of the same service: a rollout makes several at once, and each look costs a read."""
 _STUCK_WAITING_S = 120.0
 _STUCK_WORKING_S = 180.0
 _POD = Place("v1", "pods")

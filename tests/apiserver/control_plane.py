@@ -122,6 +122,10 @@ class ControlPlane:
         for name in reversed(list(self._processes)):
             _end(self._processes.pop(name))
 
+    def cpu_seconds(self) -> dict[str, float]:
+        """What each program has used of the processor."""
+        return {name: cpu_seconds(process.pid) for name, process in self._processes.items()}
+
     def memory_mb(self, name: str) -> float:
         """Resident memory of a program."""
         status = Path(f"/proc/{self._processes[name].pid}/statm").read_text(encoding="ascii")
@@ -159,7 +163,13 @@ class ControlPlane:
         return "\n".join(text.splitlines()[-15:])
 
 
-def start(folder: Path, binaries: Binaries, *, crds: Sequence[dict[str, Any]] = ()) -> ControlPlane:
+def start(
+    folder: Path,
+    binaries: Binaries,
+    *,
+    crds: Sequence[dict[str, Any]] = (),
+    autoscaler_sync: str = "2s",
+) -> ControlPlane:
     """Starts a control plane with its data in `folder`, and gives it when the API server is ready.
 
     Args:
@@ -167,6 +177,7 @@ def start(folder: Path, binaries: Binaries, *, crds: Sequence[dict[str, Any]] = 
         binaries: the programs.
         crds: installed before the controllers start, because the garbage collector looks for new kinds only every
             half minute.
+        autoscaler_sync: between two looks of the HPA controller; Kubernetes' own default is 15s.
     """
     made = certificates.make(folder / "certificates")
     etcd_port, peer_port, api_port = _free_ports(3)
@@ -184,7 +195,7 @@ def start(folder: Path, binaries: Binaries, *, crds: Sequence[dict[str, Any]] = 
         for crd in crds:
             admin.apply(crd, force=True)
         admin.close()
-        plane._start("kube-controller-manager", _controller_manager(plane))
+        plane._start("kube-controller-manager", _controller_manager(plane, autoscaler_sync))
     except BaseException:
         plane.stop()
         raise
@@ -281,7 +292,7 @@ def _audit_policy() -> dict[str, Any]:
     }
 
 
-def _controller_manager(plane: ControlPlane) -> list[str]:
+def _controller_manager(plane: ControlPlane, autoscaler_sync: str) -> list[str]:
     made = plane.certificates
     kubeconfig = plane.kubeconfig(_MANAGER_TOKEN)
     return [
@@ -295,10 +306,16 @@ def _controller_manager(plane: ControlPlane) -> list[str]:
         # At the default rate its controllers start four seconds later.
         "--kube-api-qps=500",
         "--kube-api-burst=500",
-        "--horizontal-pod-autoscaler-sync-period=2s",
+        f"--horizontal-pod-autoscaler-sync-period={autoscaler_sync}",
         "--secure-port=0",
         "--v=1",
     ]
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _free_ports(count: int) -> list[int]:

@@ -80,6 +80,7 @@ class Proxy:
         self._faults: list[Fault] = []
         self._watches: set[asyncio.Task[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = asyncio.Event()
         self.url = ""
         self.requests: list[tuple[str, str]] = []
         self.down = False
@@ -104,7 +105,12 @@ class Proxy:
 
         self._loop.call_soon_threadsafe(cut)
 
-    async def serve(self, ready: Callable[[], None], stop: asyncio.Event) -> None:
+    def stop(self) -> None:
+        """Ends `serve`."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._stopped.set)
+
+    async def serve(self, ready: Callable[[], None]) -> None:
         """Serves until `stop`."""
         self._loop = asyncio.get_running_loop()
         secure = ssl.create_default_context(cafile=self._ca)
@@ -122,7 +128,7 @@ class Proxy:
             await site.start()
             self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
             ready()
-            await stop.wait()
+            await self._stopped.wait()
             await runner.cleanup()
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
@@ -217,16 +223,11 @@ def proxying(upstream: str, ca: str) -> Iterator[Proxy]:
     """A proxy that runs as long as the block."""
     proxy = Proxy(upstream, ca)
     ready = threading.Event()
-    loop = asyncio.new_event_loop()
-    stop = asyncio.Event()
-    thread = threading.Thread(
-        target=lambda: loop.run_until_complete(proxy.serve(ready.set, stop)), daemon=True
-    )
+    thread = threading.Thread(target=lambda: asyncio.run(proxy.serve(ready.set)), daemon=True)
     thread.start()
     assert ready.wait(10), "the proxy did not start"
     try:
         yield proxy
     finally:
-        loop.call_soon_threadsafe(stop.set)
+        proxy.stop()
         thread.join(10)
-        loop.close()

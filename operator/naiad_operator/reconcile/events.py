@@ -1,8 +1,9 @@
 """Which Events a person is told, from one status to the next. Pure.
 
-An Event is written on a transition and never on a repetition: Ready turned, or its reason is another one. As Ready takes its
-reason from the first condition that fails, one Event tells the whole story; the conditions have the details. Beside that there
-is one Event for each drift that was put back.
+An Event is written on a transition and never on a repetition: Ready turned, or something that somebody has to look at came up.
+The steps of an ordinary rollout are none: they are in the conditions, and a thousand new services would tell them all at once. As
+Ready takes its reason from the first condition that fails, one Event tells the whole story. Beside that there is one Event for
+each drift that was put back.
 """
 
 import collections.abc
@@ -55,7 +56,10 @@ def of_transition(
     if new.get("status") == "True":
         url = after.get("url") or (after.get("address") or {}).get("url") or ""
         return [Event("Normal", "Ready", f"the service is ready{f' at {url}' if url else ''}")]
-    kind = "Normal" if reason in _QUIET else "Warning"
+    quiet = reason in _QUIET
+    if quiet and old.get("status") != "True":
+        return []
+    kind = "Normal" if quiet else "Warning"
     return [Event(kind, reason, _bounded(new.get("message") or reason))]
 
 

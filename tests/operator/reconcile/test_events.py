@@ -27,6 +27,11 @@ def test_the_same_reason_again_is_not_told_even_when_its_words_change() -> None:
     assert of_transition(before, after) == []
 
 
+def test_the_steps_of_a_rollout_are_not_told() -> None:
+    assert of_transition({}, status("False", "NewTemplate")) == []
+    assert of_transition(status("False", "NewTemplate"), status("False", "RollingOut")) == []
+
+
 @pytest.mark.parametrize(
     ("reason", "kind"),
     [("RollingOut", "Normal"), ("Suspended", "Normal"), ("ImagePullBackOff", "Warning")],
