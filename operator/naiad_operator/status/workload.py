@@ -96,8 +96,13 @@ def _explained(
 ) -> pods.Failure:
     """A pod without a node, in terms of the accelerator that it asked for."""
     asked = accelerator.asked(service)
-    if not failure.scheduler or not asked.resource:
+    if not failure.scheduler or not asked.is_device:
         return failure
+    if asked.claim_template:
+        if "claim" not in failure.message.lower():
+            return failure
+        said = f"no node can give what the claim asks for: {failure.message}"
+        return dataclasses.replace(failure, reason=_ACCELERATOR_UNAVAILABLE, message=said)
     offered = observed.facts.node_resources
     if offered is not None and not offered.get(asked.resource):
         return dataclasses.replace(

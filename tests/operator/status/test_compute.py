@@ -135,6 +135,25 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         ("AcceleratorUnavailable", f"every nvidia.com/mig-1g.10gb is taken or on a node that does not fit: {NO_NODE}"),
     ),
+    "no node can serve the claim": (
+        {
+            "resource": manifests.resource(accelerator={"strategy": "dra"}),
+            "children": NOT_READY,
+            "pods": [unscheduled("0/1 nodes are available: 1 cannot allocate all claims.")],
+        },
+        (
+            "AcceleratorUnavailable",
+            "no node can give what the claim asks for: 0/1 nodes are available: 1 cannot allocate all claims.",
+        ),
+    ),
+    "no node fits a pod with a claim for another reason": (
+        {
+            "resource": manifests.resource(accelerator={"strategy": "dra"}),
+            "children": NOT_READY,
+            "pods": [unscheduled("0/1 nodes are available: 1 Insufficient cpu.")],
+        },
+        ("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu."),
+    ),
     "no node fits for another reason": (
         {"children": NOT_READY, "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.")]},
         ("Unschedulable", "0/3 nodes are available: 3 Insufficient memory."),
