@@ -6,6 +6,7 @@ import cel
 import pytest
 
 from naiad_operator.api import rules, validation
+from naiad_operator.api.rule import Rule
 from tests.support import manifests
 
 Manifest = dict[str, typing.Any]
@@ -273,7 +274,7 @@ GOOD = {
 }
 
 
-def every_rule() -> list[rules.Rule]:
+def every_rule() -> list[Rule]:
     return [*rules.ROOT, *(rule for table in rules.RULES.values() for rule in table)]
 
 
