@@ -6,6 +6,7 @@ The kinds of KEDA, the Gateway API and the Prometheus operator come to the API s
 
 import copy
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -208,7 +209,7 @@ def test_a_list_of_namespaces_with_roles_only_and_a_lease(
             admin.patch(
                 "Deployment", "demo", namespace, body={"spec": {"replicas": 5}}, subresource="scale"
             )
-            until("an Event", lambda namespace=namespace: events_of(admin, "demo", namespace))
+            until("an Event", partial(events_of, admin, "demo", namespace))
         assert admin.find("Deployment", "demo", other) is None
         assert refusals(operator) == []
         assert operator.stop() == 0, operator.tail()
