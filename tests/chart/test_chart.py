@@ -1,6 +1,7 @@
 """The chart: what it makes, what its values may be, and that the plain manifests are the same."""
 
 import argparse
+import importlib.util
 import tomllib
 import typing
 
@@ -217,6 +218,18 @@ def test_the_service_of_the_notes_is_right() -> None:
     (example,) = yaml_text.read("\n".join(line.removeprefix("  ") for line in lines.splitlines()))
 
     assert validation.check(example) == []
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("helm_python") is None, reason="the command's own lint is for people"
+)
+def test_the_chart_has_nothing_to_lint() -> None:
+    import helm_python  # noqa: PLC0415 - 80 MB that only this pays
+
+    report = helm_python.chart.lint(helm.CHART, strict=True)
+    # An icon would be a picture somewhere on the web.
+    assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
+    assert report["errors"] == []
 
 
 def test_a_release_of_another_name_keeps_its_objects_apart() -> None:

@@ -139,6 +139,24 @@ def test_the_rules_parse(tmp_path: pathlib.Path) -> None:
     assert promtool("check", "rules", str(rule_file(tmp_path))) == ""
 
 
+def test_every_query_of_the_dashboard_parses(tmp_path: pathlib.Path) -> None:
+    queries = [
+        target["expr"].replace("$__rate_interval", "5m").replace("$", "")
+        for panel in files.DASHBOARD["panels"]
+        for target in panel.get("targets", ())
+    ]
+    rules = [
+        {"record": f"dashboard:{number}", "expr": query} for number, query in enumerate(queries)
+    ]
+    path = tmp_path / "rules.yaml"
+    path.write_text(yaml.safe_dump({"groups": [{"name": "dashboard", "rules": rules}]}))
+    assert promtool("check", "rules", str(path)) == ""
+    path.write_text(
+        yaml.safe_dump({"groups": [{"name": "bad", "rules": [{"record": "a", "expr": "sum(("}]}]})
+    )
+    assert "parse error" in promtool("check", "rules", str(path))
+
+
 def test_every_alert_has_a_case() -> None:
     assert {rule["alert"] for rule in files.RULES} == FIRES.keys()
 

@@ -69,6 +69,12 @@ _PREDICTOR = (
         holds=lambda o: not ("replicas" in o and o.get("autoscaling", {}).get("class") in SCALERS),
     ),
     Rule(
+        cel="!(has(self.autoscaling) && self.autoscaling.class == 'external') || has(self.replicas)",
+        message="a scaler of your own reads the number of pods before it writes one: write replicas, e.g. 1, to begin with",
+        field="replicas",
+        holds=lambda o: o.get("autoscaling", {}).get("class") != "external" or "replicas" in o,
+    ),
+    Rule(
         cel="self.drainSeconds + 5 < self.terminationGracePeriodSeconds",
         message="nothing is left of terminationGracePeriodSeconds for requests in flight: make it more than drainSeconds + 5",
         field="terminationGracePeriodSeconds",

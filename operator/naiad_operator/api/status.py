@@ -145,6 +145,7 @@ class Status(Part, frozen=True):
         ready_replicas: pods that are ready.
         updated_replicas: pods of the newest template.
         available_replicas: pods that serve.
+        kept_replicas: pods to go on with when the spec says no number and no autoscaler decides it.
         selector: the labels of the pods, for the scale subresource.
         accelerator: what each pod asks for.
         image: the image that pods are made from.
@@ -162,6 +163,7 @@ class Status(Part, frozen=True):
     ready_replicas: _Count | None = None
     updated_replicas: _Count | None = None
     available_replicas: _Count | None = None
+    kept_replicas: _Count | None = None
     selector: _Sentence | None = None
     accelerator: AcceleratorStatus | None = None
     image: ImageStatus | None = None

@@ -113,9 +113,27 @@ def _fill_object(
 
 def _unknown(field: str, known: collections.abc.Iterable[str]) -> str:
     near = difflib.get_close_matches(field, list(known), n=1)
+    elsewhere = _places().get(field)
+    if elsewhere is not None:
+        return f"there is no such field here: did you mean {elsewhere}?"
     if near:
         return f"there is no such field: did you mean {near[0]}?"
     return f"there is no such field; there are {', '.join(known)}"
+
+
+@functools.cache
+def _places() -> dict[str, str]:
+    """Where each field of the spec stands; of several fields of one name, the highest."""
+    places: dict[str, str] = {}
+    level = [("spec", _schema())]
+    while level:
+        below = []
+        for path, part in level:
+            for name, field in part.get("properties", {}).items():
+                places.setdefault(name, f"{path}.{name}")
+                below.append((f"{path}.{name}", field.get("items", field)))
+        level = below
+    return places
 
 
 def _type_problem(wanted: schema.Schema, value: typing.Any) -> str:

@@ -41,7 +41,8 @@ def is_autoscaled(service: InferenceService) -> bool:
 def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
     """How many pods there should be; None when an autoscaler decides.
 
-    Without `replicas`, the number stays what it is: whoever switches an autoscaler off loses no pod by that.
+    Without `replicas`, the number is what it was when the autoscaler was switched off, so that no pod is lost by that. From then on
+    it stands in the status, so that somebody who scales the Deployment meanwhile is put back.
     """
     predictor = service.spec.predictor
     if service.spec.suspend:
@@ -54,7 +55,13 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
         return least if now == 0 and least > 0 else None
     if predictor.replicas is not None:
         return predictor.replicas
-    return now or 1
+    return kept_replicas(service) or now or 1
+
+
+def kept_replicas(service: InferenceService) -> int | None:
+    """The number that the status keeps for a spec that says none; None when it keeps none."""
+    kept: int | None = service.status.get("keptReplicas")
+    return kept
 
 
 def most_replicas(service: InferenceService, facts: ClusterFacts) -> int:

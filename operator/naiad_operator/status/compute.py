@@ -4,7 +4,7 @@ import collections.abc
 import typing
 
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, image, names
+from naiad_operator.builders import accelerator, deployment, image, names
 from naiad_operator.errors import Problem
 from naiad_operator.status import autoscaling, models, traffic, workload
 from naiad_operator.status.conditions import (
@@ -74,6 +74,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         "accelerator": _accelerator(service),
         "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
         "modelStatus": _model_status(service, pods, loaded),
+        **_kept(service, observed),
         **_models(observed),
     }
 
@@ -133,6 +134,17 @@ def _model_status(service: InferenceService, pods: workload.Workload, loaded: Co
     elif failed_load:
         status["lastFailureInfo"] = {"reason": loaded.reason, "message": shortened(loaded.message)}
     return status
+
+
+def _kept(service: InferenceService, observed: Observed) -> Status:
+    """The number of pods to go on with. Not kept while an autoscaler decides, so that switching it off takes the number of then."""
+    if service.spec.predictor.replicas is not None or deployment.is_autoscaled(service):
+        return {}
+    if service.spec.suspend:
+        kept = deployment.kept_replicas(service)
+    else:
+        kept = deployment.replicas(service, observed.facts)
+    return {} if kept is None else {"keptReplicas": kept}
 
 
 def _models(observed: Observed) -> Status:

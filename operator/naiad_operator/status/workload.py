@@ -60,7 +60,7 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
     if refused is not None and refused["status"] == "True":
         failure = pods.Failure(reason=_refusal(refused), message=refused.get("message", ""), pod="")
     progressing = _condition(status, "Progressing") or {}
-    return Workload(
+    seen = Workload(
         exists=bool(manifest),
         desired=(manifest.get("spec") or {}).get("replicas", 1),
         total=status.get("replicas") or 0,
@@ -73,6 +73,10 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
         failure=failure,
         failed=len(failures),
     )
+    if seen.rolled_out and seen.available == seen.desired:
+        # An evicted pod is kept for people to look at; it stands in nobody's way when others serve in its place.
+        return dataclasses.replace(seen, failure=None, failed=0)
+    return seen
 
 
 def _condition(status: Manifest, type_: str) -> Manifest | None:
@@ -92,8 +96,13 @@ def _explained(
 ) -> pods.Failure:
     """A pod without a node, in terms of the accelerator that it asked for."""
     asked = accelerator.asked(service)
-    if not failure.scheduler or not asked.resource:
+    if not failure.scheduler or not asked.is_device:
         return failure
+    if asked.claim_template:
+        if "claim" not in failure.message.lower():
+            return failure
+        said = f"no node can give what the claim asks for: {failure.message}"
+        return dataclasses.replace(failure, reason=_ACCELERATOR_UNAVAILABLE, message=said)
     offered = observed.facts.node_resources
     if offered is not None and not offered.get(asked.resource):
         return dataclasses.replace(

@@ -51,6 +51,10 @@ BAD = {
         manifests.resource(replicas=2, autoscaling={"class": "hpa", "queueTimeMs": 5}),
         "spec.predictor.replicas",
     ),
+    "a scaler with nothing to read": (
+        manifests.resource(autoscaling={"class": "external"}),
+        "spec.predictor.replicas",
+    ),
     "no time for requests in flight": (
         manifests.resource(drainSeconds=55),
         "spec.predictor.terminationGracePeriodSeconds",

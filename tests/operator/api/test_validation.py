@@ -19,6 +19,11 @@ def told(manifest: Manifest) -> list[str]:
     ("predictor", "sentence"),
     [
         ({"acelerator": {}}, "spec.predictor.acelerator: there is no such field: did you mean accelerator?"),
+        (
+            {"minReplicas": 1},
+            "spec.predictor.minReplicas: there is no such field here: did you mean spec.predictor.autoscaling.minReplicas?",
+        ),
+        ({"hpa": {}}, "spec.predictor.hpa: there is no such field; there are model, image,"),
         ({"replicas": "2"}, "spec.predictor.replicas: is '2': write a whole number"),
         ({"replicas": True}, "spec.predictor.replicas: is True: write a whole number"),
         ({"replicas": -1}, "spec.predictor.replicas: is -1: write at least 0"),

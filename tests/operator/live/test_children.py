@@ -11,7 +11,7 @@ import typing
 import pytest
 
 from tests.apiserver import control_plane, foreign, toolchain
-from tests.apiserver.client import Kubectl, path_of
+from tests.apiserver.client import Kubectl, RefusedError, path_of
 from tests.apiserver.objects import make_namespace
 from tests.monitoring import files
 from tests.support import manifests
@@ -67,6 +67,56 @@ def test_what_is_applied_is_accepted_and_stored_as_it_was_written(
         stored = created(everything, manifest, here)
         name = f"{manifest['kind']} {manifest['metadata']['name']}"
         assert list(differing(manifest["spec"], stored["spec"], name)) == []
+
+
+@pytest.fixture(scope="module")
+def restricted(everything: Kubectl) -> str:
+    """A namespace that takes only restricted pods, with all that the examples' pods refer to."""
+    name = "restricted"
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    everything.create(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
+    )
+    for account in ("default", "models-reader"):
+        if account != "default":  # which a controller makes
+            everything.create(
+                {
+                    "apiVersion": "v1",
+                    "kind": "ServiceAccount",
+                    "metadata": {"name": account, "namespace": name},
+                }
+            )
+        everything.wait_for("ServiceAccount", account, name)
+    priority = {
+        "apiVersion": "scheduling.k8s.io/v1",
+        "kind": "PriorityClass",
+        "metadata": {"name": "serving"},
+        "value": 1,
+    }
+    everything.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=priority)
+    runtime = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "nvidia"},
+        "handler": "nvidia",
+    }
+    everything.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", body=runtime)
+    return name
+
+
+@pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)
+def test_pods_keep_to_the_restricted_standard(
+    everything: Kubectl, restricted: str, path: pathlib.Path
+) -> None:
+    deployment = next(m for m in manifests.built(path) if m["kind"] == "Deployment")
+    template = deployment["spec"]["template"]
+    pod = {"apiVersion": "v1", "kind": "Pod", **template, "metadata": {"name": path.stem}}
+    if path.stem == "pod-template":
+        # A sidecar of the user's own is the user's own to restrict, and the API server says so.
+        with pytest.raises(RefusedError, match=r'violates PodSecurity "restricted.*log-shipper'):
+            created(everything, pod, restricted)
+        return
+    created(everything, pod, restricted)
 
 
 def test_the_alerts_are_accepted(everything: Kubectl, here: str) -> None:

@@ -135,6 +135,25 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         },
         ("AcceleratorUnavailable", f"every nvidia.com/mig-1g.10gb is taken or on a node that does not fit: {NO_NODE}"),
     ),
+    "no node can serve the claim": (
+        {
+            "resource": manifests.resource(accelerator={"strategy": "dra"}),
+            "children": NOT_READY,
+            "pods": [unscheduled("0/1 nodes are available: 1 cannot allocate all claims.")],
+        },
+        (
+            "AcceleratorUnavailable",
+            "no node can give what the claim asks for: 0/1 nodes are available: 1 cannot allocate all claims.",
+        ),
+    ),
+    "no node fits a pod with a claim for another reason": (
+        {
+            "resource": manifests.resource(accelerator={"strategy": "dra"}),
+            "children": NOT_READY,
+            "pods": [unscheduled("0/1 nodes are available: 1 Insufficient cpu.")],
+        },
+        ("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu."),
+    ),
     "no node fits for another reason": (
         {"children": NOT_READY, "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.")]},
         ("Unschedulable", "0/3 nodes are available: 3 Insufficient memory."),
@@ -376,6 +395,13 @@ def test_the_last_words_of_a_json_log_are_its_message() -> None:
     assert condition(given)[2].endswith("times: the error is this")
 
 
+def test_an_evicted_pod_stands_in_nobodys_way_when_others_serve_in_its_place() -> None:
+    evicted = pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+    given = status(pods=[evicted])
+    assert condition(given, "Progressing")[:2] == ("False", "Complete")
+    assert "lastFailureInfo" not in given["modelStatus"]
+
+
 def test_a_pod_that_goes_says_nothing() -> None:
     going = waiting("ImagePullBackOff", "no such image")
     going["metadata"]["deletionTimestamp"] = NOW
@@ -407,6 +433,28 @@ def test_every_condition_carries_the_generation_that_it_is_about() -> None:
     given = status()
     assert {c["observedGeneration"] for c in given["conditions"]} == {3}
     assert given["observedGeneration"] == 3
+
+
+def kept(resource: Manifest, now: int | None, before: Manifest | None = None) -> int | None:
+    given = status(
+        {**resource, "status": before or {}}, facts=manifests.facts(current_replicas=now)
+    )
+    found: int | None = given.get("keptReplicas")
+    return found
+
+
+def test_a_number_is_kept_only_where_nobody_else_says_one() -> None:
+    suspended = manifests.resource()
+    suspended["spec"]["suspend"] = True
+    assert kept(manifests.resource(), None) == 1
+    assert kept(manifests.resource(), 5) == 5, "an autoscaler was switched off"
+    assert kept(manifests.resource(), 7, {"keptReplicas": 5}) == 5
+    assert kept(manifests.resource(replicas=3), 3) is None
+    assert kept(manifests.resource(**HPA), 5) is None, (
+        "so that the number of the moment of switching it off counts"
+    )
+    assert kept(suspended, 0, {"keptReplicas": 5}) == 5
+    assert kept(suspended, 0) is None
 
 
 URLS = {

@@ -13,6 +13,7 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.http import compression
 from naiad.protocol.http.compression import Encoding
+from naiad.protocol.http.guard import category_of
 from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
 from naiad.protocol.http.message import (
@@ -99,18 +100,11 @@ class Endpoint:
         verb: the verb, e.g. b"POST".
         handler: who answers it.
         restriction: what a call has to bring, if anything (row 17.16: looked at before the verb).
-        tokens: the tokens of which a call has to bring one, if any; looked at before everything else.
     """
 
     __slots__ = ("handlers", "other")
 
-    def __init__(
-        self,
-        verb: bytes,
-        handler: FastHandler,
-        restriction: Restriction | None,
-        tokens: TokenFile | None = None,
-    ) -> None:
+    def __init__(self, verb: bytes, handler: FastHandler, restriction: Restriction | None) -> None:
         handlers: dict[bytes, FastHandler] = {verb: handler}
         allowed = b"OPTIONS, POST"
         if verb == b"GET":
@@ -123,12 +117,14 @@ class Endpoint:
             guard = functools.partial(functools.partial, _guarded, restriction)
             handlers = {name: guard(each) for name, each in handlers.items()}
             other = guard(other)
-        if tokens is not None:
-            guard = functools.partial(functools.partial, _with_token, tokens)
-            handlers = {name: guard(each) for name, each in handlers.items()}
-            other = guard(other)
         self.handlers = handlers
         self.other = other
+
+    def ask_for(self, tokens: TokenFile) -> None:
+        """From now on a call has to bring a token; looked at before everything else."""
+        guard = functools.partial(functools.partial, _with_token, tokens)
+        self.handlers = {name: guard(each) for name, each in self.handlers.items()}
+        self.other = guard(self.other)
 
 
 def _always(reply: HttpReply, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
@@ -176,6 +172,9 @@ class Routes:
             endpoint = self._make(path)
             if endpoint is None:
                 return None
+            # Here and not where each is made: a path that is added later is guarded unless it is about health.
+            if self._options.tokens is not None and category_of(path) is not Category.HEALTH:
+                endpoint.ask_for(self._options.tokens)
             if len(self._known) >= _KNOWN_PATHS:
                 self._known.clear()
             self._known[path] = endpoint
@@ -211,8 +210,7 @@ class Routes:
         verb, category = (
             (b"POST", Category.INFERENCE) if action == "infer" else (b"GET", Category.HEALTH)
         )
-        tokens = None if category is Category.HEALTH else self._options.tokens
-        return Endpoint(verb, self._handler(model, segment, action), restriction(category), tokens)
+        return Endpoint(verb, self._handler(model, segment, action), restriction(category))
 
     def _handler(self, model: str, segment: str, action: str) -> FastHandler:
         try:

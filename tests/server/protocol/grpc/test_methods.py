@@ -324,3 +324,8 @@ async def test_a_wrong_token_opens_nothing(tmp_path: pathlib.Path) -> None:
         with_tokens(tmp_path), SERVICE + "ServerMetadata", b"", ("authorization", "Bearer wrong")
     )
     assert answer == Refusal(16, REFUSED)
+
+
+def test_no_stream_answers_without_a_token() -> None:
+    """Streams are refused to everybody today; whoever makes one answer must let it ask for a token when it begins."""
+    assert set(STREAMS) == {STREAM_INFER, WATCH}
