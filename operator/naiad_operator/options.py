@@ -27,6 +27,7 @@ class Options:
         http_port: of /healthz, /readyz and /metrics; 0 takes a free one and logs it.
         workers: services reconciled at once.
         resync_seconds: between looks at a service when nothing happens.
+        discovery_seconds: between looks at which kinds the API server serves and what nodes offer.
         leader_election: whether to hold a Lease before writing anything.
         lease_namespace: where the Lease is; "" means where the operator runs.
         drain_seconds: how long what is being reconciled may take to end after SIGTERM.
@@ -43,6 +44,7 @@ class Options:
     http_port: int = 8080
     workers: int = 16
     resync_seconds: float = 600.0
+    discovery_seconds: float = 30.0
     leader_election: bool = False
     lease_namespace: str = ""
     drain_seconds: float = 20.0
@@ -73,6 +75,7 @@ _FLAGS = (
     _Flag("http-port", "8080", "their port; 0 takes a free one and logs it"),
     _Flag("workers", "16", "services reconciled at once"),
     _Flag("resync-seconds", "600", "between looks at a service when nothing happens"),
+    _Flag("discovery-seconds", "30", "between looks at which kinds the API server serves and what nodes offer"),
     _Flag("leader-election", "false", "hold a Lease before writing anything, for two replicas", ("true", "false")),
     _Flag("drain-seconds", "20", "how long a reconcile may take to end after SIGTERM"),
     _Flag("log-level", "info", "how much is logged", ("debug", "info", "warning", "error")),
@@ -119,6 +122,9 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         http_port=int(_number(parser, "http-port", given.http_port, least=0, most=65535)),
         workers=int(_number(parser, "workers", given.workers, least=1, most=256)),
         resync_seconds=_number(parser, "resync-seconds", given.resync_seconds, least=1, most=86400),
+        discovery_seconds=_number(
+            parser, "discovery-seconds", given.discovery_seconds, least=1, most=3600
+        ),
         leader_election=given.leader_election == "true",
         lease_namespace=given.operator_namespace,
         drain_seconds=_number(parser, "drain-seconds", given.drain_seconds, least=0, most=3600),

@@ -38,7 +38,6 @@ from naiad_operator.reconcile.surroundings import Surroundings
 
 _log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 30.0
 _SETTLE_S = 0.2
 """How long a child's event waits for others of the same service: a rollout makes several at once, and each look costs a read."""
 _STUCK_WAITING_S = 120.0
@@ -121,7 +120,8 @@ class Runtime:
         for each in self._at_start:
             self.queue.add(each)
         self._follow_kinds()
-        self._spawn("look around", self.surroundings.keep_looking(_LOOK_EVERY_S, self._changed))
+        every = self.options.discovery_seconds
+        self._spawn("look around", self.surroundings.keep_looking(every, self._changed))
         self._spawn("ask for models", self.models.run())
         self._spawn("work", self._begin())
 

@@ -264,6 +264,8 @@ def _api_server(plane: ControlPlane, etcd_port: int, port: int) -> list[str]:
         f"--service-account-signing-key-file={made.service_account_key}",
         # Pods that tests write name no service account's token volume; a missing one would refuse them.
         "--disable-admission-plugins=ServiceAccount",
+        # As OpenShift has it: an owner reference that blocks deletion needs a permission of its own.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
         f"--audit-policy-file={policy}",
         f"--audit-log-path={folder / 'audit.log'}",
         "--profiling=false",

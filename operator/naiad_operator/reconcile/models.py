@@ -111,15 +111,23 @@ class Models:
 
     async def run(self) -> typing.NoReturn:
         """Asks whoever is due, until it is cancelled."""
-        while True:
-            now = self._now()
-            for key, asked in self._services.items():
-                if asked.due <= now and not asked.asking:
-                    asked.asking = True
-                    task = asyncio.create_task(self._ask(key, asked), name=f"models of {key}")
-                    self._tasks.add(task)
-                    task.add_done_callback(self._tasks.discard)
-            await asyncio.sleep(min(1.0, self._pace.loading / 3))
+        try:
+            while True:
+                self._ask_due()
+                await asyncio.sleep(min(1.0, self._pace.loading / 3))
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _ask_due(self) -> None:
+        now = self._now()
+        for key, asked in self._services.items():
+            if asked.due <= now and not asked.asking:
+                asked.asking = True
+                task = asyncio.create_task(self._ask(key, asked), name=f"models of {key}")
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
 
     async def _ask(self, key: Key, asked: _Asked) -> None:
         try:
