@@ -35,6 +35,15 @@ MODEL = (
         ),
     ),
     Rule(
+        cel="!(has(self.storage) && has(self.storage.serviceAccountKeyField)) || (has(self.storageUri) && self.storageUri.startsWith('gs://'))",
+        message="storage.serviceAccountKeyField names Google's key file, so it is for gs:// only: leave it out",
+        field="storage",
+        holds=lambda o: (
+            "serviceAccountKeyField" not in o.get("storage", {})
+            or o.get("storageUri", "").startswith("gs://")
+        ),
+    ),
+    Rule(
         cel=f"!has(self.storageUri) || self.storageUri.matches('{URI_PATTERN}')",
         message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
         field="storageUri",
@@ -96,9 +105,28 @@ REPOSITORY = (
         field="storage",
         holds=lambda o: not _has_place(o.get("storage", {})) or o["storageUri"].startswith("s3://"),
     ),
+    Rule(
+        cel="!(has(self.storage) && has(self.storage.serviceAccountKeyField)) || self.storageUri.startsWith('gs://')",
+        message="storage.serviceAccountKeyField names Google's key file, so it is for gs:// only: leave it out",
+        field="storage",
+        holds=lambda o: (
+            "serviceAccountKeyField" not in o.get("storage", {})
+            or o["storageUri"].startswith("gs://")
+        ),
+    ),
 )
 
 STORAGE = (
+    Rule(
+        cel="!has(self.serviceAccountKeyField) || (has(self.secretName) && !has(self.credentialFileKey))",
+        message="serviceAccountKeyField is a key inside a Secret: name the Secret in secretName, and leave credentialFileKey out, which stands in "
+        "its place",
+        field="serviceAccountKeyField",
+        holds=lambda o: (
+            "serviceAccountKeyField" not in o
+            or ("secretName" in o and "credentialFileKey" not in o)
+        ),
+    ),
     Rule(
         cel="!has(self.credentialFileKey) || has(self.secretName)",
         message="credentialFileKey is a key inside a Secret: name the Secret in secretName",
@@ -108,6 +136,12 @@ STORAGE = (
 )
 
 LOAD = (
+    Rule(
+        cel="!has(self.pollSeconds) || self.mode == 'poll'",
+        message="pollSeconds is how often mode: poll looks: set mode: poll, or leave pollSeconds out",
+        field="pollSeconds",
+        holds=lambda o: "pollSeconds" not in o or o["mode"] == "poll",
+    ),
     Rule(
         cel="has(self.models) == (self.mode == 'explicit')",
         message="models are the ones that mode: explicit loads: write both, or neither",

@@ -164,17 +164,19 @@ _PORTS = (
 
 _AUTOSCALING = (
     Rule(
-        cel="self.maxReplicas >= self.minReplicas",
-        message="write a maxReplicas that is at least minReplicas",
+        cel=f"(has(self.maxReplicas) ? self.maxReplicas : {scaling.MOST}) >= (has(self.minReplicas) ? self.minReplicas : {scaling.FEWEST})",
+        message=f"write a maxReplicas that is at least minReplicas; without one it is {scaling.MOST}",
         field="maxReplicas",
-        holds=lambda o: o["maxReplicas"] >= o["minReplicas"],
+        holds=lambda o: o.get("maxReplicas", scaling.MOST) >= o.get("minReplicas", scaling.FEWEST),
     ),
     Rule(
-        cel="self.minReplicas > 0 || (self.class == 'keda' && has(self.triggers) && size(self.triggers) > 0)",
+        cel="!has(self.minReplicas) || self.minReplicas > 0 || (self.class == 'keda' && has(self.triggers) && size(self.triggers) > 0)",
         message="without a pod nothing tells that a request waits: write minReplicas: 1, or class: keda with a trigger from your ingress "
         "in triggers; to stop a service, set suspend: true",
         field="minReplicas",
-        holds=lambda o: o["minReplicas"] > 0 or (o["class"] == "keda" and bool(o.get("triggers"))),
+        holds=lambda o: (
+            o.get("minReplicas", 1) > 0 or (o["class"] == "keda" and bool(o.get("triggers")))
+        ),
     ),
     Rule(
         cel="!(self.class in ['hpa', 'keda']) || has(self.queueTimeMs) || has(self.pendingRequests) || "
@@ -190,12 +192,15 @@ _AUTOSCALING = (
         ),
     ),
     Rule(
-        cel="self.class in ['hpa', 'keda'] || !(has(self.queueTimeMs) || has(self.pendingRequests) || has(self.behavior))",
-        message="queueTimeMs, pendingRequests and behavior steer an autoscaler: set class: hpa or class: keda, or leave them out",
+        cel="self.class in ['hpa', 'keda'] || !(has(self.minReplicas) || has(self.maxReplicas) || has(self.queueTimeMs) || "
+        "has(self.pendingRequests) || has(self.behavior))",
+        message="minReplicas, maxReplicas, queueTimeMs, pendingRequests and behavior steer an autoscaler: set class: hpa or class: keda, or "
+        "leave them out",
         field="class",
         holds=lambda o: (
             o["class"] in SCALERS
-            or not ("queueTimeMs" in o or "pendingRequests" in o or "behavior" in o)
+            or not o.keys()
+            & {"minReplicas", "maxReplicas", "queueTimeMs", "pendingRequests", "behavior"}
         ),
     ),
     Rule(
@@ -231,6 +236,15 @@ _STRATEGY = (
 )
 
 _INGRESS = (
+    Rule(
+        cel="!(has(self.annotations) && !has(self.host)) && !(has(self.grpcAnnotations) && !has(self.grpcHost))",
+        message="annotations belong to the Ingress of host, grpcAnnotations to that of grpcHost: write the host, or leave them out",
+        field="annotations",
+        holds=lambda o: (
+            not ("annotations" in o and "host" not in o)
+            and not ("grpcAnnotations" in o and "grpcHost" not in o)
+        ),
+    ),
     Rule(
         cel="!self.enabled || has(self.host) || has(self.grpcHost)",
         message="write the host that clients use in host, in grpcHost, or in both",
