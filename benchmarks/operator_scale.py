@@ -40,7 +40,7 @@ from tests.apiserver.operator import OperatorProcess
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
 SIZES = (10, 100, 1000)
-_KINDS = ("Deployment", "Service", "PodDisruptionBudget", "HorizontalPodAutoscaler", "Ingress")
+_KINDS = ("Deployment", "Service", "PodDisruptionBudget", "Ingress", "NetworkPolicy")
 """The children of the benchmark's service."""
 _QUIET_S = 60.0
 _EDITS = 100
@@ -194,9 +194,12 @@ def _until(holds: collections.abc.Callable[[], bool]) -> None:
 
 
 def _service(name: str, namespace: str) -> Object:
-    host = {"ingress": {"enabled": True, "host": f"{name}.example.com"}}
-    scaling = {"class": "hpa", "minReplicas": 1, "maxReplicas": 4, "queueTimeMs": 10}
-    return inference_service(name, namespace, autoscaling=scaling, spec_=host)
+    """Two pods, reached from outside. No autoscaler: without a metrics API its controller alone would take a core."""
+    rest = {
+        "ingress": {"enabled": True, "host": f"{name}.example.com"},
+        "networkPolicy": {"enabled": True},
+    }
+    return inference_service(name, namespace, replicas=2, spec_=rest)
 
 
 def _create(plane: control_plane.ControlPlane, names: list[str], namespace: str) -> None:
