@@ -6,7 +6,7 @@ import pathlib
 import pytest
 
 from naiad.metrics import families
-from naiad.options import table
+from naiad.options import parsing, table
 from naiad.protocol.grpc import health as grpc_health, methods
 from naiad.protocol.http.message import HttpRequest
 from naiad.protocol.http.routes import HttpOptions, Routes
@@ -41,6 +41,19 @@ def test_every_option_exists_and_takes_such_a_value(path: pathlib.Path) -> None:
             assert float(value) >= (flag.minimum or 0)
         if flag.kind is table.Kind.BOOLEAN:
             assert value in ("true", "false")
+
+
+def test_the_servers_own_parser_reads_what_is_written() -> None:
+    """One whole command line; what it means must be what was meant."""
+    path = next(path for path in manifests.INPUTS if path.stem == "image-and-environment")
+    options = parsing.parse(arguments(path))
+    assert options.model_repository == ("s3://models/production",)
+    assert (options.http_port, options.grpc_port, options.metrics_port) == (9000, 9001, 9002)
+    assert (options.shutdown_delay_secs, options.exit_timeout_secs) == (10, 45)
+    assert options.grpc_max_connection_age == server.GRPC_MAX_CONNECTION_AGE_MS
+    assert not options.exit_on_error
+    assert options.strict_readiness, "a pod whose models failed must not get traffic"
+    assert options.log_verbose == 1, "the user's options come after ours"
 
 
 def test_the_command_is_one_of_the_distribution() -> None:

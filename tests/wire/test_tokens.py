@@ -1,6 +1,8 @@
 """A real server with `--auth-token-file`: both protocols ask, health and the metrics port do not, a new token counts."""
 
 import collections.abc
+import contextlib
+import http.client
 import pathlib
 
 import pytest
@@ -61,11 +63,23 @@ def test_a_new_token_counts_on_a_connection_that_was_there(
     path = tmp_path / "token"
     path.write_text("first")
     with launched(models, tmp_path, f"--auth-token-file={path}") as server:
-        assert get(server.http, "/v2/models/add", **TOKEN)[0] == 200
-        other = tmp_path / "new"
-        other.write_text("second")
-        other.replace(path)
-        wait_until(lambda: get(server.http, "/v2/models/add", **TOKEN)[0] == 401)
+        connection = http.client.HTTPConnection(server.http, timeout=10)
+
+        def infer() -> int:
+            """The same bytes each time: the server knows their head and their handler by now."""
+            body = '{"inputs": [{"name": "x", "datatype": "FP32", "shape": [1, 4], "data": [1, 2, 3, 4]}]}'
+            connection.request("POST", "/v2/models/add/infer", body, headers=TOKEN)
+            reply = connection.getresponse()
+            reply.read()
+            return reply.status
+
+        with contextlib.closing(connection):
+            assert infer() == 200
+            other = tmp_path / "new"
+            other.write_text("second")
+            other.replace(path)
+            wait_until(lambda: infer() == 401)
+        assert get(server.http, "/v2/models/add", **TOKEN)[0] == 401
         assert get(server.http, "/v2/models/add", Authorization="second")[0] == 200
 
 

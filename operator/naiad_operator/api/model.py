@@ -24,7 +24,8 @@ class Storage(Part, frozen=True):
         secret_name: the Secret with the credentials. For s3 its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and
             AWS_SESSION_TOKEN if there is one), for as AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, for gs the key file under
             serviceAccountKeyField. Without a Secret the pod's own identity is used (see predictor.serviceAccountName).
-        service_account_key_field: the key in the Secret that holds a Google service account's JSON key file (gs only).
+        service_account_key_field: the key in the Secret that holds a Google service account's JSON key file (gs only); key.json
+            when not given.
         credential_file_key: the key in the Secret that holds a credential file in Triton's format, for several accounts at once;
             used in place of the single keys.
         endpoint: for s3, the address of a store other than AWS, e.g. https://minio.storage:9000.
@@ -32,7 +33,7 @@ class Storage(Part, frozen=True):
     """
 
     secret_name: ObjectName | None = None
-    service_account_key_field: DataKey = "key.json"
+    service_account_key_field: DataKey | None = None
     credential_file_key: DataKey | None = None
     endpoint: Endpoint | None = None
     region: Region | None = None
@@ -57,12 +58,12 @@ class Load(Part, frozen=True):
         mode: all loads every model at start; explicit loads those in models, then what clients ask for; poll watches the
             repository for changes.
         models: the models to load at start (explicit only); "*" alone means all.
-        poll_seconds: seconds between two looks at the repository (poll only).
+        poll_seconds: seconds between two looks at the repository (poll only); 15 when not given.
     """
 
     mode: typing.Literal["all", "explicit", "poll"] = "all"
     models: typing.Annotated[tuple[ModelName, ...], msgspec.Meta(max_length=256)] | None = None
-    poll_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=86400)] = 15
+    poll_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=86400)] | None = None
 
 
 class Cache(Part, frozen=True):

@@ -4,6 +4,7 @@ import collections.abc
 import typing
 
 from naiad_operator.api import crd, names, rules, schema
+from naiad_operator.api.rule import Rule
 from naiad_operator.api.spec import Spec
 from naiad_operator.api.status import Status
 
@@ -39,7 +40,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _rules() -> list[rules.Rule]:
+def _rules() -> list[Rule]:
     every = [*rules.ROOT, *(rule for table in rules.RULES.values() for rule in table)]
     return list({rule.message: rule for rule in every}.values())
 

@@ -5,34 +5,13 @@ stored before a rule was; tests hold the two against each other. CEL here is its
 """
 
 import collections.abc
-import dataclasses
 import re
-import typing
 
-from naiad_operator.api import accelerator, model, pod, scaling, spec, structs, traffic
-
-Value = collections.abc.Mapping[str, typing.Any]
+from naiad_operator.api import accelerator, model, model_rules, pod, scaling, spec, structs, traffic
+from naiad_operator.api.rule import Rule, Value
 
 NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
-URI_PATTERN = r"^((s3|gs|as)://[^/ ].*|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?)$"
 SCALERS = ("hpa", "keda")
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """One rule over one object.
-
-    Attributes:
-        cel: the rule, over `self`.
-        message: what to write instead.
-        field: the field at fault, below the object; "" for the object itself.
-        holds: the same rule, over the object with its defaults filled in.
-    """
-
-    cel: str
-    message: str
-    holds: collections.abc.Callable[[Value], bool]
-    field: str = ""
 
 
 def _only(value: Value, field: str, *, when: bool) -> bool:
@@ -85,136 +64,6 @@ _PREDICTOR = (
         message="placement onePerNode already decides how pods spread: leave topologySpreadConstraints out, or set placement: spread",
         field="topologySpreadConstraints",
         holds=lambda o: not (o["placement"] == "onePerNode" and "topologySpreadConstraints" in o),
-    ),
-)
-
-_MODEL = (
-    Rule(
-        cel="has(self.storageUri) != has(self.repositories)",
-        message="write storageUri for one model repository, or repositories for several, not both and not neither",
-        holds=lambda o: ("storageUri" in o) != ("repositories" in o),
-    ),
-    Rule(
-        cel="!has(self.storage) || has(self.storageUri)",
-        message="storage belongs to storageUri; with repositories, write it into each of them",
-        field="storage",
-        holds=lambda o: "storage" not in o or "storageUri" in o,
-    ),
-    Rule(
-        cel="!(has(self.storageUri) && has(self.storage) && self.storageUri.startsWith('pvc://'))",
-        message="a claim needs no credentials: leave storage out with pvc://",
-        field="storage",
-        holds=lambda o: not ("storage" in o and o.get("storageUri", "").startswith("pvc://")),
-    ),
-    Rule(
-        cel="!(has(self.storage) && (has(self.storage.endpoint) || has(self.storage.region))) || (has(self.storageUri) && "
-        "self.storageUri.startsWith('s3://'))",
-        message="storage.endpoint and storage.region are for s3:// only: leave them out",
-        field="storage",
-        holds=lambda o: (
-            not _has_place(o.get("storage", {})) or o.get("storageUri", "").startswith("s3://")
-        ),
-    ),
-    Rule(
-        cel=f"!has(self.storageUri) || self.storageUri.matches('{URI_PATTERN}')",
-        message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
-        field="storageUri",
-        holds=lambda o: (
-            "storageUri" not in o or re.search(URI_PATTERN, o["storageUri"]) is not None
-        ),
-    ),
-    Rule(
-        cel="!has(self.repositories) || ['s3://', 'gs://', 'as://'].all(scheme, self.repositories.all(a, "
-        "!(a.storageUri.startsWith(scheme) && has(a.storage)) || self.repositories.all(b, !b.storageUri.startsWith(scheme) || "
-        "(has(b.storage) && has(a.storage.secretName) == has(b.storage.secretName) && (!has(a.storage.secretName) || "
-        "(a.storage.secretName == b.storage.secretName && has(a.storage.region) == has(b.storage.region) && "
-        "(!has(a.storage.region) || a.storage.region == b.storage.region)))))))",
-        message="repositories of one kind of store share one secretName and one region; for several accounts, write Triton's credential "
-        "file into one Secret and name its key in storage.credentialFileKey of each",
-        field="repositories",
-        holds=lambda o: _share_accounts(o.get("repositories", ())),
-    ),
-)
-
-
-def _has_place(storage: Value) -> bool:
-    return "endpoint" in storage or "region" in storage
-
-
-def _share_accounts(repositories: collections.abc.Sequence[Value]) -> bool:
-    for scheme in ("s3://", "gs://", "as://"):
-        alike = [r.get("storage") for r in repositories if r["storageUri"].startswith(scheme)]
-        if not any(storage is not None for storage in alike):
-            continue
-        if any(storage is None for storage in alike):
-            return False
-        accounts = {
-            (storage.get("secretName"), storage.get("region") if "secretName" in storage else None)
-            for storage in alike
-            if storage is not None
-        }
-        if len(accounts) > 1:
-            return False
-    return True
-
-
-_REPOSITORY = (
-    Rule(
-        cel=f"self.storageUri.matches('{URI_PATTERN}')",
-        message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
-        field="storageUri",
-        holds=lambda o: re.search(URI_PATTERN, o["storageUri"]) is not None,
-    ),
-    Rule(
-        cel="!(has(self.storage) && self.storageUri.startsWith('pvc://'))",
-        message="a claim needs no credentials: leave storage out with pvc://",
-        field="storage",
-        holds=lambda o: not ("storage" in o and o["storageUri"].startswith("pvc://")),
-    ),
-    Rule(
-        cel="!(has(self.storage) && (has(self.storage.endpoint) || has(self.storage.region))) || self.storageUri.startsWith('s3://')",
-        message="storage.endpoint and storage.region are for s3:// only: leave them out",
-        field="storage",
-        holds=lambda o: not _has_place(o.get("storage", {})) or o["storageUri"].startswith("s3://"),
-    ),
-)
-
-_STORAGE = (
-    Rule(
-        cel="!has(self.credentialFileKey) || has(self.secretName)",
-        message="credentialFileKey is a key inside a Secret: name the Secret in secretName",
-        field="credentialFileKey",
-        holds=lambda o: "credentialFileKey" not in o or "secretName" in o,
-    ),
-)
-
-_LOAD = (
-    Rule(
-        cel="has(self.models) == (self.mode == 'explicit')",
-        message="models are the ones that mode: explicit loads: write both, or neither",
-        field="models",
-        holds=lambda o: ("models" in o) == (o["mode"] == "explicit"),
-    ),
-    Rule(
-        cel="!has(self.models) || size(self.models) == 1 || !('*' in self.models)",
-        message="'*' means every model, so it stands alone: leave the other names out",
-        field="models",
-        holds=lambda o: len(o.get("models", ())) <= 1 or "*" not in o["models"],
-    ),
-)
-
-_CACHE = (
-    Rule(
-        cel="has(self.size) == (self.type == 'emptyDir')",
-        message="an emptyDir needs a size, e.g. 20Gi; a claim has its own, so leave size out with type: pvc",
-        field="size",
-        holds=lambda o: ("size" in o) == (o["type"] == "emptyDir"),
-    ),
-    Rule(
-        cel="has(self.claimName) == (self.type == 'pvc')",
-        message="claimName names the PersistentVolumeClaim of type: pvc: write both, or neither",
-        field="claimName",
-        holds=lambda o: ("claimName" in o) == (o["type"] == "pvc"),
     ),
 )
 
@@ -315,17 +164,19 @@ _PORTS = (
 
 _AUTOSCALING = (
     Rule(
-        cel="self.maxReplicas >= self.minReplicas",
-        message="write a maxReplicas that is at least minReplicas",
+        cel=f"(has(self.maxReplicas) ? self.maxReplicas : {scaling.MOST}) >= (has(self.minReplicas) ? self.minReplicas : {scaling.FEWEST})",
+        message=f"write a maxReplicas that is at least minReplicas; without one it is {scaling.MOST}",
         field="maxReplicas",
-        holds=lambda o: o["maxReplicas"] >= o["minReplicas"],
+        holds=lambda o: o.get("maxReplicas", scaling.MOST) >= o.get("minReplicas", scaling.FEWEST),
     ),
     Rule(
-        cel="self.minReplicas > 0 || (self.class == 'keda' && has(self.triggers) && size(self.triggers) > 0)",
+        cel="!has(self.minReplicas) || self.minReplicas > 0 || (self.class == 'keda' && has(self.triggers) && size(self.triggers) > 0)",
         message="without a pod nothing tells that a request waits: write minReplicas: 1, or class: keda with a trigger from your ingress "
         "in triggers; to stop a service, set suspend: true",
         field="minReplicas",
-        holds=lambda o: o["minReplicas"] > 0 or (o["class"] == "keda" and bool(o.get("triggers"))),
+        holds=lambda o: (
+            o.get("minReplicas", 1) > 0 or (o["class"] == "keda" and bool(o.get("triggers")))
+        ),
     ),
     Rule(
         cel="!(self.class in ['hpa', 'keda']) || has(self.queueTimeMs) || has(self.pendingRequests) || "
@@ -341,12 +192,15 @@ _AUTOSCALING = (
         ),
     ),
     Rule(
-        cel="self.class in ['hpa', 'keda'] || !(has(self.queueTimeMs) || has(self.pendingRequests) || has(self.behavior))",
-        message="queueTimeMs, pendingRequests and behavior steer an autoscaler: set class: hpa or class: keda, or leave them out",
+        cel="self.class in ['hpa', 'keda'] || !(has(self.minReplicas) || has(self.maxReplicas) || has(self.queueTimeMs) || "
+        "has(self.pendingRequests) || has(self.behavior))",
+        message="minReplicas, maxReplicas, queueTimeMs, pendingRequests and behavior steer an autoscaler: set class: hpa or class: keda, or "
+        "leave them out",
         field="class",
         holds=lambda o: (
             o["class"] in SCALERS
-            or not ("queueTimeMs" in o or "pendingRequests" in o or "behavior" in o)
+            or not o.keys()
+            & {"minReplicas", "maxReplicas", "queueTimeMs", "pendingRequests", "behavior"}
         ),
     ),
     Rule(
@@ -383,6 +237,15 @@ _STRATEGY = (
 
 _INGRESS = (
     Rule(
+        cel="!(has(self.annotations) && !has(self.host)) && !(has(self.grpcAnnotations) && !has(self.grpcHost))",
+        message="annotations belong to the Ingress of host, grpcAnnotations to that of grpcHost: write the host, or leave them out",
+        field="annotations",
+        holds=lambda o: (
+            not ("annotations" in o and "host" not in o)
+            and not ("grpcAnnotations" in o and "grpcHost" not in o)
+        ),
+    ),
+    Rule(
         cel="!self.enabled || has(self.host) || has(self.grpcHost)",
         message="write the host that clients use in host, in grpcHost, or in both",
         field="host",
@@ -417,11 +280,11 @@ _MONITORING = (
 RULES: collections.abc.Mapping[type[structs.Part], tuple[Rule, ...]] = {
     spec.Spec: _SPEC,
     spec.Predictor: _PREDICTOR,
-    model.Model: _MODEL,
-    model.Repository: _REPOSITORY,
-    model.Storage: _STORAGE,
-    model.Load: _LOAD,
-    model.Cache: _CACHE,
+    model.Model: model_rules.MODEL,
+    model.Repository: model_rules.REPOSITORY,
+    model.Storage: model_rules.STORAGE,
+    model.Load: model_rules.LOAD,
+    model.Cache: model_rules.CACHE,
     accelerator.Accelerator: _ACCELERATOR,
     pod.Resources: _RESOURCES,
     pod.EnvVar: _ENV,

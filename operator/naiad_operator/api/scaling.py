@@ -10,6 +10,10 @@ from naiad_operator.api.structs import Part
 IntOrPercent = int | typing.Annotated[str, msgspec.Meta(max_length=4, pattern="^[0-9]{1,3}%$")]
 Milliseconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3_600_000)]
 Replicas = typing.Annotated[int, msgspec.Meta(ge=0, le=1000)]
+FEWEST = 1
+MOST = 4
+"""What an autoscaler keeps to when the spec does not say. No defaults of the schema: with class none they would mean nothing."""
+
 RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=8)]
 
 
@@ -19,8 +23,8 @@ class Autoscaling(Part, frozen=True):
     Attributes:
         scaler: none keeps predictor.replicas; hpa and keda create a scaler; external is a scaler of your own on this resource's
             scale subresource.
-        min_replicas: fewest pods (hpa and keda); 0 only with keda and a trigger of your own that can wake a service without pods.
-        max_replicas: most pods (hpa and keda).
+        min_replicas: fewest pods (hpa and keda), 1 when not given; 0 only with keda and a trigger of your own that can wake a service without pods.
+        max_replicas: most pods (hpa and keda), 4 when not given.
         queue_time_ms: the average milliseconds a request may wait for an instance before pods are added.
         pending_requests: the waiting requests a pod may have on average before pods are added.
         metrics: further metrics, each a MetricSpec of autoscaling/v2 (hpa only).
@@ -32,14 +36,24 @@ class Autoscaling(Part, frozen=True):
     scaler: typing.Literal["none", "hpa", "keda", "external"] = msgspec.field(
         default="none", name="class"
     )
-    min_replicas: Replicas = 1
-    max_replicas: typing.Annotated[int, msgspec.Meta(ge=1, le=1000)] = 4
+    min_replicas: Replicas | None = None
+    max_replicas: typing.Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
     queue_time_ms: Milliseconds | None = None
     pending_requests: typing.Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
     metrics: RawObjects | None = None
     triggers: RawObjects | None = None
     behavior: AnyObject | None = None
     prometheus_address: Text | None = None
+
+    @property
+    def fewest(self) -> int:
+        """The fewest pods that the autoscaler keeps."""
+        return FEWEST if self.min_replicas is None else self.min_replicas
+
+    @property
+    def most(self) -> int:
+        """The most pods that the autoscaler makes."""
+        return MOST if self.max_replicas is None else self.max_replicas
 
 
 class DeploymentStrategy(Part, frozen=True):

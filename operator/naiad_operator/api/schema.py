@@ -8,7 +8,7 @@ import typing
 
 import msgspec
 
-from naiad_operator.api import rules, structs
+from naiad_operator.api import rule, rules, structs
 
 Schema = dict[str, typing.Any]
 
@@ -52,15 +52,15 @@ def _of_struct(info: msgspec.inspect.Type) -> Schema:
     if required:
         schema["required"] = required
     if info.cls in rules.RULES:
-        schema["x-kubernetes-validations"] = [validation(rule) for rule in rules.RULES[info.cls]]
+        schema["x-kubernetes-validations"] = [validation(one) for one in rules.RULES[info.cls]]
     return schema
 
 
-def validation(rule: rules.Rule) -> Schema:
+def validation(one: rule.Rule) -> Schema:
     """A rule as the CRD writes it."""
-    written = {"rule": rule.cel, "message": rule.message}
-    if rule.field:
-        written["fieldPath"] = f".{rule.field}"
+    written = {"rule": one.cel, "message": one.message}
+    if one.field:
+        written["fieldPath"] = f".{one.field}"
     return written
 
 

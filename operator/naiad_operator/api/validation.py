@@ -9,6 +9,7 @@ import typing
 import msgspec
 
 from naiad_operator.api import names, rules, schema, structs
+from naiad_operator.api.rule import Rule
 from naiad_operator.api.spec import Spec
 from naiad_operator.errors import Problem
 
@@ -182,7 +183,7 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
 
 def applied(
     manifest: collections.abc.Mapping[str, typing.Any], filled: dict[str, typing.Any]
-) -> collections.abc.Iterator[tuple[rules.Rule, typing.Any, str]]:
+) -> collections.abc.Iterator[tuple[Rule, typing.Any, str]]:
     """Every rule with every object that it is about, and the path of that object.
 
     Args:
@@ -196,7 +197,7 @@ def applied(
 
 def _below(
     part: type[structs.Part], value: dict[str, typing.Any], path: str
-) -> collections.abc.Iterator[tuple[rules.Rule, typing.Any, str]]:
+) -> collections.abc.Iterator[tuple[Rule, typing.Any, str]]:
     for rule in rules.RULES.get(part, ()):
         yield rule, value, path
     for name, info in _fields(part):
@@ -226,7 +227,7 @@ def _has_parts(info: msgspec.inspect.Type) -> bool:
 
 def _below_type(
     info: msgspec.inspect.Type, value: typing.Any, path: str
-) -> collections.abc.Iterator[tuple[rules.Rule, typing.Any, str]]:
+) -> collections.abc.Iterator[tuple[Rule, typing.Any, str]]:
     match info:
         case msgspec.inspect.StructType():
             assert issubclass(info.cls, structs.Part)

@@ -70,8 +70,8 @@ def _hpa(service: InferenceService, scaling: Autoscaling) -> names.Manifest:
             "kind": kinds.DEPLOYMENT.kind,
             "name": service.name,
         },
-        "minReplicas": scaling.min_replicas,
-        "maxReplicas": scaling.max_replicas,
+        "minReplicas": scaling.fewest,
+        "maxReplicas": scaling.most,
         "metrics": metrics,
         "behavior": scaling.behavior or _BEHAVIOR,
     }
@@ -123,14 +123,14 @@ def _scaled_object(
             "kind": kinds.DEPLOYMENT.kind,
             "name": service.name,
         },
-        "minReplicaCount": scaling.min_replicas,
-        "maxReplicaCount": scaling.max_replicas,
+        "minReplicaCount": scaling.fewest,
+        "maxReplicaCount": scaling.most,
         "pollingInterval": _KEDA_POLLING_SECONDS,
         "cooldownPeriod": _KEDA_COOLDOWN_SECONDS,
         # Metrics that cannot be read must not take pods away.
         "fallback": {
             "failureThreshold": _KEDA_FAILURES,
-            "replicas": max(scaling.min_replicas, 1),
+            "replicas": max(scaling.fewest, 1),
             "behavior": "currentReplicasIfHigher",
         },
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scaling.behavior or _BEHAVIOR}},

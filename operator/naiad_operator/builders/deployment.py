@@ -51,7 +51,7 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
     if is_autoscaled(service):
         assert predictor.autoscaling is not None
         # An HPA leaves a Deployment of 0 alone, so after a suspension the first pods are ours to ask for.
-        least = predictor.autoscaling.min_replicas
+        least = predictor.autoscaling.fewest
         return least if now == 0 and least > 0 else None
     if predictor.replicas is not None:
         return predictor.replicas
@@ -68,7 +68,7 @@ def most_replicas(service: InferenceService, facts: ClusterFacts) -> int:
     """How many pods there can be at most."""
     if is_autoscaled(service):
         assert service.spec.predictor.autoscaling is not None
-        return service.spec.predictor.autoscaling.max_replicas
+        return service.spec.predictor.autoscaling.most
     return replicas(service, facts) or 0
 
 

@@ -30,6 +30,8 @@ GRPC_MAX_CONNECTION_AGE_MS = 300_000
 """A client's connection stays with one pod for as long as it lives; after five minutes it is asked to connect again, so that new pods
 get their share."""
 
+_POLL_SECONDS = 15
+
 STOP_MARGIN_SECONDS = 5
 """Between the server's own deadline and the kubelet's."""
 
@@ -70,7 +72,8 @@ def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
         written.append("--model-control-mode=explicit")
         written += [f"--load-model={model}" for model in load.models or ()]
     elif load.mode == "poll":
-        written += ["--model-control-mode=poll", f"--repository-poll-secs={load.poll_seconds}"]
+        seconds_between = load.poll_seconds or _POLL_SECONDS
+        written += ["--model-control-mode=poll", f"--repository-poll-secs={seconds_between}"]
     written += [
         # A server that lives on can say which model failed and why; an unready pod gets no traffic either way.
         "--exit-on-error=false",

@@ -9,6 +9,7 @@ from naiad_operator.builders import server
 Objects = tuple[dict[str, typing.Any], ...]
 
 _NO_STORAGE = Storage()
+_GOOGLE_KEY = "key.json"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ def _credentials(
             continue
         file_key = storage.credential_file_key
         if file_key is None and scheme == "gs":
-            file_key = storage.service_account_key_field
+            file_key = storage.service_account_key_field or _GOOGLE_KEY
         if file_key is None:
             for key, optional in _SECRET_KEYS[scheme]:
                 reference = {"name": storage.secret_name, "key": key, "optional": optional}

@@ -172,7 +172,7 @@ def is_complete(service: InferenceService, workload: Workload) -> bool:
     if deployment.is_autoscaled(service):
         scaling = service.spec.predictor.autoscaling
         assert scaling is not None
-        return workload.available >= min(max(scaling.min_replicas, 1), workload.desired)
+        return workload.available >= min(max(scaling.fewest, 1), workload.desired)
     return workload.available == workload.updated == workload.desired
 
 

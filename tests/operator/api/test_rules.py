@@ -6,6 +6,7 @@ import cel
 import pytest
 
 from naiad_operator.api import rules, validation
+from naiad_operator.api.rule import Rule
 from tests.support import manifests
 
 Manifest = dict[str, typing.Any]
@@ -114,6 +115,22 @@ BAD = {
         repositories({"storageUri": "as://a/c/p", "storage": {"endpoint": "https://x"}}),
         "spec.predictor.model.repositories[0].storage",
     ),
+    "a key file of Google's for Amazon": (
+        model(**MODEL, storage={"secretName": "a", "serviceAccountKeyField": "k"}),
+        "spec.predictor.model.storage",
+    ),
+    "a key file of Google's for one of Azure's": (
+        repositories({"storageUri": "as://a/c/p", "storage": {"secretName": "a", "serviceAccountKeyField": "k"}}),
+        "spec.predictor.model.repositories[0].storage",
+    ),
+    "a key file in no Secret": (
+        model(storageUri="gs://a/b", storage={"serviceAccountKeyField": "k"}),
+        "spec.predictor.model.storage.serviceAccountKeyField",
+    ),
+    "a time between looks that nobody takes": (
+        model(**MODEL, load={"pollSeconds": 5}),
+        "spec.predictor.model.load.pollSeconds",
+    ),
     "a credential file in no Secret": (
         model(**MODEL, storage={"credentialFileKey": "cloud.json"}),
         "spec.predictor.model.storage.credentialFileKey",
@@ -189,8 +206,8 @@ BAD = {
         "spec.predictor.tolerations[0].operator",
     ),
     "one port twice": (manifests.resource(ports={"grpc": 8000}), "spec.predictor.ports"),
-    "more pods than fewest": (
-        hpa(minReplicas=5),
+    "fewer at most than at least": (
+        hpa(minReplicas=5, maxReplicas=4),
         "spec.predictor.autoscaling.maxReplicas",
     ),
     "no pod and an HPA": (hpa(minReplicas=0), "spec.predictor.autoscaling.minReplicas"),
@@ -202,6 +219,11 @@ BAD = {
         manifests.resource(autoscaling={"class": "hpa", "metrics": []}),
         "spec.predictor.autoscaling.class",
     ),
+    "a most that nobody keeps to": (
+        manifests.resource(autoscaling={"class": "external", "maxReplicas": 9}, replicas=1),
+        "spec.predictor.autoscaling.class",
+    ),
+    "fewer than the default most": (hpa(minReplicas=5), "spec.predictor.autoscaling.maxReplicas"),
     "a queue time that nobody looks at": (
         manifests.resource(autoscaling={"queueTimeMs": 5}),
         "spec.predictor.autoscaling.class",
@@ -222,6 +244,10 @@ BAD = {
     "no way to replace a pod": (
         manifests.resource(deploymentStrategy={"maxSurge": 0, "maxUnavailable": "0%"}),
         "spec.predictor.deploymentStrategy.maxUnavailable",
+    ),
+    "annotations of no Ingress": (
+        spec(ingress={"grpcHost": "a.example", "annotations": {"a": "b"}}),
+        "spec.ingress.annotations",
     ),
     "an ingress without a host": (spec(ingress={"enabled": True}), "spec.ingress.host"),
     "one host of both protocols": (
@@ -273,7 +299,7 @@ GOOD = {
 }
 
 
-def every_rule() -> list[rules.Rule]:
+def every_rule() -> list[Rule]:
     return [*rules.ROOT, *(rule for table in rules.RULES.values() for rule in table)]
 
 
