@@ -258,6 +258,16 @@ def table(results: collections.abc.Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _into_page(text: str, page: pathlib.Path) -> None:
+    """Puts the table between the page's two markers."""
+    before, rest = page.read_text(encoding="utf-8").split(_BEGIN)
+    _, after = rest.split(_END)
+    page.write_text(f"{before}{_BEGIN}\n{text}{_END}{after}", encoding="utf-8")
+
+
+_BEGIN, _END = "<!-- bench-operator -->", "<!-- /bench-operator -->"
+
+
 def plot(results: collections.abc.Sequence[Result], path: pathlib.Path) -> None:
     """How the figures grow with the number of services."""
     panels: tuple[tuple[str, collections.abc.Callable[[Result], float], float], ...] = (
@@ -301,8 +311,9 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     rows: list[dict[str, typing.Any]] = [dataclasses.asdict(result) for result in results]
     written = {"cores": os.cpu_count(), "results": rows}
     (given.out / "operator.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    (given.out / "operator.md").write_text(table(results), encoding="utf-8")
     plot(results, given.out / "operator.png")
+    if given.out == _RESULTS:
+        _into_page(table(results), _ROOT / "docs" / "operator-inside.md")
     print(table(results))
 
 
