@@ -43,6 +43,8 @@ _SETTLE_S = 0.2
 _STUCK_WAITING_S = 120.0
 _STUCK_WORKING_S = 180.0
 _POD = Place("v1", "pods")
+_NEWEST = str(2**63)
+"""Newer than any version."""
 _AGENT = "naiad-operator"
 
 
@@ -256,7 +258,7 @@ class Runtime:
             self.queue.add(key, delay=_SETTLE_S)
 
     def _follow_kinds(self) -> None:
-        """Follows every kind that the API server has, and that is not followed yet."""
+        """Follows every kind that the API server has and that is not followed yet, and no longer one that it has lost."""
         served = self.surroundings.seen.kinds
         wanted = [
             (kind.kind, Place(kind.api_version, kind.plural))
@@ -264,6 +266,11 @@ class Runtime:
             if not kind.optional or kind.key in served
         ]
         wanted.append(("Pod", _POD))
+        kept = {kind for kind, _ in wanted}
+        for kind, namespace in [each for each in self._followers if each[0] not in kept]:
+            follower = self._followers.pop((kind, namespace))
+            self._tasks.pop(_watching(follower.place)).cancel()
+            self.children.keep_only(kind, namespace, present=frozenset(), version=_NEWEST)
         for kind, place in wanted:
             for namespace in self.options.namespaces or ("",):
                 if (kind, namespace) not in self._followers:
@@ -278,7 +285,7 @@ class Runtime:
             rhythm=self._rhythm,
         )
         self._followers[kind, place.namespace] = follower
-        self._spawn(f"watch {place}", follower.run())
+        self._spawn(_watching(place), follower.run())
 
     def _spawn(
         self, name: str, work: collections.abc.Coroutine[typing.Any, typing.Any, None]
@@ -336,6 +343,11 @@ async def running(runtime: Runtime) -> collections.abc.AsyncIterator[Runtime]:
         yield runtime
     finally:
         await runtime.stop()
+
+
+def _watching(place: Place) -> str:
+    """The name of the task that follows a collection."""
+    return f"watch {place}"
 
 
 def _level(error: errors.ApiError) -> int:

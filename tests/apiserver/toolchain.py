@@ -109,16 +109,17 @@ def _build(names: Sequence[str], home: Path, say: Say) -> None:
             folder = _module(scratch, "etcd", go="1.24", replaced=())
             _go(["get", "-tool", f"{_ETCD}@{ETCD_VERSION}"], folder)
             _compile([_ETCD], folder, "", say)
-            (folder / "bin" / "server").rename(folder / "bin" / "etcd")
+            home.mkdir(exist_ok=True)
+            (folder / "bin" / "server").rename(home / "etcd")
         programs = [name for name in names if name in _KUBERNETES_PROGRAMS]
         if programs:
             packages = [f"{_KUBERNETES}/cmd/{name}" for name in programs]
             folder = _kubernetes_module(scratch, say)
             _go(["get", "-tool", *(f"{p}@{KUBERNETES_VERSION}" for p in packages)], folder)
             _compile(packages, folder, _version_stamp(), say)
-        home.mkdir(exist_ok=True)
-        for program in sorted(scratch.glob("*/bin/*")):
-            program.rename(home / program.name)
+            home.mkdir(exist_ok=True)
+            for program in programs:
+                (folder / "bin" / program).rename(home / program)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     say(f"built in {time.monotonic() - started:.0f} s")

@@ -7,6 +7,7 @@ the queue has its own.
 import typing
 
 import kopf
+from typing_extensions import override
 
 from naiad_operator.api import names
 from naiad_operator.cluster import client
@@ -16,11 +17,33 @@ from naiad_operator.runtime import Runtime
 _CHUNK = 250
 
 
+class _NoDiff(kopf.DiffBaseStorage):
+    """Keeps no last-seen copy of a resource.
+
+    Nobody here asks what changed, and the copies that kopf makes to find out would be a third of the operator's work.
+    """
+
+    @override
+    def build(
+        self, *, body: kopf.Body, extra_fields: typing.Iterable[typing.Any] | None = None
+    ) -> kopf.BodyEssence:
+        return kopf.BodyEssence()
+
+    @override
+    def fetch(self, *, body: kopf.Body) -> kopf.BodyEssence | None:
+        return None
+
+    @override
+    def store(self, *, body: kopf.Body, patch: kopf.Patch, essence: kopf.BodyEssence) -> None:
+        """Stores nothing."""
+
+
 def settings() -> kopf.OperatorSettings:
     """Kopf's settings: no Events of its own, no look at CRDs and namespaces, and no request without an end."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
+    chosen.persistence.diffbase_storage = _NoDiff()
     chosen.networking.connect_timeout = 5
     chosen.networking.request_timeout = 30
     chosen.watching.connect_timeout = 5
