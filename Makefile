@@ -4,10 +4,10 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint format bench soak clean
+.PHONY: help run smoke test lint format generate bench bench-operator soak clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.server ## serve the example models, send a real request, keep serving
 	@$(BIN)/python examples/first_request.py
@@ -28,8 +28,14 @@ format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
+generate: $(VENV)/.dev ## write the CRD, its page and the manifests again that are made from the operator's types
+	$(BIN)/python .ci/generate
+
 bench: $(VENV)/.dev ## measure beside Triton; results go to benchmarks/results
 	$(BIN)/python -m benchmarks.run
+
+bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
+	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale
 
 soak: $(VENV)/.dev ## 200,000 requests under kills, cancels and reloads
 	$(BIN)/python -m tests.soak

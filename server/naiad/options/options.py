@@ -107,6 +107,7 @@ class Options:
     )
 
     access_log: bool = False
+    auth_token_file: str = ""
     http_idle_timeout_secs: float = 75.0
     http_body_timeout_secs: float = 60.0
     shutdown_delay_secs: float = 0.0

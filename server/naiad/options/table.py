@@ -189,6 +189,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _missing("vertex-ai-default-model", _S, "the Vertex AI front end", ""),
     ),
     "Naiad's own": (
+        _flag("auth-token-file", _S, "File with a token a line; calls, all but those about health, must bring one of them as Authorization. "
+              "Read again when it changes."),
         _flag("shutdown-delay-secs", _F, "Seconds after SIGTERM in which the server says not ready and goes on accepting.",
               minimum=0),
         _flag("http-idle-timeout-secs", _F, "Seconds until an idle HTTP connection is closed.", minimum=0.1),

@@ -22,6 +22,7 @@ from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.settings import HttpSettings
 from naiad.protocol.metrics_endpoint import MetricsRoutes
 from naiad.protocol.restricted import restrictions
+from naiad.protocol.tokens import TokenFile
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import Address
@@ -80,6 +81,7 @@ class Frontends:
         self._figures = figures
         self._gpu_uuids = gpu_uuids
         self._clock = clock
+        self._tokens: TokenFile | None = None
         self._http: HttpListener | None = None
         self._metrics: HttpListener | None = None
         self._grpc: GrpcFrontEnd | None = None
@@ -92,6 +94,8 @@ class Frontends:
         """
         options = self._options
         try:
+            if options.auth_token_file:
+                self._tokens = TokenFile(options.auth_token_file, clock=self._clock)
             if options.allow_metrics:
                 self._metrics = self._make_metrics()
                 await self._metrics.start()
@@ -99,7 +103,7 @@ class Frontends:
                 self._http = self._make_http()
                 await self._http.reserve()
             if options.allow_grpc:
-                self._grpc = make_grpc(options, self._engine)
+                self._grpc = make_grpc(options, self._engine, self._tokens)
                 await self._grpc.reserve()
         except (ListenError, ValueError) as error:
             raise FrontEndError(str(error)) from None
@@ -180,6 +184,7 @@ class Frontends:
             max_input_size=options.http_max_input_size,
             header_forward_pattern=options.http_header_forward_pattern,
             restrictions=restrictions(options.http_restricted_api),
+            tokens=self._tokens,
         )
         access = logging.getLogger("naiad.access")
         routes = Routes(self._engine, http)
@@ -187,7 +192,7 @@ class Frontends:
             options.http_address,
             options.http_port,
             routes=routes,
-            app=ControlPlane(self._engine, routes, http.restrictions),
+            app=ControlPlane(self._engine, routes, http.restrictions, http.tokens),
             settings=self._settings(),
             clock=self._clock,
             access_log=LoggedAccess(access) if options.access_log else None,
@@ -244,7 +249,7 @@ class Frontends:
         return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu < len(self._gpu_uuids))
 
 
-def make_grpc(options: Options, engine: ServingEngine) -> GrpcFrontEnd:
+def make_grpc(options: Options, engine: ServingEngine, tokens: TokenFile | None) -> GrpcFrontEnd:
     """The gRPC front end; grpc is imported here and nowhere before.
 
     Raises:
@@ -259,6 +264,7 @@ def make_grpc(options: Options, engine: ServingEngine) -> GrpcFrontEnd:
         reuse_port=options.reuse_grpc_port,
         header_forward_pattern=options.grpc_header_forward_pattern,
         restrictions=restrictions(options.grpc_restricted_protocol),
+        tokens=tokens,
         tls=TlsSettings(
             server_cert=options.grpc_server_cert,
             server_key=options.grpc_server_key,

@@ -4,6 +4,7 @@ A transport asks `find` for a method and gives it bytes; it learns nothing else 
 """
 
 import collections.abc
+import functools
 
 from naiad.engine.api import Engine
 from naiad.errors import unavailable, unsupported
@@ -27,6 +28,7 @@ from naiad.protocol.grpc.infer import ModelInfer
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import StreamInfer
 from naiad.protocol.restricted import Category, Restriction, Restrictions
+from naiad.protocol.tokens import ASK_FOR_ONE, HEADER, TokenFile
 
 SERVICE = "/inference.GRPCInferenceService/"
 INFER = SERVICE + "ModelInfer"
@@ -48,6 +50,13 @@ _SHUT_ERROR = unavailable(
 _SHUT = refusal(_SHUT_ERROR)
 
 
+_Check = collections.abc.Callable[[Call], Refusal | None]
+"""Looks whether a call brings what it has to."""
+
+_UNAUTHENTICATED = 16
+_NO_TOKEN = Refusal(_UNAUTHENTICATED, ASK_FOR_ONE)
+
+
 class Methods:
     """The table.
 
@@ -55,6 +64,7 @@ class Methods:
         engine: answers.
         forwarding: which metadata become request parameters; None when none do.
         restrictions: the categories that ask for a key.
+        tokens: the tokens of which every call but those about health has to bring one; None asks nobody.
     """
 
     def __init__(
@@ -63,12 +73,14 @@ class Methods:
         *,
         forwarding: HeaderForwarding | None,
         restrictions: Restrictions,
+        tokens: TokenFile | None = None,
     ) -> None:
         self._restrictions = restrictions
+        self._tokens = tokens
         self._shut = False
         self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR)
         self._streaming: dict[str, Streaming] = {
-            STREAM_INFER: _begun(self._streams, restrictions.get(Category.INFERENCE))
+            STREAM_INFER: _begun(self._streams, restrictions.get(Category.INFERENCE), tokens)
         }
         self._table = {
             path: self._guarded(method, category)
@@ -104,6 +116,8 @@ class Methods:
         guarded = method if restriction is None else _restricted(method, restriction)
         if category is Category.HEALTH:
             return guarded
+        if self._tokens is not None:
+            guarded = _with_token(guarded, self._tokens)
 
         def gate(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
             if self._shut:
@@ -124,6 +138,7 @@ def build(engine: Engine, settings: GrpcSettings) -> Methods:
         engine,
         forwarding=compiled(settings.header_forward_pattern),
         restrictions=settings.restrictions,
+        tokens=settings.tokens,
     )
 
 
@@ -140,14 +155,20 @@ def _restricted(method: Unary, restriction: Restriction) -> Unary:
     return guarded
 
 
-def _begun(streams: StreamInfer, restriction: Restriction | None) -> Streaming:
-    """A stream is asked for its key once, when it begins (row 10.35)."""
-    if restriction is None:
+def _begun(
+    streams: StreamInfer, restriction: Restriction | None, tokens: TokenFile | None
+) -> Streaming:
+    """A stream is asked for its token and its key once, when it begins (row 10.35)."""
+    checks: list[_Check] = []
+    if tokens is not None:
+        checks.append(functools.partial(_check_token, tokens))
+    if restriction is not None:
+        checks.append(_check(restriction))
+    if not checks:
         return streams
-    check = _check(restriction)
 
     def begin(call: Call, replies: Replies) -> Conversation:
-        refused = check(call)
+        refused = next((found for check in checks if (found := check(call)) is not None), None)
         stream = streams(call, replies)
         if refused is not None:
             stream.refuse(refused)
@@ -156,8 +177,7 @@ def _begun(streams: StreamInfer, restriction: Restriction | None) -> Streaming:
     return begin
 
 
-def _check(restriction: Restriction) -> "collections.abc.Callable[[Call], Refusal | None]":
-    """Looks whether a call brings what it has to."""
+def _check(restriction: Restriction) -> _Check:
     wanted = KEY_PREFIX + restriction.header.lower()  # metadata keys are in lower case on the wire
     refused = refusal(
         unavailable(
@@ -167,13 +187,32 @@ def _check(restriction: Restriction) -> "collections.abc.Callable[[Call], Refusa
     )
 
     def check(call: Call) -> Refusal | None:
-        for key, value in call.invocation_metadata() or ():
-            if key == wanted:
-                sent = value.encode() if isinstance(value, str) else value
-                return None if restriction.admits(sent) else refused
-        return refused
+        return None if restriction.admits(_sent(call, wanted)) else refused
 
     return check
+
+
+def _with_token(method: Unary, tokens: TokenFile) -> Unary:
+    def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
+        refused = _check_token(tokens, call)
+        if refused is None:
+            return method(body, call, on_answer)
+        on_answer(refused)
+        return None
+
+    return guarded
+
+
+def _check_token(tokens: TokenFile, call: Call) -> Refusal | None:
+    return None if tokens.admits(_sent(call, HEADER)) else _NO_TOKEN
+
+
+def _sent(call: Call, wanted: str) -> bytes | None:
+    """The first value of a key; None when it did not come."""
+    for key, value in call.invocation_metadata() or ():
+        if key == wanted:
+            return value.encode() if isinstance(value, str) else value
+    return None
 
 
 def _everything(

@@ -4,6 +4,7 @@ import dataclasses
 import types
 
 from naiad.protocol.restricted import Restrictions
+from naiad.protocol.tokens import TokenFile
 
 MAX_MESSAGE_BYTES = 2**31 - 1
 """Row 10.7; what grpc can do at most."""
@@ -46,6 +47,7 @@ class GrpcSettings:
         reuse_port: whether other servers may listen on the same port (row 1.23).
         header_forward_pattern: which metadata become request parameters; "" for none (row 10.21).
         restrictions: categories of calls that ask for a key (row 10.35).
+        tokens: `--auth-token-file`; None asks nobody.
         tls: None serves plain text.
         infer_response_compression_level: one of COMPRESSION_LEVELS (row 10.36).
         keepalive_time_ms, keepalive_timeout_ms, keepalive_permit_without_calls, max_pings_without_data,
@@ -60,6 +62,7 @@ class GrpcSettings:
     restrictions: Restrictions = dataclasses.field(
         default_factory=lambda: types.MappingProxyType({})
     )
+    tokens: TokenFile | None = None
     tls: TlsSettings | None = None
     infer_response_compression_level: str = "none"
     keepalive_time_ms: int = 7_200_000

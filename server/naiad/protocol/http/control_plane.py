@@ -9,9 +9,11 @@ import importlib
 
 from naiad.engine.api import Engine
 from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
-from naiad.protocol.http.guard import Guard
+from naiad.protocol.http.guard import Guard, answer, header_of, is_open
 from naiad.protocol.http.message import FastRoutes
+from naiad.protocol.http.routes import NO_TOKEN
 from naiad.protocol.restricted import Restrictions
+from naiad.protocol.tokens import HEADER, TokenFile
 
 
 class ControlPlane:
@@ -21,17 +23,31 @@ class ControlPlane:
         engine: who knows the answers.
         routes: the fast lane, for paths that both have.
         restrictions: what calls of some categories have to bring; may be empty.
+        tokens: the tokens of which every call but those about health has to bring one; None asks nobody.
     """
 
-    def __init__(self, engine: Engine, routes: FastRoutes, restrictions: Restrictions) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        routes: FastRoutes,
+        restrictions: Restrictions,
+        tokens: TokenFile | None = None,
+    ) -> None:
         self._engine = engine
         self._routes = routes
         self._restrictions = restrictions
+        self._tokens = tokens
         self._app: AsgiApp | None = None
         self._making = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request."""
+        # Before the application is made: who has no token does not cost its memory either.
+        if not (
+            self._tokens is None or is_open(scope) or self._tokens.admits(header_of(scope, HEADER))
+        ):
+            await answer(NO_TOKEN, send)
+            return
         app = self._app or await self.load()
         if scope["method"] == "HEAD":
             # Whatever GET answers, HEAD answers too; the connection leaves out the body.

@@ -7,6 +7,7 @@ Only there when something is restricted. The fast lane guards its own paths (`ro
 import re
 
 from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
+from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import refusal
 from naiad.protocol.restricted import Category, Restrictions
 
@@ -51,17 +52,27 @@ class Guard:
         """Answer 403, or let the call through."""
         category = category_of(scope["path"])
         restriction = None if category is None else self._restrictions.get(category)
-        if restriction is None or restriction.admits(_header(scope, restriction.header)):
+        if restriction is None or restriction.admits(header_of(scope, restriction.header)):
             await self._app(scope, receive, send)
             return
-        reply = refusal(403, restriction.refusal)
-        (body,) = reply.body
-        headers = [(name.lower(), value) for name, value in reply.headers]
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await answer(refusal(403, restriction.refusal), send)
 
 
-def _header(scope: Scope, name: str) -> bytes | None:
+def is_open(scope: Scope) -> bool:
+    """Whether a call is about health, which asks nobody for a token."""
+    return category_of(scope["path"]) is Category.HEALTH
+
+
+async def answer(reply: HttpReply, send: Send) -> None:
+    """Send a whole reply of one part."""
+    (body,) = reply.body
+    headers = [(name.lower(), value) for name, value in reply.headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def header_of(scope: Scope, name: str) -> bytes | None:
+    """A header of a request; None when it did not come."""
     wanted = name.lower().encode()
     headers: list[tuple[bytes, bytes]] = scope["headers"]
     return next((value for key, value in headers if key == wanted), None)

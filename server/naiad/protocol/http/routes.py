@@ -15,6 +15,7 @@ from naiad.protocol.http import compression
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import takes_events
 from naiad.protocol.http.generate import GenerateRoute
+from naiad.protocol.http.guard import category_of
 from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
 from naiad.protocol.http.message import (
@@ -27,12 +28,18 @@ from naiad.protocol.http.message import (
 )
 from naiad.protocol.http.replies import error_reply, options_reply, refusal, wrong_method
 from naiad.protocol.restricted import Category, Restriction, Restrictions
+from naiad.protocol.tokens import ASK_FOR_ONE, CHALLENGE, HEADER, TokenFile
 
 MAX_INPUT_SIZE = 67_108_864
 MAX_INT64 = 2**63 - 1
 
 _KNOWN_PATHS = 1_024
 """Paths remembered. A client that calls more different ones than this pays for parsing again, and costs no more memory."""
+
+_AUTHORIZATION = HEADER.encode()
+
+NO_TOKEN = refusal(401, ASK_FOR_ONE, extra=(CHALLENGE,))
+"""The answer to a call without a token, or with a wrong one."""
 
 _MODEL_PATH = re.compile(
     r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|generate|generate_stream|ready)"
@@ -47,11 +54,13 @@ class HttpOptions:
         max_input_size: bytes; `--http-max-input-size` (row 1.11).
         header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
         restrictions: `--http-restricted-api` (row 17.15).
+        tokens: `--auth-token-file`; None asks nobody.
     """
 
     max_input_size: int = MAX_INPUT_SIZE
     header_forward_pattern: str = ""
     restrictions: Restrictions = dataclasses.field(default_factory=dict)
+    tokens: TokenFile | None = None
 
     def limits(self) -> InferenceLimits:
         """What they mean for infer requests.
@@ -115,6 +124,12 @@ class Endpoint:
         self.handlers = handlers
         self.other = other
 
+    def ask_for(self, tokens: TokenFile) -> None:
+        """From now on a call has to bring a token; looked at before everything else."""
+        guard = functools.partial(functools.partial, _with_token, tokens)
+        self.handlers = {name: guard(each) for name, each in self.handlers.items()}
+        self.other = guard(self.other)
+
 
 def _always(reply: HttpReply, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
     on_reply(reply)
@@ -127,6 +142,15 @@ def _guarded(
     if restriction.admits(request.headers.get(restriction.header.lower().encode())):
         return handler(request, on_reply)
     on_reply(refusal(403, restriction.refusal))
+    return None
+
+
+def _with_token(
+    tokens: TokenFile, handler: FastHandler, request: HttpRequest, on_reply: OnReply
+) -> Cancellable | None:
+    if tokens.admits(request.headers.get(_AUTHORIZATION)):
+        return handler(request, on_reply)
+    on_reply(NO_TOKEN)
     return None
 
 
@@ -152,6 +176,9 @@ class Routes:
             endpoint = self._make(path)
             if endpoint is None:
                 return None
+            # Here and not where each is made: a path that is added later is guarded unless it is about health.
+            if self._options.tokens is not None and category_of(path) is not Category.HEALTH:
+                endpoint.ask_for(self._options.tokens)
             if len(self._known) >= _KNOWN_PATHS:
                 self._known.clear()
             self._known[path] = endpoint

@@ -1,9 +1,11 @@
 """Every RPC by its path, bytes to bytes, without a transport."""
 
+import pathlib
 import typing
 
 import pytest
 
+from naiad.core.clock import ManualClock
 from naiad.core.messages import service_pb2
 from naiad.engine.api import IndexEntry
 from naiad.errors import unavailable
@@ -12,6 +14,7 @@ from naiad.protocol.grpc.health import CHECK, NOT_SERVING, SERVING, WATCH
 from naiad.protocol.grpc.methods import INFER, REFUSED, SERVICE, Methods, build
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.restricted import Category, Restriction
+from naiad.protocol.tokens import ASK_FOR_ONE, TokenFile
 from tests.server.protocol.grpc.scripted_engine import (
     Answers,
     ScriptedEngine,
@@ -333,3 +336,35 @@ async def test_after_shut_only_health_is_answered() -> None:
 def test_a_broken_header_pattern_is_found_when_the_table_is_made() -> None:
     with pytest.raises(CannotServeError):
         served(header_forward_pattern="(")
+
+
+def with_tokens(tmp_path: pathlib.Path) -> Methods:
+    file = tmp_path / "token"
+    file.write_text("secret")
+    return served(tokens=TokenFile(str(file), clock=ManualClock()))
+
+
+async def test_every_call_but_those_about_health_asks_for_a_token(tmp_path: pathlib.Path) -> None:
+    methods = with_tokens(tmp_path)
+    refused = {
+        path for path in methods.paths() if await ask(methods, path) == Refusal(16, ASK_FOR_ONE)
+    }
+    open_to_all = {CHECK, SERVICE + "ServerLive", SERVICE + "ServerReady", SERVICE + "ModelReady"}
+    assert refused == set(methods.paths()) - open_to_all
+
+
+@pytest.mark.parametrize("sent", ["Bearer secret", b"secret"])
+async def test_a_token_in_the_metadata_opens_a_call(
+    tmp_path: pathlib.Path, sent: str | bytes
+) -> None:
+    answer = await ask(
+        with_tokens(tmp_path), SERVICE + "ServerMetadata", b"", ("authorization", sent)
+    )
+    assert isinstance(answer, bytes)
+
+
+async def test_a_wrong_token_opens_nothing(tmp_path: pathlib.Path) -> None:
+    answer = await ask(
+        with_tokens(tmp_path), SERVICE + "ServerMetadata", b"", ("authorization", "Bearer wrong")
+    )
+    assert answer == Refusal(16, ASK_FOR_ONE)

@@ -1,11 +1,13 @@
 """Streams without a transport: what comes in, what goes out, in which order, and how it ends."""
 
+import pathlib
 import typing
 
 import numpy as np
 import pytest
 from typing_extensions import override
 
+from naiad.core.clock import ManualClock
 from naiad.core.datatypes import FP32
 from naiad.core.flow import OVERRUN_BYTES
 from naiad.core.messages import service_pb2
@@ -18,6 +20,7 @@ from naiad.protocol.grpc.methods import STREAM_INFER, build
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import MOST_IN_FLIGHT, InferStream
 from naiad.protocol.restricted import Category, Restriction
+from naiad.protocol.tokens import ASK_FOR_ONE, TokenFile
 from tests.server.protocol.grpc.scripted_engine import (
     DECOUPLED,
     ScriptedEngine,
@@ -384,6 +387,15 @@ def test_a_stream_without_its_key_is_refused() -> None:
     assert refused is not None
     assert (refused.status, "This protocol is restricted" in refused.message) == (UNAVAILABLE, True)
     assert Talk(("triton-grpc-protocol-key", "secret"), restrictions=restrictions).end_of == []
+
+
+def test_a_stream_is_asked_for_its_token_when_it_begins(tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret")
+    tokens = TokenFile(str(file), clock=ManualClock())
+    for metadata in ((), (("authorization", "Bearer wrong"),)):
+        assert Talk(*metadata, tokens=tokens).end_of == [Refusal(16, ASK_FOR_ONE)]
+    assert Talk(("authorization", "Bearer secret"), tokens=tokens).end_of == []
 
 
 def test_metadata_become_parameters_of_each_request() -> None:

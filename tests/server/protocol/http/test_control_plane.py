@@ -1,5 +1,14 @@
+import collections.abc
+import pathlib
 import subprocess
 import sys
+import typing
+
+from naiad.core.clock import ManualClock
+from naiad.protocol.http.control_plane import ControlPlane
+from naiad.protocol.http.routes import HttpOptions, Routes
+from naiad.protocol.tokens import TokenFile
+from tests.server.protocol.http.scripted_engine import ScriptedEngine
 
 _SCRIPT = """
 import sys
@@ -14,3 +23,31 @@ def test_a_server_that_only_infers_never_imports_the_framework() -> None:
     subprocess.run(
         [sys.executable, "-c", _SCRIPT], check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
+
+
+class _Sent(list[collections.abc.MutableMapping[str, typing.Any]]):
+    """What an application sends."""
+
+    async def __call__(self, event: collections.abc.MutableMapping[str, typing.Any]) -> None:
+        self.append(event)
+
+
+async def _nothing() -> dict[str, typing.Any]:
+    raise AssertionError("a refused call's body is not read")
+
+
+async def test_a_call_without_a_token_does_not_even_make_the_application(
+    tmp_path: pathlib.Path,
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("secret")
+    tokens = TokenFile(str(file), clock=ManualClock())
+    engine = ScriptedEngine()
+    plane = ControlPlane(engine, Routes(engine, HttpOptions()), {}, tokens)
+    for headers in ([], [(b"authorization", b"wrong")]):
+        sent = _Sent()
+        scope = {"type": "http", "method": "GET", "path": "/v2", "headers": headers}
+        await plane(scope, _nothing, sent)
+        assert sent[0]["status"] == 401
+        assert (b"www-authenticate", b"Bearer") in sent[0]["headers"]
+    assert plane._app is None

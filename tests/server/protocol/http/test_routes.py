@@ -1,10 +1,15 @@
+import pathlib
+
 import pytest
 
+from naiad.core.clock import ManualClock
 from naiad.core.request import LATEST
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.http.inference import InferRoute
 from naiad.protocol.http.message import Headers, HttpReply, HttpRequest
 from naiad.protocol.http.routes import MAX_INPUT_SIZE, HttpOptions, Routes, model_version
 from naiad.protocol.restricted import Category, Restriction
+from naiad.protocol.tokens import ASK_FOR_ONE, TokenFile
 from tests.server.protocol.http.scripted_engine import (
     Replies,
     ScriptedEngine,
@@ -203,3 +208,40 @@ def test_headers_are_forwarded_whatever_their_case() -> None:
     routes = Routes(scripted, HttpOptions(header_forward_pattern="^X-User$"))
     ask(routes, b"POST", "/v2/models/m/infer", {b"x-user": b"ann"}, INFER)
     assert scripted.request.parameters == {"x-user": "ann"}
+
+
+def guarded(tmp_path: pathlib.Path) -> Routes:
+    file = tmp_path / "token"
+    file.write_text("secret")
+    return Routes(engine(), HttpOptions(tokens=TokenFile(str(file), clock=ManualClock())))
+
+
+def test_inference_asks_for_a_token(tmp_path: pathlib.Path) -> None:
+    routes = guarded(tmp_path)
+    refused = ask(routes, b"POST", "/v2/models/m/infer", body=INFER)
+    assert (refused.status, error_of(refused)) == (401, ASK_FOR_ONE)
+    assert header_of(refused, b"WWW-Authenticate") == b"Bearer"
+    for sent in (b"secret", b"Bearer secret"):
+        headers = {b"authorization": sent}
+        assert ask(routes, b"POST", "/v2/models/m/infer", headers, INFER).status == 200
+    assert ask(routes, b"POST", "/v2/models/m/infer", {b"authorization": b"x"}, INFER).status == 401
+
+
+def test_without_a_token_nothing_is_learnt_of_an_infer_path(tmp_path: pathlib.Path) -> None:
+    for method in (b"GET", b"OPTIONS", b"HEAD"):
+        assert ask(guarded(tmp_path), method, "/v2/models/nope/infer").status == 401
+
+
+@pytest.mark.parametrize("path", ["/v2/health/live", "/v2/health/ready", "/v2/models/m/ready"])
+async def test_health_asks_for_no_token(tmp_path: pathlib.Path, path: str) -> None:
+    handler = guarded(tmp_path).find(b"GET", path, {})
+    assert handler is not None
+    replies = Replies()
+    handler(HttpRequest(b"GET", path, {}, b""), replies)
+    assert (await replies.arrived()).status == 200
+
+
+def test_without_the_option_the_handler_is_called_as_it_is() -> None:
+    """Nothing stands between a request and its handler when nobody asked for tokens."""
+    handler = Routes(engine(), HttpOptions()).find(b"POST", "/v2/models/m/infer", {})
+    assert isinstance(handler, InferRoute)

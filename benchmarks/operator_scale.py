@@ -1,0 +1,321 @@
+"""The operator at 10, 100 and 1,000 services, against a real API server: `make bench-operator`.
+
+One fresh control plane a size. What is measured, and where it is counted:
+
+* from the first of n creations until every child of every service exists (seen by watches of the benchmark's own);
+* the operator's writes in a minute in which nothing happens, from the API server's audit log;
+* one edit among n services, until it is in the Deployment (a watch again), one at a time, p50 and p99;
+* the operator's resident memory after all that;
+* a restart: from the start of the process until every service was looked at, and its writes.
+
+etcd, the API server and its controllers share the machine's cores with the operator: they are part of what is measured, as they
+are for anybody. There is no node, so pods stay pending; that makes no service ready, and is the same for every size.
+"""
+
+import argparse
+import collections.abc
+import concurrent.futures
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import statistics
+import tempfile
+import threading
+import time
+import typing
+
+import matplotlib as mpl
+import yaml
+
+mpl.use("Agg")
+from matplotlib import pyplot as plt
+
+from tests.apiserver import control_plane, toolchain
+from tests.apiserver.client import Kubectl, Object, path_of
+from tests.apiserver.objects import inference_service, make_namespace
+from tests.apiserver.operator import OperatorProcess
+
+_ROOT = pathlib.Path(__file__).resolve().parents[1]
+_RESULTS = _ROOT / "benchmarks" / "results"
+SIZES = (10, 100, 1000)
+_KINDS = ("Deployment", "Service", "PodDisruptionBudget", "Ingress", "NetworkPolicy")
+"""The children of the benchmark's service."""
+_QUIET_S = 60.0
+_EDITS = 100
+_GIVE_UP_S = 600.0
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One size's figures. Times in seconds, memory in MB."""
+
+    services: int
+    children: int
+    all_children: float
+    all_settled: float
+    writes_to_settle: int
+    cpu_to_settle: float
+    cpu_of_kubernetes: float
+    writes_in_a_quiet_minute: int
+    edit_p50: float
+    edit_p99: float
+    memory: float
+    restart: float
+    restart_writes: int
+    restart_memory: float
+
+
+class Watcher:
+    """Counts objects and hears of changes, by a watch of its own in a thread."""
+
+    def __init__(self, kubectl: Kubectl, kind: str, namespace: str) -> None:
+        self.names: set[str] = set()
+        self._heard: dict[str, tuple[str, threading.Event]] = {}
+        self._kubectl, self._path = kubectl, path_of(kind, namespace)
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def expect(self, name: str, text: str) -> threading.Event:
+        """Set once an object's newest version holds a text."""
+        event = threading.Event()
+        self._heard[name] = (text, event)
+        return event
+
+    def _run(self) -> None:
+        version = "0"
+        while True:
+            query = f"?watch=true&resourceVersion={version}&timeoutSeconds=600"
+            with contextlib.suppress(Exception), self._kubectl.lines(self._path + query) as lines:
+                for line in lines:
+                    version = self._take(line) or version
+
+    def _take(self, line: str) -> str:
+        event = json.loads(line)
+        metadata = event["object"].get("metadata") or {}
+        name = metadata.get("name") or ""
+        if name:
+            self.names.add(name)
+        text, heard = self._heard.get(name, ("", None))
+        if heard is not None and text in line:
+            heard.set()
+        version: str = metadata.get("resourceVersion") or ""
+        return version
+
+
+def measure(services: int, binaries: toolchain.Binaries, *, quiet: float) -> Result:
+    """Runs one size on a control plane of its own."""
+    with tempfile.TemporaryDirectory(prefix="naiad-bench-") as name:
+        folder = pathlib.Path(name)
+        crds = [
+            yaml.safe_load(path.read_text(encoding="utf-8"))
+            for path in sorted((_ROOT / "crds").glob("*.yaml"))
+        ]
+        plane = control_plane.start(folder, binaries, crds=crds, autoscaler_sync="15s")
+        try:
+            return _measured(services, plane, folder, quiet=quiet)
+        finally:
+            plane.stop()
+
+
+def _measured(
+    services: int, plane: control_plane.ControlPlane, folder: pathlib.Path, *, quiet: float
+) -> Result:
+    admin = plane.admin()
+    admin.create(control_plane.everything_for(control_plane.OPERATOR_USER))
+    namespace = make_namespace(admin, "bench")
+    watchers = {kind: Watcher(plane.admin(), kind, namespace) for kind in _KINDS}
+    config = plane.kubeconfig(control_plane.OPERATOR_TOKEN)
+    operator = OperatorProcess(config, log=folder / "operator.log").wait_ready()
+    try:
+        names = [f"service-{number:04d}" for number in range(services)]
+        began = time.monotonic()
+        _create(plane, names, namespace)
+        _until(lambda: all(len(w.names & set(names)) == services for w in watchers.values()))
+        all_children = time.monotonic() - began
+        _settle(plane)
+        all_settled = time.monotonic() - began - _SETTLED_S
+        wrote = len(plane.writes())
+        used = control_plane.cpu_seconds(operator.process.pid)
+        kubernetes = sum(plane.cpu_seconds().values())
+        time.sleep(quiet)
+        in_quiet = len(plane.writes()) - wrote
+        edits = _edit(admin, names, namespace, watchers["Deployment"])
+        _settle(plane)
+        memory = operator.memory_mb()
+        operator.stop()
+        before = len(plane.writes())
+        began = time.monotonic()
+        operator = OperatorProcess(config, log=folder / "again.log").wait_ready(seconds=120)
+        restart = time.monotonic() - began
+        return Result(
+            services=services,
+            children=services * len(_KINDS),
+            all_children=all_children,
+            all_settled=all_settled,
+            writes_to_settle=wrote,
+            cpu_to_settle=used,
+            cpu_of_kubernetes=kubernetes,
+            writes_in_a_quiet_minute=in_quiet,
+            edit_p50=statistics.median(edits),
+            edit_p99=sorted(edits)[max(0, round(len(edits) * 0.99) - 1)],
+            memory=memory,
+            restart=restart,
+            restart_writes=len(plane.writes()) - before,
+            restart_memory=operator.memory_mb(),
+        )
+    finally:
+        operator.stop()
+        admin.close()
+
+
+_SETTLED_S = 5.0
+
+
+def _settle(plane: control_plane.ControlPlane) -> None:
+    """Waits until the operator has not written for some seconds."""
+    count, since = len(plane.writes()), time.monotonic()
+    started = since
+    while time.monotonic() - since < _SETTLED_S:
+        time.sleep(0.25)
+        now = len(plane.writes())
+        if now != count:
+            count, since = now, time.monotonic()
+        if time.monotonic() - started > _GIVE_UP_S:
+            raise TimeoutError("the operator does not come to rest")
+
+
+def _until(holds: collections.abc.Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _GIVE_UP_S
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError("the children are not all there")
+        time.sleep(0.02)
+
+
+def _service(name: str, namespace: str) -> Object:
+    """Two pods, reached from outside. No autoscaler: without a metrics API its controller alone would take a core."""
+    rest = {
+        "ingress": {"enabled": True, "host": f"{name}.example.com"},
+        "networkPolicy": {"enabled": True},
+    }
+    return inference_service(name, namespace, replicas=2, spec_=rest)
+
+
+def _create(plane: control_plane.ControlPlane, names: list[str], namespace: str) -> None:
+    def some(part: list[str]) -> None:
+        kubectl = plane.admin()
+        for name in part:
+            kubectl.create(_service(name, namespace))
+        kubectl.close()
+
+    parts = [names[start::4] for start in range(4)]
+    with concurrent.futures.ThreadPoolExecutor(len(parts)) as threads:
+        for done in [threads.submit(some, part) for part in parts]:
+            done.result()
+
+
+def _edit(admin: Kubectl, names: list[str], namespace: str, watcher: Watcher) -> list[float]:
+    """Edits one service at a time; the time until each is in its Deployment."""
+    times = []
+    for number in range(_EDITS):
+        name = names[(number * 37) % len(names)]
+        mark = f"edit-{number}-of-the-benchmark"
+        heard = watcher.expect(name, mark)
+        body = {"spec": {"predictor": {"env": [{"name": "MARK", "value": mark}]}}}
+        began = time.monotonic()
+        admin.patch("InferenceService", name, namespace, body=body)
+        if not heard.wait(60):
+            raise TimeoutError(f"the edit of {name} did not reach its Deployment")
+        times.append(time.monotonic() - began)
+    return times
+
+
+_Form = collections.abc.Callable[[Result], str]
+_COLUMNS: tuple[tuple[str, str, _Form], ...] = (
+    ("services", "", lambda r: f"{r.services:,}"),
+    ("children", "", lambda r: f"{r.children:,}"),
+    ("all children after", "≤ 60 s", lambda r: f"{r.all_children:.1f} s"),
+    ("at rest after", "", lambda r: f"{r.all_settled:.1f} s"),
+    ("writes until then", "", lambda r: f"{r.writes_to_settle:,}"),
+    ("processor time until then, operator", "", lambda r: f"{r.cpu_to_settle:.1f} s"),
+    ("processor time until then, Kubernetes", "", lambda r: f"{r.cpu_of_kubernetes:.0f} s"),
+    ("writes in a quiet minute", "0", lambda r: f"{r.writes_in_a_quiet_minute}"),
+    ("edit p50", "", lambda r: f"{r.edit_p50 * 1000:.0f} ms"),
+    ("edit p99", "≤ 1 s", lambda r: f"{r.edit_p99 * 1000:.0f} ms"),
+    ("memory", "≤ 150 MB", lambda r: f"{r.memory:.0f} MB"),
+    ("restart until ready", "≤ 15 s", lambda r: f"{r.restart:.1f} s"),
+    ("writes of a restart", "0", lambda r: f"{r.restart_writes}"),
+)
+
+
+def table(results: collections.abc.Sequence[Result]) -> str:
+    """The figures as a Markdown table, a row a figure, with what they should be."""
+    heads = [f"{r.services:,} services" for r in results]
+    lines = ["| | " + " | ".join(heads) + " | should be |", "|---" * (len(heads) + 2) + "|"]
+    for name, target, form in _COLUMNS[1:]:
+        lines.append(f"| {name} | " + " | ".join(form(r) for r in results) + f" | {target} |")
+    return "\n".join(lines) + "\n"
+
+
+def _into_page(text: str, page: pathlib.Path) -> None:
+    """Puts the table between the page's two markers."""
+    before, rest = page.read_text(encoding="utf-8").split(_BEGIN)
+    _, after = rest.split(_END)
+    page.write_text(f"{before}{_BEGIN}\n{text}{_END}{after}", encoding="utf-8")
+
+
+_BEGIN, _END = "<!-- bench-operator -->", "<!-- /bench-operator -->"
+
+
+def plot(results: collections.abc.Sequence[Result], path: pathlib.Path) -> None:
+    """How the figures grow with the number of services."""
+    panels: tuple[tuple[str, collections.abc.Callable[[Result], float], float], ...] = (
+        ("all children, s", lambda r: r.all_children, 60),
+        ("edit p99, ms", lambda r: r.edit_p99 * 1000, 1000),
+        ("memory, MB", lambda r: r.memory, 150),
+        ("restart, s", lambda r: r.restart, 15),
+    )
+    figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.0))
+    for axis, (name, value, most) in zip(axes, panels, strict=True):
+        axis.plot([r.services for r in results], [value(r) for r in results], marker="o")
+        axis.axhline(most, color="0.6", linestyle="--", linewidth=1)
+        axis.set_xscale("log")
+        axis.set_ylim(bottom=0)
+        axis.set_title(name, fontsize=10)
+        axis.set_xlabel("services")
+    figure.suptitle("The operator as services grow (dashed: what it may take)", fontsize=11)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110)
+    plt.close(figure)
+
+
+def main(argv: collections.abc.Sequence[str] | None = None) -> None:
+    """Measures, prints, and writes the results."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.operator_scale", description=__doc__
+    )
+    parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="services, by commas")
+    parser.add_argument(
+        "--quiet", type=float, default=_QUIET_S, help="seconds in which nothing happens"
+    )
+    parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, help="where the results go")
+    given = parser.parse_args(argv)
+    binaries = toolchain.find()
+    results: list[Result] = []
+    for size in (int(part) for part in given.sizes.split(",")):
+        results.append(measure(size, binaries, quiet=given.quiet))
+        said = ", ".join(f"{name} {form(results[-1])}" for name, _, form in _COLUMNS)
+        print(f"[bench] {said}", flush=True)
+    given.out.mkdir(parents=True, exist_ok=True)
+    rows: list[dict[str, typing.Any]] = [dataclasses.asdict(result) for result in results]
+    written = {"cores": os.cpu_count(), "results": rows}
+    (given.out / "operator.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
+    plot(results, given.out / "operator.png")
+    if given.out == _RESULTS:
+        _into_page(table(results), _ROOT / "docs" / "operator-inside.md")
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,71 @@
+{{- define "naiad.name" -}}
+{{- if contains "naiad" .Release.Name }}{{ .Release.Name | trunc 40 | trimSuffix "-" }}{{ else }}{{ printf "%s-naiad" .Release.Name | trunc 40 | trimSuffix "-" }}{{ end }}
+{{- end }}
+
+{{- define "naiad.selector" -}}
+app.kubernetes.io/name: naiad-operator
+app.kubernetes.io/instance: {{ .Release.Name }}
+{{- end }}
+
+{{- define "naiad.labels" -}}
+{{ include "naiad.selector" . }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/part-of: naiad
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{- define "naiad.serviceAccount" -}}
+{{- .Values.serviceAccount.name | default (include "naiad.name" .) }}
+{{- end }}
+
+{{- define "naiad.image" -}}
+{{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
+{{- end }}
+
+{{/* Everything the operator does with services and their objects: a ClusterRole's rules, or those of a Role in each watched namespace. */}}
+{{- define "naiad.rules" -}}
+- apiGroups: [serving.naiad.dev]
+  resources: [inferenceservices]
+  verbs: [get, list, watch]
+- apiGroups: [serving.naiad.dev]
+  resources: [inferenceservices/status]
+  verbs: [patch]
+# An owner reference that blocks the owner's deletion asks for this where OwnerReferencesPermissionEnforcement is on.
+- apiGroups: [serving.naiad.dev]
+  resources: [inferenceservices/finalizers]
+  verbs: [update]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [autoscaling]
+  resources: [horizontalpodautoscalers]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [networking.k8s.io]
+  resources: [ingresses, networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [gateway.networking.k8s.io]
+  resources: [httproutes, grpcroutes]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [monitoring.coreos.com]
+  resources: [podmonitors, servicemonitors]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [resource.k8s.io]
+  resources: [resourceclaimtemplates]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}

@@ -1,0 +1,51 @@
+"""What a pod computes on: whole GPUs, a MIG slice, a claim, or none."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.bounds import Key, ObjectName, Text
+from naiad_operator.api.structs import Part
+
+PROFILE_PATTERN = r"^[1-9][0-9]*g\.[0-9]+gb(\+(me|gfx|me\.all)|-me)?$"
+"""Profiles differ by card and driver and grow with both: a pattern, never a list."""
+
+CEL_PROFILE_PATTERN = PROFILE_PATTERN.replace("\\", "\\\\")
+"""The same, inside a CEL string."""
+
+Profile = typing.Annotated[
+    str, msgspec.Meta(max_length=32)
+]  # its pattern is a rule, which has better words
+Product = typing.Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
+]
+
+
+class Accelerator(Part, frozen=True):
+    """What each pod computes on.
+
+    Attributes:
+        type: gpu for whole GPUs, mig for one slice of a GPU, none for the CPU.
+        count: GPUs a pod; a MIG slice is always one, since CUDA opens one slice a process.
+        profile: the MIG profile, e.g. 1g.10gb (mig only).
+        strategy: how the cluster offers MIG slices: mixed as nvidia.com/mig-<profile>, single as nvidia.com/gpu on nodes of that
+            profile, dra through resource claims (for whole GPUs, too).
+        product: the GPU as the node label nvidia.com/gpu.product writes it, e.g. NVIDIA-H100-80GB-HBM3 (with dra: as the device's
+            attribute productName writes it).
+        resource_name: the resource to ask for in place of NVIDIA's own name, e.g. nvidia.com/gpu.shared under time slicing, or
+            another vendor's.
+        device_class_name: the DeviceClass of the claim (dra only); gpu.nvidia.com or mig.nvidia.com when not given.
+        cel_selectors: further conditions on the device, in CEL (dra only).
+    """
+
+    type: typing.Literal["gpu", "mig", "none"] = "gpu"
+    count: typing.Annotated[int, msgspec.Meta(ge=1, le=16)] = 1
+    profile: Profile | None = None
+    strategy: typing.Literal["mixed", "single", "dra"] = "mixed"
+    product: Product | None = None
+    resource_name: Key | None = None
+    device_class_name: ObjectName | None = None
+    cel_selectors: (
+        typing.Annotated[tuple[Text, ...], msgspec.Meta(min_length=1, max_length=8)] | None
+    ) = None

@@ -1,0 +1,56 @@
+"""Bounded types of the resource's fields. The API server refuses a rule whose cost it cannot bound, so everything is bounded."""
+
+import typing
+
+import msgspec
+
+Text = typing.Annotated[str, msgspec.Meta(max_length=1024)]
+"""Free text: an argument, an annotation's value, an expression."""
+
+LongText = typing.Annotated[str, msgspec.Meta(max_length=4096)]
+"""The value of an environment variable or an annotation."""
+
+Key = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=317)]
+"""A label's or annotation's key, or a resource's name: prefix, slash, name."""
+
+LabelValue = typing.Annotated[
+    str, msgspec.Meta(max_length=63, pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
+]
+
+ObjectName = typing.Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=253, pattern="^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"),
+]
+"""The name of another object: a Secret, a ServiceAccount, a claim."""
+
+DataKey = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=253, pattern="^[-._a-zA-Z0-9]+$")
+]
+"""A key inside a Secret."""
+
+HostName = typing.Annotated[
+    str,
+    msgspec.Meta(min_length=1, max_length=253, pattern=r"^(\*\.)?[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"),
+]
+
+Quantity = typing.Annotated[
+    str,
+    msgspec.Meta(
+        min_length=1, max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
+    ),
+]
+"""A Kubernetes quantity written as a string; `parse` also takes plain numbers, as the API server does."""
+
+Duration = typing.Annotated[
+    str, msgspec.Meta(min_length=2, max_length=16, pattern="^([0-9]+h)?([0-9]+m)?([0-9]+s)?$")
+]
+"""What Prometheus calls a duration, e.g. 15s."""
+
+Port = typing.Annotated[int, msgspec.Meta(ge=1024, le=65535)]
+"""A port that a process without privileges may open."""
+
+Annotations = typing.Annotated[dict[Key, LongText], msgspec.Meta(max_length=64)]
+Labels = typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=64)]
+
+AnyObject = dict[str, typing.Any]
+"""An object of Kubernetes' own that is handed on as it is; the API server checks it when the child is applied."""

@@ -1,0 +1,101 @@
+"""Where a service's models come from."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.bounds import DataKey, ObjectName, Quantity
+from naiad_operator.api.structs import Part
+
+StorageUri = typing.Annotated[
+    str, msgspec.Meta(max_length=1024)
+]  # its pattern is a rule, which has better words
+Endpoint = typing.Annotated[
+    str, msgspec.Meta(min_length=8, max_length=253, pattern=r"^https?://[^/\s]+$")
+]
+Region = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=63)]
+ModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern=r"^[^\s=]+$")]
+
+
+class Storage(Part, frozen=True):
+    """How an object store is reached. The operator never reads the Secret: pods do.
+
+    Attributes:
+        secret_name: the Secret with the credentials. For s3 its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and
+            AWS_SESSION_TOKEN if there is one), for as AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, for gs the key file under
+            serviceAccountKeyField. Without a Secret the pod's own identity is used (see predictor.serviceAccountName).
+        service_account_key_field: the key in the Secret that holds a Google service account's JSON key file (gs only); key.json
+            when not given.
+        credential_file_key: the key in the Secret that holds a credential file in Triton's format, for several accounts at once;
+            used in place of the single keys.
+        endpoint: for s3, the address of a store other than AWS, e.g. https://minio.storage:9000.
+        region: for s3, the bucket's region.
+    """
+
+    secret_name: ObjectName | None = None
+    service_account_key_field: DataKey | None = None
+    credential_file_key: DataKey | None = None
+    endpoint: Endpoint | None = None
+    region: Region | None = None
+
+
+class Repository(Part, frozen=True):
+    """One model repository: a folder that holds one folder a model.
+
+    Attributes:
+        storage_uri: s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path.
+        storage: how the store is reached.
+    """
+
+    storage_uri: StorageUri
+    storage: Storage | None = None
+
+
+class Load(Part, frozen=True):
+    """Which models are loaded, and when.
+
+    Attributes:
+        mode: all loads every model at start; explicit loads those in models, then what clients ask for; poll watches the
+            repository for changes.
+        models: the models to load at start (explicit only); "*" alone means all.
+        poll_seconds: seconds between two looks at the repository (poll only); 15 when not given.
+    """
+
+    mode: typing.Literal["all", "explicit", "poll"] = "all"
+    models: typing.Annotated[tuple[ModelName, ...], msgspec.Meta(max_length=256)] | None = None
+    poll_seconds: typing.Annotated[int, msgspec.Meta(ge=1, le=86400)] | None = None
+
+
+class Cache(Part, frozen=True):
+    """A volume for what a server keeps on disk: copies of remote models and built Python environments.
+
+    Attributes:
+        type: emptyDir lives and dies with the pod; pvc outlives it and may be shared.
+        size: of an emptyDir; counted into the pod's ephemeral-storage request and limit.
+        claim_name: the PersistentVolumeClaim (pvc only); pods on several nodes need one that is ReadWriteMany.
+    """
+
+    type: typing.Literal["emptyDir", "pvc"] = "emptyDir"
+    size: Quantity | None = None
+    claim_name: ObjectName | None = None
+
+
+class Model(Part, frozen=True):
+    """The models that are served. Give storageUri, or repositories for several.
+
+    Attributes:
+        storage_uri: a model repository: s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path. It is
+            the folder that holds one folder a model, not the model's own folder.
+        storage: how the store of storageUri is reached.
+        repositories: several model repositories, read in this order.
+        load: which models are loaded, and when.
+        cache: a volume for what a server keeps on disk.
+    """
+
+    storage_uri: StorageUri | None = None
+    storage: Storage | None = None
+    repositories: (
+        typing.Annotated[tuple[Repository, ...], msgspec.Meta(min_length=1, max_length=8)] | None
+    ) = None
+    load: Load = Load()
+    cache: Cache | None = None

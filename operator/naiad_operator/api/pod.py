@@ -1,0 +1,151 @@
+"""What else a pod is made of: image, environment, ports, probes, resources, placement."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.bounds import (
+    AnyObject,
+    Key,
+    LabelValue,
+    LongText,
+    ObjectName,
+    Port,
+    Quantity,
+)
+from naiad_operator.api.structs import Part
+
+Image = typing.Annotated[str, msgspec.Meta(max_length=512, pattern=r"^[^\s]*$")]
+EnvName = typing.Annotated[
+    str, msgspec.Meta(min_length=1, max_length=253, pattern="^[-._a-zA-Z][-._a-zA-Z0-9]*$")
+]
+Amounts = typing.Annotated[dict[Key, int | Quantity], msgspec.Meta(max_length=16)]
+RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=16)]
+
+
+class SecretReference(Part, frozen=True):
+    """A Secret in the service's namespace.
+
+    Attributes:
+        name: its name.
+    """
+
+    name: ObjectName
+
+
+class EnvVar(Part, frozen=True):
+    """One environment variable.
+
+    Attributes:
+        name: its name.
+        value: its value.
+        value_from: where its value comes from, as in a pod.
+    """
+
+    name: EnvName
+    value: LongText | None = None
+    value_from: AnyObject | None = None
+
+
+class Ports(Part, frozen=True):
+    """The ports the server listens on.
+
+    Attributes:
+        http: HTTP, and the probes.
+        grpc: gRPC.
+        metrics: metrics for Prometheus, model states for the operator.
+    """
+
+    http: Port = 8000
+    grpc: Port = 8001
+    metrics: Port = 8002
+
+
+class Resources(Part, frozen=True):
+    """CPU, memory and ephemeral storage of the server's container. GPUs are asked for by predictor.accelerator.
+
+    Attributes:
+        requests: what is kept free for the pod.
+        limits: what the pod may use.
+    """
+
+    requests: Amounts | None = None
+    limits: Amounts | None = None
+
+
+class Toleration(Part, frozen=True):
+    """A taint that pods tolerate, as in a pod.
+
+    Attributes:
+        key: the taint's key; none with operator Exists means every taint.
+        operator: Exists or Equal.
+        value: the taint's value (Equal only).
+        effect: the taint's effect; none means every effect.
+        toleration_seconds: how long a NoExecute taint is tolerated.
+    """
+
+    key: Key | None = None
+    operator: typing.Literal["Exists", "Equal"] = "Equal"
+    value: LabelValue | None = None
+    effect: typing.Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
+    toleration_seconds: typing.Annotated[int, msgspec.Meta(ge=0)] | None = None
+
+
+_Seconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3600)]
+_Times = typing.Annotated[int, msgspec.Meta(ge=1, le=10_000)]
+
+
+class StartupProbe(Part, frozen=True):
+    """How long models may take to load: periodSeconds times failureThreshold, then the container is started again.
+
+    Attributes:
+        period_seconds: seconds between two checks.
+        timeout_seconds: seconds to wait for an answer.
+        failure_threshold: how many checks in a row may fail.
+    """
+
+    period_seconds: _Seconds = 10
+    timeout_seconds: _Seconds = 5
+    failure_threshold: _Times = 60
+
+
+class ReadinessProbe(Part, frozen=True):
+    """When a pod gets traffic.
+
+    Attributes:
+        period_seconds: seconds between two checks.
+        timeout_seconds: seconds to wait for an answer.
+        failure_threshold: how many checks in a row must fail until the pod gets no traffic.
+    """
+
+    period_seconds: _Seconds = 5
+    timeout_seconds: _Seconds = 5
+    failure_threshold: _Times = 2
+
+
+class LivenessProbe(Part, frozen=True):
+    """When a server counts as stuck and its container is started again.
+
+    Attributes:
+        period_seconds: seconds between two checks.
+        timeout_seconds: seconds to wait for an answer.
+        failure_threshold: how many checks in a row must fail.
+    """
+
+    period_seconds: _Seconds = 10
+    timeout_seconds: _Seconds = 10
+    failure_threshold: _Times = 3
+
+
+class Probes(Part, frozen=True):
+    """How the kubelet watches the server.
+
+    Attributes:
+        startup: how long models may take to load.
+        readiness: when a pod gets traffic.
+        liveness: when a server counts as stuck.
+    """
+
+    startup: StartupProbe = StartupProbe()
+    readiness: ReadinessProbe = ReadinessProbe()
+    liveness: LivenessProbe = LivenessProbe()

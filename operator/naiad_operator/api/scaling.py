@@ -1,0 +1,81 @@
+"""How many pods there are, who decides that, and how they are replaced."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.bounds import AnyObject, Text
+from naiad_operator.api.structs import Part
+
+IntOrPercent = int | typing.Annotated[str, msgspec.Meta(max_length=4, pattern="^[0-9]{1,3}%$")]
+Milliseconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3_600_000)]
+Replicas = typing.Annotated[int, msgspec.Meta(ge=0, le=1000)]
+FEWEST = 1
+MOST = 4
+"""What an autoscaler keeps to when the spec does not say. No defaults of the schema: with class none they would mean nothing."""
+
+RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=8)]
+
+
+class Autoscaling(Part, frozen=True):
+    """Who decides how many pods there are.
+
+    Attributes:
+        scaler: none keeps predictor.replicas; hpa and keda create a scaler; external is a scaler of your own on this resource's
+            scale subresource.
+        min_replicas: fewest pods (hpa and keda), 1 when not given; 0 only with keda and a trigger of your own that can wake a service without pods.
+        max_replicas: most pods (hpa and keda), 4 when not given.
+        queue_time_ms: the average milliseconds a request may wait for an instance before pods are added.
+        pending_requests: the waiting requests a pod may have on average before pods are added.
+        metrics: further metrics, each a MetricSpec of autoscaling/v2 (hpa only).
+        triggers: further triggers, each as in a ScaledObject (keda only).
+        behavior: how fast to scale, as in autoscaling/v2; the default adds at most 2 pods a minute and takes away one every two.
+        prometheus_address: where KEDA asks for metrics (keda only); default as the operator was installed.
+    """
+
+    scaler: typing.Literal["none", "hpa", "keda", "external"] = msgspec.field(
+        default="none", name="class"
+    )
+    min_replicas: Replicas | None = None
+    max_replicas: typing.Annotated[int, msgspec.Meta(ge=1, le=1000)] | None = None
+    queue_time_ms: Milliseconds | None = None
+    pending_requests: typing.Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] | None = None
+    metrics: RawObjects | None = None
+    triggers: RawObjects | None = None
+    behavior: AnyObject | None = None
+    prometheus_address: Text | None = None
+
+    @property
+    def fewest(self) -> int:
+        """The fewest pods that the autoscaler keeps."""
+        return FEWEST if self.min_replicas is None else self.min_replicas
+
+    @property
+    def most(self) -> int:
+        """The most pods that the autoscaler makes."""
+        return MOST if self.max_replicas is None else self.max_replicas
+
+
+class DeploymentStrategy(Part, frozen=True):
+    """How pods are replaced when something changes.
+
+    Attributes:
+        type: RollingUpdate replaces pods step by step; Recreate ends all before new ones start.
+        max_surge: pods above the wanted number while rolling; default 0 with an accelerator or onePerNode, since a new pod would
+            wait for ever for a GPU that the old one holds, else 1.
+        max_unavailable: pods below the wanted number while rolling; default 1 with an accelerator or onePerNode, else 0.
+    """
+
+    type: typing.Literal["RollingUpdate", "Recreate"] = "RollingUpdate"
+    max_surge: IntOrPercent | None = None
+    max_unavailable: IntOrPercent | None = None
+
+
+class PodDisruptionBudget(Part, frozen=True):
+    """How many pods may be gone at once when nodes are drained.
+
+    Attributes:
+        max_unavailable: a number or a percentage.
+    """
+
+    max_unavailable: IntOrPercent = 1

@@ -1,0 +1,116 @@
+"""The whole spec of an InferenceService."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.accelerator import Accelerator
+from naiad_operator.api.bounds import AnyObject, Key, LabelValue, ObjectName, Quantity, Text
+from naiad_operator.api.model import Model
+from naiad_operator.api.pod import (
+    EnvVar,
+    Image,
+    Ports,
+    Probes,
+    RawObjects,
+    Resources,
+    SecretReference,
+    Toleration,
+)
+from naiad_operator.api.scaling import (
+    Autoscaling,
+    DeploymentStrategy,
+    PodDisruptionBudget,
+    Replicas,
+)
+from naiad_operator.api.structs import Part
+from naiad_operator.api.traffic import Auth, Gateway, Ingress, Monitoring, NetworkPolicy, Service
+
+
+class Predictor(Part, frozen=True):
+    """The servers: what they serve, on what, how many.
+
+    Attributes:
+        model: the models that are served.
+        image: the server's image; when empty, the operator's default is taken once and kept until the predictor changes.
+        image_pull_secrets: Secrets for pulling the image.
+        args: further options of the server; they come last, so they win.
+        env: environment variables of the server; they win over the operator's own.
+        env_from: environment variables from ConfigMaps and Secrets, as in a pod.
+        ports: the ports the server listens on.
+        accelerator: what each pod computes on.
+        resources: CPU, memory and ephemeral storage.
+        shared_memory: size of /dev/shm; it counts against the memory limit.
+        replicas: how many pods; not with autoscaling class hpa or keda, which decide it. 1 when not given.
+        placement: spread prefers different nodes; onePerNode demands them.
+        autoscaling: who decides how many pods there are.
+        deployment_strategy: how pods are replaced when something changes.
+        probes: how the kubelet watches the server.
+        termination_grace_period_seconds: seconds a pod has to stop: drainSeconds, then what is left less 5 for requests in flight.
+        drain_seconds: seconds in which a stopping pod still accepts requests, until every load balancer looks elsewhere.
+        pod_disruption_budget: how many pods may be gone at once when nodes are drained; there is one when there can be 2 pods.
+        service_account_name: the ServiceAccount of the pods, for a cloud's workload identity.
+        node_selector: labels that a node must have.
+        tolerations: taints that pods tolerate; by default, with an NVIDIA accelerator, nvidia.com/gpu.
+        affinity: as in a pod.
+        topology_spread_constraints: as in a pod; they take the place of placement spread.
+        priority_class_name: the PriorityClass of the pods.
+        runtime_class_name: the RuntimeClass of the pods.
+        pod_template: anything else about the pods: a strategic merge patch over the pod template, applied last. Lists of containers,
+            volumes, mounts, variables and ports merge by name; other lists are replaced.
+    """
+
+    model: Model
+    image: Image = ""
+    image_pull_secrets: (
+        typing.Annotated[tuple[SecretReference, ...], msgspec.Meta(max_length=8)] | None
+    ) = None
+    args: typing.Annotated[tuple[Text, ...], msgspec.Meta(max_length=64)] | None = None
+    env: typing.Annotated[tuple[EnvVar, ...], msgspec.Meta(max_length=64)] | None = None
+    env_from: RawObjects | None = None
+    ports: Ports = Ports()
+    accelerator: Accelerator = Accelerator()
+    resources: Resources | None = None
+    shared_memory: Quantity = "1Gi"
+    replicas: Replicas | None = None
+    placement: typing.Literal["spread", "onePerNode"] = "spread"
+    autoscaling: Autoscaling | None = None
+    deployment_strategy: DeploymentStrategy | None = None
+    probes: Probes = Probes()
+    termination_grace_period_seconds: typing.Annotated[int, msgspec.Meta(ge=6, le=86400)] = 60
+    drain_seconds: typing.Annotated[int, msgspec.Meta(ge=0, le=3600)] = 10
+    pod_disruption_budget: PodDisruptionBudget = PodDisruptionBudget()
+    service_account_name: ObjectName | None = None
+    node_selector: typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=32)] | None = (
+        None
+    )
+    tolerations: typing.Annotated[tuple[Toleration, ...], msgspec.Meta(max_length=16)] | None = None
+    affinity: AnyObject | None = None
+    topology_spread_constraints: RawObjects | None = None
+    priority_class_name: ObjectName | None = None
+    runtime_class_name: ObjectName | None = None
+    pod_template: AnyObject | None = None
+
+
+class Spec(Part, frozen=True):
+    """What is wanted.
+
+    Attributes:
+        suspend: no pods and no scaler, everything else stays; as it was when switched off again.
+        predictor: the servers; predictor.model.storageUri says what they serve, the rest has defaults.
+        service: the Service in front of the pods.
+        ingress: hosts outside the cluster, through an Ingress controller; not together with gateway.
+        gateway: hosts outside the cluster, through the Gateway API; not together with ingress.
+        network_policy: who may open connections to the pods.
+        monitoring: how the Prometheus operator finds the pods.
+        auth: API tokens.
+    """
+
+    predictor: Predictor
+    suspend: bool = False
+    service: Service = Service()
+    ingress: Ingress | None = None
+    gateway: Gateway | None = None
+    network_policy: NetworkPolicy | None = None
+    monitoring: Monitoring | None = None
+    auth: Auth | None = None

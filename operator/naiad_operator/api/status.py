@@ -1,0 +1,172 @@
+"""The whole status of an InferenceService. The operator writes it; `status.compute` makes it."""
+
+import typing
+
+import msgspec
+
+from naiad_operator.api.structs import Part
+
+_Word = typing.Annotated[str, msgspec.Meta(max_length=316)]
+_Sentence = typing.Annotated[str, msgspec.Meta(max_length=4096)]
+_Time = typing.Annotated[str, msgspec.Meta(max_length=32)]
+_Count = typing.Annotated[int, msgspec.Meta(ge=0)]
+
+
+class Condition(Part, frozen=True):
+    """One aspect of a service.
+
+    Attributes:
+        type: which aspect.
+        status: whether it holds.
+        reason: why, in one word for machines.
+        message: why, in one sentence for people; empty when there is nothing to say.
+        last_transition_time: when status last changed.
+        observed_generation: the generation of the spec that this is about.
+    """
+
+    type: _Word
+    status: typing.Literal["True", "False", "Unknown"]
+    reason: _Word
+    message: _Sentence
+    last_transition_time: _Time
+    observed_generation: _Count
+
+
+class Address(Part, frozen=True):
+    """Where the service is reached inside the cluster.
+
+    Attributes:
+        url: HTTP.
+        grpc_url: gRPC, as clients take it: host and port.
+    """
+
+    url: _Sentence
+    grpc_url: _Sentence
+
+
+class AcceleratorStatus(Part, frozen=True):
+    """What each pod asks for.
+
+    Attributes:
+        resource_name: the resource, the DeviceClass of a claim, or none.
+        strategy: as in the spec.
+        count: devices a pod.
+    """
+
+    resource_name: _Word
+    strategy: _Word
+    count: _Count
+
+
+class FailureInfo(Part, frozen=True):
+    """The failure of a pod that stands in the way.
+
+    Attributes:
+        reason: in one word.
+        message: in one sentence, in the pod's own words.
+        pod: its name.
+        exit_code: of its container, if it ended.
+        time: when it ended.
+    """
+
+    reason: _Word
+    message: _Sentence
+    pod: _Word | None = None
+    exit_code: int | None = None
+    time: _Time | None = None
+
+
+class Copies(Part, frozen=True):
+    """Pods, counted.
+
+    Attributes:
+        total_copies: pods there are.
+        failed_copies: pods that cannot serve and say why.
+    """
+
+    total_copies: _Count
+    failed_copies: _Count
+
+
+class ModelStatus(Part, frozen=True):
+    """How far the pods are with what the spec says.
+
+    Attributes:
+        transition_status: whether the pods serve what the spec says.
+        copies: pods, counted.
+        last_failure_info: the failure that stands in the way.
+    """
+
+    transition_status: typing.Literal[
+        "UpToDate", "InProgress", "BlockedByFailedLoad", "InvalidSpec"
+    ]
+    copies: Copies | None = None
+    last_failure_info: FailureInfo | None = None
+
+
+class ModelEntry(Part, frozen=True):
+    """One version of one model.
+
+    Attributes:
+        name: the model.
+        version: its version.
+        state: READY, LOADING, UNLOADING or UNAVAILABLE.
+        reason: why it is not READY.
+    """
+
+    name: _Sentence
+    version: _Word
+    state: _Word
+    reason: _Sentence
+
+
+class ImageStatus(Part, frozen=True):
+    """The image that pods are made from.
+
+    Attributes:
+        name: the image.
+        for_pods: tells for which pods it was chosen; when the predictor changes, an empty image is chosen again.
+    """
+
+    name: _Sentence
+    for_pods: _Word
+
+
+class Status(Part, frozen=True):
+    """What is.
+
+    Attributes:
+        observed_generation: the generation of the spec that this is about.
+        conditions: the aspects of the service; Ready sums them up.
+        url: where clients reach HTTP: the first host outside the cluster, else the address inside.
+        grpc_url: where clients reach gRPC, as they take it: host and port.
+        address: where the service is reached inside the cluster.
+        replicas: pods there are.
+        ready_replicas: pods that are ready.
+        updated_replicas: pods of the newest template.
+        available_replicas: pods that serve.
+        kept_replicas: pods to go on with when the spec says no number and no autoscaler decides it.
+        selector: the labels of the pods, for the scale subresource.
+        accelerator: what each pod asks for.
+        image: the image that pods are made from.
+        model_status: how far the pods are with what the spec says.
+        models: the models that a pod told of, at most 64.
+        model_count: ready and known models, e.g. 2/3.
+    """
+
+    observed_generation: _Count
+    conditions: typing.Annotated[tuple[Condition, ...], msgspec.Meta(max_length=16)]
+    url: _Sentence | None = None
+    grpc_url: _Sentence | None = None
+    address: Address | None = None
+    replicas: _Count | None = None
+    ready_replicas: _Count | None = None
+    updated_replicas: _Count | None = None
+    available_replicas: _Count | None = None
+    kept_replicas: _Count | None = None
+    selector: _Sentence | None = None
+    accelerator: AcceleratorStatus | None = None
+    image: ImageStatus | None = None
+    model_status: ModelStatus | None = None
+    models: typing.Annotated[tuple[ModelEntry, ...], msgspec.Meta(max_length=64)] | None = None
+    model_count: _Word | None = None

@@ -1,0 +1,127 @@
+"""What a pod asks for to get its device: a resource's name and count, or a claim; and the node it must be on."""
+
+import dataclasses
+import hashlib
+import json
+import typing
+
+from naiad_operator.api.accelerator import Accelerator
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import kinds, names
+from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.errors import InvalidSpec, Problem
+
+GPU = "nvidia.com/gpu"
+PRODUCT_LABEL = "nvidia.com/gpu.product"
+CLAIM = "accelerator"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Asked:
+    """What an accelerator adds to a pod.
+
+    Attributes:
+        resource: the resource's name; "" for none and for claims.
+        claim_template: the ResourceClaimTemplate's name; "" unless the strategy is dra.
+        node_labels: labels that the node must have.
+    """
+
+    resource: str
+    count: int
+    claim_template: str
+    node_labels: dict[str, str]
+
+    @property
+    def is_device(self) -> bool:
+        """Whether pods compete for devices at all."""
+        return bool(self.resource or self.claim_template)
+
+
+def resource_name(accelerator: Accelerator) -> str:
+    """The extended resource that a pod asks for; "" for none and for claims."""
+    if accelerator.type == "none" or accelerator.strategy == "dra":
+        return ""
+    if accelerator.resource_name is not None:
+        return accelerator.resource_name
+    if accelerator.type == "mig" and accelerator.strategy == "mixed":
+        return mig_resource(accelerator.profile or "")
+    return GPU
+
+
+def mig_resource(profile: str) -> str:
+    """What the device plugin calls a profile under the mixed strategy."""
+    return f"nvidia.com/mig-{profile.replace('+', '.')}"
+
+
+def asked(service: InferenceService) -> Asked:
+    """What the pods of a service ask for."""
+    accelerator = service.spec.predictor.accelerator
+    name = resource_name(accelerator)
+    if accelerator.type != "none" and accelerator.strategy == "dra":
+        return Asked("", accelerator.count, _template_name(service), {})
+    return Asked(name, accelerator.count if name else 0, "", _node_labels(accelerator))
+
+
+def _node_labels(accelerator: Accelerator) -> dict[str, str]:
+    product = accelerator.product
+    if product is None:
+        return {}
+    if accelerator.strategy == "single" and "-MIG-" not in product:
+        product += f"-MIG-{(accelerator.profile or '').replace('+', '.')}"
+    return {PRODUCT_LABEL: product}
+
+
+def device_class(accelerator: Accelerator) -> str:
+    """The DeviceClass of a claim."""
+    if accelerator.device_class_name is not None:
+        return accelerator.device_class_name
+    return "mig.nvidia.com" if accelerator.type == "mig" else "gpu.nvidia.com"
+
+
+def _claim_spec(accelerator: Accelerator) -> dict[str, typing.Any]:
+    selectors = []
+    if accelerator.profile is not None:
+        selectors.append(f"device.attributes['gpu.nvidia.com'].profile == '{accelerator.profile}'")
+    if accelerator.product is not None:
+        selectors.append(
+            f"device.attributes['gpu.nvidia.com'].productName == '{accelerator.product}'"
+        )
+    selectors += accelerator.cel_selectors or ()
+    exactly: dict[str, typing.Any] = {
+        "deviceClassName": device_class(accelerator),
+        "allocationMode": "ExactCount",
+        "count": accelerator.count,
+    }
+    if selectors:
+        exactly["selectors"] = [{"cel": {"expression": selector}} for selector in selectors]
+    return {"devices": {"requests": [{"name": "device", "exactly": exactly}]}}
+
+
+def _template_name(service: InferenceService) -> str:
+    """A template cannot be changed, so what it says is part of its name."""
+    text = json.dumps(_claim_spec(service.spec.predictor.accelerator), sort_keys=True)
+    return f"{service.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def claim_template(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
+    """The ResourceClaimTemplate, of which each pod gets a claim of its own; None unless the strategy is dra.
+
+    Raises:
+        InvalidSpec: when the API server knows no claims; it would drop them from the pods, which would then run without a device.
+    """
+    name = asked(service).claim_template
+    if not name:
+        return None
+    kind = kinds.RESOURCE_CLAIM_TEMPLATE
+    if kind.key not in facts.apis:
+        raise InvalidSpec(
+            [
+                Problem(
+                    "spec.predictor.accelerator.strategy",
+                    f"this cluster has no {kind.kind} in {kind.api_version} (Kubernetes 1.34 and newer have it): write strategy: mixed",
+                )
+            ]
+        )
+    template = names.child(service, kind.api_version, kind.kind, name=name)
+    template["spec"] = {"spec": _claim_spec(service.spec.predictor.accelerator)}
+    return template

@@ -1,0 +1,152 @@
+"""The autoscaler: a HorizontalPodAutoscaler, or KEDA's ScaledObject, which makes one of its own.
+
+Both look at the average time a request waits for an instance, and at how many wait. The first alone would read 0 at total overload, since
+requests that time out in the queue add nothing to it.
+"""
+
+import typing
+
+from naiad_operator.api import quantity
+from naiad_operator.api.scaling import Autoscaling
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import deployment, kinds, names, server
+from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.errors import InvalidSpec, Problem
+
+Object = dict[str, typing.Any]
+
+RATE_WINDOW = "2m"
+"""Over which rates are taken; at least four scrapes long, so that a lost one does not show."""
+
+_MICROSECONDS = 1000
+
+_BEHAVIOR: Object = {
+    "scaleUp": {
+        "stabilizationWindowSeconds": 30,
+        "selectPolicy": "Max",
+        "policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}],
+    },
+    "scaleDown": {
+        "stabilizationWindowSeconds": 300,
+        "selectPolicy": "Max",
+        "policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}],
+    },
+}
+"""Queue time does not grow in proportion to load, so the autoscaler's own arithmetic overshoots: small steps."""
+
+_KEDA_COOLDOWN_SECONDS = 300
+_KEDA_POLLING_SECONDS = 15
+_KEDA_FAILURES = 3
+
+
+def autoscaler(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
+    """The autoscaler; None when none is asked for, while suspended, or when the cluster lacks KEDA.
+
+    Raises:
+        InvalidSpec: when nobody said where KEDA finds Prometheus.
+    """
+    scaling = service.spec.predictor.autoscaling
+    if scaling is None or not deployment.is_autoscaled(service):
+        return None
+    if scaling.scaler == "hpa":
+        return _hpa(service, scaling)
+    if kinds.SCALED_OBJECT.key not in facts.apis:
+        return None
+    return _scaled_object(service, scaling, facts)
+
+
+def _hpa(service: InferenceService, scaling: Autoscaling) -> names.Manifest:
+    metrics: list[Object] = []
+    if scaling.queue_time_ms is not None:
+        target = str(scaling.queue_time_ms * _MICROSECONDS)
+        metrics.append(_pods_metric(server.AVERAGE_QUEUE_METRIC, target))
+    if scaling.pending_requests is not None:
+        metrics.append(_pods_metric(server.PENDING_METRIC, str(scaling.pending_requests)))
+    metrics += [dict(metric) for metric in scaling.metrics or ()]
+    made = names.child(service, kinds.HPA.api_version, kinds.HPA.kind)
+    made["spec"] = {
+        "scaleTargetRef": {
+            "apiVersion": kinds.DEPLOYMENT.api_version,
+            "kind": kinds.DEPLOYMENT.kind,
+            "name": service.name,
+        },
+        "minReplicas": scaling.fewest,
+        "maxReplicas": scaling.most,
+        "metrics": metrics,
+        "behavior": scaling.behavior or _BEHAVIOR,
+    }
+    return made
+
+
+def _pods_metric(name: str, average: str) -> Object:
+    return {
+        "type": "Pods",
+        "pods": {
+            "metric": {"name": name},
+            "target": {"type": "AverageValue", "averageValue": quantity.canonical(average)},
+        },
+    }
+
+
+def _scaled_object(
+    service: InferenceService, scaling: Autoscaling, facts: ClusterFacts
+) -> names.Manifest:
+    address = scaling.prometheus_address or facts.defaults.prometheus_address
+    if not address and not (scaling.queue_time_ms is None and scaling.pending_requests is None):
+        raise InvalidSpec(
+            [
+                Problem(
+                    "spec.predictor.autoscaling.prometheusAddress",
+                    "the operator was installed without an address of Prometheus: write one, e.g. http://prometheus.monitoring:9090",
+                )
+            ]
+        )
+    pods = f'namespace="{service.namespace}",pod=~"{service.name}-[a-z0-9]+-[a-z0-9]+"'
+    triggers: list[Object] = []
+    if scaling.queue_time_ms is not None:
+        queued = f"sum(rate({server.QUEUE_METRIC}{{{pods}}}[{RATE_WINDOW}]))"
+        answered = f"sum(rate({server.SUCCESS_METRIC}{{{pods}}}[{RATE_WINDOW}]))"
+        query = f"{queued} / clamp_min({answered}, 1e-9)"
+        # The query is an average already.
+        target = scaling.queue_time_ms * _MICROSECONDS
+        triggers.append(_trigger(address, query, target, metric_type="Value"))
+    if scaling.pending_requests is not None:
+        query = f"sum({server.PENDING_METRIC}{{{pods}}})"
+        triggers.append(
+            _trigger(address, query, scaling.pending_requests, metric_type="AverageValue")
+        )
+    triggers += [dict(trigger) for trigger in scaling.triggers or ()]
+    made = names.child(service, kinds.SCALED_OBJECT.api_version, kinds.SCALED_OBJECT.kind)
+    made["spec"] = {
+        "scaleTargetRef": {
+            "apiVersion": kinds.DEPLOYMENT.api_version,
+            "kind": kinds.DEPLOYMENT.kind,
+            "name": service.name,
+        },
+        "minReplicaCount": scaling.fewest,
+        "maxReplicaCount": scaling.most,
+        "pollingInterval": _KEDA_POLLING_SECONDS,
+        "cooldownPeriod": _KEDA_COOLDOWN_SECONDS,
+        # Metrics that cannot be read must not take pods away.
+        "fallback": {
+            "failureThreshold": _KEDA_FAILURES,
+            "replicas": max(scaling.fewest, 1),
+            "behavior": "currentReplicasIfHigher",
+        },
+        "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scaling.behavior or _BEHAVIOR}},
+        "triggers": triggers,
+    }
+    return made
+
+
+def _trigger(address: str, query: str, threshold: int, *, metric_type: str) -> Object:
+    return {
+        "type": "prometheus",
+        "metricType": metric_type,
+        "metadata": {
+            "serverAddress": address,
+            "query": query,
+            "threshold": str(threshold),
+            "ignoreNullValues": "false",
+        },
+    }

@@ -1,0 +1,94 @@
+"""The Deployment: how many pods, and how they are replaced."""
+
+import typing
+
+from naiad_operator.api.scaling import DeploymentStrategy
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import accelerator, kinds, names, pod
+from naiad_operator.builders.facts import ClusterFacts
+
+_SCALERS = ("hpa", "keda")
+_KEPT_REVISIONS = 3
+_ONE_LOAD = 600
+"""Seconds without progress until a rollout counts as stuck, beyond the time that the startup probe allows."""
+
+
+def deployment(service: InferenceService, facts: ClusterFacts) -> names.Manifest:
+    """The Deployment of a service."""
+    predictor = service.spec.predictor
+    startup = predictor.probes.startup
+    spec: dict[str, typing.Any] = {
+        "selector": {"matchLabels": names.selector(service)},
+        "strategy": _strategy(service),
+        "revisionHistoryLimit": _KEPT_REVISIONS,
+        "progressDeadlineSeconds": startup.period_seconds * startup.failure_threshold + _ONE_LOAD,
+        "template": pod.template(service, facts),
+    }
+    wanted = replicas(service, facts)
+    if wanted is not None:
+        spec["replicas"] = wanted
+    manifest = names.child(service, kinds.DEPLOYMENT.api_version, kinds.DEPLOYMENT.kind)
+    manifest["spec"] = spec
+    return manifest
+
+
+def is_autoscaled(service: InferenceService) -> bool:
+    """Whether an autoscaler of ours decides the number of pods."""
+    scaling = service.spec.predictor.autoscaling
+    return scaling is not None and scaling.scaler in _SCALERS and not service.spec.suspend
+
+
+def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
+    """How many pods there should be; None when an autoscaler decides.
+
+    Without `replicas`, the number is what it was when the autoscaler was switched off, so that no pod is lost by that. From then on
+    it stands in the status, so that somebody who scales the Deployment meanwhile is put back.
+    """
+    predictor = service.spec.predictor
+    if service.spec.suspend:
+        return 0
+    now = facts.current_replicas
+    if is_autoscaled(service):
+        assert predictor.autoscaling is not None
+        # An HPA leaves a Deployment of 0 alone, so after a suspension the first pods are ours to ask for.
+        least = predictor.autoscaling.fewest
+        return least if now == 0 and least > 0 else None
+    if predictor.replicas is not None:
+        return predictor.replicas
+    return kept_replicas(service) or now or 1
+
+
+def kept_replicas(service: InferenceService) -> int | None:
+    """The number that the status keeps for a spec that says none; None when it keeps none."""
+    kept: int | None = service.status.get("keptReplicas")
+    return kept
+
+
+def most_replicas(service: InferenceService, facts: ClusterFacts) -> int:
+    """How many pods there can be at most."""
+    if is_autoscaled(service):
+        assert service.spec.predictor.autoscaling is not None
+        return service.spec.predictor.autoscaling.most
+    return replicas(service, facts) or 0
+
+
+def _strategy(service: InferenceService) -> dict[str, typing.Any]:
+    """Where pods compete for devices or nodes, an old pod goes before a new one comes: a new one would wait for ever."""
+    predictor = service.spec.predictor
+    wanted = predictor.deployment_strategy or DeploymentStrategy()
+    if wanted.type == "Recreate":
+        return {"type": "Recreate"}
+    scarce = accelerator.asked(service).is_device or predictor.placement == "onePerNode"
+    surge, unavailable = wanted.max_surge, wanted.max_unavailable
+    if surge is None:
+        surge = 1 if _is_zero(unavailable) or (not scarce and unavailable is None) else 0
+    if unavailable is None:
+        unavailable = 1 if _is_zero(surge) else 0
+    return {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable},
+    }
+
+
+def _is_zero(amount: int | str | None) -> bool:
+    return amount in (0, "0%")

@@ -1,0 +1,51 @@
+"""Which image a service runs: its own, or the operator's default, taken once and kept until the predictor changes."""
+
+import collections.abc
+import hashlib
+import typing
+
+import msgspec
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.api.structs import Part
+from naiad_operator.builders.facts import Defaults
+
+_NOT_THE_PODS = frozenset(
+    ("replicas", "autoscaling", "deployment_strategy", "pod_disruption_budget", "image")
+)
+"""Fields of the predictor that change nothing about a pod: a change of them must not bring a new image."""
+
+
+def resolve(service: InferenceService, defaults: Defaults) -> str:
+    """The image, from the spec, else from what the status recorded for these pods, else the default."""
+    if service.spec.predictor.image:
+        return service.spec.predictor.image
+    recorded: collections.abc.Mapping[str, typing.Any] = service.status.get("image") or {}
+    if recorded.get("name") and recorded.get("forPods") == pods_hash(service):
+        return str(recorded["name"])
+    return defaults.image
+
+
+def pods_hash(service: InferenceService) -> str:
+    """Tells whether what the pods are made from has changed.
+
+    Only what differs from the defaults counts, so that a release with a new field brings no new image to services that say nothing
+    of it.
+    """
+    text = msgspec.json.encode(_said(service.spec.predictor, _NOT_THE_PODS), order="sorted")
+    return hashlib.sha256(text).hexdigest()[:16]
+
+
+def _said(part: Part, without: frozenset[str] = frozenset()) -> dict[str, typing.Any]:
+    """The fields that differ from their defaults."""
+    return {
+        field.name: _plain(getattr(part, field.name))
+        for field in msgspec.structs.fields(part)
+        if field.name not in without and getattr(part, field.name) != field.default
+    }
+
+
+def _plain(value: typing.Any) -> typing.Any:
+    if isinstance(value, Part):
+        return _said(value)
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,0 +1,120 @@
+"""Hosts outside the cluster: Ingresses, or the Gateway API's routes. HTTP and gRPC apart, since controllers treat them apart."""
+
+import dataclasses
+import typing
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.api.traffic import Gateway, Ingress
+from naiad_operator.builders import kinds, names, server, service as services
+from naiad_operator.builders.facts import ClusterFacts
+
+Object = dict[str, typing.Any]
+
+_NGINX_GRPC = {"nginx.ingress.kubernetes.io/backend-protocol": "GRPC"}
+
+
+def ingresses(service: InferenceService) -> list[names.Manifest]:
+    """The Ingress of HTTP and the Ingress of gRPC, as far as there are hosts for them."""
+    wanted = service.spec.ingress
+    if wanted is None or not wanted.enabled:
+        return []
+    made = []
+    if wanted.host is not None:
+        http = _Host(
+            name=service.name,
+            host=wanted.host,
+            port="http",
+            path=wanted.path,
+            annotations=dict(wanted.annotations or {}),
+        )
+        made.append(_ingress(service, wanted, http))
+    if wanted.grpc_host is not None:
+        grpc = _Host(
+            name=services.grpc_name(service),
+            host=wanted.grpc_host,
+            port="grpc",
+            path="/",
+            annotations={**_NGINX_GRPC, **(wanted.grpc_annotations or {})},
+        )
+        made.append(_ingress(service, wanted, grpc))
+    return made
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class _Host:
+    """One host and what is behind it; `name` is that of the Ingress and of the Service."""
+
+    name: str
+    host: str
+    port: str
+    path: str
+    annotations: dict[str, str]
+
+
+def _ingress(service: InferenceService, wanted: Ingress, host: _Host) -> names.Manifest:
+    target = {"service": {"name": host.name, "port": {"name": host.port}}}
+    path = {"path": host.path, "pathType": "Prefix", "backend": target}
+    spec: Object = {"rules": [{"host": host.host, "http": {"paths": [path]}}]}
+    if wanted.class_name is not None:
+        spec["ingressClassName"] = wanted.class_name
+    if wanted.tls is not None:
+        spec["tls"] = [{"hosts": [host.host], "secretName": wanted.tls.secret_name}]
+    made = names.child(service, kinds.INGRESS.api_version, kinds.INGRESS.kind, name=host.name)
+    if host.annotations:
+        made["metadata"]["annotations"] = host.annotations
+    made["spec"] = spec
+    return made
+
+
+def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
+    """The HTTPRoute and the GRPCRoute, as far as the API server knows them."""
+    gateway = service.spec.gateway
+    if gateway is None:
+        return []
+    made = []
+    if kinds.HTTP_ROUTE.key in facts.apis and (
+        gateway.hostnames is not None or gateway.grpc_hostnames is None
+    ):
+        match = {"path": {"type": "PathPrefix", "value": "/"}}
+        rule = {"matches": [match], "backendRefs": [_reference(service, "http")]}
+        made.append(_route(service, kinds.HTTP_ROUTE, gateway, gateway.hostnames, [rule]))
+    if kinds.GRPC_ROUTE.key in facts.apis and gateway.grpc_hostnames is not None:
+        matches = [
+            {"method": {"type": "Exact", "service": name}}
+            for name in (server.GRPC_SERVICE, server.GRPC_HEALTH_SERVICE)
+        ]
+        rule = {"matches": matches, "backendRefs": [_reference(service, "grpc")]}
+        made.append(_route(service, kinds.GRPC_ROUTE, gateway, gateway.grpc_hostnames, [rule]))
+    return made
+
+
+def _reference(service: InferenceService, port: str) -> Object:
+    """A route names a port by its number; what the API server would fill in is written, so that nothing looks like a change."""
+    number = getattr(service.spec.predictor.ports, port)
+    return {"group": "", "kind": "Service", "name": service.name, "port": number, "weight": 1}
+
+
+def _route(
+    service: InferenceService,
+    kind: kinds.Kind,
+    gateway: Gateway,
+    hostnames: tuple[str, ...] | None,
+    rules: list[Object],
+) -> names.Manifest:
+    parents = []
+    for parent in gateway.parent_refs:
+        reference: Object = {
+            "group": "gateway.networking.k8s.io",
+            "kind": "Gateway",
+            "name": parent.name,
+        }
+        if parent.namespace is not None:
+            reference["namespace"] = parent.namespace
+        if parent.section_name is not None:
+            reference["sectionName"] = parent.section_name
+        parents.append(reference)
+    made = names.child(service, kind.api_version, kind.kind)
+    made["spec"] = {"parentRefs": parents, "rules": rules}
+    if hostnames:
+        made["spec"]["hostnames"] = list(hostnames)
+    return made

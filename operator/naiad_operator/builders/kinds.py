@@ -1,0 +1,55 @@
+"""Every kind of object that a service may own."""
+
+import typing
+
+
+class Kind(typing.NamedTuple):
+    """A kind of child.
+
+    Attributes:
+        optional: whether an API server may lack it (a custom resource, or a feature that is not everywhere).
+    """
+
+    api_version: str
+    kind: str
+    plural: str
+    optional: bool
+
+    @property
+    def key(self) -> str:
+        """How `ClusterFacts.apis` names it."""
+        return f"{self.api_version}/{self.kind}"
+
+
+DEPLOYMENT = Kind("apps/v1", "Deployment", "deployments", optional=False)
+SERVICE = Kind("v1", "Service", "services", optional=False)
+HPA = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", optional=False)
+PDB = Kind("policy/v1", "PodDisruptionBudget", "poddisruptionbudgets", optional=False)
+INGRESS = Kind("networking.k8s.io/v1", "Ingress", "ingresses", optional=False)
+NETWORK_POLICY = Kind("networking.k8s.io/v1", "NetworkPolicy", "networkpolicies", optional=False)
+SCALED_OBJECT = Kind("keda.sh/v1alpha1", "ScaledObject", "scaledobjects", optional=True)
+HTTP_ROUTE = Kind("gateway.networking.k8s.io/v1", "HTTPRoute", "httproutes", optional=True)
+GRPC_ROUTE = Kind("gateway.networking.k8s.io/v1", "GRPCRoute", "grpcroutes", optional=True)
+POD_MONITOR = Kind("monitoring.coreos.com/v1", "PodMonitor", "podmonitors", optional=True)
+SERVICE_MONITOR = Kind(
+    "monitoring.coreos.com/v1", "ServiceMonitor", "servicemonitors", optional=True
+)
+RESOURCE_CLAIM_TEMPLATE = Kind(
+    "resource.k8s.io/v1", "ResourceClaimTemplate", "resourceclaimtemplates", optional=True
+)
+
+KINDS = (
+    RESOURCE_CLAIM_TEMPLATE,
+    DEPLOYMENT,
+    SERVICE,
+    HPA,
+    SCALED_OBJECT,
+    PDB,
+    INGRESS,
+    HTTP_ROUTE,
+    GRPC_ROUTE,
+    NETWORK_POLICY,
+    POD_MONITOR,
+    SERVICE_MONITOR,
+)
+"""In the order in which they are applied: what a pod needs before the pod."""

@@ -1,0 +1,89 @@
+"""Everything the operator knows about the server it starts. The operator never imports it; tests/seams holds each line to the server.
+
+The drain: on SIGTERM a server says not ready, goes on accepting for its shutdown delay, then finishes what is in flight within its exit
+timeout. It does that by itself, so pods have no preStop hook.
+"""
+
+import dataclasses
+
+from naiad_operator.api.spec import Spec
+
+COMMAND = ("naiad", "serve")
+CONTAINER = "server"
+
+LIVE_PATH = "/v2/health/live"
+READY_PATH = "/v2/health/ready"
+METRICS_PATH = "/metrics"
+STATUS_PATH = "/status"
+"""On the metrics port: {"models": [{"name", "version", "state", "reason"}]}."""
+
+GRPC_SERVICE = "inference.GRPCInferenceService"
+GRPC_HEALTH_SERVICE = "grpc.health.v1.Health"
+
+QUEUE_METRIC = "nv_inference_queue_duration_us"
+SUCCESS_METRIC = "nv_inference_request_success"
+PENDING_METRIC = "nv_inference_pending_request_count"
+AVERAGE_QUEUE_METRIC = "nv_inference_avg_queue_time_us"
+"""Not the server's own: what the rule for prometheus-adapter makes of the two before."""
+
+GRPC_MAX_CONNECTION_AGE_MS = 300_000
+"""A client's connection stays with one pod for as long as it lives; after five minutes it is asked to connect again, so that new pods
+get their share."""
+
+_POLL_SECONDS = 15
+
+STOP_MARGIN_SECONDS = 5
+"""Between the server's own deadline and the kubelet's."""
+
+TOKEN_FOLDER = "/etc/naiad/auth"  # noqa: S105 - a folder, not a token
+TOKEN_FILE = "token"  # noqa: S105 - as above
+CREDENTIALS_FOLDER = "/etc/naiad/credentials"
+REPOSITORIES_FOLDER = "/mnt/repositories"
+CACHE_FOLDER = "/var/cache/naiad"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stop:
+    """How long each part of stopping takes, in seconds."""
+
+    drain: int
+    exit_timeout: int
+    grace: int
+
+
+def stop(spec: Spec) -> Stop:
+    """Share the grace period out: the drain, then requests in flight, then a margin."""
+    grace, drain = spec.predictor.termination_grace_period_seconds, spec.predictor.drain_seconds
+    return Stop(drain, grace - drain - STOP_MARGIN_SECONDS, grace)
+
+
+def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
+    """The server's command line.
+
+    Args:
+        spec: the service.
+        repositories: the model repositories as the server writes them (`builders.storage`).
+    """
+    predictor = spec.predictor
+    seconds = stop(spec)
+    written = [f"--model-repository={repository}" for repository in repositories]
+    load = predictor.model.load
+    if load.mode == "explicit":
+        written.append("--model-control-mode=explicit")
+        written += [f"--load-model={model}" for model in load.models or ()]
+    elif load.mode == "poll":
+        seconds_between = load.poll_seconds or _POLL_SECONDS
+        written += ["--model-control-mode=poll", f"--repository-poll-secs={seconds_between}"]
+    written += [
+        # A server that lives on can say which model failed and why; an unready pod gets no traffic either way.
+        "--exit-on-error=false",
+        f"--http-port={predictor.ports.http}",
+        f"--grpc-port={predictor.ports.grpc}",
+        f"--metrics-port={predictor.ports.metrics}",
+        f"--grpc-max-connection-age={GRPC_MAX_CONNECTION_AGE_MS}",
+        f"--shutdown-delay-secs={seconds.drain}",
+        f"--exit-timeout-secs={seconds.exit_timeout}",
+    ]
+    if spec.auth is not None:
+        written.append(f"--auth-token-file={TOKEN_FOLDER}/{TOKEN_FILE}")
+    return [*written, *(predictor.args or ())]

@@ -1,0 +1,119 @@
+"""Model repositories and their credentials: what the server is told, what the pod mounts. Secrets are named here, never read."""
+
+import dataclasses
+import typing
+
+from naiad_operator.api.model import Model, Repository, Storage
+from naiad_operator.builders import server
+
+Objects = tuple[dict[str, typing.Any], ...]
+
+_NO_STORAGE = Storage()
+_GOOGLE_KEY = "key.json"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Mounted:
+    """What model repositories add to a pod.
+
+    Attributes:
+        repositories: as the server's --model-repository takes them.
+    """
+
+    repositories: tuple[str, ...]
+    env: Objects
+    volumes: Objects
+    mounts: Objects
+
+
+def mounted(model: Model) -> Mounted:
+    """Everything that a service's model repositories need."""
+    sources = model.repositories or (
+        Repository(storage_uri=model.storage_uri or "", storage=model.storage),
+    )
+    claims = _claims(sources)
+    env, volumes, mounts = _credentials(sources)
+    for number, claim in enumerate(claims):
+        source = {"claimName": claim, "readOnly": True}
+        volumes.append({"name": f"repository-{number}", "persistentVolumeClaim": source})
+        folder = f"{server.REPOSITORIES_FOLDER}/{number}"
+        mounts.append({"name": f"repository-{number}", "mountPath": folder, "readOnly": True})
+    return Mounted(
+        tuple(_written(source, claims) for source in sources),
+        tuple(env),
+        tuple(volumes),
+        tuple(mounts),
+    )
+
+
+def _claims(sources: tuple[Repository, ...]) -> list[str]:
+    """The claims, each once, in the order in which they are named."""
+    return list(dict.fromkeys(_claim(s.storage_uri)[0] for s in sources if _scheme(s) == "pvc"))
+
+
+def _scheme(source: Repository) -> str:
+    return source.storage_uri.partition("://")[0]
+
+
+def _claim(uri: str) -> tuple[str, str]:
+    claim, _, path = uri.removeprefix("pvc://").partition("/")
+    return claim, path.strip("/")
+
+
+def _written(source: Repository, claims: list[str]) -> str:
+    if _scheme(source) == "pvc":
+        claim, path = _claim(source.storage_uri)
+        folder = f"{server.REPOSITORIES_FOLDER}/{claims.index(claim)}"
+        return f"{folder}/{path}" if path else folder
+    endpoint = (source.storage or _NO_STORAGE).endpoint
+    if endpoint is None:
+        return source.storage_uri
+    return f"s3://{endpoint}/{source.storage_uri.removeprefix('s3://')}"
+
+
+def _credentials(
+    sources: tuple[Repository, ...],
+) -> tuple[list[dict[str, typing.Any]], list[dict[str, typing.Any]], list[dict[str, typing.Any]]]:
+    """Variables, volumes and mounts; one account a kind of store, as the rules of the resource demand."""
+    env: dict[str, dict[str, typing.Any]] = {}
+    volumes: dict[str, dict[str, typing.Any]] = {}
+    mounts: list[dict[str, typing.Any]] = []
+    for source in sources:
+        scheme, storage = _scheme(source), source.storage or _NO_STORAGE
+        if storage.region is not None:
+            env["AWS_DEFAULT_REGION"] = {"name": "AWS_DEFAULT_REGION", "value": storage.region}
+        if storage.secret_name is None:
+            continue
+        file_key = storage.credential_file_key
+        if file_key is None and scheme == "gs":
+            file_key = storage.service_account_key_field or _GOOGLE_KEY
+        if file_key is None:
+            for key, optional in _SECRET_KEYS[scheme]:
+                reference = {"name": storage.secret_name, "key": key, "optional": optional}
+                env[key] = {"name": key, "valueFrom": {"secretKeyRef": reference}}
+            continue
+        name = "credentials" if storage.credential_file_key else "credentials-gs"
+        variable = (
+            "TRITON_CLOUD_CREDENTIAL_PATH"
+            if storage.credential_file_key
+            else "GOOGLE_APPLICATION_CREDENTIALS"
+        )
+        folder = f"{server.CREDENTIALS_FOLDER}/{name}"
+        env[variable] = {"name": variable, "value": f"{folder}/{file_key}"}
+        if name not in volumes:
+            items = [{"key": file_key, "path": file_key}]
+            secret = {"secretName": storage.secret_name, "items": items}
+            volumes[name] = {"name": name, "secret": secret}
+            mounts.append({"name": name, "mountPath": folder, "readOnly": True})
+    return list(env.values()), list(volumes.values()), mounts
+
+
+_SECRET_KEYS = {
+    "s3": (
+        ("AWS_ACCESS_KEY_ID", False),
+        ("AWS_SECRET_ACCESS_KEY", False),
+        ("AWS_SESSION_TOKEN", True),
+    ),
+    "as": (("AZURE_STORAGE_ACCOUNT", False), ("AZURE_STORAGE_KEY", False)),
+}
+"""Key of the Secret, which is also the variable's name, and whether a Secret may lack it."""

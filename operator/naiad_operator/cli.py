@@ -1,0 +1,60 @@
+"""The command line: `naiad-operator run` and `naiad-operator check -f FILE`."""
+
+import argparse
+import asyncio
+import collections.abc
+import os
+import sys
+import typing
+
+from naiad_operator import check, options
+
+
+def parser() -> argparse.ArgumentParser:
+    """Every command with its options."""
+    top = argparse.ArgumentParser(
+        prog="naiad-operator", description="Turns InferenceService resources into serving pods."
+    )
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    running = commands.add_parser(
+        "run",
+        help="reconcile the InferenceServices of a cluster until SIGTERM",
+        description="Reconciles the InferenceServices of a cluster until SIGTERM. Each option is also read from the environment.",
+    )
+    options.add_to(running, os.environ)
+    running.set_defaults(run=lambda given: _run(options.read(running, given)))
+    checking = commands.add_parser(
+        "check",
+        help="is a file right, and what would the operator make of it?",
+        description="Validates InferenceServices without a cluster and prints the objects that the operator would make.",
+    )
+    check.add_options(checking)
+    checking.set_defaults(run=check.run)
+    return top
+
+
+def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
+    """Run a command.
+
+    Returns:
+        The exit status.
+    """
+    given = parser().parse_args(arguments)
+    run: typing.Callable[[argparse.Namespace], int] = given.run
+    return run(given)
+
+
+def _run(chosen: options.Options) -> int:
+    # Imported here: `check` needs neither kopf nor aiohttp, and is quick without them.
+    from naiad_operator import logs  # noqa: PLC0415 - see above
+    from naiad_operator.cluster.credentials import CredentialsError  # noqa: PLC0415 - see above
+    from naiad_operator.handlers.operate import operate  # noqa: PLC0415 - see above
+
+    logs.configure(level=chosen.log_level, text=chosen.log_text)
+    try:
+        return asyncio.run(operate(chosen))
+    except CredentialsError as error:
+        print(f"naiad-operator: {error}", file=sys.stderr)  # noqa: T201 - said to whoever started it
+        return 1
+    except KeyboardInterrupt:
+        return 130

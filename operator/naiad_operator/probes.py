@@ -1,0 +1,54 @@
+"""/healthz, /readyz and /metrics, on a port of their own.
+
+Ours and not kopf's endpoint: that one answers from a cache of ten seconds, has no readiness, and waits for ever where a probe
+raises. /healthz fails when a restart would help (the queue does not move, a watch has died), /readyz until every service that
+was there at the start has been looked at once.
+"""
+
+import collections.abc
+import contextlib
+import logging
+
+from aiohttp import web
+
+from naiad_operator.runtime import Runtime
+
+_log = logging.getLogger(__name__)
+_PAGE = "text/plain; version=0.0.4"
+
+
+@contextlib.asynccontextmanager
+async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[int]:
+    """Serves as long as the block runs; gives the port."""
+    app = web.Application()
+    app.router.add_get("/healthz", _answering(runtime.stuck))
+    app.router.add_get("/readyz", _answering(runtime.unready))
+    app.router.add_get("/metrics", _metrics(runtime))
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, runtime.options.http_host, runtime.options.http_port)
+        await site.start()
+        port: int = runner.addresses[0][1]
+        _log.info("/healthz, /readyz and /metrics are on port %d", port)
+        yield port
+    finally:
+        await runner.cleanup()
+
+
+_Handler = collections.abc.Callable[[web.Request], collections.abc.Awaitable[web.Response]]
+
+
+def _answering(trouble: collections.abc.Callable[[], str]) -> _Handler:
+    async def answer(_: web.Request) -> web.Response:
+        said = trouble()
+        return web.Response(status=503 if said else 200, text=f"{said or 'ok'}\n")
+
+    return answer
+
+
+def _metrics(runtime: Runtime) -> _Handler:
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=runtime.page().encode(), headers={"Content-Type": _PAGE})
+
+    return answer

@@ -1,0 +1,206 @@
+"""Carries a plan out: the writes to children, with what each must hold to.
+
+Never somebody else's object: before one is created it is looked for, and the creating apply takes no field by force, so that
+one that appears in between is refused by the API server and not adopted. A refusal of one child (a quota, an admission policy,
+a missing verb) is noted and the others go on; a failure of the API server itself ends the attempt, for the queue to try again.
+"""
+
+import collections.abc
+import dataclasses
+import logging
+import typing
+
+from naiad_operator.builders import kinds
+from naiad_operator.cluster import children, errors
+from naiad_operator.cluster.client import Client
+from naiad_operator.cluster.place import Place
+from naiad_operator.reconcile import events, ownership, plan
+from naiad_operator.status import ApiError, Conflict
+
+_log = logging.getLogger(__name__)
+
+_PLURALS = {kind.kind: kind.plural for kind in kinds.KINDS}
+
+
+@dataclasses.dataclass(slots=True)
+class Result:
+    """What became of a plan.
+
+    Attributes:
+        refused: children that the API server does not take.
+        told: what a person should hear of it.
+        writes: how many requests changed something, or tried to.
+    """
+
+    conflicts: list[Conflict] = dataclasses.field(default_factory=list)
+    refused: list[ApiError] = dataclasses.field(default_factory=list)
+    told: list[events.Event] = dataclasses.field(default_factory=list)
+    writes: int = 0
+
+
+class Carrier:
+    """Carries plans out.
+
+    Args:
+        api: where to write.
+        store: hears each answer.
+    """
+
+    def __init__(self, api: Client, store: children.Children) -> None:
+        self._api = api
+        self._store = store
+        # What the API server made of an apply that it did not take whole, by the child's uid: applying it again would change
+        # nothing. Only a manifest with a field that this API server drops gets here.
+        self._partial: dict[str, tuple[str, bytes]] = {}
+
+    def accepted(self, child: children.Child, stamp: str) -> bool:
+        """Whether the child is what the API server makes of this manifest, though it lacks fields."""
+        return self._partial.get(child.uid) == (stamp, child.fields)
+
+    async def carry_out(
+        self,
+        steps: collections.abc.Iterable[plan.Step],
+        *,
+        namespace: str,
+        uid: str,
+        settled: bool,
+    ) -> Result:
+        """Takes the steps in order.
+
+        Args:
+            steps: from `plan.decide`.
+            namespace: the service's.
+            uid: the service's.
+            settled: whether all this was there before, so that a child which has to be made is worth an Event.
+
+        Raises:
+            ApiError: one that has to do with the API server and not with one child.
+        """
+        result = Result()
+        for step in steps:
+            try:
+                before = result.writes
+                await self._step(step, result, namespace=namespace, uid=uid)
+                if settled and isinstance(step, plan.Create) and result.writes > before:
+                    result.told.append(events.of_recreation(*_of(step)))
+            except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
+                kind, name = _of(step)
+                _log.warning("%s", error)
+                result.refused.append(ApiError(kind, name, error.message or str(error)))
+        return result
+
+    async def _step(self, step: plan.Step, result: Result, *, namespace: str, uid: str) -> None:
+        match step:
+            case plan.Create(manifest):
+                await self._create(manifest, result, uid=uid)
+            case plan.Apply(manifest, child_uid, drift):
+                result.writes += 1
+                await self._apply(_with_uid(manifest, child_uid))
+                if drift:
+                    kind, name = _of(step)
+                    _log.info("put %s %s back: %s", kind, name, ", ".join(drift))
+                    result.told.append(events.of_drift(kind, name, drift))
+            case plan.HandOver(name, child_uid, replicas):
+                result.writes += 1
+                await self._hand_over(namespace, name, child_uid, replicas)
+            case plan.Delete(child):
+                result.writes += 1
+                _log.info("deleting %s %s, which is no longer wanted", child.kind, child.name)
+                await self._api.delete(_place_of(child), uid=child.uid)
+                self._store.deleting(child.uid)
+                self._partial.pop(child.uid, None)
+            case plan.Wait(kind, name):
+                _log.debug("%s %s is still being deleted", kind, name)
+
+    async def _create(self, manifest: plan.Manifest, result: Result, *, uid: str) -> None:
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        try:
+            present = await self._api.get(_place(manifest))
+        except errors.NotFound:
+            present = None
+        if present is not None:
+            await self._found(manifest, present, result, uid=uid)
+            return
+        result.writes += 1
+        try:
+            await self._apply(manifest, force=False)
+        except errors.Conflict:
+            present = await self._api.get(_place(manifest))
+            if children.controller(present["metadata"]).get("uid") == uid:
+                raise  # another operator of ours was quicker: look again
+            result.conflicts.append(_conflict(kind, name, present))
+
+    async def _found(
+        self, manifest: plan.Manifest, present: dict[str, typing.Any], result: Result, *, uid: str
+    ) -> None:
+        """An object of that name is there, though no watch has told of it under our labels."""
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        metadata = present["metadata"]
+        if children.controller(metadata).get("uid") != uid:
+            result.conflicts.append(_conflict(kind, name, present))
+        elif "deletionTimestamp" not in metadata:
+            # Ours: somebody took the labels off by which we find it, or the watch is a moment late.
+            result.writes += 1
+            await self._apply(_with_uid(manifest, metadata["uid"]))
+
+    async def _apply(self, manifest: plan.Manifest, *, force: bool = True) -> None:
+        stamp = manifest["metadata"]["annotations"][children.APPLIED_ANNOTATION]
+        answer = await self._api.apply(_place(manifest), manifest, force=force)
+        child = self._store.put(manifest["kind"], answer)
+        lost = ownership.lost(manifest, child.owned()) if child.applied == stamp else []
+        if lost:
+            _log.warning(
+                "the API server does not keep %s of %s %s; an older version of it, or a field of podTemplate that does not exist",
+                ", ".join(lost),
+                child.kind,
+                child.name,
+            )
+            self._partial[child.uid] = (stamp, child.fields)
+        else:
+            self._partial.pop(child.uid, None)
+
+    async def _hand_over(self, namespace: str, name: str, uid: str, replicas: int) -> None:
+        kind = kinds.DEPLOYMENT
+        manifest = {
+            "apiVersion": kind.api_version,
+            "kind": kind.kind,
+            "metadata": {"name": name, "namespace": namespace, "uid": uid},
+            "spec": {"replicas": replicas},
+        }
+        place = Place(kind.api_version, kind.plural, namespace, name)
+        manager = f"{self._api.manager}-handover"
+        answer = await self._api.apply(place, manifest, manager=manager)
+        self._store.put(kind.kind, answer)
+        _log.info("the autoscaler takes over %s at %d replicas", name, replicas)
+
+
+def _with_uid(manifest: plan.Manifest, uid: str) -> plan.Manifest:
+    return {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
+
+
+def _place(manifest: plan.Manifest) -> Place:
+    metadata = manifest["metadata"]
+    plural = _PLURALS[manifest["kind"]]
+    return Place(manifest["apiVersion"], plural, metadata["namespace"], metadata["name"])
+
+
+def _place_of(child: children.Child) -> Place:
+    kind = next(kind for kind in kinds.KINDS if kind.kind == child.kind)
+    return Place(kind.api_version, kind.plural, child.namespace, child.name)
+
+
+def _of(step: plan.Step) -> tuple[str, str]:
+    match step:
+        case plan.Create(manifest) | plan.Apply(manifest):
+            return manifest["kind"], manifest["metadata"]["name"]
+        case plan.HandOver(name):
+            return kinds.DEPLOYMENT.kind, name
+        case plan.Delete(child):
+            return child.kind, child.name
+        case plan.Wait(kind, name):
+            return kind, name
+
+
+def _conflict(kind: str, name: str, present: dict[str, typing.Any]) -> Conflict:
+    owner = children.controller(present["metadata"])
+    return Conflict(kind, name, f"{owner['kind']} {owner['name']}" if owner else "nobody")

@@ -1,0 +1,22 @@
+"""The JSON merge patch (RFC 7386) that turns one status into another. Pure."""
+
+import collections.abc
+import typing
+
+Object = collections.abc.Mapping[str, typing.Any]
+
+
+def patch(before: Object, after: Object) -> dict[str, typing.Any]:
+    """The patch; empty when nothing is different. Lists are replaced whole, as the format has it."""
+    different: dict[str, typing.Any] = {}
+    for key, value in after.items():
+        if value is None:
+            continue
+        old = before.get(key)
+        if isinstance(value, collections.abc.Mapping) and isinstance(old, collections.abc.Mapping):
+            if below := patch(old, value):
+                different[key] = below
+        elif old != value:
+            different[key] = value
+    gone = [key for key in before if after.get(key) is None]
+    return {**different, **dict.fromkeys(gone)}

@@ -1,0 +1,219 @@
+"""Brings one service in order: the function that every event, every failure and every restart leads to.
+
+It knows nothing of why it is called. It reads the resource fresh from the API server and the children as the watches have them
+(`cluster.children` says why that is as good), works out what should exist and what has to be written, writes it, and says in
+the status how things stand. Run again when all is well, it writes nothing.
+"""
+
+import collections.abc
+import contextlib
+import dataclasses
+import datetime as dt
+import logging
+import secrets
+import typing
+
+from naiad_operator.api import names, service as services
+from naiad_operator.builders import build, image, kinds
+from naiad_operator.cluster import errors
+from naiad_operator.cluster.children import Child, Children
+from naiad_operator.cluster.client import Client
+from naiad_operator.cluster.place import Place
+from naiad_operator.errors import InvalidSpec
+from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
+from naiad_operator.reconcile import carry_out, events, merge, models, plan
+from naiad_operator.reconcile.surroundings import Surroundings
+from naiad_operator.status import Observed
+from naiad_operator.status.compute import compute, compute_invalid
+
+_log = logging.getLogger(__name__)
+
+_LOOK_AGAIN_S = 30.0
+"""After a conflict or a refused child: what is in the way may go without any event that we would hear."""
+
+Clock = collections.abc.Callable[[], dt.datetime]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Tools:
+    """What a reconcile works with.
+
+    Attributes:
+        clock: the time of day, for the times in a status.
+    """
+
+    api: Client
+    children: Children
+    surroundings: Surroundings
+    models: models.Models
+    clock: Clock
+
+
+class Reconciler:
+    """Reconciles services, one call a time each.
+
+    Attributes:
+        states: by service, its Ready condition's reason, for the metrics.
+        written: resourceVersions of our own last status writes, by service: a watch's echo of them is no news.
+    """
+
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+        self._carrier = carry_out.Carrier(tools.api, tools.children)
+        self.states: dict[Key, str] = {}
+        self.written: dict[Key, str] = {}
+
+    async def reconcile(self, key: Key) -> Outcome:
+        """Brings a service in order.
+
+        Raises:
+            ApiError: the API server could not do its part; nothing is lost by trying again.
+        """
+        place = Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
+        try:
+            manifest = await self._tools.api.get(place)
+        except errors.NotFound:
+            return self._forget(key)
+        if "deletionTimestamp" in manifest["metadata"]:
+            return self._forget(key)  # its children go with it, by their owner references
+        try:
+            service = services.parse(manifest)
+            return await self._bring_in_order(key, service)
+        except InvalidSpec as invalid:
+            status = compute_invalid(manifest, invalid.problems, self._now())
+            await self._say(key, manifest, status, ())
+            return Done()
+
+    async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
+        tools = self._tools
+        mine, pods = self._split(key)
+        facts = tools.surroundings.facts(
+            image.resolve(service, tools.surroundings.defaults), _replicas(mine, service.uid)
+        )
+        wanted = build(service, facts)
+        steps = plan.decide(wanted, mine, uid=service.uid, accepted=self._carrier.accepted)
+        result = await self._carrier.carry_out(
+            steps,
+            namespace=key.namespace,
+            uid=service.uid,
+            settled=_is_settled(service),
+        )
+        if steps:
+            mine, pods = self._split(key)
+        port = service.spec.predictor.ports.metrics
+        tools.models.follow(key, models.address(pods, port))
+        observed = Observed(
+            children={
+                (child.kind, child.name): child.manifest()
+                for child in mine
+                if child.controller == service.uid and not child.deleting
+            },
+            facts=facts,
+            pods=pods,
+            models=tools.models.of(key),
+            conflicts=result.conflicts,
+            errors=result.refused,
+        )
+        status = compute(service, observed, self._now())
+        await self._say(key, service.raw, status, result.told)
+        if result.refused:
+            return Retry()
+        waits = result.conflicts or any(isinstance(step, plan.Wait) for step in steps)
+        return Done(again=_LOOK_AGAIN_S if waits else None)
+
+    def _split(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
+        """The children of a service, and its pods parsed."""
+        everything = self._tools.children.of(key.namespace, key.name)
+        pods = [child.manifest() for child in everything if child.kind == "Pod"]
+        return [child for child in everything if child.kind != "Pod"], pods
+
+    async def _say(
+        self,
+        key: Key,
+        manifest: services.Manifest,
+        status: dict[str, typing.Any],
+        told: collections.abc.Iterable[events.Event],
+    ) -> None:
+        """Writes the status if it is another one, and tells what is new."""
+        before = manifest.get("status") or {}
+        news = list(told)
+        patch = merge.patch(before, status)
+        if patch:
+            body = {
+                "metadata": {"resourceVersion": manifest["metadata"]["resourceVersion"]},
+                "status": patch,
+            }
+            place = Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
+            answer = await self._tools.api.merge(place, body, subresource="status")
+            self.written[key] = answer["metadata"]["resourceVersion"]
+            news += events.of_transition(before, status)
+        self.states[key] = _ready_reason(status)
+        for event in news:
+            await self._tell(key, manifest, event)
+
+    async def _tell(self, key: Key, manifest: services.Manifest, event: events.Event) -> None:
+        """Writes an Event; what a person is told must never stand in the way of the work."""
+        now = self._now()
+        metadata = manifest["metadata"]
+        body = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{key.name}.{secrets.token_hex(8)}",
+                "namespace": key.namespace,
+            },
+            "involvedObject": {
+                "apiVersion": names.API_VERSION,
+                "kind": names.KIND,
+                "name": key.name,
+                "namespace": key.namespace,
+                "uid": metadata["uid"],
+                "resourceVersion": metadata["resourceVersion"],
+            },
+            "type": event.type,
+            "reason": event.reason,
+            "message": event.message,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": names.FIELD_MANAGER},
+            "reportingComponent": names.FIELD_MANAGER,
+            "reportingInstance": names.FIELD_MANAGER,
+        }
+        try:
+            await self._tools.api.create(Place("v1", "events", key.namespace), body)
+        except errors.ApiError as error:
+            _log.warning("%s; it said: %s", error, event.message)
+
+    def _forget(self, key: Key) -> Outcome:
+        self._tools.models.follow(key, "")
+        for known in (self.states, self.written):
+            with contextlib.suppress(KeyError):
+                del known[key]
+        return Forget()
+
+    def _now(self) -> str:
+        return self._tools.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> int | None:
+    for child in mine:
+        if child.kind == kinds.DEPLOYMENT.kind and child.controller == uid:
+            spec = child.manifest().get("spec") or {}
+            return int(spec.get("replicas", 1))
+    return None
+
+
+def _is_settled(service: services.InferenceService) -> bool:
+    """Whether the present spec was carried out before, and nothing stood in its way."""
+    if service.status.get("observedGeneration") != service.generation:
+        return False
+    reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
+    return not reasons & {"ResourceConflict", "ApplyFailed", "InvalidSpec"}
+
+
+def _ready_reason(status: collections.abc.Mapping[str, typing.Any]) -> str:
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "Ready":
+            return str(condition.get("reason") or "Unknown")
+    return "Unknown"

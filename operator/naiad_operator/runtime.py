@@ -1,0 +1,359 @@
+"""The one place that wires: client, watches, queue, reconciler, what it says about itself; and the order of start and stop.
+
+Start: look around once, list every kind of child (a service reconciled before that would take its children for missing), hold
+the Lease if there is one, then let the queue's workers go. Stop: no new keys, what is being worked on ends, the Lease is given
+back, connections are closed. Whoever brings services here (kopf's handlers, a test) calls `heard` and nothing else.
+"""
+
+import asyncio
+import collections
+import collections.abc
+import contextlib
+import datetime as dt
+import logging
+import secrets
+import socket
+import time
+import typing
+
+import aiohttp
+
+from naiad_operator import logs
+from naiad_operator.api import names
+from naiad_operator.builders import kinds, names as labels
+from naiad_operator.cluster import (
+    children,
+    client,
+    credentials,
+    errors,
+    lease,
+    watching,
+)
+from naiad_operator.cluster.place import Place
+from naiad_operator.metrics import Levels, Metrics, page
+from naiad_operator.options import Options
+from naiad_operator.queue import Forget, Key, Outcome, Pace, Queue, Retry
+from naiad_operator.reconcile import models, reconciler
+from naiad_operator.reconcile.surroundings import Surroundings
+
+_log = logging.getLogger(__name__)
+
+_SETTLE_S = 0.2
+"""How long a child's event waits for others of the same service: a rollout makes several at once, and each look costs a read."""
+_STUCK_WAITING_S = 120.0
+_STUCK_WORKING_S = 180.0
+_POD = Place("v1", "pods")
+_NEWEST = str(2**63)
+"""Newer than any version."""
+_AGENT = "naiad-operator"
+
+
+class Runtime:
+    """A running operator, apart from where it hears of services.
+
+    Args:
+        options: how it runs.
+        endpoint: which API server.
+        rhythm: of its watches.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        endpoint: credentials.Endpoint,
+        *,
+        rhythm: watching.Rhythm | None = None,
+    ) -> None:
+        self.options = options
+        self.endpoint = endpoint
+        self._rhythm = rhythm if rhythm is not None else watching.Rhythm()
+        self.metrics = Metrics()
+        self.synced = asyncio.Event()
+        self.stop_wanted = asyncio.Event()
+        self.failure = ""
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._followers: dict[tuple[str, str], watching.Follower] = {}
+        self._at_start: set[Key] = set()
+
+        self.api = client.Client(
+            client.open_session(endpoint, agent=_AGENT),
+            server=endpoint.server,
+            manager=names.FIELD_MANAGER,
+            timeouts=client.Timeouts(),
+        )
+        self.queue = Queue(
+            self._work,
+            Pace(workers=options.workers, resync=options.resync_seconds),
+        )
+        self.children = children.Children(
+            children.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
+            wake=self._woken,
+            trims={"Pod": children.trim_pod},
+        )
+        self.surroundings = Surroundings(
+            self.api, options.defaults, inspect_nodes=options.inspect_nodes
+        )
+        self._pod_session = aiohttp.ClientSession()
+        self.models = models.Models(
+            self._pod_session, changed=self.queue.add, pace=models.AskingPace()
+        )
+        self.reconciler = reconciler.Reconciler(
+            reconciler.Tools(
+                api=self.api,
+                children=self.children,
+                surroundings=self.surroundings,
+                models=self.models,
+                clock=_utc,
+            )
+        )
+        self._lease = self._make_lease() if options.leader_election else None
+
+    async def start(self) -> None:
+        """Starts everything; returns once it runs, which is before it has caught up.
+
+        Raises:
+            ApiError: the API server cannot be asked, or does not know the resource.
+        """
+        await self.surroundings.look()
+        for namespace in self.options.namespaces or ("",):
+            place = Place(names.API_VERSION, names.PLURAL, namespace)
+            for key in await self.api.names(place):
+                self._at_start.add(Key(*key))
+        for each in self._at_start:
+            self.queue.add(each)
+        self._follow_kinds()
+        every = self.options.discovery_seconds
+        self._spawn("look around", self.surroundings.keep_looking(every, self._changed))
+        self._spawn("ask for models", self.models.run())
+        self._spawn("work", self._begin())
+
+    async def stop(self) -> None:
+        """Ends in order; safe to call when `start` did not get far."""
+        late = await self.queue.drain(self.options.drain_seconds)
+        if late:
+            _log.warning("%d reconciles did not end in time and were cancelled", late)
+        for task in self._tasks.values():
+            task.cancel()
+        await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self._lease is not None:
+            await self._lease.release()
+        await self._pod_session.close()
+        await self.api.close()
+
+    def heard(self, key: Key, *, version: str, gone: bool = False) -> None:
+        """Something was heard of a service.
+
+        Args:
+            key: which.
+            version: the resourceVersion that was heard.
+            gone: whether it was deleted.
+        """
+        if not gone and version and self.reconciler.written.get(key) == version:
+            return  # the echo of our own status
+        self.queue.add(key)
+
+    def stuck(self) -> str:
+        """Why this process should be restarted, in words; "" when all is well."""
+        for name, task in self._tasks.items():
+            if task.done():
+                return f"the task {name!r} has ended"
+        if self._lease is not None and not self._lease.held:
+            return ""  # waiting for one's turn is no trouble
+        if not self.synced.is_set():
+            return ""  # held up by the API server: a restart would not help
+        return self.queue.stuck(waiting=_STUCK_WAITING_S, working=_STUCK_WORKING_S)
+
+    def unready(self) -> str:
+        """What is still missing before every service has been looked at once, in words."""
+        if not self._followers:
+            return "the API server has not been asked yet"
+        for follower in self._followers.values():
+            if not follower.listed.is_set():
+                trouble = f": {follower.trouble}" if follower.trouble is not None else ""
+                return f"{follower.place} are not listed yet{trouble}"
+        if self._lease is not None and not self._lease.held:
+            return ""
+        left = sum(1 for key in self._at_start if self.queue.schedule.known(key))
+        return f"{left} services have not been looked at since the start" if left else ""
+
+    def page(self) -> str:
+        """The Prometheus page."""
+        now = asyncio.get_running_loop().time()
+        schedule = self.queue.schedule
+        restarts: collections.Counter[str] = collections.Counter()
+        for follower in self._followers.values():
+            restarts[follower.place.plural] += follower.restarts
+        levels = Levels(
+            queue_depth=schedule.depth(now),
+            queue_oldest=schedule.oldest_wait(now),
+            queue_failing=schedule.failing(),
+            states=collections.Counter(self.reconciler.states.values()),
+            children=len(self.children),
+            watch_restarts=restarts,
+            leader=self._lease is None or self._lease.held,
+        )
+        return page(self.metrics, levels)
+
+    async def _begin(self) -> None:
+        for follower in list(self._followers.values()):
+            await follower.listed.wait()
+        self.synced.set()
+        _log.info("%d objects are known", len(self.children))
+        if self._lease is None:
+            await self.queue.run()
+            return
+        await self._lease.acquire()
+        self._spawn("lead", self._lead(self._lease))
+        await self.queue.run()
+
+    async def _lead(self, held: lease.Lease) -> None:
+        await held.keep()
+        # Another one may write from now on; the fewer moments this process goes on, the better.
+        self.fail("the lease is lost")
+        await asyncio.get_running_loop().create_future()
+
+    def fail(self, why: str) -> None:
+        """Asks for the process to end, as failed."""
+        _log.error("stopping: %s", why)
+        self.failure = self.failure or why
+        self.stop_wanted.set()
+
+    async def _work(self, key: Key) -> Outcome:
+        logs.OBJECT.set(str(key))
+        began = time.monotonic()
+        result = "bug"
+        outcome: Outcome
+        try:
+            outcome = await self.reconciler.reconcile(key)
+            match outcome:
+                case Forget():
+                    result = "gone"
+                case Retry():
+                    result = "refused"
+                case _:
+                    result = "ok"
+        except errors.ApiError as error:
+            result = "retry"
+            self.metrics.errors[type(error).__name__] += 1
+            _log.log(_level(error), "%s; trying again", error)
+            asked = error.retry_after if isinstance(error, errors.TooManyRequests) else None
+            outcome = Retry(asked)
+        finally:
+            self.metrics.took(time.monotonic() - began, result)
+            self._at_start.discard(key)
+        return outcome
+
+    def _woken(self, namespace: str, name: str) -> None:
+        """A watch of children has news. Before all are listed it is no news but the first list."""
+        if self.synced.is_set() and name:
+            self.queue.add(Key(namespace, name), delay=_SETTLE_S)
+
+    def _changed(self) -> None:
+        """The surroundings are different."""
+        if f"{names.API_VERSION}/{names.KIND}" not in self.surroundings.seen.kinds:
+            self.fail(f"the API server no longer serves {names.CRD_NAME}")
+            return
+        self._follow_kinds()
+        for key in self.queue.schedule.everyone():
+            self.queue.add(key, delay=_SETTLE_S)
+
+    def _follow_kinds(self) -> None:
+        """Follows every kind that the API server has and that is not followed yet, and no longer one that it has lost."""
+        served = self.surroundings.seen.kinds
+        wanted = [
+            (kind.kind, Place(kind.api_version, kind.plural))
+            for kind in kinds.KINDS
+            if not kind.optional or kind.key in served
+        ]
+        wanted.append(("Pod", _POD))
+        kept = {kind for kind, _ in wanted}
+        for kind, namespace in [each for each in self._followers if each[0] not in kept]:
+            follower = self._followers.pop((kind, namespace))
+            self._tasks.pop(_watching(follower.place)).cancel()
+            self.children.keep_only(kind, namespace, present=frozenset(), version=_NEWEST)
+        for kind, place in wanted:
+            for namespace in self.options.namespaces or ("",):
+                if (kind, namespace) not in self._followers:
+                    self._follow(kind, Place(place.api_version, place.plural, namespace))
+
+    def _follow(self, kind: str, place: Place) -> None:
+        follower = watching.Follower(
+            self.api,
+            place,
+            labels=labels.CHILD_SELECTOR,
+            sink=_Sink(self.children, kind),
+            rhythm=self._rhythm,
+        )
+        self._followers[kind, place.namespace] = follower
+        self._spawn(_watching(place), follower.run())
+
+    def _spawn(
+        self, name: str, work: collections.abc.Coroutine[typing.Any, typing.Any, None]
+    ) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        self._tasks[name] = task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """None of them ends by itself while the operator runs; one that does is a bug, and a restart heals more than it hurts."""
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is not None:
+            _log.error("the task %r has died", task.get_name(), exc_info=error)
+            self.fail(f"the task {task.get_name()!r} has died: {error!r}")
+
+    def _make_lease(self) -> lease.Lease:
+        namespace = self.options.lease_namespace or self.endpoint.namespace
+        return lease.Lease(
+            self.api,
+            Place("coordination.k8s.io/v1", "leases", namespace, "naiad-operator"),
+            me=f"{socket.gethostname()}-{secrets.token_hex(4)}",
+            terms=lease.Terms(),
+            clock=_utc,
+        )
+
+
+class _Sink:
+    """Puts what a watch says into the store, under the kind that lists leave out."""
+
+    def __init__(self, store: children.Children, kind: str) -> None:
+        self._store = store
+        self._kind = kind
+
+    def changed(self, place: Place, item: client.Object) -> None:
+        """An object is new or different."""
+        self._store.hear(self._kind, item)
+
+    def removed(self, place: Place, item: client.Object) -> None:
+        """An object is gone."""
+        metadata = item["metadata"]
+        self._store.drop(metadata["uid"], metadata["resourceVersion"])
+
+    def replaced(self, place: Place, present: collections.abc.Set[str], version: str) -> None:
+        """A list is complete."""
+        self._store.keep_only(self._kind, place.namespace, present=present, version=version)
+
+
+@contextlib.asynccontextmanager
+async def running(runtime: Runtime) -> collections.abc.AsyncIterator[Runtime]:
+    """A runtime that runs as long as the block."""
+    try:
+        await runtime.start()
+        yield runtime
+    finally:
+        await runtime.stop()
+
+
+def _watching(place: Place) -> str:
+    """The name of the task that follows a collection."""
+    return f"watch {place}"
+
+
+def _level(error: errors.ApiError) -> int:
+    """A conflict is two writers at once, which is ordinary."""
+    return logging.INFO if isinstance(error, errors.Conflict) else logging.WARNING
+
+
+def _utc() -> dt.datetime:
+    return dt.datetime.now(dt.UTC)

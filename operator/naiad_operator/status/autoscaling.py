@@ -1,0 +1,91 @@
+"""Whether the autoscaler that was asked for can do its work."""
+
+import collections.abc
+import typing
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import deployment, kinds
+from naiad_operator.status import traffic
+from naiad_operator.status.conditions import AUTOSCALING_READY, Condition, State
+from naiad_operator.status.observed import Observed
+
+Manifest = collections.abc.Mapping[str, typing.Any]
+
+_HPA_PROBLEMS = {
+    "FailedGetPodsMetric",
+    "FailedGetExternalMetric",
+    "FailedGetObjectMetric",
+    "FailedGetResourceMetric",
+}
+
+
+def ready(service: InferenceService, observed: Observed) -> Condition:
+    """What the HorizontalPodAutoscaler or the ScaledObject says of itself."""
+    if not deployment.is_autoscaled(service):
+        return _condition("True", "NotAskedFor", "")
+    refused = traffic.refused(
+        observed, lambda kind: kind in (kinds.HPA.kind, kinds.SCALED_OBJECT.kind)
+    )
+    if refused:
+        return _condition("False", *refused)
+    scaling = service.spec.predictor.autoscaling
+    assert scaling is not None
+    if scaling.scaler == "keda":
+        return _keda(service, observed)
+    return _hpa(observed.children.get((kinds.HPA.kind, service.name)) or {})
+
+
+def _condition(status: State, reason: str, message: str) -> Condition:
+    return Condition(AUTOSCALING_READY, status, reason, message)
+
+
+def _hpa(manifest: Manifest) -> Condition:
+    said: dict[str, Manifest] = {
+        condition["type"]: condition
+        for condition in (manifest.get("status") or {}).get("conditions") or ()
+    }
+    active = said.get("ScalingActive")
+    able = said.get("AbleToScale")
+    if able is not None and able["status"] == "False":
+        return _condition("False", able["reason"], able.get("message", ""))
+    if active is None:
+        return _condition("Unknown", "NotLookedYet", "the autoscaler has not looked yet")
+    if active["status"] == "False" and active["reason"] != "ScalingDisabled":
+        reason = "MetricsUnavailable" if active["reason"] in _HPA_PROBLEMS else active["reason"]
+        message = f"{active.get('message', '')} (is prometheus-adapter installed with the rules of manifests/monitoring, and is there a PodMonitor?)"
+        return _condition(
+            "False",
+            reason,
+            message if reason == "MetricsUnavailable" else active.get("message", ""),
+        )
+    limited = said.get("ScalingLimited")
+    if (
+        limited is not None
+        and limited["status"] == "True"
+        and limited["reason"] == "TooManyReplicas"
+    ):
+        message = "more pods are wanted than autoscaling.maxReplicas allows"
+        return _condition("True", "AtMaximum", message)
+    return _condition("True", "Scaling", "")
+
+
+def _keda(service: InferenceService, observed: Observed) -> Condition:
+    missing = traffic.missing_kinds(observed.facts, (kinds.SCALED_OBJECT,))
+    if missing:
+        said = f"this cluster has no {missing}: install KEDA, or set autoscaling.class: hpa"
+        return _condition("False", "KedaMissing", said)
+    manifest = observed.children.get((kinds.SCALED_OBJECT.kind, service.name)) or {}
+    said_of = {
+        condition["type"]: condition
+        for condition in (manifest.get("status") or {}).get("conditions") or ()
+    }
+    ready_ = said_of.get("Ready")
+    if ready_ is None or ready_["status"] == "Unknown":
+        return _condition("Unknown", "NotLookedYet", "KEDA has not looked yet")
+    if ready_["status"] == "False":
+        return _condition("False", ready_.get("reason") or "NotReady", ready_.get("message", ""))
+    fallback = said_of.get("Fallback")
+    if fallback is not None and fallback["status"] == "True":
+        said = "KEDA cannot read its metrics and keeps the fallback number of pods"
+        return _condition("False", "MetricsUnavailable", said)
+    return _condition("True", "Scaling", "")

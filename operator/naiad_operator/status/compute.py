@@ -1,0 +1,175 @@
+"""The whole status. Ready is the sum of the other conditions and takes its reason and sentence from the first that fails."""
+
+import collections.abc
+import typing
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import accelerator, deployment, image, names
+from naiad_operator.errors import Problem
+from naiad_operator.status import autoscaling, models, traffic, workload
+from naiad_operator.status.conditions import (
+    AVAILABLE,
+    READY,
+    SPEC_VALID,
+    Condition,
+    Manifest,
+    dated,
+    shortened,
+)
+from naiad_operator.status.observed import Observed
+
+Status = dict[str, typing.Any]
+
+_ELSEWHERE = frozenset(
+    (
+        "Service", "Ingress", "HTTPRoute", "GRPCRoute", "NetworkPolicy", "HorizontalPodAutoscaler", "ScaledObject", "PodMonitor",
+        "ServiceMonitor",
+    )
+)  # fmt: skip
+"""Kinds whose refusal has a condition of its own; the others stand in the way of the pods."""
+
+
+def compute(service: InferenceService, observed: Observed, now: str) -> Status:
+    """The status of a resource that can be carried out.
+
+    Args:
+        service: the resource, with the status that it has now.
+        observed: what there is.
+        now: the time, as Kubernetes writes it, e.g. 2026-01-31T12:00:00Z.
+    """
+    pods = workload.observe(service, observed)
+    stopped = workload.stopped(service, pods)
+    available = workload.available(pods)
+    progressing = workload.progressing(service, pods)
+    refused = traffic.refused(observed, lambda kind: kind not in _ELSEWHERE)
+    if refused:
+        progressing = Condition(progressing.type, "False", *refused)
+    loaded = models.loaded(service, observed)
+    parts = [
+        Condition(SPEC_VALID, "True", "Valid", ""),
+        available,
+        progressing,
+        loaded,
+        traffic.network(service, observed),
+        autoscaling.ready(service, observed),
+        traffic.monitoring(service, observed),
+        stopped,
+    ]
+    ready = _ready(service, pods, parts)
+    url, grpc_url = traffic.urls(service)
+    internal, internal_grpc = traffic.internal_urls(service)
+    return {
+        "observedGeneration": service.generation,
+        "conditions": dated(
+            [ready, *parts], before=service.status, generation=service.generation, now=now
+        ),
+        "url": url,
+        "grpcUrl": grpc_url,
+        "address": {"url": internal, "grpcUrl": internal_grpc},
+        "replicas": pods.total,
+        "readyReplicas": pods.ready,
+        "updatedReplicas": pods.updated,
+        "availableReplicas": pods.available,
+        "selector": ",".join(f"{k}={v}" for k, v in sorted(names.selector(service).items())),
+        "accelerator": _accelerator(service),
+        "image": {"name": observed.facts.image, "forPods": image.pods_hash(service)},
+        "modelStatus": _model_status(service, pods, loaded),
+        **_kept(service, observed),
+        **_models(observed),
+    }
+
+
+def _ready(service: InferenceService, pods: workload.Workload, parts: list[Condition]) -> Condition:
+    """The first that fails speaks; a failing model speaks for the pods that are not ready because of it."""
+    by_type = {part.type: part for part in parts}
+    stopped = by_type["Stopped"]
+    progressing, available = by_type["Progressing"], by_type[AVAILABLE]
+    if stopped.status == "True":
+        return Condition(READY, "False", stopped.reason, stopped.message)
+    loaded = by_type["ModelsLoaded"]
+    complete = workload.is_complete(service, pods)
+    if not complete or available.fails or progressing.reason in ("ApplyFailed", "ResourceConflict"):
+        speaks = progressing
+        if pods.failure is None and loaded.fails:
+            speaks = loaded
+        return Condition(READY, "False", speaks.reason, speaks.message or available.message)
+    for part in (by_type["NetworkReady"], by_type["AutoscalingReady"], by_type["MonitoringReady"]):
+        if part.fails:
+            return Condition(READY, "False", part.reason, part.message)
+    return Condition(READY, "True", "Ready", "")
+
+
+def _accelerator(service: InferenceService) -> Status:
+    wanted = service.spec.predictor.accelerator
+    name = accelerator.resource_name(wanted)
+    if wanted.type == "none":
+        return {"resourceName": "none", "strategy": wanted.strategy, "count": 0}
+    if not name:
+        name = accelerator.device_class(wanted)
+    return {"resourceName": name, "strategy": wanted.strategy, "count": wanted.count}
+
+
+def _model_status(service: InferenceService, pods: workload.Workload, loaded: Condition) -> Status:
+    failed_load = loaded.reason in ("ModelFailed", "RepositoryEmpty", "NoModelReady")
+    if workload.is_complete(service, pods) and not failed_load:
+        transition = "UpToDate"
+    elif pods.failure is not None or failed_load:
+        transition = "BlockedByFailedLoad"
+    else:
+        transition = "InProgress"
+    status: Status = {
+        "transitionStatus": transition,
+        "copies": {"totalCopies": pods.total, "failedCopies": pods.failed},
+    }
+    failure = pods.failure
+    if failure is not None:
+        info = {
+            "reason": failure.reason,
+            "message": shortened(failure.message),
+            "pod": failure.pod or None,
+            "exitCode": failure.exit_code,
+            "time": failure.time,
+        }
+        status["lastFailureInfo"] = {k: v for k, v in info.items() if v is not None}
+    elif failed_load:
+        status["lastFailureInfo"] = {"reason": loaded.reason, "message": shortened(loaded.message)}
+    return status
+
+
+def _kept(service: InferenceService, observed: Observed) -> Status:
+    """The number of pods to go on with. Not kept while an autoscaler decides, so that switching it off takes the number of then."""
+    if service.spec.predictor.replicas is not None or deployment.is_autoscaled(service):
+        return {}
+    if service.spec.suspend:
+        kept = deployment.kept_replicas(service)
+    else:
+        kept = deployment.replicas(service, observed.facts)
+    return {} if kept is None else {"keptReplicas": kept}
+
+
+def _models(observed: Observed) -> Status:
+    if observed.models is None:
+        return {}
+    return {"models": models.entries(observed), "modelCount": models.count(observed)}
+
+
+def compute_invalid(
+    manifest: Manifest, problems: collections.abc.Sequence[Problem], now: str
+) -> Status:
+    """The status of a resource that cannot be carried out: what is wrong, beside what was known before, since its children live on."""
+    before: Manifest = manifest.get("status") or {}
+    generation = manifest["metadata"].get("generation") or 0
+    message = "; ".join(str(problem) for problem in problems)
+    new = [
+        Condition(READY, "False", "InvalidSpec", message),
+        Condition(SPEC_VALID, "False", "InvalidSpec", message),
+    ]
+    types = {condition.type for condition in new}
+    kept = [dict(old) for old in before.get("conditions") or () if old["type"] not in types]
+    conditions = [*dated(new, before=before, generation=generation, now=now), *kept]
+    return {
+        **{key: value for key, value in before.items() if key != "modelStatus"},
+        "observedGeneration": generation,
+        "conditions": conditions,
+        "modelStatus": {"transitionStatus": "InvalidSpec"},
+    }

@@ -1,0 +1,75 @@
+"""Conditions: what each says, and when it last changed its mind."""
+
+import collections.abc
+import dataclasses
+import typing
+
+Manifest = collections.abc.Mapping[str, typing.Any]
+State = typing.Literal["True", "False", "Unknown"]
+
+READY = "Ready"
+AVAILABLE = "Available"
+PROGRESSING = "Progressing"
+SPEC_VALID = "SpecValid"
+MODELS_LOADED = "ModelsLoaded"
+NETWORK_READY = "NetworkReady"
+AUTOSCALING_READY = "AutoscalingReady"
+MONITORING_READY = "MonitoringReady"
+STOPPED = "Stopped"
+
+_LONGEST = 1000
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Condition:
+    """One aspect of a service, before it has a time."""
+
+    type: str
+    status: State
+    reason: str
+    message: str = ""
+
+    @property
+    def fails(self) -> bool:
+        """Whether it says no; not knowing is no failure."""
+        return self.status == "False"
+
+
+def dated(
+    conditions: collections.abc.Iterable[Condition],
+    *,
+    before: Manifest,
+    generation: int,
+    now: str,
+) -> list[dict[str, typing.Any]]:
+    """The conditions as a status writes them. The time changes only when the status of a condition does.
+
+    Args:
+        conditions: in the order in which to show them.
+        before: the status that was written before.
+        generation: the spec's.
+        now: the time, as Kubernetes writes it.
+    """
+    times = {
+        old["type"]: old["lastTransitionTime"]
+        for old in before.get("conditions") or ()
+        for new in conditions
+        if old["type"] == new.type and old["status"] == new.status
+    }
+    return [
+        {
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
+            "message": shortened(condition.message),
+            "lastTransitionTime": times.get(condition.type, now),
+            "observedGeneration": generation,
+        }
+        for condition in conditions
+    ]
+
+
+def shortened(message: str) -> str:
+    """One line of bounded length."""
+    line = " ".join(message.split())
+    return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,0 +1,132 @@
+"""Where a service is reached, and whether what carries its traffic is ready."""
+
+import collections.abc
+import typing
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import kinds
+from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition
+from naiad_operator.status.observed import Observed
+
+Manifest = collections.abc.Mapping[str, typing.Any]
+
+
+def internal_urls(service: InferenceService) -> tuple[str, str]:
+    """HTTP and gRPC inside the cluster."""
+    host = f"{service.name}.{service.namespace}.svc"
+    ports = service.spec.predictor.ports
+    return f"http://{host}:{ports.http}", f"{host}:{ports.grpc}"
+
+
+def urls(service: InferenceService) -> tuple[str, str]:
+    """HTTP and gRPC as clients reach them: outside the cluster where there is a host, else inside."""
+    url, grpc_url = internal_urls(service)
+    ingress, gateway = service.spec.ingress, service.spec.gateway
+    if ingress is not None and ingress.enabled:
+        tls = ingress.tls is not None
+        if ingress.host is not None:
+            url = f"{_scheme(tls=tls)}://{ingress.host}{ingress.path.rstrip('/')}"
+        if ingress.grpc_host is not None:
+            grpc_url = f"{ingress.grpc_host}:{_port(tls=tls)}"
+    elif gateway is not None:
+        if gateway.hostnames:
+            url = f"{_scheme(tls=gateway.tls)}://{gateway.hostnames[0]}"
+        if gateway.grpc_hostnames:
+            grpc_url = f"{gateway.grpc_hostnames[0]}:{_port(tls=gateway.tls)}"
+    return url, grpc_url
+
+
+def _scheme(*, tls: bool) -> str:
+    return "https" if tls else "http"
+
+
+def _port(*, tls: bool) -> int:
+    return 443 if tls else 80
+
+
+def network(service: InferenceService, observed: Observed) -> Condition:
+    """Whether Services, Ingresses and routes are there and taken up."""
+    refused = _refused(observed, ("Service", "Ingress", "HTTPRoute", "GRPCRoute", "NetworkPolicy"))
+    if refused:
+        return Condition(NETWORK_READY, "False", *refused)
+    main = observed.children.get(("Service", service.name))
+    if main is None:
+        return Condition(NETWORK_READY, "Unknown", "Applying", "the Service is being made")
+    if service.spec.service.type == "LoadBalancer" and not _has_address(main):
+        said = f"Service {service.name} waits for an address from the cluster's load balancer"
+        return Condition(NETWORK_READY, "False", "NoAddress", said)
+    if service.spec.gateway is not None:
+        return _routes(observed)
+    return Condition(NETWORK_READY, "True", "Applied", "")
+
+
+def _has_address(manifest: Manifest) -> bool:
+    balancer = (manifest.get("status") or {}).get("loadBalancer") or {}
+    return bool(balancer.get("ingress"))
+
+
+def _routes(observed: Observed) -> Condition:
+    missing = missing_kinds(observed.facts, (kinds.HTTP_ROUTE, kinds.GRPC_ROUTE))
+    if missing:
+        said = f"this cluster has no {missing}: install the Gateway API, or use spec.ingress"
+        return Condition(NETWORK_READY, "False", "GatewayApiMissing", said)
+    for (kind, name), route in observed.children.items():
+        if kind not in ("HTTPRoute", "GRPCRoute"):
+            continue
+        parents = (route.get("status") or {}).get("parents") or ()
+        if not parents:
+            said = f"{kind} {name}: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"
+            return Condition(NETWORK_READY, "False", "NotAccepted", said)
+        for parent in parents:
+            for condition in parent.get("conditions") or ():
+                if (
+                    condition["type"] in ("Accepted", "ResolvedRefs")
+                    and condition["status"] == "False"
+                ):
+                    said = f"{kind} {name}: Gateway {parent['parentRef']['name']} says {condition.get('message') or condition['reason']}"
+                    return Condition(NETWORK_READY, "False", condition["reason"], said)
+    return Condition(NETWORK_READY, "True", "Applied", "")
+
+
+def monitoring(service: InferenceService, observed: Observed) -> Condition:
+    """Whether the monitor that was asked for is there."""
+    wanted = service.spec.monitoring
+    if wanted is None or not (wanted.pod_monitor or wanted.service_monitor):
+        return Condition(MONITORING_READY, "True", "NotAskedFor", "")
+    refused = _refused(observed, ("PodMonitor", "ServiceMonitor"))
+    if refused:
+        return Condition(MONITORING_READY, "False", *refused)
+    kind = kinds.POD_MONITOR if wanted.pod_monitor else kinds.SERVICE_MONITOR
+    missing = missing_kinds(observed.facts, (kind,))
+    if missing:
+        said = f"this cluster has no {missing}: install the Prometheus operator, or leave spec.monitoring out"
+        return Condition(MONITORING_READY, "False", "PrometheusOperatorMissing", said)
+    return Condition(MONITORING_READY, "True", "Applied", "")
+
+
+def missing_kinds(facts: ClusterFacts, wanted: collections.abc.Iterable[kinds.Kind]) -> str:
+    """Those of the kinds that the API server lacks, for people; "" when it has them all."""
+    return " and ".join(f"{k.kind} ({k.api_version})" for k in wanted if k.key not in facts.apis)
+
+
+def _refused(observed: Observed, of: tuple[str, ...]) -> tuple[str, str] | None:
+    """Reason and message of the first conflict or refusal among these kinds."""
+    return refused(observed, lambda kind: kind in of)
+
+
+def refused(
+    observed: Observed, among: collections.abc.Callable[[str], bool]
+) -> tuple[str, str] | None:
+    """Reason and message of the first conflict or refusal among some kinds; None when there is none."""
+    for conflict in observed.conflicts:
+        if among(conflict.kind):
+            said = (
+                f"{conflict.kind} {conflict.name} exists already and belongs to {conflict.owner}: delete it, or give this service "
+                "another name"
+            )
+            return "ResourceConflict", said
+    for error in observed.errors:
+        if among(error.kind):
+            return "ApplyFailed", f"{error.kind} {error.name} was refused: {error.message}"
+    return None

@@ -1,0 +1,341 @@
+"""etcd, kube-apiserver and kube-controller-manager on loopback, from nothing to answering in about four seconds.
+
+There is no node and no scheduler: a Node object and what a kubelet would write come from `kubelet.py`. Of the controllers
+only those run that an InferenceService's life needs; those that would evict pods from a node that never reports are not
+among them. Everything lies in one folder: certificates, etcd's data, each program's log, the API server's audit log.
+
+The audit log holds every write by the operator (its static user, its group, or any service account outside kube-system),
+so that "nothing was written" is counted where it cannot be argued with.
+"""
+
+import json
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.apiserver import certificates
+from tests.apiserver.client import Kubectl
+from tests.apiserver.toolchain import Binaries
+
+ADMIN_TOKEN = "admin-of-the-tests"
+OPERATOR_TOKEN = "operator-of-the-tests"
+OPERATOR_USER = "naiad-operator"
+
+_CONTROLLERS = (
+    "deployment-controller",
+    "replicaset-controller",
+    "horizontal-pod-autoscaler-controller",
+    "garbage-collector-controller",
+    "namespace-controller",
+    "serviceaccount-controller",
+    "endpointslice-controller",
+    "disruption-controller",
+    "resourcequota-controller",
+    "resourceclaim-controller",
+)
+_MANAGER_TOKEN = "controller-manager-of-the-tests"
+_START_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 10.0
+
+
+class DidNotStartError(RuntimeError):
+    """A program ended or did not answer; the message has its name and its last log lines."""
+
+
+@dataclass
+class ControlPlane:
+    """A running control plane.
+
+    Attributes:
+        folder: where it keeps everything.
+        server: the API server's address.
+    """
+
+    folder: Path
+    server: str
+    binaries: Binaries
+    certificates: certificates.Certificates
+    _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    _commands: dict[str, list[str]] = field(default_factory=dict)
+
+    def admin(self) -> Kubectl:
+        """A client that may do everything."""
+        return self.user(ADMIN_TOKEN)
+
+    def user(self, token: str) -> Kubectl:
+        """A client with another token."""
+        return Kubectl(self.server, str(self.certificates.ca), token)
+
+    def kubeconfig(self, token: str, *, server: str = "") -> Path:
+        """A kubeconfig file for a token, perhaps by way of a proxy in front of the API server."""
+        address = server or self.server
+        path = self.folder / f"kubeconfig-{abs(hash((token, address)))}"
+        path.write_text(self._kubeconfig(address, {"token": token}), encoding="utf-8")
+        return path
+
+    def certificate_kubeconfig(self, user: str, *, group: str = "") -> Path:
+        """A kubeconfig file for a user who has a client certificate."""
+        certificate, key = self.certificates.client(user, group=group)
+        path = self.folder / f"kubeconfig-{user}"
+        files = {"client-certificate": str(certificate), "client-key": str(key)}
+        path.write_text(self._kubeconfig(self.server, files), encoding="utf-8")
+        return path
+
+    def _kubeconfig(self, server: str, user: dict[str, str]) -> str:
+        cluster = {"server": server, "certificate-authority": str(self.certificates.ca)}
+        content = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "current-context": "tests",
+            "contexts": [{"name": "tests", "context": {"cluster": "tests", "user": "tests"}}],
+            "clusters": [{"name": "tests", "cluster": cluster}],
+            "users": [{"name": "tests", "user": user}],
+        }
+        return json.dumps(content)
+
+    def writes(self, since: int = 0) -> list[dict[str, Any]]:
+        """The operator's writes from the audit log, from the `since`th on, as the API server saw them."""
+        log = self.folder / "audit.log"
+        if not log.exists():
+            return []
+        lines = log.read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines[since:]]
+
+    def restart(self, name: str) -> None:
+        """Stops one program and starts it again with the same data."""
+        _end(self._processes.pop(name))
+        self._start(name, self._commands[name])
+        if name == "kube-apiserver":
+            self._wait_until_ready()
+
+    def stop(self) -> None:
+        """Ends every program, the API server before its database."""
+        for name in reversed(list(self._processes)):
+            _end(self._processes.pop(name))
+
+    def cpu_seconds(self) -> dict[str, float]:
+        """What each program has used of the processor."""
+        return {name: cpu_seconds(process.pid) for name, process in self._processes.items()}
+
+    def memory_mb(self, name: str) -> float:
+        """Resident memory of a program."""
+        status = Path(f"/proc/{self._processes[name].pid}/statm").read_text(encoding="ascii")
+        return int(status.split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def _start(self, name: str, command: list[str]) -> None:
+        self._commands[name] = command
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self._processes[name] = subprocess.Popen(
+                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+            )
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        headers = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
+        verify = ssl.create_default_context(cafile=str(self.certificates.ca))
+        with httpx.Client(verify=verify, headers=headers, trust_env=False, timeout=5) as http:
+            while True:
+                for name, process in self._processes.items():
+                    if process.poll() is not None:
+                        raise DidNotStartError(f"{name} ended: {self._last_lines(name)}")
+                try:
+                    if http.get(f"{self.server}/readyz").status_code == 200:
+                        return
+                except httpx.TransportError:
+                    pass
+                if time.monotonic() > deadline:
+                    raise DidNotStartError(
+                        f"no answer in {_START_TIMEOUT_S:g} s: {self._last_lines('kube-apiserver')}"
+                    )
+                time.sleep(0.05)
+
+    def _last_lines(self, name: str) -> str:
+        text = (self.folder / f"{name}.log").read_text(encoding="utf-8", errors="replace")
+        return "\n".join(text.splitlines()[-15:])
+
+
+def start(
+    folder: Path,
+    binaries: Binaries,
+    *,
+    crds: Sequence[dict[str, Any]] = (),
+    autoscaler_sync: str = "2s",
+) -> ControlPlane:
+    """Starts a control plane with its data in `folder`, and gives it when the API server is ready.
+
+    Args:
+        folder: an empty folder; everything that is written lies in it.
+        binaries: the programs.
+        crds: installed before the controllers start, because the garbage collector looks for new kinds only every
+            half minute.
+        autoscaler_sync: between two looks of the HPA controller; Kubernetes' own default is 15s.
+    """
+    made = certificates.make(folder / "certificates")
+    etcd_port, peer_port, api_port = _free_ports(3)
+    plane = ControlPlane(
+        folder=folder,
+        server=f"https://127.0.0.1:{api_port}",
+        binaries=binaries,
+        certificates=made,
+    )
+    try:
+        plane._start("etcd", _etcd(plane, etcd_port, peer_port))
+        plane._start("kube-apiserver", _api_server(plane, etcd_port, api_port))
+        plane._wait_until_ready()
+        admin = plane.admin()
+        for crd in crds:
+            admin.apply(crd, force=True)
+        admin.close()
+        plane._start("kube-controller-manager", _controller_manager(plane, autoscaler_sync))
+    except BaseException:
+        plane.stop()
+        raise
+    return plane
+
+
+def everything_for(user: str) -> dict[str, Any]:
+    """A binding that lets a user do everything."""
+    return {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"{user}-everything"},
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": "cluster-admin",
+        },
+        "subjects": [{"kind": "User", "name": user, "apiGroup": "rbac.authorization.k8s.io"}],
+    }
+
+
+def _etcd(plane: ControlPlane, port: int, peer_port: int) -> list[str]:
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return [
+        plane.binaries["etcd"],
+        f"--data-dir={plane.folder / 'etcd'}",
+        "--name=tests",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=tests={peer}",
+        "--unsafe-no-fsync",  # thrown away afterwards
+        "--log-level=warn",
+    ]
+
+
+def _api_server(plane: ControlPlane, etcd_port: int, port: int) -> list[str]:
+    folder, made = plane.folder, plane.certificates
+    tokens = folder / "tokens.csv"
+    tokens.write_text(
+        f'{ADMIN_TOKEN},admin,1,"system:masters"\n'
+        f"{_MANAGER_TOKEN},system:kube-controller-manager,2\n"
+        f"{OPERATOR_TOKEN},{OPERATOR_USER},3\n",
+        encoding="utf-8",
+    )
+    policy = folder / "audit-policy.json"
+    policy.write_text(json.dumps(_audit_policy()), encoding="utf-8")
+    certificate, key = made.serving
+    return [
+        plane.binaries["kube-apiserver"],
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        "--endpoint-reconciler-type=none",
+        f"--secure-port={port}",
+        f"--cert-dir={folder}",
+        f"--tls-cert-file={certificate}",
+        f"--tls-private-key-file={key}",
+        f"--client-ca-file={made.ca}",
+        f"--token-auth-file={tokens}",
+        "--authorization-mode=RBAC",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-key-file={made.service_account_key}",
+        f"--service-account-signing-key-file={made.service_account_key}",
+        # Pods that tests write name no service account's token volume; a missing one would refuse them.
+        "--disable-admission-plugins=ServiceAccount",
+        # As OpenShift has it: an owner reference that blocks deletion needs a permission of its own.
+        "--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
+        f"--audit-policy-file={policy}",
+        f"--audit-log-path={folder / 'audit.log'}",
+        "--profiling=false",
+        "--v=1",
+    ]
+
+
+def _audit_policy() -> dict[str, Any]:
+    ours = {
+        "level": "Metadata",
+        "verbs": ["create", "update", "patch", "delete", "deletecollection"],
+    }
+    return {
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived"],
+        "rules": [
+            {
+                "level": "None",
+                "userGroups": ["system:serviceaccounts:kube-system", "system:masters"],
+            },
+            ours | {"users": [OPERATOR_USER]},
+            ours | {"userGroups": ["system:serviceaccounts", "naiad:operators"]},
+            {"level": "None"},
+        ],
+    }
+
+
+def _controller_manager(plane: ControlPlane, autoscaler_sync: str) -> list[str]:
+    made = plane.certificates
+    kubeconfig = plane.kubeconfig(_MANAGER_TOKEN)
+    return [
+        plane.binaries["kube-controller-manager"],
+        f"--kubeconfig={kubeconfig}",
+        f"--controllers={','.join(_CONTROLLERS)}",
+        "--use-service-account-credentials",
+        f"--service-account-private-key-file={made.service_account_key}",
+        f"--root-ca-file={made.ca}",
+        "--leader-elect=false",
+        # At the default rate its controllers start four seconds later.
+        "--kube-api-qps=500",
+        "--kube-api-burst=500",
+        f"--horizontal-pod-autoscaler-sync-period={autoscaler_sync}",
+        "--secure-port=0",
+        "--v=1",
+    ]
+
+
+def cpu_seconds(pid: int) -> float:
+    """User and system time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(_STOP_TIMEOUT_S / 5)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait(_STOP_TIMEOUT_S)

@@ -1,0 +1,62 @@
+"""The CustomResourceDefinitions of other projects whose objects the operator makes: KEDA, the Gateway API, the Prometheus operator.
+
+They lie in those projects' Go modules. They are fetched once into Go's own cache, from where they are read.
+"""
+
+import json
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_MODULES = {
+    "sigs.k8s.io/gateway-api@v1.4.0": (
+        "config/crd/standard/gateway.networking.k8s.io_httproutes.yaml",
+        "config/crd/standard/gateway.networking.k8s.io_grpcroutes.yaml",
+    ),
+    "github.com/kedacore/keda/v2@v2.18.0": ("config/crd/bases/keda.sh_scaledobjects.yaml",),
+    "github.com/prometheus-operator/prometheus-operator@v0.85.0": (
+        "example/prometheus-operator-crd/monitoring.coreos.com_podmonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_servicemonitors.yaml",
+        "example/prometheus-operator-crd/monitoring.coreos.com_prometheusrules.yaml",
+    ),
+}
+
+
+class ForeignDefinitionsUnavailableError(RuntimeError):
+    """They cannot be had on this machine; the message says what to do about it."""
+
+
+def definitions() -> list[dict[str, Any]]:
+    """Every definition, ready to be created.
+
+    Raises:
+        ForeignDefinitionsUnavailableError: there is no Go, or a module cannot be fetched.
+    """
+    if shutil.which("go") is None:
+        raise ForeignDefinitionsUnavailableError(
+            "the definitions of KEDA, the Gateway API and the Prometheus operator come in Go modules: install Go 1.24 or newer "
+            "(https://go.dev/dl), or leave these tests out with -m 'not apiserver'"
+        )
+    found = []
+    for module, files in _MODULES.items():
+        folder = _fetched(module)
+        found += [yaml.safe_load((folder / file).read_text(encoding="utf-8")) for file in files]
+    return found
+
+
+def _fetched(module: str) -> Path:
+    """The folder of a module in Go's cache."""
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "go.mod").write_text("module fetch\n\ngo 1.24\n", encoding="utf-8")
+        command = ["go", "mod", "download", "-json", module]
+        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, check=False)
+    answer = json.loads(done.stdout or "{}")
+    if "Dir" not in answer:
+        raise ForeignDefinitionsUnavailableError(
+            f"{module} cannot be fetched: {answer.get('Error') or done.stderr.strip()}"
+        )
+    return Path(answer["Dir"])

@@ -1,0 +1,241 @@
+"""The chart: what it makes, what its values may be, and that the plain manifests are the same."""
+
+import argparse
+import importlib.util
+import tomllib
+import typing
+
+import kubernetes_validate
+import pytest
+
+from naiad_operator import options
+from naiad_operator.api import crd, validation, yaml_text
+from naiad_operator.builders import KINDS
+from tests.support import generated, helm
+
+pytestmark = pytest.mark.skipif(
+    not helm.AVAILABLE, reason="there is no Helm: install helm, or pip install helm-python-sdk"
+)
+
+Manifest = dict[str, typing.Any]
+
+EVERYTHING: Manifest = {
+    "replicas": 2,
+    "image": {"digest": "sha256:" + "0" * 64},
+    "imagePullSecrets": [{"name": "registry"}],
+    "serverImage": "registry.example.com/server:1",
+    "prometheusAddress": "http://prometheus.monitoring:9090",
+    "prometheusNamespace": "monitoring",
+    "ingressNamespace": "ingress",
+    "extraArgs": ["--log-level=debug"],
+    "env": [{"name": "A", "value": "b"}],
+    "nodeSelector": {"pool": "system"},
+    "tolerations": [{"operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "priorityClassName": "system-cluster-critical",
+    "podLabels": {"team": "ml"},
+    "podAnnotations": {"a": "b"},
+    "serviceAccount": {"annotations": {"a": "b"}},
+    "monitoring": {
+        "podMonitor": {"enabled": True, "labels": {"release": "prometheus"}},
+        "alerts": {"enabled": True, "labels": {"release": "prometheus"}},
+        "dashboard": {"enabled": True},
+        "adapterRules": {"enabled": True},
+    },
+}
+NAMESPACED: Manifest = {"watchNamespaces": ["team-a", "team-b"]}
+CUSTOM = ("monitoring.coreos.com/", "apiextensions.k8s.io/")
+
+
+def of_kind(objects: list[Manifest], kind: str) -> list[Manifest]:
+    return [one for one in objects if one["kind"] == kind]
+
+
+def arguments(objects: list[Manifest]) -> list[str]:
+    (deployment,) = of_kind(objects, "Deployment")
+    args: list[str] = deployment["spec"]["template"]["spec"]["containers"][0]["args"]
+    return args
+
+
+def test_the_plain_manifests_are_what_the_chart_makes() -> None:
+    assert generated.INSTALL.read_text() == generated.install(), "run `make generate`"
+
+
+@pytest.mark.parametrize(
+    "values", [{}, EVERYTHING, NAMESPACED], ids=["defaults", "everything", "namespaced"]
+)
+def test_every_object_is_strictly_valid(values: Manifest) -> None:
+    for manifest in helm.manifests(values):
+        if not manifest["apiVersion"].startswith(CUSTOM):
+            kubernetes_validate.validate(
+                manifest, kubernetes_validate.latest_version(), strict=True
+            )
+
+
+def test_the_chart_upgrades_the_definition_and_keeps_it() -> None:
+    (definition,) = of_kind(helm.manifests(), "CustomResourceDefinition")
+    assert definition["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    assert definition["spec"] == crd.definition()["spec"]
+    assert of_kind(helm.manifests({"crds": {"install": False}}), "CustomResourceDefinition") == []
+
+
+def test_versions_are_those_of_the_distribution() -> None:
+    text = (generated.ROOT / "pyproject.toml").read_text()
+    version = tomllib.loads(text)["project"]["version"]
+    (chart,) = yaml_text.read((helm.CHART / "Chart.yaml").read_text())
+    assert chart["appVersion"] == chart["version"] == version
+    assert f"--default-image=naiad-server:{version}" in arguments(helm.manifests())
+
+
+@pytest.mark.parametrize(
+    "values", [{}, EVERYTHING, NAMESPACED], ids=["defaults", "everything", "namespaced"]
+)
+def test_the_operator_knows_its_arguments(values: Manifest) -> None:
+    parser = argparse.ArgumentParser(exit_on_error=False)
+    options.add_to(parser, {})
+    options.read(parser, parser.parse_args(arguments(helm.manifests(values))))
+
+
+def test_two_replicas_take_turns_by_a_lease() -> None:
+    one, two = helm.manifests(), helm.manifests({"replicas": 2})
+    assert "--leader-election=false" in arguments(one)
+    assert "--leader-election=true" in arguments(two)
+    assert of_kind(one, "Deployment")[0]["spec"]["strategy"] == {"type": "Recreate"}
+    (lease,) = of_kind(two, "Role")
+    assert lease["metadata"]["namespace"] == "naiad-system"
+
+
+RBAC = ("ClusterRole", "Role")
+
+
+def rules(objects: list[Manifest]) -> list[Manifest]:
+    return [rule for kind in RBAC for role in of_kind(objects, kind) for rule in role["rules"]]
+
+
+@pytest.mark.parametrize(
+    "values", [{}, EVERYTHING, NAMESPACED], ids=["defaults", "everything", "namespaced"]
+)
+def test_permissions_are_named_one_by_one_and_secrets_are_not_among_them(values: Manifest) -> None:
+    for rule in rules(helm.manifests(values)):
+        assert "*" not in [*rule["apiGroups"], *rule["resources"], *rule["verbs"]]
+        assert "secrets" not in rule["resources"]
+
+
+def test_the_operator_may_do_its_work_with_every_kind_of_child() -> None:
+    allowed = {
+        (group, resource): set(rule["verbs"])
+        for rule in rules(helm.manifests())
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+    }
+    for kind in KINDS:
+        group = kind.api_version.rpartition("/")[0]
+        verbs = {"get", "list", "watch", "create", "patch", "delete"}
+        assert allowed[group, kind.plural] == verbs, kind
+
+
+def test_in_chosen_namespaces_there_are_roles_only() -> None:
+    objects = helm.manifests(NAMESPACED)
+    assert of_kind(objects, "ClusterRole") == of_kind(objects, "ClusterRoleBinding") == []
+    assert [role["metadata"]["namespace"] for role in of_kind(objects, "Role")] == [
+        "team-a",
+        "team-b",
+    ]
+    wide = of_kind(helm.manifests(), "ClusterRole")
+    assert all(role["rules"] == wide[0]["rules"] for role in of_kind(objects, "Role"))
+    assert "--watch-namespaces=team-a,team-b" in arguments(objects)
+    assert "--inspect-nodes=false" in arguments(objects)
+
+
+def test_every_binding_binds_the_operators_account() -> None:
+    for objects in (helm.manifests(), helm.manifests(NAMESPACED)):
+        (account,) = of_kind(objects, "ServiceAccount")
+        names = {role["metadata"]["name"] for kind in RBAC for role in of_kind(objects, kind)}
+        for binding in of_kind(objects, "ClusterRoleBinding") + of_kind(objects, "RoleBinding"):
+            assert binding["subjects"][0]["name"] == account["metadata"]["name"]
+            assert binding["roleRef"]["name"] in names
+
+
+def test_the_operators_pod_is_restricted_and_found_by_network_policies() -> None:
+    (deployment,) = of_kind(helm.manifests(), "Deployment")
+    template = deployment["spec"]["template"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/name"] == "naiad-operator"
+    assert template["spec"]["securityContext"]["runAsNonRoot"] is True
+    container = template["spec"]["containers"][0]
+    assert container["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "readOnlyRootFilesystem": True,
+    }
+
+
+def test_monitoring_objects_hold_the_files_of_the_manifests() -> None:
+    objects = helm.manifests(EVERYTHING)
+    folder = generated.ROOT / "manifests" / "monitoring"
+    (alerts,) = of_kind(objects, "PrometheusRule")
+    assert alerts["spec"] == yaml_text.read((folder / "alerts.yaml").read_text())[0]["spec"]
+    maps = {one["metadata"]["name"]: one["data"] for one in of_kind(objects, "ConfigMap")}
+    assert (
+        maps["naiad-dashboard"]["naiad.json"].strip()
+        == (folder / "dashboard.json").read_text().strip()
+    )
+    (adapter,) = yaml_text.read((folder / "prometheus-adapter-values.yaml").read_text())
+    assert yaml_text.read(maps["naiad-adapter-rules"]["config.yaml"]) == [
+        {"rules": adapter["rules"]["custom"]}
+    ]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"replica": 2},
+        {"replicas": "2"},
+        {"image": {"digest": "latest"}},
+        {"log": {"level": "loud"}},
+        {"watchNamespaces": ["Team A"]},
+        {"watchNamespaces": "team-a"},
+        {"prometheusAddress": "prometheus:9090"},
+        {"monitoring": {"alert": {"enabled": True}}},
+    ],
+    ids=str,
+)
+def test_wrong_values_are_refused(values: Manifest) -> None:
+    with pytest.raises(helm.HelmError):
+        helm.render(values)
+
+
+def test_the_notes_tell_the_next_command() -> None:
+    notes = helm.render(NAMESPACED).get("NOTES.txt")
+    if notes is None:
+        pytest.skip("helm template leaves the notes out")
+    assert "kubectl -n team-a get infsvc demo --watch" in notes
+    assert "kubectl -n naiad-system rollout status deployment/naiad" in notes
+
+
+def test_the_service_of_the_notes_is_right() -> None:
+    text = (helm.CHART / "templates" / "NOTES.txt").read_text()
+    lines = text.partition("<<'EOF'\n")[2].partition("\n  EOF")[0]
+    (example,) = yaml_text.read("\n".join(line.removeprefix("  ") for line in lines.splitlines()))
+
+    assert validation.check(example) == []
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("helm_python") is None, reason="the command's own lint is for people"
+)
+def test_the_chart_has_nothing_to_lint() -> None:
+    import helm_python  # noqa: PLC0415 - 80 MB that only this pays
+
+    report = helm_python.chart.lint(helm.CHART, strict=True)
+    # An icon would be a picture somewhere on the web.
+    assert [m["error"] for m in report["messages"]] == ["icon is recommended"]
+    assert report["errors"] == []
+
+
+def test_a_release_of_another_name_keeps_its_objects_apart() -> None:
+    names = {
+        one["metadata"]["name"]
+        for one in helm.manifests(name="blue")
+        if one["kind"] == "Deployment"
+    }
+    assert names == {"blue-naiad"}

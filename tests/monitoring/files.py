@@ -1,0 +1,57 @@
+"""The files of manifests/monitoring, and which metrics there are for them to name."""
+
+import json
+import pathlib
+import re
+import typing
+
+import yaml
+
+from naiad.metrics import families
+from naiad_operator import metrics as operator_metrics
+
+FOLDER = pathlib.Path(__file__).parent.parent.parent / "manifests" / "monitoring"
+
+DASHBOARD: typing.Any = json.loads((FOLDER / "dashboard.json").read_text())
+ALERTS: typing.Any = yaml.safe_load((FOLDER / "alerts.yaml").read_text())
+ADAPTER: typing.Any = yaml.safe_load((FOLDER / "prometheus-adapter-values.yaml").read_text())
+
+RULES: list[dict[str, typing.Any]] = [
+    rule for group in ALERTS["spec"]["groups"] for rule in group["rules"]
+]
+
+_METRIC = re.compile(r"\b(?:nv|naiad)_[a-z0-9_]+\b")
+_SUFFIXES = ("_bucket", "_sum", "_count")
+
+
+def named(expression: str) -> set[str]:
+    """The metrics that an expression names."""
+    return set(_METRIC.findall(expression))
+
+
+def existing() -> set[str]:
+    """Every series name of a server and of the operator."""
+    names = set()
+    for family in vars(families).values():
+        if isinstance(family, families.Family):
+            histogram = family.type == "histogram"
+            names |= {family.name + suffix for suffix in _SUFFIXES} if histogram else {family.name}
+    levels = operator_metrics.Levels(
+        queue_depth=0,
+        queue_oldest=0.0,
+        queue_failing=0,
+        states={"Ready": 1},
+        children=0,
+        watch_restarts={},
+        leader=True,
+    )
+    page = operator_metrics.page(operator_metrics.Metrics(), levels)
+    for line in page.splitlines():
+        match line.split():
+            case ["#", "TYPE", name, "histogram"]:
+                names |= {name + suffix for suffix in _SUFFIXES}
+            case ["#", "TYPE", name, _]:
+                names.add(name)
+            case _:
+                pass
+    return names

@@ -1,0 +1,117 @@
+"""Rules over specs that nobody thought of: drawn from the types themselves, CEL and Python must agree on each."""
+
+import typing
+
+import cel
+import hypothesis
+import msgspec
+from hypothesis import strategies
+
+from naiad_operator.api import names, rules, validation
+from naiad_operator.api.spec import Spec
+
+_TEXTS: dict[str, list[str]] = {
+    "storageUri": [
+        "s3://a/b",
+        "s3://c/d",
+        "gs://a/b",
+        "as://a/b/c",
+        "pvc://a",
+        "pvc://a/b",
+        "hf://a/b",
+        "/a",
+        "s3://",
+    ],
+    "profile": ["1g.10gb", "1g.10gb+me", "3g.40gb", "10gb", "1g.10gb+x"],
+    "endpoint": ["https://a:9000"],
+    "path": ["/", "/a"],
+    "interval": ["5s"],
+    "size": ["1Gi"],
+    "sharedMemory": ["1Gi"],
+    "host": ["a.example", "b.example"],
+    "grpcHost": ["a.example", "b.example"],
+    "hostnames": ["a.example", "b.example"],
+    "grpcHostnames": ["b.example", "c.example"],
+    "models": ["a", "*"],
+    "requests": ["cpu", "nvidia.com/gpu"],
+    "limits": ["cpu", "nvidia.com/mig-1g.10gb"],
+    "maxSurge": ["0%", "25%"],
+    "maxUnavailable": ["0%", "25%"],
+}
+"""Texts that the rules look at, by field; others are a name."""
+
+Drawn = strategies.SearchStrategy[typing.Any]
+
+
+def drawn(info: msgspec.inspect.Type, field: str) -> Drawn:  # noqa: PLR0911 - one return a kind of type
+    match info:
+        case msgspec.inspect.StructType():
+            return part(info)
+        case msgspec.inspect.UnionType():
+            members = [m for m in info.types if not isinstance(m, msgspec.inspect.NoneType)]
+            return strategies.one_of(*(drawn(member, field) for member in members))
+        case msgspec.inspect.BoolType():
+            return strategies.booleans()
+        case msgspec.inspect.IntType():
+            least = info.ge or 0
+            most = int(info.le) if info.le is not None else int(least) + 100
+            return strategies.integers(int(least), min(int(least) + 70, most))
+        case msgspec.inspect.LiteralType():
+            return strategies.sampled_from(info.values)
+        case msgspec.inspect.VarTupleType():
+            below = drawn(info.item_type, field)
+            return strategies.lists(below, min_size=info.min_length or 0, max_size=3)
+        case msgspec.inspect.DictType(value_type=msgspec.inspect.AnyType()):
+            return strategies.just({})
+        case msgspec.inspect.DictType():
+            keys = strategies.sampled_from(_TEXTS.get(field, ["a"]))
+            return strategies.dictionaries(keys, strategies.just("1"), max_size=2)
+        case _:
+            return strategies.sampled_from(_TEXTS.get(field, ["a", "b"]))
+
+
+def part(info: msgspec.inspect.StructType) -> Drawn:
+    required = {f.encode_name: drawn(f.type, f.encode_name) for f in info.fields if f.required}
+    optional = {f.encode_name: drawn(f.type, f.encode_name) for f in info.fields if not f.required}
+    return strategies.fixed_dictionaries(required, optional=optional)
+
+
+def spec() -> Drawn:
+    info = msgspec.inspect.type_info(Spec)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return part(info)
+
+
+SEEN: dict[bool, set[str]] = {True: set(), False: set()}
+PROGRAMS = {rule.cel: cel.compile(rule.cel) for table in rules.RULES.values() for rule in table}
+
+
+@hypothesis.settings(
+    max_examples=150,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    suppress_health_check=list(hypothesis.HealthCheck),
+)
+@hypothesis.given(spec())
+def _agree(given: dict[str, typing.Any]) -> None:
+    filled, problems = validation.with_defaults(given)
+    assert problems == [], "what the types allow, the schema allows"
+    manifest = {
+        "apiVersion": names.API_VERSION,
+        "kind": names.KIND,
+        "metadata": {"name": "demo"},
+        "spec": given,
+    }
+    for rule, value, path in validation.applied(manifest, filled):
+        if rule.cel in PROGRAMS:
+            holds = rule.holds(value)
+            assert PROGRAMS[rule.cel].execute({"self": value}) is holds, (path, rule.message, value)
+            SEEN[holds].add(rule.message)
+
+
+def test_cel_and_python_agree_on_whatever_the_types_allow() -> None:
+    _agree()
+    every = {rule.message for table in rules.RULES.values() for rule in table}
+    assert len(SEEN[True]) == len(every), "every rule was kept by something"
+    assert len(SEEN[False]) > 0.8 * len(every), "and most were broken by something"

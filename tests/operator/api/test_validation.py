@@ -1,0 +1,115 @@
+"""What a person is told about a manifest: every problem at once, each with its place and what to write instead."""
+
+import typing
+
+import pytest
+
+from naiad_operator.api import service, validation
+from naiad_operator.errors import InvalidSpec
+from tests.support import manifests
+
+Manifest = dict[str, typing.Any]
+
+
+def told(manifest: Manifest) -> list[str]:
+    return [str(problem) for problem in validation.check(manifest)]
+
+
+@pytest.mark.parametrize(
+    ("predictor", "sentence"),
+    [
+        ({"acelerator": {}}, "spec.predictor.acelerator: there is no such field: did you mean accelerator?"),
+        (
+            {"minReplicas": 1},
+            "spec.predictor.minReplicas: there is no such field here: did you mean spec.predictor.autoscaling.minReplicas?",
+        ),
+        ({"hpa": {}}, "spec.predictor.hpa: there is no such field; there are model, image,"),
+        ({"replicas": "2"}, "spec.predictor.replicas: is '2': write a whole number"),
+        ({"replicas": True}, "spec.predictor.replicas: is True: write a whole number"),
+        ({"replicas": -1}, "spec.predictor.replicas: is -1: write at least 0"),
+        ({"replicas": 1001}, "spec.predictor.replicas: is 1001: write at most 1000"),
+        ({"image": 1}, "spec.predictor.image: is 1: write a text, in quotes"),
+        ({"args": "--a"}, "spec.predictor.args: is '--a': write a list"),
+        ({"ports": []}, "spec.predictor.ports: is []: write a mapping"),
+        (
+            {"placement": "OnePerNode"},
+            "spec.predictor.placement: is 'OnePerNode': write one of onePerNode, spread (did you mean onePerNode?)",
+        ),
+        (
+            {"resources": {"limits": {"cpu": 0.5}}},
+            "spec.predictor.resources.limits[cpu]: is 0.5: write a whole number, or a text in quotes",
+        ),
+        ({"args": ["x"] * 65}, "spec.predictor.args: has 65 entries: write 0 to 64"),
+        ({"env": [{}]}, "spec.predictor.env[0].name: is missing: its name."),
+        ({"args": ["x" * 1025]}, "spec.predictor.args[0]: has 1025 characters: write 0 to 1024"),
+        (
+            {"nodeSelector": {f"k{i}": "" for i in range(33)}},
+            "spec.predictor.nodeSelector: has 33 entries: write at most 32",
+        ),
+        ({"model": {"storageUri": "s3://a/b", "cache": {"size": "big"}}}, "spec.predictor.model.cache.size: is 'big': write something"),
+    ],
+)  # fmt: skip
+def test_a_wrong_field_is_named_with_what_to_write(predictor: Manifest, sentence: str) -> None:
+    assert [text for text in told(manifests.resource(**predictor)) if text.startswith(sentence)]
+
+
+def test_everything_wrong_is_told_at_once() -> None:
+    manifest = manifests.resource(replicas="2", shraedMemory="1Gi", placement="x")
+    assert len(told(manifest)) == 3
+
+
+def test_rules_are_told_only_of_well_formed_objects() -> None:
+    """A rule over a field of the wrong type would only repeat the problem in stranger words."""
+    manifest = manifests.resource(replicas="2", autoscaling={"class": "hpa"})
+    assert told(manifest) == ["spec.predictor.replicas: is '2': write a whole number"]
+
+
+@pytest.mark.parametrize(
+    ("manifest", "sentence"),
+    [
+        ({"apiVersion": "serving.kserve.io/v1beta1"}, "apiVersion: is 'serving.kserve.io/v1beta1': write apiVersion"),
+        ({"kind": "Inferenceservice"}, "kind: is 'Inferenceservice': write kind: InferenceService"),
+        ({"metadata": {}}, "metadata.name: is missing"),
+        ({"spce": {}}, "spce: there is no such field beside spec"),
+    ],
+)  # fmt: skip
+def test_the_envelope_is_checked_first(manifest: Manifest, sentence: str) -> None:
+    assert told({**manifests.resource(), **manifest})[0].startswith(sentence)
+
+
+def test_an_empty_spec_says_what_is_missing() -> None:
+    manifest = {**manifests.resource(), "spec": {}}
+    assert told(manifest) == [
+        "spec.predictor: is missing: the servers; predictor.model.storageUri says what they serve, the rest has defaults."
+    ]
+
+
+def test_defaults_are_those_that_the_api_server_fills_in() -> None:
+    filled, problems = validation.with_defaults(manifests.resource()["spec"])
+    assert problems == []
+    assert filled["predictor"]["accelerator"] == {"type": "gpu", "count": 1, "strategy": "mixed"}
+    assert filled["predictor"]["probes"]["startup"]["failureThreshold"] == 60
+    assert "replicas" not in filled["predictor"], "an autoscaler must be able to own it"
+    assert "autoscaling" not in filled["predictor"]
+
+
+def test_a_parsed_resource_has_its_identity_and_its_spec() -> None:
+    parsed = service.parse(manifests.resource(replicas=2))
+    assert (parsed.name, parsed.namespace, parsed.uid, parsed.generation) == (
+        "demo",
+        "models",
+        "uid-1",
+        3,
+    )
+    assert parsed.spec.predictor.replicas == 2
+    assert parsed.spec.predictor.ports.grpc == 8001
+
+
+def test_a_stored_resource_that_breaks_a_rule_is_refused_with_every_problem() -> None:
+    manifest = manifests.resource(accelerator={"type": "mig", "count": 2})
+    with pytest.raises(InvalidSpec) as caught:
+        service.parse(manifest)
+    assert [p.path for p in caught.value.problems] == [
+        "spec.predictor.accelerator.profile",
+        "spec.predictor.accelerator.count",
+    ]

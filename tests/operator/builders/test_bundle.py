@@ -1,0 +1,159 @@
+"""What a spec leaves out or refuses, beyond what the golden manifests show."""
+
+import typing
+
+import pytest
+
+from naiad_operator.api import service
+from naiad_operator.builders import KINDS, accelerator, build
+from naiad_operator.builders.facts import ClusterFacts, Defaults
+from naiad_operator.errors import InvalidSpec
+from tests.support import manifests
+
+Manifest = dict[str, typing.Any]
+
+
+def built(resource: Manifest, facts: ClusterFacts | None = None) -> dict[str, Manifest]:
+    """The children by kind and name."""
+    children = build(service.parse(resource), facts or manifests.facts())
+    return {f"{child['kind']} {child['metadata']['name']}": child for child in children}
+
+
+def spec(**fields: typing.Any) -> Manifest:
+    manifest = manifests.resource()
+    manifest["spec"].update(fields)
+    return manifest
+
+
+def test_every_child_is_of_a_kind_that_the_operator_may_own() -> None:
+    known = {(kind.api_version, kind.kind) for kind in KINDS}
+    made = {
+        (m["apiVersion"], m["kind"]) for path in manifests.INPUTS for m in manifests.built(path)
+    }
+    assert made == known, "and the examples show every kind"
+
+
+def test_a_cluster_without_claims_refuses_them_rather_than_run_without_a_device() -> None:
+    facts = manifests.facts(missing=["resource.k8s.io/v1/ResourceClaimTemplate"])
+    with pytest.raises(InvalidSpec, match="write strategy: mixed"):
+        built(manifests.resource(accelerator={"strategy": "dra"}), facts)
+
+
+def test_a_claim_template_of_other_content_has_another_name() -> None:
+    """It cannot be changed, so a new one is made beside the old until the pods have moved."""
+    names = {
+        key
+        for profile in ("1g.10gb", "2g.20gb")
+        for key in built(
+            manifests.resource(accelerator={"type": "mig", "profile": profile, "strategy": "dra"})
+        )
+        if key.startswith("ResourceClaimTemplate")
+    }
+    assert len(names) == 2
+
+
+@pytest.mark.parametrize(
+    ("profile", "resource"),
+    [
+        ("1g.10gb", "nvidia.com/mig-1g.10gb"),
+        ("1g.10gb+me", "nvidia.com/mig-1g.10gb.me"),
+        ("1g.24gb+me.all", "nvidia.com/mig-1g.24gb.me.all"),
+        ("1g.24gb-me", "nvidia.com/mig-1g.24gb-me"),
+    ],
+)
+def test_a_profile_is_named_as_the_device_plugin_names_it(profile: str, resource: str) -> None:
+    assert accelerator.mig_resource(profile) == resource
+
+
+def test_a_product_that_has_its_suffix_already_is_left_alone() -> None:
+    product = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb"
+    made = built(
+        manifests.resource(
+            accelerator={
+                "type": "mig",
+                "profile": "1g.10gb",
+                "strategy": "single",
+                "product": product,
+            }
+        )
+    )
+    pod = made["Deployment demo"]["spec"]["template"]["spec"]
+    assert pod["nodeSelector"] == {"nvidia.com/gpu.product": product}
+    assert pod["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+
+
+def test_keda_without_an_address_of_prometheus_is_refused() -> None:
+    facts = ClusterFacts(apis=manifests.EVERY_API, image="i", defaults=Defaults(image="i"))
+    with pytest.raises(InvalidSpec, match=r"write one, e\.g\."):
+        built(manifests.resource(autoscaling={"class": "keda", "queueTimeMs": 5}), facts)
+    only_own = {"class": "keda", "triggers": [{"type": "cron"}]}
+    assert "ScaledObject demo" in built(manifests.resource(autoscaling=only_own), facts)
+
+
+@pytest.mark.parametrize(
+    ("resource", "there"),
+    [
+        (manifests.resource(), False),
+        (manifests.resource(replicas=2), True),
+        (manifests.resource(autoscaling={"class": "hpa", "queueTimeMs": 5}), True),
+        (
+            manifests.resource(autoscaling={"class": "hpa", "queueTimeMs": 5, "maxReplicas": 1}),
+            False,
+        ),
+    ],
+    ids=["one pod", "two pods", "up to four", "up to one"],
+)
+def test_a_budget_is_there_when_there_can_be_two_pods(resource: Manifest, *, there: bool) -> None:
+    assert ("PodDisruptionBudget demo" in built(resource)) is there
+
+
+def test_an_ingress_that_is_off_leaves_nothing() -> None:
+    made = built(spec(ingress={"enabled": False, "host": "a.example", "grpcHost": "g.example"}))
+    assert set(made) == {"Deployment demo", "Service demo"}
+
+
+def test_a_gateway_without_hosts_takes_every_host_of_its_listener() -> None:
+    made = built(spec(gateway={"parentRefs": [{"name": "public"}]}))
+    assert "hostnames" not in made["HTTPRoute demo"]["spec"]
+    assert "GRPCRoute demo" not in made
+
+
+def policy(defaults: Defaults) -> list[Manifest]:
+    facts = ClusterFacts(apis=manifests.EVERY_API, image="i", defaults=defaults)
+    rules: list[Manifest] = built(spec(networkPolicy={"enabled": True}), facts)[
+        "NetworkPolicy demo"
+    ]["spec"]["ingress"]
+    return rules
+
+
+def test_without_namespaces_to_name_a_policy_lets_in_its_own_namespace_and_all_scrapes() -> None:
+    serving, metrics = policy(Defaults(image="i"))
+    assert serving["from"] == [{"podSelector": {}}]
+    assert "from" not in metrics
+
+
+def test_the_operator_is_let_in_to_the_metrics_port_beside_prometheus() -> None:
+    _, metrics = policy(manifests.DEFAULTS)
+    namespaces = [
+        peer["namespaceSelector"]["matchLabels"]["kubernetes.io/metadata.name"]
+        for peer in metrics["from"]
+    ]
+    assert namespaces == ["monitoring", "naiad-system"]
+    assert [port["port"] for port in metrics["ports"]] == [8002]
+
+
+def test_no_pod_sees_a_device_that_it_did_not_ask_for() -> None:
+    """Devices are allocated by Kubernetes; a variable that names them would go past it."""
+    for path in manifests.INPUTS:
+        for manifest in manifests.built(path):
+            if manifest["kind"] == "Deployment":
+                container = manifest["spec"]["template"]["spec"]["containers"][0]
+                names = {variable["name"] for variable in container["env"]}
+                assert not names & {"NVIDIA_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"}
+
+
+def test_labels_of_ours_cannot_be_patched_away() -> None:
+    patch = {"metadata": {"labels": {"app.kubernetes.io/instance": "other", "team": "search"}}}
+    template = built(manifests.resource(podTemplate=patch))["Deployment demo"]["spec"]["template"]
+    assert template["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo"
+    assert template["metadata"]["labels"]["team"] == "search"

@@ -1,0 +1,124 @@
+"""How many pods there should be, and how they are replaced: tables."""
+
+import typing
+
+import pytest
+
+from naiad_operator.api import service
+from naiad_operator.builders import deployment
+from tests.support import manifests
+
+Manifest = dict[str, typing.Any]
+HPA = {"autoscaling": {"class": "hpa", "queueTimeMs": 5, "minReplicas": 2}}
+KEDA0 = {
+    "autoscaling": {
+        "class": "keda",
+        "queueTimeMs": 5,
+        "minReplicas": 0,
+        "triggers": [{"type": "cron"}],
+    }
+}
+NONE = {"autoscaling": {"class": "none"}}
+
+
+@pytest.mark.parametrize(
+    ("predictor", "now", "wanted"),
+    [
+        ({}, None, 1),
+        (
+            {},
+            4,
+            4,
+        ),  # class none without replicas: an autoscaler was switched off, and no pod is lost
+        (NONE, 4, 4),
+        ({}, 0, 1),  # it was suspended
+        ({"replicas": 3}, 7, 3),
+        ({"replicas": 0}, 7, 0),
+        ({"autoscaling": {"class": "external"}, "replicas": 5}, 7, 5),
+        (HPA, None, None),
+        (HPA, 7, None),
+        (HPA, 0, 2),
+        (KEDA0, 0, None),  # KEDA itself scaled to nothing
+        (KEDA0, 3, None),
+    ],
+    ids=str,
+)
+def test_the_number_of_pods(predictor: Manifest, now: int | None, wanted: int | None) -> None:
+    parsed = service.parse(manifests.resource(**predictor))
+    assert deployment.replicas(parsed, manifests.facts(current_replicas=now)) == wanted
+
+
+@pytest.mark.parametrize("predictor", [{}, {"replicas": 3}, HPA, KEDA0], ids=str)
+def test_suspended_there_is_no_pod_whoever_decides(predictor: Manifest) -> None:
+    manifest = manifests.resource(**predictor)
+    manifest["spec"]["suspend"] = True
+    parsed = service.parse(manifest)
+    assert deployment.replicas(parsed, manifests.facts(current_replicas=4)) == 0
+    assert not deployment.is_autoscaled(parsed)
+
+
+def test_a_number_that_is_kept_is_not_what_somebody_made_of_the_deployment() -> None:
+    """`kubectl scale deployment` is drift, also where the spec says no number."""
+    parsed = service.parse({**manifests.resource(), "status": {"keptReplicas": 2}})
+    assert deployment.replicas(parsed, manifests.facts(current_replicas=7)) == 2
+    assert deployment.replicas(parsed, manifests.facts(current_replicas=0)) == 2, (
+        "after a suspension"
+    )
+
+
+def rolling(**predictor: typing.Any) -> tuple[typing.Any, typing.Any]:
+    parsed = service.parse(manifests.resource(**predictor))
+    strategy = deployment.deployment(parsed, manifests.facts())["spec"]["strategy"]
+    update = strategy["rollingUpdate"]
+    return update["maxSurge"], update["maxUnavailable"]
+
+
+CPU = {"accelerator": {"type": "none"}}
+
+
+@pytest.mark.parametrize(
+    ("predictor", "surge_and_unavailable"),
+    [
+        ({}, (0, 1)),
+        (CPU, (1, 0)),
+        ({**CPU, "placement": "onePerNode"}, (0, 1)),
+        ({"accelerator": {"strategy": "dra"}}, (0, 1)),
+        ({"deploymentStrategy": {"maxSurge": 1}}, (1, 0)),
+        ({"deploymentStrategy": {"maxSurge": "50%"}}, ("50%", 0)),
+        ({"deploymentStrategy": {"maxUnavailable": 0}}, (1, 0)),
+        ({"deploymentStrategy": {"maxUnavailable": 2}}, (0, 2)),
+        ({**CPU, "deploymentStrategy": {"maxSurge": 0}}, (0, 1)),
+        ({**CPU, "deploymentStrategy": {"maxUnavailable": "25%"}}, (0, "25%")),
+    ],
+    ids=str,
+)
+def test_pods_are_replaced_so_that_a_full_cluster_does_not_block_it(
+    predictor: Manifest, surge_and_unavailable: tuple[typing.Any, typing.Any]
+) -> None:
+    assert rolling(**predictor) == surge_and_unavailable
+
+
+def test_one_field_never_leaves_both_at_0() -> None:
+    for predictor in ({}, CPU):
+        for field in ("maxSurge", "maxUnavailable"):
+            for zero in (0, "0%"):
+                chosen = rolling(**predictor, deploymentStrategy={field: zero})
+                assert [amount for amount in chosen if amount not in (0, "0%")]
+
+
+def test_a_rollout_has_at_least_as_long_as_models_may_take_to_load() -> None:
+    for path in manifests.INPUTS:
+        made = next(m for m in manifests.built(path) if m["kind"] == "Deployment")["spec"]
+        probe = made["template"]["spec"]["containers"][0]["startupProbe"]
+        assert made["progressDeadlineSeconds"] > probe["periodSeconds"] * probe["failureThreshold"]
+
+
+def test_the_selector_never_follows_the_spec() -> None:
+    """A Deployment's selector cannot be changed; a derived one would mean deleting every pod."""
+    selectors = [
+        manifest["spec"]["selector"]
+        for path in manifests.INPUTS
+        for manifest in manifests.built(path)
+        if manifest["kind"] == "Deployment"
+    ]
+    assert all(selector == selectors[0] for selector in selectors)

@@ -1,0 +1,74 @@
+"""`podTemplate`: what merges, what is replaced, what is taken away."""
+
+import copy
+import typing
+
+from naiad_operator.builders.merge import strategic
+
+BASE: dict[str, typing.Any] = {
+    "metadata": {"labels": {"a": "1"}},
+    "spec": {
+        "containers": [
+            {
+                "name": "server",
+                "image": "one",
+                "args": ["--a", "--b"],
+                "env": [{"name": "A", "value": "1"}, {"name": "B", "value": "2"}],
+                "ports": [{"containerPort": 8000, "name": "http"}],
+                "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+            }
+        ],
+        "tolerations": [{"key": "nvidia.com/gpu"}],
+        "volumes": [{"name": "tmp", "emptyDir": {}}],
+    },
+}
+
+
+def patched(spec: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    merged: dict[str, typing.Any] = strategic(BASE, {"spec": spec})["spec"]
+    return merged
+
+
+def test_a_container_merges_by_its_name() -> None:
+    (server,) = patched({"containers": [{"name": "server", "env": [{"name": "B", "value": "3"}]}]})[
+        "containers"
+    ]
+    assert server["image"] == "one"
+    assert server["env"] == [{"name": "A", "value": "1"}, {"name": "B", "value": "3"}]
+
+
+def test_a_container_of_another_name_is_added() -> None:
+    names = [c["name"] for c in patched({"containers": [{"name": "sidecar"}]})["containers"]]
+    assert names == ["server", "sidecar"]
+
+
+def test_mounts_merge_by_their_path_and_ports_by_their_number() -> None:
+    patch = {
+        "name": "server",
+        "volumeMounts": [{"mountPath": "/tmp", "readOnly": True}],
+        "ports": [{"containerPort": 9, "name": "x"}],
+    }
+    (server,) = patched({"containers": [patch]})["containers"]
+    assert server["volumeMounts"] == [{"name": "tmp", "mountPath": "/tmp", "readOnly": True}]
+    assert [port["containerPort"] for port in server["ports"]] == [8000, 9]
+
+
+def test_lists_without_names_are_replaced() -> None:
+    spec = patched({"tolerations": [], "containers": [{"name": "server", "args": ["--c"]}]})
+    assert spec["tolerations"] == []
+    assert spec["containers"][0]["args"] == ["--c"]
+
+
+def test_null_takes_a_field_away() -> None:
+    assert "tolerations" not in patched({"tolerations": None})
+
+
+def test_a_mapping_in_place_of_a_text_is_taken_as_it_is() -> None:
+    merged = strategic({"a": "text"}, {"a": {"b": 1, "c": None}})
+    assert merged == {"a": {"b": 1}}
+
+
+def test_nothing_of_the_input_is_changed() -> None:
+    before = copy.deepcopy(BASE)
+    patched({"containers": [{"name": "server", "env": [{"name": "B", "value": "3"}]}]})
+    assert before == BASE

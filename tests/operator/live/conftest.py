@@ -1,0 +1,111 @@
+"""One control plane for all tests of this folder; a namespace and an operator for each module."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.apiserver import control_plane, toolchain
+from tests.apiserver.client import Kubectl
+from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
+from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import make_namespace
+from tests.apiserver.operator import OperatorProcess, bugs
+from tests.apiserver.proxy import Proxy, proxying
+
+_HERE = Path(__file__).parent
+_CRDS = _HERE.parents[2] / "crds"
+
+Start = Callable[..., OperatorProcess]
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Marks this folder's tests."""
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.apiserver)
+            # Polls end by themselves and say what they waited for; this is only for what hangs.
+            item.add_marker(pytest.mark.timeout(300))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Builds what is missing before the first test: minutes inside a test's own time would end it."""
+    wanted = any(item.get_closest_marker("apiserver") for item in session.items)
+    if wanted and not session.config.option.collectonly:
+        toolchain.find()
+
+
+@pytest.fixture(scope="session")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane that knows the resource; the operator's user may do everything in it."""
+    crds = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))
+    ]
+    folder = tmp_path_factory.mktemp("kubernetes")
+    started = control_plane.start(folder, toolchain.find(), crds=crds)
+    try:
+        admin = started.admin()
+        admin.create(control_plane.everything_for(OPERATOR_USER))
+        Kubelet(admin).register(resources={"nvidia.com/gpu": "8"})
+        admin.close()
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="session")
+def kubectl(plane: ControlPlane) -> Iterator[Kubectl]:
+    """A person with all rights."""
+    admin = plane.admin()
+    yield admin
+    admin.close()
+
+
+@pytest.fixture(scope="module")
+def namespace(request: pytest.FixtureRequest, kubectl: Kubectl) -> str:
+    """A namespace of the module's own."""
+    return make_namespace(kubectl, request.module.__name__.rpartition(".")[2])
+
+
+@pytest.fixture(scope="session")
+def kubelet(kubectl: Kubectl) -> Kubelet:
+    """The node's side of things."""
+    return Kubelet(kubectl)
+
+
+@pytest.fixture(scope="module")
+def start(plane: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
+    """Starts operators, which end with the module; none of them may have had a bug."""
+    started: list[OperatorProcess] = []
+
+    def one(*arguments: str, kubeconfig: Path | None = None) -> OperatorProcess:
+        log = tmp_path_factory.mktemp("operator") / "operator.log"
+        config = kubeconfig or plane.kubeconfig(OPERATOR_TOKEN)
+        process = OperatorProcess(
+            config, "--default-image=registry.example.com/naiad:1", *arguments, log=log
+        )
+        started.append(process)
+        return process
+
+    yield one
+    for process in started:
+        if process.process.poll() is None:
+            assert process.stop() == 0, process.tail()
+    found = [bug for process in started for bug in bugs(process.lines())]
+    assert not found, "\n".join(found)
+
+
+@pytest.fixture(scope="module")
+def operator(start: Start, namespace: str) -> OperatorProcess:
+    """A running operator that watches the module's namespace."""
+    return start(f"--watch-namespaces={namespace}").wait_ready()
+
+
+@pytest.fixture
+def proxy(plane: ControlPlane) -> Iterator[Proxy]:
+    """A proxy before the API server, to be told what to break."""
+    with proxying(plane.server, str(plane.certificates.ca)) as running:
+        yield running

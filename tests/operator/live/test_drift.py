@@ -1,0 +1,168 @@
+"""What somebody else does to the children: changes of ours are put back within two seconds, what is not ours is left alone."""
+
+import time
+from typing import Any
+
+import pytest
+
+from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.objects import condition, events_of, inference_service, is_true
+from tests.apiserver.operator import OperatorProcess
+
+pytestmark = pytest.mark.usefixtures("operator")
+_PUT_BACK_S = 2.0
+
+
+@pytest.fixture(scope="module", autouse=True)
+def service(kubectl: Kubectl, namespace: str, operator: OperatorProcess) -> str:
+    """A service whose children exist."""
+    host = {"ingress": {"enabled": True, "host": "drift.example.com"}}
+    kubectl.create(inference_service("drift", namespace, replicas=2, spec_=host))
+    for kind in ("Deployment", "Service", "Ingress", "PodDisruptionBudget"):
+        kubectl.wait_for(kind, "drift", namespace)
+    until("a status", lambda: kubectl.get("InferenceService", "drift", namespace).get("status"))
+    return "drift"
+
+
+def put_back(what: str, look: Any) -> None:
+    """Holds the operator to two seconds."""
+    began = time.monotonic()
+    until(what, look, seconds=_PUT_BACK_S)
+    assert time.monotonic() - began <= _PUT_BACK_S
+
+
+def test_replicas_are_put_back_and_the_event_says_how_to_scale(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    kubectl.patch(
+        "Deployment", "drift", namespace, body={"spec": {"replicas": 7}}, subresource="scale"
+    )
+    put_back(
+        "the replicas",
+        lambda: kubectl.get("Deployment", "drift", namespace)["spec"]["replicas"] == 2 or None,
+    )
+    event = until(
+        "an Event",
+        lambda: next(
+            (e for e in events_of(kubectl, "drift", namespace) if e["reason"] == "DriftCorrected"),
+            None,
+        ),
+    )
+    assert "kubectl scale infsvc" in event["message"]
+
+
+def test_an_image_is_put_back(kubectl: Kubectl, namespace: str) -> None:
+    live = kubectl.get("Deployment", "drift", namespace)
+    image = live["spec"]["template"]["spec"]["containers"][0]["image"]
+    live["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
+    del live["metadata"]["resourceVersion"]
+    kubectl.request("PUT", f"/apis/apps/v1/namespaces/{namespace}/deployments/drift", body=live)
+
+    def same() -> bool | None:
+        spec = kubectl.get("Deployment", "drift", namespace)["spec"]["template"]["spec"]
+        return spec["containers"][0]["image"] == image or None
+
+    put_back("the image", same)
+
+
+def test_a_port_is_put_back(kubectl: Kubectl, namespace: str) -> None:
+    ports = kubectl.get("Service", "drift", namespace)["spec"]["ports"]
+    kubectl.patch(
+        "Service", "drift", namespace, body={"spec": {"ports": [{"name": "x", "port": 1234}]}}
+    )
+
+    def same() -> bool | None:
+        now = kubectl.get("Service", "drift", namespace)["spec"]["ports"]
+        return {port["port"] for port in ports} <= {port["port"] for port in now} or None
+
+    put_back("the ports", same)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "Service", "Ingress", "PodDisruptionBudget"])
+def test_a_deleted_child_is_made_again(kubectl: Kubectl, namespace: str, kind: str) -> None:
+    uid = kubectl.get(kind, "drift", namespace)["metadata"]["uid"]
+    kubectl.delete(kind, "drift", namespace)
+
+    def another() -> Object | None:
+        found = kubectl.find(kind, "drift", namespace)
+        return found if found and found["metadata"]["uid"] != uid else None
+
+    put_back(f"another {kind}", another)
+
+
+def test_labels_by_which_a_child_is_found_are_put_back(kubectl: Kubectl, namespace: str) -> None:
+    label = "app.kubernetes.io/managed-by"
+    for removed in (None, "somebody"):
+        kubectl.patch(
+            "Service", "drift", namespace, body={"metadata": {"labels": {label: removed}}}
+        )
+        put_back(
+            "the label",
+            lambda: (
+                kubectl.get("Service", "drift", namespace)["metadata"]["labels"].get(label)
+                == "naiad-operator"
+                or None
+            ),
+        )
+
+
+def test_an_owner_reference_that_was_removed_makes_the_child_somebody_elses(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    """Whoever takes the owner reference away means to keep the object; it is reported, not taken back."""
+    live = kubectl.get("PodDisruptionBudget", "drift", namespace)
+    kubectl.patch(
+        "PodDisruptionBudget", "drift", namespace, body={"metadata": {"ownerReferences": None}}
+    )
+
+    def reported() -> Object | None:
+        service = kubectl.get("InferenceService", "drift", namespace)
+        reasons = [each["reason"] for each in service["status"]["conditions"]]
+        return service if "ResourceConflict" in reasons else None
+
+    until("a conflict", reported)
+    kubectl.delete("PodDisruptionBudget", "drift", namespace)
+    until(
+        "a new one",
+        lambda: (
+            p
+            if (p := kubectl.find("PodDisruptionBudget", "drift", namespace))
+            and p["metadata"]["uid"] != live["metadata"]["uid"]
+            else None
+        ),
+        seconds=40,
+    )
+
+
+def test_what_others_add_is_left_alone(kubectl: Kubectl, namespace: str) -> None:
+    body = {"metadata": {"annotations": {"their/own": "x"}, "labels": {"team": "a"}}}
+    kubectl.patch("Deployment", "drift", namespace, body=body)
+    # A change of ours afterwards shows that the operator has looked at it and applied.
+    kubectl.patch(
+        "Deployment", "drift", namespace, body={"spec": {"replicas": 5}}, subresource="scale"
+    )
+    put_back(
+        "the replicas",
+        lambda: kubectl.get("Deployment", "drift", namespace)["spec"]["replicas"] == 2 or None,
+    )
+    metadata = kubectl.get("Deployment", "drift", namespace)["metadata"]
+    assert metadata["annotations"]["their/own"] == "x"
+    assert metadata["labels"]["team"] == "a"
+
+
+def test_a_status_that_somebody_overwrote_is_put_back(kubectl: Kubectl, namespace: str) -> None:
+    live = kubectl.get("InferenceService", "drift", namespace)
+    live["status"]["replicas"] = 99
+    kubectl.replace_status(live)
+    put_back(
+        "the status",
+        lambda: (
+            kubectl.get("InferenceService", "drift", namespace)["status"]["replicas"] != 99 or None
+        ),
+    )
+
+
+def test_the_service_stays_whole(kubectl: Kubectl, namespace: str) -> None:
+    service = kubectl.get("InferenceService", "drift", namespace)
+    assert is_true(service, "SpecValid")
+    assert condition(service, "Ready")["observedGeneration"] == service["metadata"]["generation"]

@@ -1,0 +1,172 @@
+"""An API server that refuses, hangs up and falls silent: the operator comes through, and loses nothing."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
+from tests.apiserver.objects import inference_service, make_namespace
+from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.proxy import Fault, Proxy, proxying
+
+DEPLOYMENTS = r"/deployments/"
+
+
+@pytest.fixture(scope="module")
+def here(kubectl: Kubectl) -> str:
+    return make_namespace(kubectl, "faults")
+
+
+@pytest.fixture(scope="module")
+def broken(plane: ControlPlane, start: Callable[..., OperatorProcess], here: str) -> object:
+    """One operator behind one proxy, for the module: what one test breaks, it mends."""
+    with proxying(plane.server, str(plane.certificates.ca)) as running:
+        config = plane.kubeconfig(OPERATOR_TOKEN, server=running.url)
+        operator = start(f"--watch-namespaces={here}", kubeconfig=config).wait_ready()
+        yield running, operator
+        running.clear()
+        operator.stop()
+
+
+@pytest.fixture
+def proxy(broken: tuple[Proxy, OperatorProcess]) -> Proxy:
+    broken[0].clear()
+    return broken[0]
+
+
+@pytest.fixture
+def operator(broken: tuple[Proxy, OperatorProcess]) -> OperatorProcess:
+    return broken[1]
+
+
+def made(kubectl: Kubectl, name: str, namespace: str, *, seconds: float = 20) -> Object:
+    return until(
+        f"the Deployment of {name}",
+        lambda: kubectl.find("Deployment", name, namespace),
+        seconds=seconds,
+    )
+
+
+def replicas(kubectl: Kubectl, name: str, namespace: str, wanted: int) -> None:
+    until(
+        f"{wanted} replicas",
+        lambda: kubectl.get("Deployment", name, namespace)["spec"]["replicas"] == wanted or None,
+    )
+
+
+@pytest.mark.parametrize(
+    ("status", "reason"), [(409, "Conflict"), (500, "InternalError"), (503, "ServiceUnavailable")]
+)
+@pytest.mark.usefixtures("operator")
+def test_a_refused_write_is_tried_again(
+    proxy: Proxy, kubectl: Kubectl, here: str, status: int, reason: str
+) -> None:
+    fault = proxy.add(Fault("PATCH", DEPLOYMENTS, times=2, status=status, reason=reason))
+    kubectl.create(inference_service(f"refused-{status}", here))
+    made(kubectl, f"refused-{status}", here)
+    assert fault.used == 2
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_429_is_obeyed(proxy: Proxy, kubectl: Kubectl, here: str) -> None:
+    refusal = Fault(
+        "PATCH", DEPLOYMENTS, status=429, reason="TooManyRequests", headers={"Retry-After": "2"}
+    )
+    fault = proxy.add(refusal)
+    kubectl.create(inference_service("many", here))
+    until("the refusal", lambda: fault.used or None)
+    tries = [r for r in proxy.requests if r[0] == "PATCH" and "/deployments/many" in r[1]]
+    made(kubectl, "many", here)
+    # Between the refused try and the one that worked there was none.
+    again = [r for r in proxy.requests if r[0] == "PATCH" and "/deployments/many" in r[1]]
+    assert len(again) == len(tries) + 1
+
+
+@pytest.mark.usefixtures("operator")
+def test_an_answer_that_is_lost_on_the_way_is_found_to_have_been_carried_out(
+    proxy: Proxy, kubectl: Kubectl, here: str
+) -> None:
+    proxy.add(Fault("PATCH", DEPLOYMENTS, done=True))
+    service = kubectl.create(inference_service("lost", here))
+    [owner] = made(kubectl, "lost", here)["metadata"]["ownerReferences"]
+    assert owner["uid"] == service["metadata"]["uid"]
+    until(
+        "a status",
+        lambda: kubectl.get("InferenceService", "lost", here).get("status"),
+    )
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_status_that_another_writer_was_quicker_with_is_written_again(
+    proxy: Proxy, kubectl: Kubectl, here: str
+) -> None:
+    proxy.add(
+        Fault("PATCH", r"/inferenceservices/stale/status", times=2, status=409, reason="Conflict")
+    )
+    kubectl.create(inference_service("stale", here))
+    until("a status", lambda: kubectl.get("InferenceService", "stale", here).get("status"))
+
+
+@pytest.mark.usefixtures("operator")
+def test_watches_that_break_go_on_where_they_were(
+    proxy: Proxy, kubectl: Kubectl, here: str
+) -> None:
+    kubectl.create(inference_service("cut", here, replicas=2))
+    made(kubectl, "cut", here)
+    for count in (4, 5):
+        proxy.cut_watches()
+        kubectl.patch(
+            "Deployment", "cut", here, body={"spec": {"replicas": count}}, subresource="scale"
+        )
+        replicas(kubectl, "cut", here, 2)
+    proxy.cut_watches()
+    kubectl.patch("InferenceService", "cut", here, body={"spec": {"predictor": {"replicas": 3}}})
+    replicas(kubectl, "cut", here, 3)
+
+
+@pytest.mark.usefixtures("operator")
+def test_a_version_that_is_too_old_is_listed_again(
+    proxy: Proxy, kubectl: Kubectl, here: str
+) -> None:
+    kubectl.create(inference_service("old", here, replicas=2))
+    made(kubectl, "old", here)
+    expired = proxy.add(Fault("WATCH", "/deployments$", status=410, reason="Expired"))
+    proxy.cut_watches()
+    until("the refusal", lambda: expired.used or None)
+    # What changed while nobody watched comes with the list.
+    kubectl.patch("Deployment", "old", here, body={"spec": {"replicas": 9}}, subresource="scale")
+    replicas(kubectl, "old", here, 2)
+    assert any("/deployments?limit=" in path for _, path in proxy.requests)
+
+
+def test_an_api_server_that_goes_away_for_a_while_is_waited_for(
+    proxy: Proxy, operator: OperatorProcess, kubectl: Kubectl, here: str
+) -> None:
+    proxy.down = True
+    proxy.cut_watches()
+    kubectl.create(inference_service("away", here))
+    until(
+        "a try",
+        lambda: (
+            operator.metric('naiad_operator_watch_restarts_total{resource="deployments"}') or None
+        ),
+    )
+    # A restart would not help: the process is well, and says so.
+    assert operator.get("/healthz").status_code == 200
+    proxy.down = False
+    made(kubectl, "away", here, seconds=45)
+
+
+def test_reading_nodes_may_be_forbidden(
+    plane: ControlPlane, kubectl: Kubectl, start: Callable[..., OperatorProcess], tmp_path: Path
+) -> None:
+    namespace = make_namespace(kubectl, "no-nodes")
+    with proxying(plane.server, str(plane.certificates.ca)) as forbidding:
+        forbidding.add(Fault("GET", "/api/v1/nodes$", times=99, status=403, reason="Forbidden"))
+        config = plane.kubeconfig(OPERATOR_TOKEN, server=forbidding.url)
+        operator = start(f"--watch-namespaces={namespace}", kubeconfig=config).wait_ready()
+        kubectl.create(inference_service("blind", namespace))
+        made(kubectl, "blind", namespace)
+        operator.stop()

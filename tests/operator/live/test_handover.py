@@ -1,0 +1,165 @@
+"""Replicas change hands between the resource and an autoscaler, both ways, and no pod is lost on the way."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.apiserver.client import Kubectl, until
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.objects import inference_service
+
+pytestmark = pytest.mark.usefixtures("operator")
+HPA = {"class": "hpa", "minReplicas": 2, "maxReplicas": 8, "queueTimeMs": 10}
+
+
+@contextmanager
+def replicas_seen(plane: ControlPlane, name: str, namespace: str) -> Iterator[list[int]]:
+    """Every value that the Deployment's replicas take, from a watch of its own: a dip of a moment is seen too."""
+    seen: list[int] = []
+    stop = threading.Event()
+    started = threading.Event()
+
+    def watch() -> None:
+        kubectl = plane.admin()
+        path = f"/apis/apps/v1/namespaces/{namespace}/deployments"
+        query = f"?watch=true&fieldSelector=metadata.name%3D{name}&timeoutSeconds=60"
+        with kubectl.stream(path + query) as events:
+            started.set()
+            for event in events:
+                seen.append(event["object"]["spec"]["replicas"])
+                if stop.is_set():
+                    return
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    assert started.wait(10)
+    yield seen
+    stop.set()
+    # One more change, so that the watch comes round and ends.
+    admin = plane.admin()
+    body = {"metadata": {"annotations": {"the-end": "x"}}}
+    admin.patch("Deployment", name, namespace, body=body)
+    thread.join(10)
+    admin.close()
+
+
+def replicas(kubectl: Kubectl, name: str, namespace: str) -> int:
+    count: int = kubectl.get("Deployment", name, namespace)["spec"]["replicas"]
+    return count
+
+
+def scaled(kubectl: Kubectl, name: str, namespace: str, count: int) -> None:
+    """What the autoscaler does: it writes the Deployment's scale."""
+    kubectl.patch(
+        "Deployment", name, namespace, body={"spec": {"replicas": count}}, subresource="scale"
+    )
+
+
+def owner_of_replicas(kubectl: Kubectl, name: str, namespace: str) -> set[str]:
+    entries: list[dict[str, Any]] = kubectl.get("Deployment", name, namespace)["metadata"][
+        "managedFields"
+    ]
+    return {e["manager"] for e in entries if "f:replicas" in (e["fieldsV1"].get("f:spec") or {})}
+
+
+def test_from_none_to_an_autoscaler_and_back(
+    plane: ControlPlane, kubectl: Kubectl, namespace: str
+) -> None:
+    kubectl.apply(inference_service("both", namespace, replicas=4))
+    until(
+        "four",
+        lambda: (
+            (kubectl.find("Deployment", "both", namespace) or {}).get("spec", {}).get("replicas")
+            == 4
+            or None
+        ),
+    )
+    with replicas_seen(plane, "both", namespace) as seen:
+        kubectl.apply(inference_service("both", namespace, autoscaling=HPA))
+        until("an autoscaler", lambda: kubectl.find("HorizontalPodAutoscaler", "both", namespace))
+        until(
+            "replicas that are not ours",
+            lambda: "naiad-operator" not in owner_of_replicas(kubectl, "both", namespace) or None,
+        )
+        assert replicas(kubectl, "both", namespace) == 4
+        scaled(kubectl, "both", namespace, 6)
+        # Back, without naming a number: it stays what the autoscaler made it.
+        kubectl.apply(inference_service("both", namespace))
+        until(
+            "no autoscaler",
+            lambda: kubectl.find("HorizontalPodAutoscaler", "both", namespace) is None or None,
+        )
+        until(
+            "replicas that are ours",
+            lambda: "naiad-operator" in owner_of_replicas(kubectl, "both", namespace) or None,
+        )
+        assert replicas(kubectl, "both", namespace) == 6
+    assert set(seen) <= {4, 6}, seen
+
+
+def test_replicas_that_an_autoscaler_owns_are_left_alone(kubectl: Kubectl, namespace: str) -> None:
+    kubectl.apply(inference_service("left", namespace, autoscaling=HPA))
+    until("an autoscaler", lambda: kubectl.find("HorizontalPodAutoscaler", "left", namespace))
+    until("its minimum", lambda: replicas(kubectl, "left", namespace) == 2 or None)
+    scaled(kubectl, "left", namespace, 5)
+    # The operator applies something else to the same Deployment meanwhile.
+    kubectl.apply(
+        inference_service("left", namespace, autoscaling=HPA, env=[{"name": "A", "value": "1"}])
+    )
+
+    def env() -> bool | None:
+        pod = kubectl.get("Deployment", "left", namespace)["spec"]["template"]["spec"]
+        return any(each["name"] == "A" for each in pod["containers"][0].get("env", [])) or None
+
+    until("the edit", env)
+    assert replicas(kubectl, "left", namespace) == 5
+
+
+def test_an_autoscaler_after_a_suspension_finds_pods_to_scale(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    manifest = inference_service("woken", namespace, autoscaling=HPA)
+    kubectl.apply(manifest)
+    until(
+        "its minimum",
+        lambda: (
+            (
+                kubectl.find("HorizontalPodAutoscaler", "woken", namespace)
+                and replicas(kubectl, "woken", namespace) == 2
+            )
+            or None
+        ),
+    )
+    manifest["spec"]["suspend"] = True
+    kubectl.apply(manifest)
+    until("none", lambda: replicas(kubectl, "woken", namespace) == 0 or None)
+    assert kubectl.find("HorizontalPodAutoscaler", "woken", namespace) is None
+    manifest["spec"]["suspend"] = False
+    kubectl.apply(manifest)
+    until("its minimum", lambda: replicas(kubectl, "woken", namespace) >= 2 or None)
+    until("an autoscaler", lambda: kubectl.find("HorizontalPodAutoscaler", "woken", namespace))
+    until(
+        "replicas that are the autoscaler's",
+        lambda: "naiad-operator" not in owner_of_replicas(kubectl, "woken", namespace) or None,
+    )
+    assert replicas(kubectl, "woken", namespace) >= 2
+
+
+def test_a_scaler_of_the_users_own_writes_the_resources_scale(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    kubectl.apply(
+        inference_service("external", namespace, replicas=1, autoscaling={"class": "external"})
+    )
+    until("a Deployment", lambda: kubectl.find("Deployment", "external", namespace))
+    kubectl.patch(
+        "InferenceService",
+        "external",
+        namespace,
+        body={"spec": {"replicas": 4}},
+        subresource="scale",
+    )
+    until("four", lambda: replicas(kubectl, "external", namespace) == 4 or None)

@@ -1,0 +1,187 @@
+"""The operator with the permissions that it is installed with, and no others: a verb that is missing fails here.
+
+`manifests/install.yaml` and the chart's namespaced form are applied as a person would; then the operator runs with a token of the
+ServiceAccount and the arguments of the Deployment that they made, and carries out a service that needs every kind of child.
+"""
+
+import collections.abc
+import typing
+import urllib.parse
+
+import pytest
+
+from naiad_operator.api import yaml_text
+from naiad_operator.builders import KINDS
+from tests.apiserver import control_plane, foreign, toolchain
+from tests.apiserver.client import Kubectl, RefusedError, path_of, until
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.objects import condition, inference_service
+from tests.apiserver.operator import OperatorProcess, bugs
+from tests.support import generated, helm
+
+Manifest = dict[str, typing.Any]
+
+SELECTOR = "app.kubernetes.io/managed-by=naiad-operator"
+FEATURES: list[Manifest] = [
+    {
+        "networkPolicy": {"enabled": True},
+        "monitoring": {"podMonitor": True},
+        "gateway": {
+            "parentRefs": [{"name": "public"}],
+            "hostnames": ["a.example"],
+            "grpcHostnames": ["g.example"],
+        },
+    },
+    {
+        "monitoring": {"serviceMonitor": True},
+        "ingress": {"enabled": True, "host": "a.example", "grpcHost": "g.example"},
+    },
+]
+PREDICTORS: list[Manifest] = [
+    {"autoscaling": {"class": "hpa", "queueTimeMs": 5}, "accelerator": {"strategy": "dra"}},
+    {"autoscaling": {"class": "keda", "queueTimeMs": 5, "prometheusAddress": "http://p:9090"}},
+]
+
+
+@pytest.fixture(scope="module")
+def plane(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ControlPlane]:
+    """A control plane of this module's own, with every optional kind and nothing of ours."""
+    folder = tmp_path_factory.mktemp("kubernetes")
+    started = control_plane.start(folder, toolchain.find(), crds=foreign.definitions())
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="module")
+def admin(plane: ControlPlane) -> collections.abc.Iterator[Kubectl]:
+    client = plane.admin()
+    yield client
+    client.close()
+
+
+def install(admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:
+    """Apply the objects; a token of the operator's account and the arguments of its Deployment."""
+    made: dict[str, Manifest] = {}
+    for manifest in sorted(
+        objects, key=lambda m: m["kind"] not in ("Namespace", "CustomResourceDefinition")
+    ):
+        if manifest["kind"] == "CustomResourceDefinition":
+            path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{manifest['metadata']['name']}"
+            query = urllib.parse.urlencode({"fieldManager": "helm", "force": "true"})
+            admin.request(
+                "PATCH",
+                f"{path}?{query}",
+                body=manifest,
+                content_type="application/apply-patch+yaml",
+            )
+            until("the resource", lambda: served(admin))
+        else:
+            admin.apply(manifest, manager="helm", force=True)
+        made[manifest["kind"]] = manifest
+    account = made["ServiceAccount"]["metadata"]
+    path = f"{path_of('ServiceAccount', account['namespace'], account['name'])}/token"
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token: str = admin.request("POST", path, body=request)["status"]["token"]
+    args: list[str] = made["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    return token, [one for one in args if not one.startswith("--http-port")]
+
+
+def served(admin: Kubectl) -> bool | None:
+    try:
+        admin.list("InferenceService")
+    except RefusedError:
+        return None
+    return True
+
+
+def table(admin: Kubectl, namespace: str, name: str) -> tuple[list[str], dict[str, typing.Any]]:
+    """What `kubectl get infsvc NAME -o wide` shows: the columns after the name, and the row."""
+    path = path_of("InferenceService", namespace, name)
+    answer = admin.request("GET", path, accept="application/json;as=Table;v=v1;g=meta.k8s.io")
+    columns = [column["name"] for column in answer["columnDefinitions"]]
+    (row,) = answer["rows"]
+    return columns[1:], dict(zip(columns, row["cells"], strict=True))
+
+
+def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> None:
+    """Every kind of child comes, follows an edit, and goes."""
+    wanted = {kind.kind for kind in KINDS}
+    for number, (features, predictor) in enumerate(zip(FEATURES, PREDICTORS, strict=True)):
+        service = inference_service(f"service-{number}", namespace, **predictor, spec_=features)
+        admin.create(service)
+
+    def there() -> bool | None:
+        operator.check()
+        found = {kind for kind in wanted if admin.list(kind, namespace, labels=SELECTOR)}
+        return found == wanted or None
+
+    until(f"a child of every kind among {sorted(wanted)}", there)
+
+    def told() -> bool | None:
+        found = admin.get("InferenceService", "service-0", namespace)
+        return bool(condition(found, "Ready")) or None
+
+    until("a status", told)
+    columns, row = table(admin, namespace, "service-0")
+    assert columns[:7] == ["Ready", "URL", "Replicas", "Serving", "Accelerator", "Why", "Age"]
+    assert (row["Ready"], row["URL"], row["Accelerator"]) == (
+        "False",
+        "http://a.example",
+        "gpu.nvidia.com",
+    )
+    assert row["Why"], "while it is not ready, a sentence says why"
+    admin.patch("InferenceService", "service-1", namespace, body={"spec": {"suspend": True}})
+    until("no ScaledObject", lambda: not admin.list("ScaledObject", namespace) or None)
+    for number in range(len(FEATURES)):
+        admin.delete("InferenceService", f"service-{number}", namespace)
+    for kind in wanted:
+        admin.gone(kind, namespace, labels=SELECTOR)
+    assert not [line for line in operator.lines() if "forbidden" in str(line).lower()]
+    assert not bugs(operator.lines())
+
+
+def test_the_plain_manifests_permit_all_that_is_needed(
+    plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    token, arguments = install(admin, yaml_text.read(generated.INSTALL.read_text()))
+    admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "anywhere"}})
+    log = tmp_path_factory.mktemp("wide") / "operator.log"
+    operator = OperatorProcess(plane.kubeconfig(token), *arguments, log=log)
+    try:
+        operator.wait_ready()
+        carried_out(admin, operator, "anywhere")
+    finally:
+        assert operator.stop() == 0, operator.tail()
+
+
+@pytest.mark.skipif(
+    not helm.AVAILABLE, reason="there is no Helm: install helm, or pip install helm-python-sdk"
+)
+def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
+    plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for name in ("narrow-system", "team-a", "team-b", "team-c"):
+        admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+    values = {"watchNamespaces": ["team-a", "team-b"], "replicas": 2}
+    token, arguments = install(
+        admin, helm.manifests(values, name="narrow", namespace="narrow-system")
+    )
+    log = tmp_path_factory.mktemp("narrow") / "operator.log"
+    operator = OperatorProcess(plane.kubeconfig(token), *arguments, log=log)
+    try:
+        operator.wait_ready()
+        carried_out(admin, operator, "team-b")
+        user = plane.user(token)
+        assert user.list("InferenceService", "team-a") == []
+        for kind, namespace in (
+            ("InferenceService", "team-c"),
+            ("Secret", "team-a"),
+            ("Deployment", ""),
+        ):
+            with pytest.raises(RefusedError, match="403"):
+                user.list(kind, namespace)
+        user.close()
+    finally:
+        assert operator.stop() == 0, operator.tail()

@@ -1,0 +1,231 @@
+"""A service's life: applied, ready, edited, scaled, suspended, rolled back, deleted."""
+
+import pytest
+
+from tests.apiserver.client import Kubectl, Object, RefusedError, until
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import condition, events_of, inference_service, is_true
+from tests.apiserver.operator import OperatorProcess
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def ready(kubectl: Kubectl, kubelet: Kubelet, name: str, namespace: str) -> Object:
+    """Plays the node until the service is ready."""
+
+    def look() -> Object | None:
+        kubelet.step(namespace)
+        service = kubectl.get("InferenceService", name, namespace)
+        current = (service.get("status") or {}).get("observedGeneration") == service["metadata"][
+            "generation"
+        ]
+        return service if current and is_true(service, "Ready") else None
+
+    return until(f"{name} to be ready", look)
+
+
+def quiet(plane: ControlPlane, operator: OperatorProcess) -> int:
+    """Waits until the operator has nothing to do; gives how many writes there have been."""
+    until("an idle operator", lambda: operator.metric("naiad_operator_queue_depth") == 0 or None)
+    seen = -1
+
+    def same() -> bool | None:
+        nonlocal seen
+        before, seen = seen, int(operator.metric('naiad_operator_reconciles_total{result="ok"}'))
+        return before == seen or None
+
+    until("no more reconciles", same)
+    return len(plane.writes())
+
+
+def test_an_applied_service_has_all_its_children_owned_and_becomes_ready(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    service = kubectl.create(inference_service("applied", namespace, replicas=2))
+    found = ready(kubectl, kubelet, "applied", namespace)
+    for kind in ("Deployment", "Service", "PodDisruptionBudget"):
+        [owner] = kubectl.get(kind, "applied", namespace)["metadata"]["ownerReferences"]
+        assert (owner["uid"], owner["controller"]) == (service["metadata"]["uid"], True)
+    status = found["status"]
+    assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (2, 2, 2)
+    pods = kubectl.list("Pod", namespace, labels=status["selector"])
+    assert len(pods) == 2
+    told = [event["reason"] for event in events_of(kubectl, "applied", namespace)]
+    assert told[-1] == "Ready"
+    assert len(told) <= 3
+
+
+def test_a_second_look_writes_nothing(
+    plane: ControlPlane,
+    operator: OperatorProcess,
+    kubectl: Kubectl,
+    kubelet: Kubelet,
+    namespace: str,
+) -> None:
+    kubectl.create(inference_service("idle", namespace))
+    ready(kubectl, kubelet, "idle", namespace)
+    before = quiet(plane, operator)
+    looks = operator.metric('naiad_operator_reconciles_total{result="ok"}')
+    # An annotation of the user's own changes nothing that the operator cares about, and makes it look.
+    kubectl.patch(
+        "InferenceService", "idle", namespace, body={"metadata": {"annotations": {"note": "x"}}}
+    )
+    until(
+        "another look",
+        lambda: operator.metric('naiad_operator_reconciles_total{result="ok"}') > looks or None,
+    )
+    assert quiet(plane, operator) == before
+
+
+def test_an_edit_rolls_the_pods_and_is_told_until_it_is_done(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    kubectl.create(inference_service("edited", namespace))
+    ready(kubectl, kubelet, "edited", namespace)
+    image = "registry.example.com/other:2"
+    kubectl.patch(
+        "InferenceService", "edited", namespace, body={"spec": {"predictor": {"image": image}}}
+    )
+    until(
+        "the new image",
+        lambda: _image(kubectl.get("Deployment", "edited", namespace)) == image or None,
+    )
+    rolling = until(
+        "a status that says so",
+        lambda: (
+            s
+            if not is_true(s := kubectl.get("InferenceService", "edited", namespace), "Ready")
+            else None
+        ),
+    )
+    assert condition(rolling, "Ready")["reason"] in ("RollingOut", "NewTemplate")
+    ready(kubectl, kubelet, "edited", namespace)
+
+
+def test_a_rollback_of_the_spec_brings_the_old_pods_back(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    kubectl.apply(inference_service("back", namespace, env=[{"name": "A", "value": "1"}]))
+    ready(kubectl, kubelet, "back", namespace)
+    template = kubectl.get("Deployment", "back", namespace)["spec"]["template"]
+    kubectl.apply(inference_service("back", namespace, env=[{"name": "B", "value": "2"}]))
+    until(
+        "the edit",
+        lambda: (
+            kubectl.get("Deployment", "back", namespace)["spec"]["template"] != template or None
+        ),
+    )
+    kubectl.apply(inference_service("back", namespace, env=[{"name": "A", "value": "1"}]))
+    until(
+        "the old",
+        lambda: (
+            kubectl.get("Deployment", "back", namespace)["spec"]["template"] == template or None
+        ),
+    )
+    ready(kubectl, kubelet, "back", namespace)
+
+
+def test_scaling_the_resource_scales_the_pods(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    kubectl.create(inference_service("scaled", namespace, replicas=1))
+    ready(kubectl, kubelet, "scaled", namespace)
+    kubectl.patch(
+        "InferenceService", "scaled", namespace, body={"spec": {"replicas": 3}}, subresource="scale"
+    )
+    until(
+        "three",
+        lambda: kubectl.get("Deployment", "scaled", namespace)["spec"]["replicas"] == 3 or None,
+    )
+    assert ready(kubectl, kubelet, "scaled", namespace)["status"]["replicas"] == 3
+
+
+def test_a_suspended_service_has_no_pods_and_comes_back(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    kubectl.create(inference_service("paused", namespace, replicas=2))
+    ready(kubectl, kubelet, "paused", namespace)
+    kubectl.patch("InferenceService", "paused", namespace, body={"spec": {"suspend": True}})
+
+    def stopped() -> Object | None:
+        kubelet.step(namespace)
+        service = kubectl.get("InferenceService", "paused", namespace)
+        return (
+            service if is_true(service, "Stopped") and not service["status"]["replicas"] else None
+        )
+
+    service = until("no pods", stopped)
+    assert condition(service, "Ready")["reason"] == "Suspended"
+    kubectl.patch("InferenceService", "paused", namespace, body={"spec": {"suspend": False}})
+    assert ready(kubectl, kubelet, "paused", namespace)["status"]["replicas"] == 2
+
+
+def test_a_restart_on_demand_survives_the_reconcile(
+    plane: ControlPlane,
+    operator: OperatorProcess,
+    kubectl: Kubectl,
+    kubelet: Kubelet,
+    namespace: str,
+) -> None:
+    kubectl.create(inference_service("restarted", namespace))
+    ready(kubectl, kubelet, "restarted", namespace)
+    stamp = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
+    kubectl.patch(
+        "Deployment",
+        "restarted",
+        namespace,
+        body={"spec": {"template": {"metadata": {"annotations": stamp}}}},
+    )
+    kubelet.step(namespace)
+    ready(kubectl, kubelet, "restarted", namespace)
+    quiet(plane, operator)
+    template = kubectl.get("Deployment", "restarted", namespace)["spec"]["template"]
+    assert template["metadata"]["annotations"].items() >= stamp.items()
+
+
+def test_a_child_that_is_no_longer_wanted_goes(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    host = {"ingress": {"enabled": True, "host": "demo.example.com"}}
+    kubectl.apply(inference_service("trimmed", namespace, spec_=host))
+    until("an ingress", lambda: kubectl.find("Ingress", "trimmed", namespace))
+    kubectl.apply(inference_service("trimmed", namespace))
+    until("no ingress", lambda: kubectl.find("Ingress", "trimmed", namespace) is None or None)
+    assert kubectl.find("Deployment", "trimmed", namespace)
+
+
+def test_deleting_the_resource_deletes_everything_with_the_operator_down(
+    plane: ControlPlane, kubectl: Kubectl, start: object, namespace: str
+) -> None:
+    kubectl.create(inference_service("deleted", namespace))
+    until("the children", lambda: kubectl.find("Deployment", "deleted", namespace))
+    service = kubectl.get("InferenceService", "deleted", namespace)
+    assert "finalizers" not in service["metadata"]
+    kubectl.delete("InferenceService", "deleted", namespace)
+    labels = "app.kubernetes.io/instance=deleted"
+    for kind in ("Deployment", "Service", "ReplicaSet"):
+        kubectl.gone(kind, namespace, labels=labels)
+
+
+def test_a_typo_is_named_by_the_api_server(kubectl: Kubectl, namespace: str) -> None:
+    manifest = inference_service("typo", namespace)
+    manifest["spec"]["predictor"]["replcas"] = 2
+    with pytest.raises(RefusedError, match="replcas"):
+        kubectl.create(manifest)
+
+
+def test_an_image_that_is_left_open_is_recorded(kubectl: Kubectl, namespace: str) -> None:
+    kubectl.create(inference_service("image", namespace))
+    service = until(
+        "a status",
+        lambda: (
+            s if (s := kubectl.get("InferenceService", "image", namespace)).get("status") else None
+        ),
+    )
+    assert service["status"]["image"]["name"] == "registry.example.com/naiad:1"
+
+
+def _image(deployment: Object) -> str:
+    image: str = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    return image

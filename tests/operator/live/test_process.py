@@ -1,0 +1,188 @@
+"""The operator as a process: killed in the middle, two at once, one after the other, asked to stop."""
+
+import time
+from collections.abc import Callable
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import inference_service, is_true, make_namespace
+from tests.apiserver.operator import OperatorProcess
+
+Start = Callable[..., OperatorProcess]
+
+
+def ready(kubectl: Kubectl, kubelet: Kubelet, name: str, namespace: str) -> Object:
+    def look() -> Object | None:
+        kubelet.step(namespace)
+        service = kubectl.get("InferenceService", name, namespace)
+        current = (service.get("status") or {}).get("observedGeneration") == service["metadata"][
+            "generation"
+        ]
+        return service if current and is_true(service, "Ready") else None
+
+    return until(f"{name} to be ready", look)
+
+
+def test_one_that_is_killed_in_a_rollout_is_followed_by_one_that_ends_it(
+    kubectl: Kubectl, kubelet: Kubelet, start: Start
+) -> None:
+    namespace = make_namespace(kubectl, "killed")
+    first = start(f"--watch-namespaces={namespace}").wait_ready()
+    kubectl.create(inference_service("demo", namespace, replicas=3))
+    ready(kubectl, kubelet, "demo", namespace)
+    image = "registry.example.com/other:2"
+    kubectl.patch(
+        "InferenceService", "demo", namespace, body={"spec": {"predictor": {"image": image}}}
+    )
+    until(
+        "the rollout",
+        lambda: len(kubectl.list("ReplicaSet", namespace)) == 2 or None,
+    )
+    first.kill()
+    # The first is gone while the pods are replaced and the spec is edited once more.
+    kubelet.step(namespace)
+    kubectl.patch(
+        "InferenceService", "demo", namespace, body={"spec": {"predictor": {"replicas": 2}}}
+    )
+    start(f"--watch-namespaces={namespace}").wait_ready()
+    status = ready(kubectl, kubelet, "demo", namespace)["status"]
+    assert (status["replicas"], status["updatedReplicas"]) == (2, 2)
+
+
+def test_a_restart_with_nothing_to_do_writes_nothing(
+    plane: ControlPlane, kubectl: Kubectl, kubelet: Kubelet, start: Start
+) -> None:
+    namespace = make_namespace(kubectl, "restart")
+    first = start(f"--watch-namespaces={namespace}").wait_ready()
+    host = {
+        "ingress": {"enabled": True, "host": "a.example.com"},
+        "networkPolicy": {"enabled": True},
+    }
+    for number in range(5):
+        name = f"demo-{number}"
+        kubectl.create(inference_service(name, namespace, replicas=2, spec_=host))
+        ready(kubectl, kubelet, name, namespace)
+    assert first.stop() == 0
+    before = len(plane.writes())
+    second = start(f"--watch-namespaces={namespace}").wait_ready()
+    assert second.metric('naiad_operator_reconciles_total{result="ok"}') >= 5
+    assert plane.writes(before) == []
+
+
+def test_two_at_once_come_to_the_same_end_and_then_rest(
+    plane: ControlPlane, kubectl: Kubectl, kubelet: Kubelet, start: Start
+) -> None:
+    namespace = make_namespace(kubectl, "two")
+    both = [start(f"--watch-namespaces={namespace}") for _ in range(2)]
+    for each in both:
+        each.wait_ready()
+    for number in range(5):
+        kubectl.create(inference_service(f"demo-{number}", namespace, replicas=2))
+    for number in range(5):
+        kubectl.patch(
+            "InferenceService",
+            f"demo-{number}",
+            namespace,
+            body={"spec": {"predictor": {"replicas": 3}}},
+        )
+    for number in range(5):
+        status = ready(kubectl, kubelet, f"demo-{number}", namespace)["status"]
+        assert status["replicas"] == 3
+    until(
+        "both idle",
+        lambda: all(not each.metric("naiad_operator_queue_failing") for each in both) or None,
+    )
+    rest(plane, both)
+    for number in range(5):
+        for kind in ("Deployment", "Service", "PodDisruptionBudget"):
+            assert (
+                len(kubectl.get(kind, f"demo-{number}", namespace)["metadata"]["ownerReferences"])
+                == 1
+            )
+
+
+def rest(plane: ControlPlane, operators: list[OperatorProcess]) -> None:
+    """Waits until nobody has written for two seconds, which two that undo each other's work never do."""
+    deadline = time.monotonic() + 20
+    count, since = len(plane.writes()), time.monotonic()
+    while time.monotonic() - since < 2:
+        assert time.monotonic() < deadline, plane.writes(count)
+        for each in operators:
+            each.check()
+        if len(plane.writes()) != count:
+            count, since = len(plane.writes()), time.monotonic()
+        time.sleep(0.1)
+
+
+def test_of_two_with_a_lease_one_writes_and_the_other_takes_over(
+    kubectl: Kubectl, start: Start
+) -> None:
+    namespace = make_namespace(kubectl, "lease")
+    options = (
+        f"--watch-namespaces={namespace}",
+        "--leader-election=true",
+        f"--operator-namespace={namespace}",
+    )
+    first = start(*options).wait_ready()
+    until("a leader", lambda: first.metric("naiad_operator_leader") or None)
+    second = start(*options).wait_ready()
+    kubectl.create(inference_service("one", namespace))
+    until("the children", lambda: kubectl.find("Deployment", "one", namespace))
+    assert second.metric("naiad_operator_leader") == 0
+    assert second.metric('naiad_operator_reconciles_total{result="ok"}') == 0
+    assert second.get("/healthz").status_code == 200
+    assert first.stop() == 0
+    until("another leader", lambda: second.metric("naiad_operator_leader") or None, seconds=10)
+    kubectl.create(inference_service("two", namespace))
+    until("its children", lambda: kubectl.find("Deployment", "two", namespace))
+
+
+def test_one_that_loses_its_lease_ends_as_failed(kubectl: Kubectl, start: Start) -> None:
+    namespace = make_namespace(kubectl, "lost-lease")
+    options = (
+        f"--watch-namespaces={namespace}",
+        "--leader-election=true",
+        f"--operator-namespace={namespace}",
+    )
+    operator = start(*options).wait_ready()
+    until("a leader", lambda: operator.metric("naiad_operator_leader") or None)
+    kubectl.patch(
+        "Lease", "naiad-operator", namespace, body={"spec": {"holderIdentity": "somebody"}}
+    )
+    assert operator.process.wait(20) == 1
+    assert any("the lease is lost" in line["message"] for line in operator.lines())
+
+
+def test_each_log_line_about_a_service_names_it(kubectl: Kubectl, start: Start) -> None:
+    namespace = make_namespace(kubectl, "lines")
+    operator = start(f"--watch-namespaces={namespace}", "--log-level=debug").wait_ready()
+    kubectl.create(inference_service("named", namespace, replicas=1))
+    until("the children", lambda: kubectl.find("Deployment", "named", namespace))
+    kubectl.patch(
+        "Deployment", "named", namespace, body={"spec": {"replicas": 4}}, subresource="scale"
+    )
+    line = until(
+        "a line about it",
+        lambda: next(
+            (each for each in operator.lines() if "put Deployment" in each["message"]), None
+        ),
+    )
+    assert line["object"] == f"{namespace}/named"
+    assert line["level"] == "info"
+
+
+def test_its_metrics_page_is_one_that_prometheus_reads(kubectl: Kubectl, start: Start) -> None:
+    namespace = make_namespace(kubectl, "metrics")
+    operator = start(f"--watch-namespaces={namespace}").wait_ready()
+    kubectl.create(inference_service("counted", namespace))
+    until(
+        "a reconcile",
+        lambda: operator.metric('naiad_operator_reconciles_total{result="ok"}') or None,
+    )
+    families = {f.name: f for f in text_string_to_metric_families(operator.get("/metrics").text)}
+    assert families["naiad_operator_queue_depth"].samples[0].value >= 0
+    assert sum(s.value for s in families["naiad_operator_services"].samples) == 1
+    assert families["naiad_operator_reconcile_seconds"].type == "histogram"

@@ -1,0 +1,218 @@
+"""The operator with the rights that the chart gives it, and not one more: a verb that is missing fails here.
+
+Every example's service is made, edited, disturbed and deleted by an operator that logs in with its own ServiceAccount's token.
+The kinds of KEDA, the Gateway API and the Prometheus operator come to the API server while it runs.
+"""
+
+import copy
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.apiserver import control_plane, foreign, toolchain
+from tests.apiserver.client import Kubectl, Object, RefusedError, until
+from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import events_of, inference_service, make_namespace
+from tests.apiserver.operator import OperatorProcess, bugs
+from tests.support import helm, manifests
+
+_CRDS = Path(__file__).parents[3] / "crds"
+_RBAC = frozenset({"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
+_OPERATOR_NAMESPACE = "naiad-system"
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane of the module's own: kinds are installed into it that other tests do without."""
+    crds = [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))
+    ]
+    started = control_plane.start(
+        tmp_path_factory.mktemp("kubernetes"), toolchain.find(), crds=crds
+    )
+    try:
+        yield started
+    finally:
+        started.stop()
+
+
+@pytest.fixture(scope="module")
+def admin(own: ControlPlane) -> Iterator[Kubectl]:
+    client = own.admin()
+    Kubelet(client).register(resources={"nvidia.com/gpu": "8"})
+    make_namespace(client, _OPERATOR_NAMESPACE)
+    yield client
+    client.close()
+
+
+def installed(admin: Kubectl, own: ControlPlane, values: Object) -> Path:
+    """The chart's rights, given; gives the kubeconfig of its ServiceAccount."""
+    account = ""
+    for manifest in helm.manifests(values, namespace=_OPERATOR_NAMESPACE):
+        if manifest["kind"] in _RBAC:
+            if manifest["kind"] not in ("ClusterRole", "ClusterRoleBinding"):
+                manifest["metadata"].setdefault("namespace", _OPERATOR_NAMESPACE)
+            admin.apply(manifest, force=True)
+        if manifest["kind"] == "ServiceAccount":
+            account = manifest["metadata"]["name"]
+    path = f"/api/v1/namespaces/{_OPERATOR_NAMESPACE}/serviceaccounts/{account}/token"
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    token = admin.request("POST", path, body=asked)["status"]["token"]
+    return own.kubeconfig(token)
+
+
+def refusals(operator: OperatorProcess) -> list[str]:
+    return [line["message"] for line in operator.lines() if "forbidden" in line["message"].lower()]
+
+
+def everything(admin: Kubectl, namespace: str, labels: str) -> set[str]:
+    found = set()
+    for kind in _CHILDREN:
+        try:
+            found |= {kind for _ in admin.list(kind, namespace, labels=labels)}
+        except RefusedError as refused:
+            if refused.code not in (404, 429):  # not served yet, or only just
+                raise
+    return found
+
+
+_FOREIGN = ("ScaledObject", "HTTPRoute", "GRPCRoute", "PodMonitor", "ServiceMonitor")
+_CHILDREN = (
+    "Deployment",
+    "Service",
+    "HorizontalPodAutoscaler",
+    "PodDisruptionBudget",
+    "Ingress",
+    "NetworkPolicy",
+    "ResourceClaimTemplate",
+    *_FOREIGN,
+)
+
+
+def examples(namespace: str) -> list[Object]:
+    """Every example of the golden manifests, each under a name of its own."""
+    found = []
+    for path in manifests.INPUTS:
+        manifest = copy.deepcopy(dict(manifests.example(path)[0]))
+        manifest["metadata"] = {"name": f"x-{path.stem}"[:50].rstrip("-"), "namespace": namespace}
+        manifest.pop("status", None)
+        found.append(manifest)
+    return found
+
+
+def test_cluster_wide_with_kinds_that_come_later(
+    own: ControlPlane, admin: Kubectl, tmp_path: Path
+) -> None:
+    namespace = make_namespace(admin, "everywhere")
+    kubeconfig = installed(admin, own, {})
+    operator = OperatorProcess(kubeconfig, "--discovery-seconds=2", log=tmp_path / "log")
+    try:
+        operator.wait_ready()
+        made = [admin.create(manifest) for manifest in examples(namespace)]
+        for manifest in made:
+            admin.wait_for("Deployment", manifest["metadata"]["name"], namespace)
+        for definition in foreign.definitions():
+            admin.apply(definition, force=True)
+        wanted = set(_CHILDREN)
+        until(
+            "a child of every kind",
+            lambda: (
+                everything(admin, namespace, "app.kubernetes.io/managed-by=naiad-operator")
+                == wanted
+                or None
+            ),
+            seconds=45,
+        )
+        disturbed(admin, namespace)
+        shrunk(admin, namespace)
+        assert refusals(operator) == []
+        assert operator.stop() == 0, operator.tail()
+        assert bugs(operator.lines()) == []
+    finally:
+        operator.kill()
+
+
+def disturbed(admin: Kubectl, namespace: str) -> None:
+    """One object of each kind is deleted, and comes again."""
+    for kind in _CHILDREN:
+        [first, *_] = admin.list(
+            kind, namespace, labels="app.kubernetes.io/managed-by=naiad-operator"
+        )
+        name, uid = first["metadata"]["name"], first["metadata"]["uid"]
+        admin.delete(kind, name, namespace)
+
+        def again(kind: str = kind, name: str = name, uid: str = uid) -> bool | None:
+            found = admin.find(kind, name, namespace)
+            return (found is not None and found["metadata"]["uid"] != uid) or None
+
+        until(f"another {kind} {name}", again)
+
+
+def shrunk(admin: Kubectl, namespace: str) -> None:
+    """Every service is edited to the least; what it had beside its Deployment and Service is deleted by the operator."""
+    for manifest in examples(namespace):
+        name = manifest["metadata"]["name"]
+        least = inference_service(name, namespace, replicas=1)
+        path = f"/apis/serving.naiad.dev/v1alpha1/namespaces/{namespace}/inferenceservices/{name}"
+
+        def replaced(path: str = path, least: Object = least) -> Object | None:
+            live = admin.request("GET", path)
+            least["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"]
+            try:
+                return admin.request("PUT", path, body=least)
+            except RefusedError as refused:
+                if refused.code == 409:
+                    return None  # the operator wrote the status meanwhile
+                raise
+
+        until(f"{name} to be replaced", replaced)
+    until(
+        "nothing but Deployments and Services",
+        lambda: (
+            everything(admin, namespace, "app.kubernetes.io/managed-by=naiad-operator")
+            == {"Deployment", "Service"}
+            or None
+        ),
+        seconds=45,
+    )
+
+
+def test_a_list_of_namespaces_with_roles_only_and_a_lease(
+    own: ControlPlane, admin: Kubectl, tmp_path: Path
+) -> None:
+    mine, theirs, other = (make_namespace(admin, name) for name in ("mine", "theirs", "other"))
+    values = {"watchNamespaces": [mine, theirs], "replicas": 2}
+    for manifest in ("naiad", "naiad-nodes"):  # what the test before gave cluster-wide
+        for kind in ("ClusterRoleBinding", "ClusterRole"):
+            if admin.find(kind, manifest) is not None:
+                admin.delete(kind, manifest)
+    kubeconfig = installed(admin, own, values)
+    [deployment] = [
+        m
+        for m in helm.manifests(values, namespace=_OPERATOR_NAMESPACE)
+        if m["kind"] == "Deployment"
+    ]
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    own_place = ("--http-port", "--log-")
+    flags = [flag for flag in container["args"] if not flag.startswith(own_place)]
+    operator = OperatorProcess(kubeconfig, *flags, log=tmp_path / "log")
+    try:
+        operator.wait_ready()
+        for namespace in (mine, theirs, other):
+            admin.create(inference_service("demo", namespace, replicas=2))
+        for namespace in (mine, theirs):
+            admin.wait_for("PodDisruptionBudget", "demo", namespace)
+            admin.patch(
+                "Deployment", "demo", namespace, body={"spec": {"replicas": 5}}, subresource="scale"
+            )
+            until("an Event", partial(events_of, admin, "demo", namespace))
+        assert admin.find("Deployment", "demo", other) is None
+        assert refusals(operator) == []
+        assert operator.stop() == 0, operator.tail()
+        assert bugs(operator.lines()) == []
+    finally:
+        operator.kill()

@@ -1,0 +1,66 @@
+"""Every rule of the resource, accepted and refused by the API server itself, in the words of the rule."""
+
+import copy
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from naiad_operator.api import validation
+from tests.apiserver.client import Kubectl, RefusedError, path_of
+from tests.apiserver.objects import make_namespace
+from tests.operator.api.test_rules import BAD, GOOD
+from tests.support import manifests
+
+Manifest = dict[str, Any]
+_EXAMPLES = {path.stem: path for path in manifests.INPUTS}
+
+
+@pytest.fixture(scope="module")
+def here(kubectl: Kubectl) -> str:
+    return make_namespace(kubectl, "rules")
+
+
+def tried(kubectl: Kubectl, manifest: Manifest, namespace: str) -> None:
+    """`kubectl create --dry-run=server --validate=strict`."""
+    sent = copy.deepcopy(manifest)
+    metadata = sent["metadata"]
+    for key in ("uid", "generation", "resourceVersion"):
+        metadata.pop(key, None)
+    metadata["namespace"] = namespace
+    query = urlencode({"dryRun": "All", "fieldValidation": "Strict"})
+    path = path_of("InferenceService", namespace)
+    kubectl.request("POST", f"{path}?{query}", body=sent)
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_breaks_a_rule_is_refused_in_the_rules_words(
+    kubectl: Kubectl, here: str, case: str
+) -> None:
+    manifest, path = BAD[case]
+    [message] = {p.message for p in validation.check(manifest) if p.path == path}
+    with pytest.raises(RefusedError) as refused:
+        tried(kubectl, manifest, here)
+    assert refused.value.code == 422
+    assert message in refused.value.status["message"]
+
+
+@pytest.mark.parametrize("case", GOOD)
+def test_what_keeps_the_rules_is_accepted(kubectl: Kubectl, here: str, case: str) -> None:
+    tried(kubectl, GOOD[case], here)
+
+
+@pytest.mark.parametrize("case", _EXAMPLES)
+def test_the_examples_are_accepted(kubectl: Kubectl, here: str, case: str) -> None:
+    manifest, _ = manifests.example(_EXAMPLES[case])
+    tried(kubectl, manifest, here)
+
+
+def test_the_defaults_that_the_api_server_fills_in_are_the_ones_that_python_does(
+    kubectl: Kubectl, here: str
+) -> None:
+    manifest = manifests.resource(autoscaling={"class": "hpa", "queueTimeMs": 5})
+    filled, _ = validation.with_defaults(manifest["spec"])
+    manifest["metadata"] = {"name": "defaults", "namespace": here}
+    stored = kubectl.create(manifest)
+    assert stored["spec"] == filled

@@ -1,0 +1,180 @@
+"""What a person is told: failing pods in their own words, model states, the table of `kubectl get`."""
+
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from typing_extensions import override
+
+from tests.apiserver import kubelet as kubelets
+from tests.apiserver.client import Kubectl, Object, path_of, until
+from tests.apiserver.kubelet import Kubelet
+from tests.apiserver.objects import condition, events_of, inference_service, is_true
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+
+def told(
+    *,
+    kubectl: Kubectl,
+    kubelet: Kubelet,
+    name: str,
+    namespace: str,
+    reason: str,
+    become: Callable[[Object], Object],
+) -> str:
+    """What Ready says once the pods are as a test has them."""
+
+    def look() -> Object | None:
+        kubelet.step(namespace, become=become)
+        found = condition(kubectl.get("InferenceService", name, namespace), "Ready")
+        return found if found.get("reason") == reason else None
+
+    message: str = until(f"Ready to say {reason}", look)["message"]
+    return message
+
+
+def test_an_image_that_cannot_be_pulled(kubectl: Kubectl, kubelet: Kubelet, namespace: str) -> None:
+    kubectl.create(inference_service("image", namespace))
+    said = told(
+        kubectl=kubectl,
+        kubelet=kubelet,
+        name="image",
+        namespace=namespace,
+        reason="ImagePullBackOff",
+        become=lambda pod: kubelets.waiting(
+            pod, reason="ImagePullBackOff", message='Back-off pulling image "x"'
+        ),
+    )
+    assert 'Back-off pulling image "x"' in said
+    [event] = [
+        e for e in events_of(kubectl, "image", namespace) if e["reason"] == "ImagePullBackOff"
+    ]
+    assert event["type"] == "Warning"
+    kubectl.delete("InferenceService", "image", namespace)
+
+
+def test_a_container_that_crashes_says_its_last_words(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    kubectl.create(inference_service("crash", namespace))
+    said = told(
+        kubectl=kubectl,
+        kubelet=kubelet,
+        name="crash",
+        namespace=namespace,
+        reason="CrashLoopBackOff",
+        become=lambda pod: kubelets.crash_looping(pod, message="error: no such bucket: production"),
+    )
+    assert "no such bucket: production" in said
+    kubectl.delete("InferenceService", "crash", namespace)
+
+
+def test_a_slice_that_no_node_offers_says_what_nodes_do_offer(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    wanted = {"type": "mig", "profile": "1g.10gb"}
+    kubectl.create(inference_service("slice", namespace, accelerator=wanted))
+    said = told(
+        kubectl=kubectl,
+        kubelet=kubelet,
+        name="slice",
+        namespace=namespace,
+        reason="AcceleratorUnavailable",
+        become=lambda pod: kubelets.unschedulable(
+            pod, message="0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb."
+        ),
+    )
+    assert "nvidia.com/mig-1g.10gb" in said
+    kubectl.delete("InferenceService", "slice", namespace)
+
+
+def test_a_quota_that_is_spent(kubectl: Kubectl, kubelet: Kubelet, namespace: str) -> None:
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "none", "namespace": namespace},
+        "spec": {"hard": {"pods": "0"}},
+    }
+    kubectl.create(quota)
+    until(
+        "the quota",
+        lambda: kubectl.get("ResourceQuota", "none", namespace).get("status", {}).get("hard"),
+    )
+    kubectl.create(inference_service("quota", namespace))
+    said = told(
+        kubectl=kubectl,
+        kubelet=kubelet,
+        name="quota",
+        namespace=namespace,
+        reason="QuotaExceeded",
+        become=kubelets.ready,
+    )
+    assert "exceeded quota" in said
+    kubectl.delete("ResourceQuota", "none", namespace)
+    kubectl.delete("InferenceService", "quota", namespace)
+
+
+class Metrics(BaseHTTPRequestHandler):
+    """A pod's metrics port."""
+
+    body = b'{"models": [{"name": "digits", "version": "3", "state": "UNAVAILABLE", "reason": "no file model.onnx"}]}'
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/status" else 404)
+        self.end_headers()
+        self.wfile.write(self.body)
+
+    @override
+    def log_message(self, format: str, *args: object) -> None:
+        """Says nothing."""
+
+
+def test_the_models_of_a_ready_pod_are_in_the_status(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    with HTTPServer(("127.0.0.1", 0), Metrics) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ports = {"metrics": server.server_port}
+        kubectl.create(inference_service("models", namespace, ports=ports))
+
+        def look() -> Object | None:
+            kubelet.step(namespace)
+            service = kubectl.get("InferenceService", "models", namespace)
+            return service if (service.get("status") or {}).get("models") else None
+
+        service = until("the models", look)
+        assert service["status"]["models"] == [
+            {
+                "name": "digits",
+                "version": "3",
+                "state": "UNAVAILABLE",
+                "reason": "no file model.onnx",
+            }
+        ]
+        assert "no file model.onnx" in condition(service, "ModelsLoaded")["message"]
+        server.shutdown()
+    kubectl.delete("InferenceService", "models", namespace)
+
+
+def test_kubectl_get_shows_what_a_person_asks_for(
+    kubectl: Kubectl, kubelet: Kubelet, namespace: str
+) -> None:
+    kubectl.create(inference_service("table", namespace))
+
+    def ready() -> bool | None:
+        kubelet.step(namespace)
+        return is_true(kubectl.get("InferenceService", "table", namespace), "Ready") or None
+
+    until("a ready service", ready)
+    table = kubectl.request(
+        "GET",
+        path_of("InferenceService", namespace),
+        accept="application/json;as=Table;v=v1;g=meta.k8s.io",
+    )
+    columns = [column["name"] for column in table["columnDefinitions"] if not column["priority"]]
+    [cells] = [r["cells"] for r in table["rows"] if r["object"]["metadata"]["name"] == "table"]
+    row = dict(zip(columns, cells, strict=False))
+    assert (row["Ready"], row["Replicas"], row["Accelerator"]) == ("True", 1, "none")
+    assert row["URL"].startswith("http://table.")

@@ -1,0 +1,56 @@
+"""Events are told on transitions only, with the condition's own words."""
+
+from typing import Any
+
+import pytest
+
+from naiad_operator.reconcile.events import Event, of_drift, of_transition
+
+
+def status(ready: str, reason: str, message: str = "", **more: Any) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": ready, "reason": reason, "message": message}
+    return {"conditions": [condition], **more}
+
+
+def test_becoming_ready_is_told_with_the_address() -> None:
+    before, after = (
+        status("False", "RollingOut"),
+        status("True", "Ready", url="http://demo.example.com"),
+    )
+    assert of_transition(before, after) == [
+        Event("Normal", "Ready", "the service is ready at http://demo.example.com")
+    ]
+
+
+def test_the_same_reason_again_is_not_told_even_when_its_words_change() -> None:
+    before, after = status("False", "RollingOut", "1 of 3"), status("False", "RollingOut", "2 of 3")
+    assert of_transition(before, after) == []
+
+
+def test_the_steps_of_a_rollout_are_not_told() -> None:
+    assert of_transition({}, status("False", "NewTemplate")) == []
+    assert of_transition(status("False", "NewTemplate"), status("False", "RollingOut")) == []
+
+
+@pytest.mark.parametrize(
+    ("reason", "kind"),
+    [("RollingOut", "Normal"), ("Suspended", "Normal"), ("ImagePullBackOff", "Warning")],
+)
+def test_only_what_somebody_has_to_look_at_is_a_warning(reason: str, kind: str) -> None:
+    [event] = of_transition(status("True", "Ready"), status("False", reason, "why"))
+    assert event == Event(kind, reason, "why")
+
+
+def test_a_long_message_is_cut_to_what_an_api_server_takes() -> None:
+    [event] = of_transition({}, status("False", "CrashLoopBackOff", "x" * 5000))
+    assert len(event.message.encode()) <= 1024
+
+
+def test_drift_of_replicas_says_how_to_scale() -> None:
+    event = of_drift("Deployment", "demo", ["spec.replicas"])
+    assert "kubectl scale infsvc" in event.message
+
+
+def test_drift_of_many_fields_names_a_few() -> None:
+    event = of_drift("Service", "demo", ["a", "b", "c", "d", "e"])
+    assert "(a, b, c and 2 more)" in event.message

@@ -1,0 +1,150 @@
+"""The steps for what is wanted and what is there."""
+
+import copy
+from typing import Any
+
+import msgspec
+
+from naiad_operator.cluster.children import APPLIED_ANNOTATION, Child
+from naiad_operator.reconcile import plan
+
+UID = "uid-of-the-service"
+
+
+def deployment(**spec: Any) -> plan.Manifest:
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "demo", "namespace": "ns", "labels": {"app": "demo"}},
+        "spec": {"paused": False, **spec},
+    }
+
+
+def other(kind: str, name: str = "demo") -> plan.Manifest:
+    return {
+        "apiVersion": "v1",
+        "kind": kind,
+        "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"x": 1},
+    }
+
+
+def owned(value: Any) -> dict[str, Any]:
+    """The field set of a manifest without lists."""
+    if not isinstance(value, dict):
+        return {}
+    return {f"f:{key}": owned(entry) for key, entry in value.items()}
+
+
+def applied(manifest: plan.Manifest, **changes: Any) -> Child:
+    """The live object after a manifest was applied."""
+    stamped = plan.stamped(manifest)
+    metadata = {k: v for k, v in stamped["metadata"].items() if k not in ("name", "namespace")}
+    fields = {"f:metadata": owned(metadata), "f:spec": owned(stamped["spec"])}
+    known = {
+        "kind": manifest["kind"],
+        "namespace": "ns",
+        "name": manifest["metadata"]["name"],
+        "uid": f"uid-of-{manifest['kind']}",
+        "version": "1",
+        "instance": "demo",
+        "controller": UID,
+        "controlled_by": "InferenceService demo",
+        "deleting": False,
+        "applied": stamped["metadata"]["annotations"][APPLIED_ANNOTATION],
+        "fields": msgspec.json.encode(fields),
+        "body": msgspec.json.encode(stamped),
+    }
+    return Child(**(known | changes))
+
+
+def decide(wanted: list[plan.Manifest], *live: Child) -> list[plan.Step]:
+    return plan.decide(wanted, live, uid=UID, accepted=lambda child, stamp: False)
+
+
+def without(child: Child, *path: str) -> Child:
+    fields = copy.deepcopy(child.owned())
+    node = fields
+    for step in path[:-1]:
+        node = node[f"f:{step}"]
+    del node[f"f:{path[-1]}"]
+    return Child(**{name: getattr(child, name) for name in Child.__slots__} | {"fields": msgspec.json.encode(fields)})  # fmt: skip
+
+
+def test_nothing_is_written_when_all_is_as_it_was_applied() -> None:
+    wanted = [deployment(replicas=1), other("Service")]
+    assert decide(wanted, *(applied(each) for each in wanted)) == []
+
+
+def test_what_is_not_there_is_created() -> None:
+    [step] = decide([deployment()])
+    assert isinstance(step, plan.Create)
+    assert APPLIED_ANNOTATION in step.manifest["metadata"]["annotations"]
+
+
+def test_a_new_spec_is_applied_under_the_childs_uid_and_is_no_drift() -> None:
+    [step] = decide([deployment(replicas=3)], applied(deployment(replicas=1)))
+    assert step == plan.Apply(plan.stamped(deployment(replicas=3)), "uid-of-Deployment")
+
+
+def test_a_field_that_somebody_changed_is_drift() -> None:
+    child = without(applied(deployment(replicas=1)), "spec", "replicas")
+    [step] = decide([deployment(replicas=1)], child)
+    assert isinstance(step, plan.Apply)
+    assert step.drift == ("spec.replicas",)
+
+
+def test_a_field_that_this_api_server_drops_is_not_applied_for_ever() -> None:
+    child = without(applied(deployment(future="x")), "spec", "future")
+    steps = plan.decide(
+        [deployment(future="x")], [child], uid=UID, accepted=lambda child, stamp: True
+    )
+    assert steps == []
+
+
+def test_what_is_ours_and_no_longer_wanted_is_deleted_after_the_rest_was_applied() -> None:
+    gone = applied(other("Ingress"))
+    steps = decide([deployment(replicas=2)], applied(deployment(replicas=1)), gone)
+    assert [type(step) for step in steps] == [plan.Apply, plan.Delete]
+    assert steps[1] == plan.Delete(gone)
+
+
+def test_an_autoscaler_goes_before_the_replicas_are_ours_again() -> None:
+    scaler = applied(other("HorizontalPodAutoscaler"))
+    steps = decide([deployment(replicas=2)], applied(deployment()), scaler)
+    assert [type(step) for step in steps] == [plan.Delete, plan.Apply]
+
+
+def test_what_is_not_controlled_by_this_very_service_is_never_deleted() -> None:
+    assert decide([], applied(other("Ingress"), controller="somebody else")) == []
+    assert decide([], applied(other("Ingress"), controller="")) == []
+
+
+def test_what_somebody_else_controls_is_never_applied_over() -> None:
+    [step] = decide([deployment()], applied(deployment(), controller="somebody else"))
+    assert isinstance(step, plan.Create)
+
+
+def test_what_is_being_deleted_is_waited_for_and_not_deleted_twice() -> None:
+    assert decide([deployment()], applied(deployment(), deleting=True)) == [
+        plan.Wait("Deployment", "demo")
+    ]
+    assert decide([], applied(deployment(), deleting=True)) == []
+
+
+def test_replicas_that_an_autoscaler_takes_over_are_first_given_to_a_second_manager() -> None:
+    steps = decide([deployment()], applied(deployment(replicas=4)))
+    assert steps[0] == plan.HandOver("demo", "uid-of-Deployment", 4)
+    assert isinstance(steps[1], plan.Apply)
+
+
+def test_replicas_that_are_not_ours_need_no_hand_over() -> None:
+    child = without(applied(deployment(replicas=4)), "spec", "replicas")
+    [step] = decide([deployment(paused=True)], child)
+    assert isinstance(step, plan.Apply)
+
+
+def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
+    one = {"kind": "X", "metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}}
+    two = {"metadata": {"labels": {"y": "2", "x": "1"}, "name": "a"}, "kind": "X"}
+    assert plan.digest(one) == plan.digest(two)

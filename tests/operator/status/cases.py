@@ -1,0 +1,308 @@
+"""What a cluster can show of a service, and what its Ready condition then says."""
+
+import typing
+
+from naiad_operator.status import ApiError, Conflict, ModelState
+from tests.support import manifests
+from tests.support.observations import READY_MODEL, deployment, ended, pod, unscheduled, waiting
+
+Manifest = dict[str, typing.Any]
+
+MIG = {"accelerator": {"type": "mig", "profile": "1g.10gb"}, "replicas": 2}
+HPA = {"autoscaling": {"class": "hpa", "queueTimeMs": 5, "minReplicas": 2}}
+KEDA = {"autoscaling": {"class": "keda", "queueTimeMs": 5}}
+NO_NODE = "0/3 nodes are available: 3 Insufficient nvidia.com/mig-1g.10gb."
+NOT_READY = {("Deployment", "demo"): deployment(ready=0)}
+ONE_READY = {("Deployment", "demo"): deployment(ready=1)}
+
+
+def hpa(*conditions: Manifest) -> dict[tuple[str, str], Manifest]:
+    return {("HorizontalPodAutoscaler", "demo"): {"status": {"conditions": list(conditions)}}}
+
+
+def said(type_: str, value: str, reason: str, message: str = "") -> Manifest:
+    return {"type": type_, "status": value, "reason": reason, "message": message}
+
+
+def route(*parents: Manifest) -> dict[tuple[str, str], Manifest]:
+    return {("HTTPRoute", "demo"): {"status": {"parents": list(parents)}}}
+
+
+def spec(**fields: typing.Any) -> Manifest:
+    manifest = manifests.resource(replicas=2)
+    manifest["spec"].update(fields)
+    return manifest
+
+
+GATEWAY = spec(gateway={"parentRefs": [{"name": "public"}], "hostnames": ["demo.example.com"]})
+
+READY: dict[str, Manifest] = {
+    "two pods of two": {},
+    "a pod that an autoscaler just added still starts": {
+        "resource": manifests.resource(**HPA),
+        "children": {("Deployment", "demo"): deployment(3, ready=2), **hpa(said("ScalingActive", "True", "ValidMetricFound"))},
+    },
+    "an autoscaler that has not looked yet": {"resource": manifests.resource(**HPA)},
+    "models that nobody could be asked about": {"models": None},
+    "a route that a Gateway has taken up": {
+        "resource": GATEWAY,
+        "children": route({"parentRef": {"name": "public"}, "conditions": [said("Accepted", "True", "Accepted")]}),
+    },
+    "an old pod that ended while two new ones serve": {
+        "pods": [pod(phase="Running", containerStatuses=[{"name": "server", "ready": True, "lastState": {"terminated": {"exitCode": 1}}}])],
+    },
+    "a model that explicit control left out": {
+        "models": [READY_MODEL, ModelState(name="other", version="1", state="UNAVAILABLE")],
+    },
+}  # fmt: skip
+
+NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
+    "nothing is there yet": (
+        {"children": {("Deployment", "demo"): None, ("Service", "demo"): None}},
+        ("NewTemplate", "the Deployment is being made"),
+    ),
+    "a new template is not seen yet": (
+        {"children": {("Deployment", "demo"): deployment(stale=True)}},
+        ("NewTemplate", "a new pod template is being rolled out"),
+    ),
+    "pods start": (
+        {"children": ONE_READY, "models": None},
+        ("RollingOut", "1 of 2 pods serve, 2 of the newest template"),
+    ),
+    "old pods still serve": (
+        {"children": {("Deployment", "demo"): deployment(total=2, updated=1)}},
+        ("RollingOut", "2 of 2 pods serve, 1 of the newest template"),
+    ),
+    "models load": (
+        {"children": NOT_READY, "models": [ModelState(name="big", version="3", state="LOADING")]},
+        ("Loading", "loading model big version 3"),
+    ),
+    "a model fails": (
+        {
+            "children": NOT_READY,
+            "models": [READY_MODEL, ModelState(name="m", version="2", state="UNAVAILABLE", reason="no file model.onnx")],
+        },
+        ("ModelFailed", "model m version 2: no file model.onnx"),
+    ),
+    "the repository is empty": (
+        {"children": NOT_READY, "models": []},
+        ("RepositoryEmpty", "the repository holds no model: storageUri names the folder that holds one folder a model, not a model's own folder"),
+    ),
+    "no node offers the slice, and nodes may be read": (
+        {
+            "resource": manifests.resource(**MIG),
+            "children": NOT_READY,
+            "pods": [unscheduled(NO_NODE)],
+            "facts": manifests.facts(node_resources={"cpu": 64, "nvidia.com/mig-3g.40gb": 2, "nvidia.com/gpu": 4, "pods": 110}),
+        },
+        ("AcceleratorUnavailable", "no node offers nvidia.com/mig-1g.10gb; nodes offer nvidia.com/gpu (4), nvidia.com/mig-3g.40gb (2)"),
+    ),
+    "no node offers any accelerator": (
+        {
+            "resource": manifests.resource(**MIG),
+            "children": NOT_READY,
+            "pods": [unscheduled(NO_NODE)],
+            "facts": manifests.facts(node_resources={"cpu": 64}),
+        },
+        ("AcceleratorUnavailable", "no node offers nvidia.com/mig-1g.10gb; no node offers any accelerator (is the device plugin running?)"),
+    ),
+    "no node offers the slice, and nodes may not be read": (
+        {"resource": manifests.resource(**MIG), "children": NOT_READY, "pods": [unscheduled(NO_NODE)]},
+        ("AcceleratorUnavailable", f"no node has 1 free nvidia.com/mig-1g.10gb: {NO_NODE}"),
+    ),
+    "every slice is taken": (
+        {
+            "resource": manifests.resource(**MIG),
+            "children": ONE_READY,
+            "pods": [unscheduled(NO_NODE)],
+            "facts": manifests.facts(node_resources={"nvidia.com/mig-1g.10gb": 1}),
+        },
+        ("AcceleratorUnavailable", f"every nvidia.com/mig-1g.10gb is taken or on a node that does not fit: {NO_NODE}"),
+    ),
+    "no node can serve the claim": (
+        {
+            "resource": manifests.resource(accelerator={"strategy": "dra"}),
+            "children": NOT_READY,
+            "pods": [unscheduled("0/1 nodes are available: 1 cannot allocate all claims.")],
+        },
+        (
+            "AcceleratorUnavailable",
+            "no node can give what the claim asks for: 0/1 nodes are available: 1 cannot allocate all claims.",
+        ),
+    ),
+    "no node fits a pod with a claim for another reason": (
+        {
+            "resource": manifests.resource(accelerator={"strategy": "dra"}),
+            "children": NOT_READY,
+            "pods": [unscheduled("0/1 nodes are available: 1 Insufficient cpu.")],
+        },
+        ("Unschedulable", "0/1 nodes are available: 1 Insufficient cpu."),
+    ),
+    "no node fits for another reason": (
+        {"children": NOT_READY, "pods": [unscheduled("0/3 nodes are available: 3 Insufficient memory.")]},
+        ("Unschedulable", "0/3 nodes are available: 3 Insufficient memory."),
+    ),
+    "the image cannot be pulled": (
+        {"children": NOT_READY, "pods": [waiting("ImagePullBackOff", 'Back-off pulling image "nope"')], "models": None},
+        ("ImagePullBackOff", 'pod demo-6d5f-x7k2p: Back-off pulling image "nope"'),
+    ),
+    "a Secret is missing": (
+        {"children": NOT_READY, "pods": [waiting("CreateContainerConfigError", 'secret "s3" not found')], "models": None},
+        ("CreateContainerConfigError", 'pod demo-6d5f-x7k2p: secret "s3" not found'),
+    ),
+    "the server ends again and again": (
+        {"children": NOT_READY, "pods": [ended("INFO start\nERROR --model-repository=/x: no such folder\nbye\n")], "models": None},
+        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ended and was started again 3 times: ERROR --model-repository=/x: no such folder"),
+    ),
+    "the server ends without a word": (
+        {"children": NOT_READY, "pods": [ended("", code=139, restarts=1)], "models": None},
+        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p ended and is started again: exit code 139"),
+    ),
+    "the server needs too much memory": (
+        {"children": NOT_READY, "pods": [ended("", code=137, reason="OOMKilled")], "models": None},
+        (
+            "OOMKilled",
+            "pod demo-6d5f-x7k2p ended and was started again 3 times: it needed more memory than its limit: raise predictor.resources.limits.memory",
+        ),
+    ),
+    "a sidecar ends": (
+        {
+            "children": NOT_READY,
+            "models": None,
+            "pods": [
+                pod(containerStatuses=[{"name": "shipper", "state": {"terminated": {"exitCode": 2, "message": "error: no host"}}}])
+            ],
+        },
+        ("ContainerEnded", "pod demo-6d5f-x7k2p, container shipper ended and is started again: error: no host"),
+    ),
+    "a pod is evicted": (
+        {"children": ONE_READY, "pods": [pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")]},
+        ("Evicted", "pod demo-6d5f-x7k2p: The node was low on resource: memory."),
+    ),
+    "a quota is used up": (
+        {
+            "children": {
+                ("Deployment", "demo"): deployment(
+                    total=0,
+                    conditions=[said("ReplicaFailure", "True", "FailedCreate", 'pods "demo-x" is forbidden: exceeded quota: gpus')],
+                )
+            },
+            "models": None,
+        },
+        ("QuotaExceeded", 'pods "demo-x" is forbidden: exceeded quota: gpus'),
+    ),
+    "pods took too long": (
+        {
+            "children": {
+                ("Deployment", "demo"): deployment(ready=1, conditions=[said("Progressing", "False", "ProgressDeadlineExceeded")])
+            },
+            "models": None,
+        },
+        (
+            "DeadlineExceeded",
+            "1 of 2 pods became ready in the time that they have to load their models: raise predictor.probes.startup.failureThreshold, or look at the pods' logs",
+        ),
+    ),
+    "the Deployment is somebody else's": (
+        {"children": {("Deployment", "demo"): None}, "conflicts": [Conflict("Deployment", "demo", "Helm release web")]},
+        (
+            "ResourceConflict",
+            "Deployment demo exists already and belongs to Helm release web: delete it, or give this service another name",
+        ),
+    ),
+    "the Service is somebody else's": (
+        {"conflicts": [Conflict("Service", "demo", "nobody")]},
+        ("ResourceConflict", "Service demo exists already and belongs to nobody: delete it, or give this service another name"),
+    ),
+    "the Deployment is refused": (
+        {"errors": [ApiError("Deployment", "demo", 'strict decoding error: unknown field "spec.template.spec.x"')]},
+        ("ApplyFailed", 'Deployment demo was refused: strict decoding error: unknown field "spec.template.spec.x"'),
+    ),
+    "the Ingress is refused": (
+        {"resource": spec(ingress={"enabled": True, "host": "a.example"}), "errors": [ApiError("Ingress", "demo", "host taken")]},
+        ("ApplyFailed", "Ingress demo was refused: host taken"),
+    ),
+    "the load balancer has no address": (
+        {"resource": spec(service={"type": "LoadBalancer"})},
+        ("NoAddress", "Service demo waits for an address from the cluster's load balancer"),
+    ),
+    "no Gateway has taken the route up": (
+        {"resource": GATEWAY, "children": route()},
+        ("NotAccepted", "HTTPRoute demo: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"),
+    ),
+    "the Gateway refuses the route": (
+        {
+            "resource": GATEWAY,
+            "children": route({
+                "parentRef": {"name": "public"},
+                "conditions": [said("Accepted", "False", "NotAllowedByListeners", "namespace not allowed")],
+            }),
+        },
+        ("NotAllowedByListeners", "HTTPRoute demo: Gateway public says namespace not allowed"),
+    ),
+    "the cluster has no Gateway API": (
+        {"resource": GATEWAY, "facts": manifests.facts(missing=["gateway.networking.k8s.io/v1/HTTPRoute"])},
+        (
+            "GatewayApiMissing",
+            "this cluster has no HTTPRoute (gateway.networking.k8s.io/v1): install the Gateway API, or use spec.ingress",
+        ),
+    ),
+    "the autoscaler gets no metrics": (
+        {
+            "resource": manifests.resource(**HPA),
+            "children": hpa(said("ScalingActive", "False", "FailedGetPodsMetric", "no metrics returned from custom metrics API")),
+        },
+        (
+            "MetricsUnavailable",
+            "no metrics returned from custom metrics API (is prometheus-adapter installed with the rules of manifests/monitoring, and is there a PodMonitor?)",
+        ),
+    ),
+    "the autoscaler cannot scale": (
+        {"resource": manifests.resource(**HPA), "children": hpa(said("AbleToScale", "False", "FailedGetScale", "no scale"))},
+        ("FailedGetScale", "no scale"),
+    ),
+    "the cluster has no KEDA": (
+        {"resource": manifests.resource(**KEDA), "facts": manifests.facts(missing=["keda.sh/v1alpha1/ScaledObject"])},
+        ("KedaMissing", "this cluster has no ScaledObject (keda.sh/v1alpha1): install KEDA, or set autoscaling.class: hpa"),
+    ),
+    "KEDA refuses its object": (
+        {
+            "resource": manifests.resource(**KEDA),
+            "children": {("ScaledObject", "demo"): {"status": {"conditions": [said("Ready", "False", "Error", "no such trigger")]}}},
+        },
+        ("Error", "no such trigger"),
+    ),
+    "KEDA falls back": (
+        {
+            "resource": manifests.resource(**KEDA),
+            "children": {
+                ("ScaledObject", "demo"): {
+                    "status": {"conditions": [said("Ready", "True", ""), said("Fallback", "True", "FallbackExists")]}
+                }
+            },
+        },
+        ("MetricsUnavailable", "KEDA cannot read its metrics and keeps the fallback number of pods"),
+    ),
+    "the monitor cannot be": (
+        {
+            "resource": spec(monitoring={"podMonitor": True}),
+            "facts": manifests.facts(missing=["monitoring.coreos.com/v1/PodMonitor"]),
+        },
+        (
+            "PrometheusOperatorMissing",
+            "this cluster has no PodMonitor (monitoring.coreos.com/v1): install the Prometheus operator, or leave spec.monitoring out",
+        ),
+    ),
+    "it is suspended": (
+        {"resource": spec(suspend=True), "children": {("Deployment", "demo"): deployment(0)}},
+        ("Suspended", "suspended: set spec.suspend: false to serve again"),
+    ),
+    "it is scaled to nothing": (
+        {"resource": manifests.resource(replicas=0), "children": {("Deployment", "demo"): deployment(0)}},
+        ("ScaledToZero", "scaled to 0: raise replicas to serve again"),
+    ),
+    "KEDA scaled it to nothing": (
+        {"resource": manifests.resource(**KEDA), "children": {("Deployment", "demo"): deployment(0)}},
+        ("ScaledToZero", "the autoscaler keeps no pod while nothing is asked"),
+    ),
+}  # fmt: skip

@@ -1,0 +1,226 @@
+"""Tables of what a cluster shows and what a resource's status says of it."""
+
+import typing
+
+import pytest
+
+from naiad_operator.api import schema, validation
+from naiad_operator.api.status import Status
+from naiad_operator.errors import Problem
+from naiad_operator.status import ModelState, compute_invalid
+from tests.operator.status.cases import HPA, NOT, NOT_READY, ONE_READY, READY, spec
+from tests.support import manifests
+from tests.support.observations import (
+    NOW,
+    READY_MODEL,
+    condition,
+    container,
+    deployment,
+    ended,
+    pod,
+    status,
+    unscheduled,
+    waiting,
+)
+
+Manifest = dict[str, typing.Any]
+
+
+@pytest.mark.parametrize("case", READY)
+def test_ready_when(case: str) -> None:
+    assert condition(status(**READY[case])) == ("True", "Ready", "")
+
+
+@pytest.mark.parametrize("case", NOT)
+def test_not_ready_and_why_when(case: str) -> None:
+    given, (reason, message) = NOT[case]
+    assert condition(status(**given)) == ("False", reason, message)
+
+
+@pytest.mark.parametrize("case", [*READY, *NOT])
+def test_a_status_is_what_the_definition_allows(case: str) -> None:
+    given = READY[case] if case in READY else NOT[case][0]
+    assert validation.problems_of(schema.of(Status), status(**given), "status") == []
+
+
+def test_pods_that_serve_are_told_of_while_others_are_replaced() -> None:
+    given = status(children={("Deployment", "demo"): deployment(total=3, updated=1, ready=2)})
+    assert condition(given, "Available") == ("True", "Serving", "2 pods serve")
+    assert condition(given, "Progressing")[:2] == ("True", "RollingOut")
+
+
+def test_a_scaled_up_pod_without_a_gpu_is_told_of_while_the_service_is_ready() -> None:
+    given = status(
+        manifests.resource(**HPA),
+        children={("Deployment", "demo"): deployment(3, ready=2)},
+        pods=[unscheduled("0/3 nodes are available: 3 Insufficient nvidia.com/gpu.")],
+    )
+    assert condition(given)[0] == "True"
+    assert condition(given, "Progressing")[:2] == ("False", "AcceleratorUnavailable")
+
+
+def test_a_model_that_fails_beside_serving_pods_does_not_take_ready_away() -> None:
+    """A bad new version in a watched repository: the old one serves on, and ModelsLoaded says what is wrong."""
+    bad = ModelState(name="m", version="2", state="UNAVAILABLE", reason="truncated file")
+    given = status(models=[READY_MODEL, bad])
+    assert condition(given)[0] == "True"
+    assert condition(given, "ModelsLoaded") == (
+        "False",
+        "ModelFailed",
+        "model m version 2: truncated file",
+    )
+    assert given["modelStatus"]["transitionStatus"] == "BlockedByFailedLoad"
+    assert given["modelCount"] == "1/2"
+    assert [model["name"] for model in given["models"]] == ["m", "magika"], (
+        "what is not ready comes first"
+    )
+
+
+def test_the_failure_of_a_pod_is_kept_for_machines() -> None:
+    given = status(children=NOT_READY, pods=[ended("error: no license")], models=None)
+    assert given["modelStatus"] == {
+        "transitionStatus": "BlockedByFailedLoad",
+        "copies": {"totalCopies": 2, "failedCopies": 1},
+        "lastFailureInfo": {
+            "reason": "CrashLoopBackOff",
+            "message": "pod demo-6d5f-x7k2p ended and was started again 3 times: error: no license",
+            "pod": "demo-6d5f-x7k2p",
+            "exitCode": 1,
+            "time": "2026-01-31T11:59:30Z",
+        },
+    }
+
+
+def test_the_last_words_of_a_json_log_are_its_message() -> None:
+    line = '{"level": "error", "message": "the error is this"}'
+    given = status(children=NOT_READY, pods=[ended(f"{line}\n")], models=None)
+    assert condition(given)[2].endswith("times: the error is this")
+
+
+def test_an_evicted_pod_stands_in_nobodys_way_when_others_serve_in_its_place() -> None:
+    evicted = pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
+    given = status(pods=[evicted])
+    assert condition(given, "Progressing")[:2] == ("False", "Complete")
+    assert "lastFailureInfo" not in given["modelStatus"]
+
+
+def test_a_pod_that_goes_says_nothing() -> None:
+    going = waiting("ImagePullBackOff", "no such image")
+    going["metadata"]["deletionTimestamp"] = NOW
+    assert condition(status(children=ONE_READY, pods=[going], models=None))[1] == "RollingOut"
+
+
+def test_a_running_pod_that_loads_its_models_is_no_failure() -> None:
+    running = container(state={"running": {}})
+    assert condition(status(children=ONE_READY, pods=[running], models=None))[1] == "RollingOut"
+
+
+def test_a_condition_keeps_its_time_until_it_changes_its_mind() -> None:
+    before = status(children=ONE_READY, now="2026-01-31T10:00:00Z")
+    resource = {**manifests.resource(replicas=2), "status": before}
+    after = status(resource, now="2026-01-31T11:00:00Z")
+    times = {c["type"]: c["lastTransitionTime"] for c in after["conditions"]}
+    assert times["Ready"] == "2026-01-31T11:00:00Z"
+    assert times["SpecValid"] == "2026-01-31T10:00:00Z"
+
+
+def test_the_same_observation_gives_the_same_status() -> None:
+    """So that nothing is written when nothing changed."""
+    before = status()
+    resource = {**manifests.resource(replicas=2), "status": before}
+    assert status(resource, now="2026-02-01T00:00:00Z") == before
+
+
+def test_every_condition_carries_the_generation_that_it_is_about() -> None:
+    given = status()
+    assert {c["observedGeneration"] for c in given["conditions"]} == {3}
+    assert given["observedGeneration"] == 3
+
+
+def kept(resource: Manifest, now: int | None, before: Manifest | None = None) -> int | None:
+    given = status(
+        {**resource, "status": before or {}}, facts=manifests.facts(current_replicas=now)
+    )
+    found: int | None = given.get("keptReplicas")
+    return found
+
+
+def test_a_number_is_kept_only_where_nobody_else_says_one() -> None:
+    suspended = manifests.resource()
+    suspended["spec"]["suspend"] = True
+    assert kept(manifests.resource(), None) == 1
+    assert kept(manifests.resource(), 5) == 5, "an autoscaler was switched off"
+    assert kept(manifests.resource(), 7, {"keptReplicas": 5}) == 5
+    assert kept(manifests.resource(replicas=3), 3) is None
+    assert kept(manifests.resource(**HPA), 5) is None, (
+        "so that the number of the moment of switching it off counts"
+    )
+    assert kept(suspended, 0, {"keptReplicas": 5}) == 5
+    assert kept(suspended, 0) is None
+
+
+URLS = {
+    "inside": (spec(), "http://demo.models.svc:8000", "demo.models.svc:8001"),
+    "ingress": (
+        spec(ingress={"enabled": True, "host": "a.example", "grpcHost": "g.example", "tls": {"secretName": "t"}}),
+        "https://a.example",
+        "g.example:443",
+    ),
+    "ingress with a path": (
+        spec(ingress={"enabled": True, "host": "a.example", "path": "/demo/"}),
+        "http://a.example/demo",
+        "demo.models.svc:8001",
+    ),
+    "an ingress that is off": (spec(ingress={"host": "a.example"}), "http://demo.models.svc:8000", "demo.models.svc:8001"),
+    "gateway": (
+        spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["a.example"], "grpcHostnames": ["g.example"], "tls": True}),
+        "https://a.example",
+        "g.example:443",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", URLS)
+def test_addresses_are_those_that_clients_use(case: str) -> None:
+    resource, url, grpc_url = URLS[case]
+    given = status(resource)
+    assert (given["url"], given["grpcUrl"]) == (url, grpc_url)
+    assert given["address"] == {
+        "url": "http://demo.models.svc:8000",
+        "grpcUrl": "demo.models.svc:8001",
+    }
+
+
+@pytest.mark.parametrize(
+    ("accelerator", "shown"),
+    [
+        ({"type": "none"}, {"resourceName": "none", "strategy": "mixed", "count": 0}),
+        ({"count": 2}, {"resourceName": "nvidia.com/gpu", "strategy": "mixed", "count": 2}),
+        (
+            {"type": "mig", "profile": "1g.10gb", "strategy": "dra"},
+            {"resourceName": "mig.nvidia.com", "strategy": "dra", "count": 1},
+        ),
+    ],
+)
+def test_the_accelerator_is_shown(accelerator: Manifest, shown: Manifest) -> None:
+    assert status(manifests.resource(accelerator=accelerator))["accelerator"] == shown
+
+
+def test_the_selector_matches_the_pods() -> None:
+    """An autoscaler on the scale subresource finds its pods by it."""
+    wanted = dict(pair.split("=") for pair in status()["selector"].split(","))
+    template = manifests.built(manifests.INPUTS[0])[0]["spec"]["template"]
+    assert wanted.items() <= template["metadata"]["labels"].items()
+
+
+def test_an_invalid_resource_says_so_and_keeps_what_was_known() -> None:
+    """Its children live on as they are, so the addresses and numbers of before still hold."""
+    before = status()
+    manifest = {**manifests.resource(), "status": before}
+    given = compute_invalid(manifest, [Problem("spec.x", "is wrong: write y")], NOW)
+    assert condition(given) == ("False", "InvalidSpec", "spec.x: is wrong: write y")
+    assert condition(given, "SpecValid")[:2] == ("False", "InvalidSpec")
+    assert condition(given, "Available")[0] == "True"
+    assert given["url"] == before["url"]
+    assert given["modelStatus"] == {"transitionStatus": "InvalidSpec"}
+    assert validation.problems_of(schema.of(Status), given, "status") == []

@@ -1,0 +1,46 @@
+"""Log lines: one JSON object each, with the service that the task works on."""
+
+import json
+import logging
+
+from naiad_operator.logs import OBJECT, JsonFormatter, TextFormatter
+
+
+def record(message: str, **more: object) -> logging.LogRecord:
+    made = logging.LogRecord("naiad_operator.x", logging.INFO, "x.py", 1, message, (), None)
+    made.__dict__.update(more)
+    return made
+
+
+def test_a_line_has_the_service_of_its_task() -> None:
+    token = OBJECT.set("prod/demo")
+    try:
+        line = json.loads(JsonFormatter().format(record("put back")))
+    finally:
+        OBJECT.reset(token)
+    assert line["object"] == "prod/demo"
+    assert (line["message"], line["level"]) == ("put back", "info")
+    assert line["time"].endswith("Z")
+
+
+def test_a_line_about_no_service_names_none() -> None:
+    assert "object" not in json.loads(JsonFormatter().format(record("started")))
+
+
+def test_a_line_of_kopfs_names_the_service_that_it_knows() -> None:
+    reference = {"namespace": "prod", "name": "demo"}
+    line = json.loads(JsonFormatter().format(record("heard", k8s_ref=reference)))
+    assert line["object"] == "prod/demo"
+
+
+def test_an_exception_stays_on_the_line() -> None:
+    made = record("failed")
+    error = ValueError("two\nlines")
+    made.exc_info = (ValueError, error, None)
+    text = JsonFormatter().format(made)
+    assert "\n" not in text
+    assert "two\nlines" in json.loads(text)["exception"]
+
+
+def test_a_line_for_people_is_short() -> None:
+    assert TextFormatter().format(record("started")).endswith("info    started")

@@ -1,0 +1,49 @@
+"""The operator's metrics page, read by Prometheus' own parser."""
+
+from prometheus_client.parser import text_string_to_metric_families
+
+from naiad_operator.metrics import Levels, Metrics, page
+
+LEVELS = Levels(
+    queue_depth=3,
+    queue_oldest=1.5,
+    queue_failing=1,
+    states={"Ready": 2, "RollingOut": 1},
+    children=12,
+    watch_restarts={"pods": 4},
+    leader=True,
+)
+
+
+def values(metrics: Metrics) -> dict[str, float]:
+    found = {}
+    for family in text_string_to_metric_families(page(metrics, LEVELS)):
+        for sample in family.samples:
+            labels = ",".join(f"{k}={v}" for k, v in sample.labels.items())
+            found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
+    return found
+
+
+def test_levels_are_as_they_are() -> None:
+    found = values(Metrics())
+    assert found["naiad_operator_queue_depth"] == 3
+    assert found["naiad_operator_queue_oldest_seconds"] == 1.5
+    assert found["naiad_operator_services{state=Ready}"] == 2
+    assert found["naiad_operator_watch_restarts_total{resource=pods}"] == 4
+    assert found["naiad_operator_leader"] == 1
+
+
+def test_a_reconcile_is_counted_by_its_result_and_in_every_bucket_above_it() -> None:
+    metrics = Metrics()
+    metrics.took(0.02, "ok")
+    metrics.took(99.0, "retry")
+    metrics.errors["Conflict"] += 1
+    found = values(metrics)
+    assert found["naiad_operator_reconciles_total{result=ok}"] == 1
+    assert found["naiad_operator_reconcile_errors_total{error=Conflict}"] == 1
+    buckets = [
+        found[f"naiad_operator_reconcile_seconds_bucket{{le={le}}}"]
+        for le in ("0.01", "0.025", "30", "+Inf")
+    ]
+    assert buckets == [0, 1, 1, 2]
+    assert found["naiad_operator_reconcile_seconds_sum"] == 99.02

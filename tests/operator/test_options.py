@@ -1,0 +1,58 @@
+"""Options of `naiad-operator run`: a flag wins over a variable, a variable over the default."""
+
+import argparse
+from collections.abc import Mapping
+
+import pytest
+
+from naiad_operator import options
+from naiad_operator.options import Options
+
+
+def read(*argv: str, environ: Mapping[str, str] | None = None) -> Options:
+    parser = argparse.ArgumentParser()
+    options.add_to(parser, environ or {})
+    return options.read(parser, parser.parse_args(argv))
+
+
+def test_the_defaults_watch_everywhere_without_a_lease() -> None:
+    chosen = read()
+    assert chosen.namespaces == ()
+    assert not chosen.leader_election
+    assert chosen.inspect_nodes
+
+
+def test_each_flag_can_be_a_variable() -> None:
+    chosen = read(
+        environ={
+            "NAIAD_WATCH_NAMESPACES": "a, b,",
+            "NAIAD_LEADER_ELECTION": "true",
+            "NAIAD_DEFAULT_IMAGE": "registry.example.com/naiad:2",
+            "NAIAD_LOG_FORMAT": "text",
+        }
+    )
+    assert chosen.namespaces == ("a", "b")
+    assert chosen.leader_election
+    assert chosen.defaults.image == "registry.example.com/naiad:2"
+    assert chosen.log_text
+
+
+def test_a_flag_wins_over_a_variable() -> None:
+    assert read("--workers=3", environ={"NAIAD_WORKERS": "5"}).workers == 3
+
+
+@pytest.mark.parametrize(
+    ("argv", "environ", "said"),
+    [
+        (["--workers=many"], {}, "--workers: 'many' is no number from 1 to 256"),
+        (["--http-port=70000"], {}, "--http-port: '70000' is no number from 0 to 65535"),
+        ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is none of debug"),
+        (["--leader-election=yes"], {}, "invalid choice: 'yes'"),
+    ],
+)
+def test_what_cannot_be_is_said_with_what_can(
+    argv: list[str], environ: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        read(*argv, environ=environ)
+    assert said in capsys.readouterr().err

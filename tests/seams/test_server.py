@@ -1,0 +1,119 @@
+"""What the operator believes of the server, held against the server itself: a pod template can't drift from what it starts."""
+
+import json
+import pathlib
+
+import pytest
+
+from naiad.metrics import families
+from naiad.options import parsing, table
+from naiad.protocol.grpc import health as grpc_health, methods
+from naiad.protocol.http.message import HttpRequest
+from naiad.protocol.http.routes import HttpOptions, Routes
+from naiad.protocol.metrics_endpoint import MetricsRoutes
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import VersionState
+from naiad_operator.api import service
+from naiad_operator.builders import server, storage
+from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine
+from tests.support import manifests
+
+FAMILIES = {
+    family.name for family in vars(families).values() if isinstance(family, families.Family)
+}
+
+
+def arguments(path: pathlib.Path) -> list[str]:
+    spec = service.parse(manifests.example(path)[0]).spec
+    return server.arguments(spec, storage.mounted(spec.predictor.model).repositories)
+
+
+def flags(written: list[str]) -> dict[str, str]:
+    """Flag -> its last value."""
+    return dict(one.removeprefix("--").split("=", 1) for one in written)
+
+
+@pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)
+def test_every_option_exists_and_takes_such_a_value(path: pathlib.Path) -> None:
+    for name, value in flags(arguments(path)).items():
+        flag = table.FLAGS[name]
+        if flag.kind in (table.Kind.INTEGER, table.Kind.FLOAT):
+            assert float(value) >= (flag.minimum or 0)
+        if flag.kind is table.Kind.BOOLEAN:
+            assert value in ("true", "false")
+
+
+def test_the_servers_own_parser_reads_what_is_written() -> None:
+    """One whole command line; what it means must be what was meant."""
+    path = next(path for path in manifests.INPUTS if path.stem == "image-and-environment")
+    options = parsing.parse(arguments(path))
+    assert options.model_repository == ("s3://models/production",)
+    assert (options.http_port, options.grpc_port, options.metrics_port) == (9000, 9001, 9002)
+    assert (options.shutdown_delay_secs, options.exit_timeout_secs) == (10, 45)
+    assert options.grpc_max_connection_age == server.GRPC_MAX_CONNECTION_AGE_MS
+    assert not options.exit_on_error
+    assert options.strict_readiness, "a pod whose models failed must not get traffic"
+    assert options.log_verbose == 1, "the user's options come after ours"
+
+
+def test_the_command_is_one_of_the_distribution() -> None:
+    text = (manifests.DATA.parent.parent.parent / "pyproject.toml").read_text()
+    assert f'{server.COMMAND[0]} = "naiad.__main__:main"' in text
+
+
+def test_the_three_parts_of_stopping_fill_the_grace_period() -> None:
+    """The server drains, then finishes what is in flight, then exits; the kubelet must not come first."""
+    for path in manifests.INPUTS:
+        spec = service.parse(manifests.example(path)[0]).spec
+        given = flags(arguments(path))
+        drain, finish = float(given["shutdown-delay-secs"]), float(given["exit-timeout-secs"])
+        assert finish > 0
+        assert drain + finish + 5 == spec.predictor.termination_grace_period_seconds
+
+
+@pytest.mark.parametrize(
+    "name", [server.QUEUE_METRIC, server.SUCCESS_METRIC, server.PENDING_METRIC]
+)
+def test_metrics_that_autoscalers_look_at_exist(name: str) -> None:
+    assert name in FAMILIES
+
+
+def test_the_adapters_own_metric_does_not_hide_one_of_the_servers() -> None:
+    assert server.AVERAGE_QUEUE_METRIC not in FAMILIES
+
+
+@pytest.mark.parametrize("path", [server.LIVE_PATH, server.READY_PATH])
+def test_probes_ask_paths_of_the_fast_lane(path: str) -> None:
+    routes = Routes(ScriptedEngine(), HttpOptions())
+    assert routes.find(b"GET", path, {}) is not None
+
+
+def on_the_metrics_port(path: str) -> Replies:
+    states = [
+        VersionState(name="magika", version=1, state=State.UNAVAILABLE, reason="no such file")
+    ]
+    routes = MetricsRoutes(collect=lambda: (), states=lambda: states)
+    handler = routes.find(b"GET", path, {})
+    assert handler is not None
+    replies = Replies()
+    handler(HttpRequest(b"GET", path, {}, b""), replies)
+    return replies
+
+
+def test_model_states_are_where_the_operator_asks_for_them() -> None:
+    body = json.loads(b"".join(map(bytes, on_the_metrics_port(server.STATUS_PATH).only.body)))
+    assert body == {
+        "models": [
+            {"name": "magika", "version": "1", "state": "UNAVAILABLE", "reason": "no such file"}
+        ]
+    }
+
+
+def test_metrics_are_where_prometheus_is_told_to_ask() -> None:
+    headers = dict(on_the_metrics_port(server.METRICS_PATH).only.headers)
+    assert b"text/plain" in headers[b"Content-Type"]
+
+
+def test_grpc_routes_match_the_services_that_there_are() -> None:
+    assert f"/{server.GRPC_SERVICE}/" == methods.SERVICE
+    assert f"/{server.GRPC_HEALTH_SERVICE}/Check" == grpc_health.CHECK

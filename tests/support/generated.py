@@ -1,0 +1,73 @@
+"""Every file that is made from another one, and what it should say."""
+
+import pathlib
+import typing
+
+from naiad_operator.api import crd, reference, yaml_text
+from tests.support import helm, manifests
+
+ROOT = pathlib.Path(__file__).parent.parent.parent
+CRD_FILE = "inferenceservices.serving.naiad.dev.yaml"
+INSTALL = ROOT / "manifests" / "install.yaml"
+NAMESPACE = "naiad-system"
+
+_ORDER = (
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Deployment",
+)
+"""What the chart makes by default, in the order in which a file can be applied."""
+
+_INSTALL_HEAD = """\
+# The operator, cluster-wide, as `helm install naiad charts/naiad -n naiad-system` makes it. Made from the chart by `make generate`.
+"""
+
+
+def files() -> dict[pathlib.Path, str]:
+    """The text of every generated file that needs nothing but Python."""
+    definition = crd.definition()
+    found = {
+        ROOT / "crds" / CRD_FILE: yaml_text.write([definition]),
+        ROOT / "charts" / "naiad" / "files" / "crd.yaml": yaml_text.write([_kept(definition)]),
+        ROOT / "docs" / "inferenceservice.md": reference.page(),
+    }
+    for name in ("alerts.yaml", "dashboard.json", "prometheus-adapter-values.yaml"):
+        text = (ROOT / "manifests" / "monitoring" / name).read_text()
+        found[ROOT / "charts" / "naiad" / "files" / name] = text
+    for path in manifests.INPUTS:
+        text = yaml_text.write(manifests.built(path))
+        found[manifests.expected(path)] = f"{manifests.reason(path)}\n{text}"
+    return found
+
+
+def _kept(definition: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """The definition as the chart has it: it stays when the chart is uninstalled, since services would go with it."""
+    metadata = {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
+    return {**definition, "metadata": metadata}
+
+
+def install() -> str:
+    """What manifests/install.yaml should say; needs Helm."""
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": NAMESPACE,
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+        },
+    }
+    objects = helm.manifests(name="naiad", namespace=NAMESPACE)
+    objects.sort(key=lambda manifest: _ORDER.index(manifest["kind"]))
+    return _INSTALL_HEAD + yaml_text.write([namespace, *(_without_helm(o) for o in objects)])
+
+
+def _without_helm(manifest: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    """The object without what only Helm reads."""
+    metadata = dict(manifest["metadata"])
+    labels = {k: v for k, v in metadata.get("labels", {}).items() if k != "helm.sh/chart"}
+    labels.pop("app.kubernetes.io/managed-by", None)
+    metadata["labels"] = labels
+    metadata.pop("annotations", None)
+    return {**manifest, "metadata": metadata}

@@ -1,0 +1,88 @@
+"""Helm, where there is one: the command on PATH, else the library that the package index has."""
+
+import importlib.util
+import json
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import typing
+
+from naiad_operator.api import yaml_text
+
+CHART = pathlib.Path(__file__).parent.parent.parent / "charts" / "naiad"
+
+_COMMAND = shutil.which("helm")
+_LIBRARY = importlib.util.find_spec("helm_python") is not None
+
+AVAILABLE = _COMMAND is not None or _LIBRARY
+
+Manifest = dict[str, typing.Any]
+
+
+class HelmError(Exception):
+    """Helm refused; its words are the message."""
+
+
+def render(
+    values: Manifest | None = None, *, name: str = "naiad", namespace: str = "naiad-system"
+) -> dict[str, str]:
+    """Each template's file name and its text.
+
+    Raises:
+        HelmError: a value or a template is wrong.
+    """
+    return (
+        _by_library(values, name, namespace) if _LIBRARY else _by_command(values, name, namespace)
+    )
+
+
+def manifests(
+    values: Manifest | None = None, *, name: str = "naiad", namespace: str = "naiad-system"
+) -> list[Manifest]:
+    """Every object of the chart."""
+    rendered = render(values, name=name, namespace=namespace)
+    return [
+        manifest
+        for file, text in sorted(rendered.items())
+        if file.endswith(".yaml")
+        for manifest in yaml_text.read(text)
+    ]
+
+
+def _by_library(values: Manifest | None, name: str, namespace: str) -> dict[str, str]:
+    import helm_python  # noqa: PLC0415 - 80 MB that only a rendering pays
+
+    try:
+        with helm_python.Chart.load(CHART) as chart:
+            chart.validate_schema(chart.merge_values(values))
+            rendered: dict[str, str] = chart.render(values, name=name, namespace=namespace)
+    except helm_python.HelmError as error:
+        raise HelmError(str(error)) from error
+    return {pathlib.PurePath(path).name: text for path, text in rendered.items()}
+
+
+def _by_command(values: Manifest | None, name: str, namespace: str) -> dict[str, str]:
+    assert _COMMAND is not None
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(values or {}, file)
+        file.flush()
+        command = [
+            _COMMAND,
+            "template",
+            name,
+            str(CHART),
+            "--namespace",
+            namespace,
+            "--values",
+            file.name,
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise HelmError(done.stderr)
+    found: dict[str, str] = {}
+    for document in done.stdout.split("\n---\n"):
+        source, _, text = document.removeprefix("---\n").partition("\n")
+        file_name = pathlib.PurePath(source.removeprefix("# Source: ")).name
+        found[file_name] = found.get(file_name, "") + "---\n" + text + "\n"
+    return found

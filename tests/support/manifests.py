@@ -1,0 +1,83 @@
+"""Example resources of the operator's tests and the facts they are built from."""
+
+import functools
+import pathlib
+import typing
+
+from naiad_operator.api import service, yaml_text
+from naiad_operator.builders import KINDS, build
+from naiad_operator.builders.facts import ClusterFacts, Defaults
+
+DATA = pathlib.Path(__file__).parent.parent / "data" / "operator"
+INPUTS = sorted((DATA / "input").glob("*.yaml"))
+
+DEFAULTS = Defaults(
+    image="registry.example.com/naiad-server:0.1.0",
+    prometheus_address="http://prometheus.monitoring:9090",
+    operator_namespace="naiad-system",
+    prometheus_namespace="monitoring",
+    ingress_namespace="ingress",
+)
+EVERY_API = frozenset(kind.key for kind in KINDS)
+
+Manifest = dict[str, typing.Any]
+
+
+def resource(**predictor: typing.Any) -> Manifest:
+    """A resource that serves from S3, with further fields of its predictor."""
+    return {
+        "apiVersion": "serving.naiad.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": "demo", "namespace": "models", "uid": "uid-1", "generation": 3},
+        "spec": {"predictor": {"model": {"storageUri": "s3://models/production"}, **predictor}},
+    }
+
+
+def facts(
+    *,
+    missing: typing.Iterable[str] = (),
+    current_replicas: int | None = None,
+    node_resources: dict[str, int] | None = None,
+) -> ClusterFacts:
+    """A cluster that has every optional kind but the missing ones."""
+    return ClusterFacts(
+        apis=EVERY_API - set(missing),
+        image=DEFAULTS.image,
+        defaults=DEFAULTS,
+        node_resources=node_resources,
+        current_replicas=current_replicas,
+    )
+
+
+@functools.cache
+def example(path: pathlib.Path) -> tuple[Manifest, ClusterFacts]:
+    """A resource of the examples, and the facts that its file names beside it."""
+    manifest, *beside = yaml_text.read(path.read_text())
+    said = beside[0]["facts"] if beside else {}
+    given = facts(missing=said.get("missing", ()), current_replicas=said.get("currentReplicas"))
+    parsed = service.parse(manifest)
+    image = parsed.spec.predictor.image
+    if image:
+        given = ClusterFacts(
+            apis=given.apis,
+            image=image,
+            defaults=DEFAULTS,
+            current_replicas=given.current_replicas,
+        )
+    return manifest, given
+
+
+def built(path: pathlib.Path) -> list[Manifest]:
+    """The children of an example."""
+    manifest, given = example(path)
+    return build(service.parse(manifest), given)
+
+
+def expected(path: pathlib.Path) -> pathlib.Path:
+    """Where the children of an example are written down."""
+    return DATA / "expected" / path.name
+
+
+def reason(path: pathlib.Path) -> str:
+    """Why there is this example: its first line."""
+    return path.read_text().partition("\n")[0]

@@ -1,0 +1,112 @@
+"""What a cluster shows of a service, in small: Deployments, pods, autoscalers, as their controllers and kubelets write them."""
+
+import typing
+
+from naiad_operator.api import service
+from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.status import ApiError, Conflict, ModelState, Observed, compute
+from tests.support import manifests
+
+Manifest = dict[str, typing.Any]
+NOW = "2026-01-31T12:00:00Z"
+
+READY_MODEL = ModelState(name="magika", version="1", state="READY")
+
+
+def deployment(
+    desired: int = 2,
+    *,
+    total: int | None = None,
+    ready: int | None = None,
+    updated: int | None = None,
+    stale: bool = False,
+    conditions: typing.Sequence[Manifest] = (),
+) -> Manifest:
+    """A Deployment whose pods are all there and ready, unless said otherwise."""
+    total = desired if total is None else total
+    ready = total if ready is None else ready
+    return {
+        "metadata": {"name": "demo", "generation": 5},
+        "spec": {"replicas": desired},
+        "status": {
+            "observedGeneration": 4 if stale else 5,
+            "replicas": total,
+            "readyReplicas": ready,
+            "availableReplicas": ready,
+            "updatedReplicas": total if updated is None else updated,
+            "conditions": list(conditions),
+        },
+    }
+
+
+def pod(name: str = "demo-6d5f-x7k2p", **status: typing.Any) -> Manifest:
+    """A pod with this status."""
+    metadata = {"name": name, "creationTimestamp": "2026-01-31T11:59:00Z"}
+    return {"metadata": metadata, "status": status}
+
+
+def unscheduled(message: str) -> Manifest:
+    """A pod that the scheduler finds no node for."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
+    return pod(phase="Pending", conditions=[condition])
+
+
+def container(**state: typing.Any) -> Manifest:
+    """A pod whose server is in this state."""
+    return pod(phase="Running", containerStatuses=[{"name": "server", "ready": False, **state}])
+
+
+def waiting(reason: str, message: str = "", **more: typing.Any) -> Manifest:
+    """A pod whose server waits for this reason."""
+    return container(state={"waiting": {"reason": reason, "message": message}}, **more)
+
+
+def ended(message: str, *, code: int = 1, reason: str = "Error", restarts: int = 3) -> Manifest:
+    """A pod whose server ended again and again; its last words are these."""
+    last = {
+        "exitCode": code,
+        "reason": reason,
+        "message": message,
+        "finishedAt": "2026-01-31T11:59:30Z",
+    }
+    return waiting("CrashLoopBackOff", lastState={"terminated": last}, restartCount=restarts)
+
+
+def status(
+    resource: Manifest | None = None,
+    *,
+    children: typing.Mapping[tuple[str, str], Manifest | None] | None = None,
+    pods: typing.Sequence[Manifest] = (),
+    models: typing.Sequence[ModelState] | None = (READY_MODEL,),
+    conflicts: typing.Sequence[Conflict] = (),
+    errors: typing.Sequence[ApiError] = (),
+    facts: ClusterFacts | None = None,
+    now: str = NOW,
+) -> Manifest:
+    """The status of a resource; of one with two ready pods when nothing else is said."""
+    given: dict[tuple[str, str], Manifest | None] = {
+        ("Deployment", "demo"): deployment(),
+        ("Service", "demo"): {},
+        **(children or {}),
+    }
+    observed = Observed(
+        children={key: value for key, value in given.items() if value is not None},
+        facts=facts or manifests.facts(),
+        pods=pods,
+        models=models,
+        conflicts=conflicts,
+        errors=errors,
+    )
+    parsed = service.parse(resource or manifests.resource(replicas=2))
+    return compute(parsed, observed, now)
+
+
+def condition(given: Manifest, type_: str = "Ready") -> tuple[str, str, str]:
+    """Status, reason and message of one condition."""
+    found = next(c for c in given["conditions"] if c["type"] == type_)
+    return found["status"], found["reason"], found["message"]
