@@ -216,7 +216,7 @@ def _path(manifest: Mapping[str, Any], *, named: bool = True) -> str:
     )
 
 
-def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 20) -> _Found:
+def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 60) -> _Found:
     """Asks until the answer is there: what a test of a real system does in place of sleeping for a guessed time.
 
     Raises:

@@ -41,7 +41,7 @@ def operator(broken: tuple[Proxy, OperatorProcess]) -> OperatorProcess:
     return broken[1]
 
 
-def made(kubectl: Kubectl, name: str, namespace: str, *, seconds: float = 20) -> Object:
+def made(kubectl: Kubectl, name: str, namespace: str, *, seconds: float = 60) -> Object:
     return until(
         f"the Deployment of {name}",
         lambda: kubectl.find("Deployment", name, namespace),
