@@ -29,7 +29,9 @@ from naiad_operator.status.compute import compute, compute_invalid
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 30.0
-"""After a conflict or a refused child: what is in the way may go without any event that we would hear."""
+"""After a conflict: what is in the way may go without any event that we would hear."""
+_LEAVING_S = 5.0
+"""While an object of ours goes: its last event brings us back sooner, unless its labels hide it from us."""
 
 Clock = collections.abc.Callable[[], dt.datetime]
 
@@ -91,7 +93,13 @@ class Reconciler:
             image.resolve(service, tools.surroundings.defaults), _replicas(mine, service.uid)
         )
         wanted = build(service, facts)
-        steps = plan.decide(wanted, mine, uid=service.uid, accepted=self._carrier.accepted)
+        steps = plan.decide(
+            wanted,
+            mine,
+            uid=service.uid,
+            owner=f"{names.KIND}.{names.GROUP} {service.name}",
+            accepted=self._carrier.accepted,
+        )
         result = await self._carrier.carry_out(
             steps,
             namespace=key.namespace,
@@ -118,8 +126,9 @@ class Reconciler:
         await self._say(key, service.raw, status, result.told)
         if result.refused:
             return Retry()
-        waits = result.conflicts or any(isinstance(step, plan.Wait) for step in steps)
-        return Done(again=_LOOK_AGAIN_S if waits else None)
+        if result.waits:
+            return Done(again=_LEAVING_S)
+        return Done(again=_LOOK_AGAIN_S if result.conflicts else None)
 
     def _split(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
         """The children of a service, and its pods parsed."""
