@@ -135,7 +135,13 @@ class ControlPlane:
         self._commands[name] = command
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                # Thrown away soon: memory is cheaper than the sixth of their time that they would spend on collecting it.
+                env={**os.environ, "GOGC": "300"},
             )
 
     def _wait_until_ready(self) -> None:

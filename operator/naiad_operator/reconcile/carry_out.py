@@ -29,6 +29,7 @@ class Result:
     Attributes:
         refused: children that the API server does not take.
         told: what a person should hear of it.
+        created: whether children were made.
         waits: whether something is in the way that goes by itself.
         writes: how many requests changed something, or tried to.
     """
@@ -36,6 +37,7 @@ class Result:
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
     refused: list[ApiError] = dataclasses.field(default_factory=list)
     told: list[events.Event] = dataclasses.field(default_factory=list)
+    created: bool = False
     waits: bool = False
     writes: int = 0
 
@@ -83,8 +85,10 @@ class Carrier:
             try:
                 before = result.writes
                 await self._step(step, result, namespace=namespace, uid=uid)
-                if settled and isinstance(step, plan.Create) and result.writes > before:
-                    result.told.append(events.of_recreation(*_of(step)))
+                if isinstance(step, plan.Create) and result.writes > before:
+                    result.created = True
+                    if settled:
+                        result.told.append(events.of_recreation(*_of(step)))
             except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
                 kind, name = _of(step)
                 _log.warning("%s", error)

@@ -30,6 +30,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 30.0
 """After a conflict: what is in the way may go without any event that we would hear."""
+_CREATED_S = 0.2
+"""After children were made; their own first events mostly come together with it."""
 _LEAVING_S = 5.0
 """While an object of ours goes: its last event brings us back sooner, unless its labels hide it from us."""
 
@@ -106,6 +108,11 @@ class Reconciler:
             uid=service.uid,
             settled=_is_settled(service),
         )
+        if result.created and not (result.refused or result.conflicts or result.waits):
+            # Their controllers are at work in this moment: a status would be out of date before it is written.
+            for event in result.told:
+                await self._tell(key, service.raw, event)
+            return Done(again=_CREATED_S)
         if steps:
             mine, pods = self._split(key)
         port = service.spec.predictor.ports.metrics
