@@ -30,8 +30,8 @@ _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 30.0
 """After a conflict: what is in the way may go without any event that we would hear."""
-_CREATED_S = 0.2
-"""After children were made; their own first events mostly come together with it."""
+_CREATED_S = 1.0
+"""After children were made; their own first events mostly bring us back sooner."""
 _LEAVING_S = 5.0
 """While an object of ours goes: its last event brings us back sooner, unless its labels hide it from us."""
 
