@@ -2,14 +2,14 @@
 
 One fresh control plane a size. What is measured, and where it is counted:
 
-* from the first of n creations until every child of every service exists (seen by watches of the benchmark's own);
+* from the first of n creations (copies of `examples/inferenceservice.yaml`) until every child of every service exists (seen by watches of the benchmark's own);
 * the operator's writes in a minute in which nothing happens, from the API server's audit log;
 * one edit among n services, until it is in the Deployment (a watch again), one at a time, p50 and p99;
 * the operator's resident memory after all that;
 * a restart: from the start of the process until every service was looked at, and its writes.
 
 etcd, the API server and its controllers share the machine's cores with the operator: they are part of what is measured, as they
-are for anybody. There is no node, so pods stay pending; that makes no service ready, and is the same for every size.
+are for anybody. The controllers run at Kubernetes' own default rates. There is no node, so pods stay pending; that makes no service ready, and is the same for every size.
 """
 
 import argparse
@@ -34,14 +34,17 @@ from matplotlib import pyplot as plt
 
 from tests.apiserver import control_plane, toolchain
 from tests.apiserver.client import Kubectl, Object, path_of
-from tests.apiserver.objects import inference_service, make_namespace
+from tests.apiserver.objects import make_namespace
 from tests.apiserver.operator import OperatorProcess
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
 _RESULTS = _ROOT / "benchmarks" / "results"
 SIZES = (10, 100, 1000)
-_KINDS = ("Deployment", "Service", "PodDisruptionBudget", "Ingress", "NetworkPolicy")
-"""The children of the benchmark's service."""
+_EXAMPLE = _ROOT / "examples" / "inferenceservice.yaml"
+_PLAIN = ("Deployment", "Service", "PodDisruptionBudget")
+_REACHED = ("Ingress", "NetworkPolicy")
+"""The children of the example, and those of one that is reached from outside beside them."""
+_NAMESPACE = "bench"
 _QUIET_S = 60.0
 _EDITS = 100
 _GIVE_UP_S = 600.0
@@ -65,6 +68,24 @@ class Result:
     restart: float
     restart_writes: int
     restart_memory: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Load:
+    """What is created.
+
+    Attributes:
+        services: how many.
+        reached: whether each has an Ingress and a NetworkPolicy too.
+    """
+
+    services: int
+    reached: bool = False
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of a service's children."""
+        return (*_PLAIN, *_REACHED) if self.reached else _PLAIN
 
 
 class Watcher:
@@ -103,7 +124,7 @@ class Watcher:
         return version
 
 
-def measure(services: int, binaries: toolchain.Binaries, *, quiet: float) -> Result:
+def measure(load: Load, binaries: toolchain.Binaries, *, quiet: float) -> Result:
     """Runs one size on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="naiad-bench-") as name:
         folder = pathlib.Path(name)
@@ -111,26 +132,29 @@ def measure(services: int, binaries: toolchain.Binaries, *, quiet: float) -> Res
             yaml.safe_load(path.read_text(encoding="utf-8"))
             for path in sorted((_ROOT / "crds").glob("*.yaml"))
         ]
-        plane = control_plane.start(folder, binaries, crds=crds, autoscaler_sync="15s")
+        plane = control_plane.start(
+            folder, binaries, crds=crds, autoscaler_sync="15s", manager_rate=20
+        )
         try:
-            return _measured(services, plane, folder, quiet=quiet)
+            return _measured(load, plane, folder, quiet=quiet)
         finally:
             plane.stop()
 
 
 def _measured(
-    services: int, plane: control_plane.ControlPlane, folder: pathlib.Path, *, quiet: float
+    load: Load, plane: control_plane.ControlPlane, folder: pathlib.Path, *, quiet: float
 ) -> Result:
     admin = plane.admin()
     admin.create(control_plane.everything_for(control_plane.OPERATOR_USER))
-    namespace = make_namespace(admin, "bench")
-    watchers = {kind: Watcher(plane.admin(), kind, namespace) for kind in _KINDS}
+    make_namespace(admin, _NAMESPACE)
+    services = load.services
+    watchers = {kind: Watcher(plane.admin(), kind, _NAMESPACE) for kind in load.kinds}
     config = plane.kubeconfig(control_plane.OPERATOR_TOKEN)
     operator = OperatorProcess(config, log=folder / "operator.log").wait_ready()
     try:
         names = [f"service-{number:04d}" for number in range(services)]
         began = time.monotonic()
-        _create(plane, names, namespace)
+        _create(plane, names, load)
         _until(lambda: all(len(w.names & set(names)) == services for w in watchers.values()))
         all_children = time.monotonic() - began
         _settle(plane)
@@ -140,7 +164,7 @@ def _measured(
         kubernetes = sum(plane.cpu_seconds().values())
         time.sleep(quiet)
         in_quiet = len(plane.writes()) - wrote
-        edits = _edit(admin, names, namespace, watchers["Deployment"])
+        edits = _edit(admin, names, watchers["Deployment"])
         _settle(plane)
         memory = operator.memory_mb()
         operator.stop()
@@ -150,7 +174,7 @@ def _measured(
         restart = time.monotonic() - began
         return Result(
             services=services,
-            children=services * len(_KINDS),
+            children=services * len(load.kinds),
             all_children=all_children,
             all_settled=all_settled,
             writes_to_settle=wrote,
@@ -193,20 +217,21 @@ def _until(holds: collections.abc.Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def _service(name: str, namespace: str) -> Object:
-    """Two pods, reached from outside. No autoscaler: without a metrics API its controller alone would take a core."""
-    rest = {
-        "ingress": {"enabled": True, "host": f"{name}.example.com"},
-        "networkPolicy": {"enabled": True},
-    }
-    return inference_service(name, namespace, replicas=2, spec_=rest)
+def _service(name: str, load: Load) -> Object:
+    """The example under another name. No autoscaler: without a metrics API its controller alone would take a core."""
+    service: Object = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+    service["metadata"] = {"name": name, "namespace": _NAMESPACE}
+    if load.reached:
+        service["spec"]["ingress"] = {"enabled": True, "host": f"{name}.example.com"}
+        service["spec"]["networkPolicy"] = {"enabled": True}
+    return service
 
 
-def _create(plane: control_plane.ControlPlane, names: list[str], namespace: str) -> None:
+def _create(plane: control_plane.ControlPlane, names: list[str], load: Load) -> None:
     def some(part: list[str]) -> None:
         kubectl = plane.admin()
         for name in part:
-            kubectl.create(_service(name, namespace))
+            kubectl.create(_service(name, load))
         kubectl.close()
 
     parts = [names[start::4] for start in range(4)]
@@ -215,7 +240,7 @@ def _create(plane: control_plane.ControlPlane, names: list[str], namespace: str)
             done.result()
 
 
-def _edit(admin: Kubectl, names: list[str], namespace: str, watcher: Watcher) -> list[float]:
+def _edit(admin: Kubectl, names: list[str], watcher: Watcher) -> list[float]:
     """Edits one service at a time; the time until each is in its Deployment."""
     times = []
     for number in range(_EDITS):
@@ -224,7 +249,7 @@ def _edit(admin: Kubectl, names: list[str], namespace: str, watcher: Watcher) ->
         heard = watcher.expect(name, mark)
         body = {"spec": {"predictor": {"env": [{"name": "MARK", "value": mark}]}}}
         began = time.monotonic()
-        admin.patch("InferenceService", name, namespace, body=body)
+        admin.patch("InferenceService", name, _NAMESPACE, body=body)
         if not heard.wait(60):
             raise TimeoutError(f"the edit of {name} did not reach its Deployment")
         times.append(time.monotonic() - began)
@@ -297,6 +322,9 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="services, by commas")
     parser.add_argument(
+        "--reached", action="store_true", help="with an Ingress and a NetworkPolicy each"
+    )
+    parser.add_argument(
         "--quiet", type=float, default=_QUIET_S, help="seconds in which nothing happens"
     )
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, help="where the results go")
@@ -304,7 +332,8 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     binaries = toolchain.find()
     results: list[Result] = []
     for size in (int(part) for part in given.sizes.split(",")):
-        results.append(measure(size, binaries, quiet=given.quiet))
+        load = Load(size, reached=given.reached)
+        results.append(measure(load, binaries, quiet=given.quiet))
         said = ", ".join(f"{name} {form(results[-1])}" for name, _, form in _COLUMNS)
         print(f"[bench] {said}", flush=True)
     given.out.mkdir(parents=True, exist_ok=True)

@@ -40,6 +40,8 @@ _log = logging.getLogger(__name__)
 
 _SETTLE_S = 0.2
 """How long a child's event waits for others of the same service: a rollout makes several at once, and each look costs a read."""
+_SETTLE_BUSY_S = 1.0
+"""The same while every worker is busy: what has to be made goes before news of what was made already."""
 _STUCK_WAITING_S = 120.0
 _STUCK_WORKING_S = 180.0
 _POD = Place("v1", "pods")
@@ -246,7 +248,8 @@ class Runtime:
     def _woken(self, namespace: str, name: str) -> None:
         """A watch of children has news. Before all are listed it is no news but the first list."""
         if self.synced.is_set() and name:
-            self.queue.add(Key(namespace, name), delay=_SETTLE_S)
+            busy = self.queue.schedule.working >= self.options.workers
+            self.queue.add(Key(namespace, name), delay=_SETTLE_BUSY_S if busy else _SETTLE_S)
 
     def _changed(self) -> None:
         """The surroundings are different."""

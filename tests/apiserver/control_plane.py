@@ -135,7 +135,13 @@ class ControlPlane:
         self._commands[name] = command
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
-                command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True
+                command,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+                # Thrown away soon: memory is cheaper than the sixth of their time that they would spend on collecting it.
+                env={**os.environ, "GOGC": "300"},
             )
 
     def _wait_until_ready(self) -> None:
@@ -169,6 +175,7 @@ def start(
     *,
     crds: Sequence[dict[str, Any]] = (),
     autoscaler_sync: str = "2s",
+    manager_rate: int = 500,
 ) -> ControlPlane:
     """Starts a control plane with its data in `folder`, and gives it when the API server is ready.
 
@@ -177,6 +184,7 @@ def start(
         binaries: the programs.
         crds: installed before the controllers start, because the garbage collector looks for new kinds only every
             half minute.
+        manager_rate: requests a second of each controller. At Kubernetes' own default, 20, they start four seconds later.
         autoscaler_sync: between two looks of the HPA controller; Kubernetes' own default is 15s.
     """
     made = certificates.make(folder / "certificates")
@@ -195,7 +203,9 @@ def start(
         for crd in crds:
             admin.apply(crd, force=True)
         admin.close()
-        plane._start("kube-controller-manager", _controller_manager(plane, autoscaler_sync))
+        plane._start(
+            "kube-controller-manager", _controller_manager(plane, autoscaler_sync, manager_rate)
+        )
     except BaseException:
         plane.stop()
         raise
@@ -294,7 +304,7 @@ def _audit_policy() -> dict[str, Any]:
     }
 
 
-def _controller_manager(plane: ControlPlane, autoscaler_sync: str) -> list[str]:
+def _controller_manager(plane: ControlPlane, autoscaler_sync: str, rate: int) -> list[str]:
     made = plane.certificates
     kubeconfig = plane.kubeconfig(_MANAGER_TOKEN)
     return [
@@ -305,9 +315,8 @@ def _controller_manager(plane: ControlPlane, autoscaler_sync: str) -> list[str]:
         f"--service-account-private-key-file={made.service_account_key}",
         f"--root-ca-file={made.ca}",
         "--leader-elect=false",
-        # At the default rate its controllers start four seconds later.
-        "--kube-api-qps=500",
-        "--kube-api-burst=500",
+        f"--kube-api-qps={rate}",
+        f"--kube-api-burst={rate + rate // 2}",
         f"--horizontal-pod-autoscaler-sync-period={autoscaler_sync}",
         "--secure-port=0",
         "--v=1",

@@ -32,7 +32,7 @@ class Child:
         version: its resourceVersion.
         instance: the name of the service that its labels name.
         controller: the uid of its controlling owner; "" when it has none.
-        controlled_by: that owner as "Kind name".
+        controlled_by: that owner as `in_full` writes it.
         deleting: whether it is on its way out.
         applied: the digest of the manifest that was last applied.
         fields: the set of fields that our applies own, as the API server writes it (`fieldsV1`); empty when none.
@@ -180,7 +180,7 @@ class Children:
             version=metadata["resourceVersion"],
             instance=(metadata.get("labels") or {}).get(self._labels.instance) or "",
             controller=owner.get("uid") or "",
-            controlled_by=f"{owner['kind']} {owner['name']}" if owner else "",
+            controlled_by=in_full(owner),
             deleting="deletionTimestamp" in metadata,
             applied=(metadata.get("annotations") or {}).get(APPLIED_ANNOTATION) or "",
             fields=msgspec.json.encode(fields) if fields else b"",
@@ -207,6 +207,14 @@ def controller(metadata: collections.abc.Mapping[str, typing.Any]) -> Object:
         if reference.get("controller"):
             return dict(reference)
     return {}
+
+
+def in_full(owner: collections.abc.Mapping[str, typing.Any]) -> str:
+    """An owner by kind, group and name, "Deployment.apps web"; "" where there is none. Other groups have an InferenceService too."""
+    if not owner:
+        return ""
+    group = str(owner.get("apiVersion") or "").rpartition("/")[0]
+    return f"{owner['kind']}{f'.{group}' if group else ''} {owner['name']}"
 
 
 def _ours(entries: collections.abc.Iterable[Object], manager: str) -> Object:

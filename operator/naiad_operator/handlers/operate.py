@@ -1,7 +1,9 @@
 """One run of the operator, from the first request to the last."""
 
 import asyncio
+import contextlib
 import logging
+import signal
 
 import kopf
 
@@ -27,18 +29,31 @@ async def operate(options: Options) -> int:
     """
     endpoint = credentials.find(kubeconfig=options.kubeconfig, context=options.context)
     runtime = Runtime(options, endpoint)
+    loop = asyncio.get_running_loop()
+    # kopf puts its own in their place once it runs. The first process of a container has no default for them.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.stop_wanted.set)
     async with serving(runtime):
-        await _until_served(runtime)
-        async with running(runtime):
-            await kopf.operator(
-                registry=registry(runtime),
-                settings=settings(),
-                standalone=True,
-                clusterwide=not options.namespaces,
-                namespaces=options.namespaces,
-                stop_flag=runtime.stop_wanted,
-            )
+        try:
+            await _until_served(runtime)
+            async with running(runtime):
+                await kopf.operator(
+                    registry=registry(runtime),
+                    settings=settings(),
+                    standalone=True,
+                    clusterwide=not options.namespaces,
+                    namespaces=options.namespaces,
+                    stop_flag=runtime.stop_wanted,
+                )
+        except _StoppedError:
+            await runtime.stop()
+        except errors.ApiError as error:
+            runtime.fail(str(error))
     return 1 if runtime.failure else 0
+
+
+class _StoppedError(Exception):
+    """Asked to end before there was anything to do."""
 
 
 async def _until_served(runtime: Runtime) -> None:
@@ -55,4 +70,6 @@ async def _until_served(runtime: Runtime) -> None:
         if why != told:
             _log.warning("waiting: %s", why)
             told = why
-        await asyncio.sleep(_ASK_AGAIN_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(runtime.stop_wanted.wait(), _ASK_AGAIN_S)
+            raise _StoppedError

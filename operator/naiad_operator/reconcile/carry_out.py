@@ -29,12 +29,16 @@ class Result:
     Attributes:
         refused: children that the API server does not take.
         told: what a person should hear of it.
+        created: whether children were made.
+        waits: whether something is in the way that goes by itself.
         writes: how many requests changed something, or tried to.
     """
 
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
     refused: list[ApiError] = dataclasses.field(default_factory=list)
     told: list[events.Event] = dataclasses.field(default_factory=list)
+    created: bool = False
+    waits: bool = False
     writes: int = 0
 
 
@@ -81,8 +85,10 @@ class Carrier:
             try:
                 before = result.writes
                 await self._step(step, result, namespace=namespace, uid=uid)
-                if settled and isinstance(step, plan.Create) and result.writes > before:
-                    result.told.append(events.of_recreation(*_of(step)))
+                if isinstance(step, plan.Create) and result.writes > before:
+                    result.created = True
+                    if settled:
+                        result.told.append(events.of_recreation(*_of(step)))
             except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
                 kind, name = _of(step)
                 _log.warning("%s", error)
@@ -111,6 +117,7 @@ class Carrier:
                 self._partial.pop(child.uid, None)
             case plan.Wait(kind, name):
                 _log.debug("%s %s is still being deleted", kind, name)
+                result.waits = True
 
     async def _create(self, manifest: plan.Manifest, result: Result, *, uid: str) -> None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -128,7 +135,7 @@ class Carrier:
             present = await self._api.get(_place(manifest))
             if children.controller(present["metadata"]).get("uid") == uid:
                 raise  # another operator of ours was quicker: look again
-            result.conflicts.append(_conflict(kind, name, present))
+            self._conflict(kind, name, present, result)
 
     async def _found(
         self, manifest: plan.Manifest, present: dict[str, typing.Any], result: Result, *, uid: str
@@ -136,12 +143,23 @@ class Carrier:
         """An object of that name is there, though no watch has told of it under our labels."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         metadata = present["metadata"]
-        if children.controller(metadata).get("uid") != uid:
-            result.conflicts.append(_conflict(kind, name, present))
-        elif "deletionTimestamp" not in metadata:
+        owner = children.controller(metadata)
+        before = children.in_full(children.controller(manifest["metadata"]))
+        if "deletionTimestamp" in metadata or plan.is_left_over(
+            children.in_full(owner), owner.get("uid") or "", owner=before, uid=uid
+        ):
+            result.waits = True
+        elif owner.get("uid") != uid:
+            self._conflict(kind, name, present, result)
+        else:
             # Ours: somebody took the labels off by which we find it, or the watch is a moment late.
             result.writes += 1
             await self._apply(_with_uid(manifest, metadata["uid"]))
+
+    @staticmethod
+    def _conflict(kind: str, name: str, present: dict[str, typing.Any], result: Result) -> None:
+        owner = _named(children.controller(present["metadata"]))
+        result.conflicts.append(Conflict(kind, name, owner or "nobody"))
 
     async def _apply(self, manifest: plan.Manifest, *, force: bool = True) -> None:
         stamp = manifest["metadata"]["annotations"][children.APPLIED_ANNOTATION]
@@ -201,6 +219,6 @@ def _of(step: plan.Step) -> tuple[str, str]:
             return kind, name
 
 
-def _conflict(kind: str, name: str, present: dict[str, typing.Any]) -> Conflict:
-    owner = children.controller(present["metadata"])
-    return Conflict(kind, name, f"{owner['kind']} {owner['name']}" if owner else "nobody")
+def _named(owner: dict[str, typing.Any]) -> str:
+    """An owner reference in words; "" where there is none."""
+    return f"{owner['kind']} {owner['name']}" if owner else ""

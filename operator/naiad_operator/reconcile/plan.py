@@ -7,7 +7,7 @@ No step means that nothing is written. The rules:
 * one that is not known to exist is *created*: whoever carries that out looks first, and never takes over what is somebody else's;
 * one that is ours and no longer wanted is deleted, under its uid; autoscalers go before the Deployment is applied, because
   they would scale it meanwhile, everything else after, so that traffic finds the new way before it loses the old one;
-* one that is being deleted is waited for;
+* one that is being deleted is waited for, and so is one of a service that had this name before: the garbage collector is at it;
 * when the Deployment's replicas stop being ours (an autoscaler takes over) and we are their owner, they are first given to a
   second field manager: a field that its only owner stops applying is removed, and the Deployment would fall back to 1.
 """
@@ -80,6 +80,7 @@ def decide(
     live: collections.abc.Iterable[Child],
     *,
     uid: str,
+    owner: str,
     accepted: Accepted,
 ) -> list[Step]:
     """The steps, in order.
@@ -88,6 +89,7 @@ def decide(
         wanted: every child that should exist.
         live: every object that the service's labels name, pods left out.
         uid: the service's; only objects that it controls are ours.
+        owner: the service as an object's owner is named, see `children.in_full`.
         accepted: whether the API server's answer to applying this digest to this child was known to lack fields, so that applying
             it again would change nothing.
     """
@@ -101,9 +103,20 @@ def decide(
     steps: list[Step] = [step for step in unwanted if step.child.kind in _AUTOSCALERS]
     for manifest in wanted:
         child = by_name.get((manifest["kind"], manifest["metadata"]["name"]))
+        if child is not None and (
+            child.deleting
+            or is_left_over(child.controlled_by, child.controller, owner=owner, uid=uid)
+        ):
+            steps.append(Wait(child.kind, child.name))
+            continue
         steps += _one(stamped(manifest), child, uid=uid, accepted=accepted)
     steps += [step for step in unwanted if step.child.kind not in _AUTOSCALERS]
     return steps
+
+
+def is_left_over(controlled_by: str, controller: str, *, owner: str, uid: str) -> bool:
+    """Whether an object belongs to a service of this name that is gone."""
+    return controlled_by == owner and controller != uid
 
 
 def stamped(manifest: Manifest) -> Manifest:
@@ -124,9 +137,6 @@ def _one(
 ) -> collections.abc.Iterator[Step]:
     if child is None:
         yield Create(manifest)
-        return
-    if child.deleting:
-        yield Wait(child.kind, child.name)
         return
     if child.controller != uid:
         yield Create(manifest)  # somebody else's, with our labels: whoever creates will see whose

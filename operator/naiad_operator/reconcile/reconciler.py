@@ -29,7 +29,11 @@ from naiad_operator.status.compute import compute, compute_invalid
 _log = logging.getLogger(__name__)
 
 _LOOK_AGAIN_S = 30.0
-"""After a conflict or a refused child: what is in the way may go without any event that we would hear."""
+"""After a conflict: what is in the way may go without any event that we would hear."""
+_CREATED_S = 1.0
+"""After children were made; their own first events mostly bring us back sooner."""
+_LEAVING_S = 5.0
+"""While an object of ours goes: its last event brings us back sooner, unless its labels hide it from us."""
 
 Clock = collections.abc.Callable[[], dt.datetime]
 
@@ -91,13 +95,24 @@ class Reconciler:
             image.resolve(service, tools.surroundings.defaults), _replicas(mine, service.uid)
         )
         wanted = build(service, facts)
-        steps = plan.decide(wanted, mine, uid=service.uid, accepted=self._carrier.accepted)
+        steps = plan.decide(
+            wanted,
+            mine,
+            uid=service.uid,
+            owner=f"{names.KIND}.{names.GROUP} {service.name}",
+            accepted=self._carrier.accepted,
+        )
         result = await self._carrier.carry_out(
             steps,
             namespace=key.namespace,
             uid=service.uid,
             settled=_is_settled(service),
         )
+        if result.created and not (result.refused or result.conflicts or result.waits):
+            # Their controllers are at work in this moment: a status would be out of date before it is written.
+            for event in result.told:
+                await self._tell(key, service.raw, event)
+            return Done(again=_CREATED_S)
         if steps:
             mine, pods = self._split(key)
         port = service.spec.predictor.ports.metrics
@@ -118,8 +133,9 @@ class Reconciler:
         await self._say(key, service.raw, status, result.told)
         if result.refused:
             return Retry()
-        waits = result.conflicts or any(isinstance(step, plan.Wait) for step in steps)
-        return Done(again=_LOOK_AGAIN_S if waits else None)
+        if result.waits:
+            return Done(again=_LEAVING_S)
+        return Done(again=_LOOK_AGAIN_S if result.conflicts else None)
 
     def _split(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
         """The children of a service, and its pods parsed."""

@@ -6,10 +6,11 @@ from collections.abc import Callable
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.apiserver.client import Kubectl, Object, until
-from tests.apiserver.control_plane import ControlPlane
+from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import inference_service, is_true, make_namespace
 from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.proxy import Fault, Proxy
 
 Start = Callable[..., OperatorProcess]
 
@@ -156,6 +157,21 @@ def test_one_that_loses_its_lease_ends_as_failed(kubectl: Kubectl, start: Start)
     assert any("the lease is lost" in line["message"] for line in operator.lines())
 
 
+def test_one_that_waits_for_the_api_server_says_so_and_can_be_stopped(
+    plane: ControlPlane, start: Start, proxy: Proxy
+) -> None:
+    proxy.add(Fault("GET", "/apis$", times=999, status=503, reason="ServiceUnavailable"))
+    operator = start(kubeconfig=plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url))
+    line = until(
+        "a line that says so",
+        lambda: next((each for each in operator.lines() if "waiting" in each["message"]), None),
+    )
+    assert "the proxy of the tests says 503" in line["message"]
+    assert operator.get("/readyz").status_code == 503
+    assert operator.get("/healthz").status_code == 200
+    assert operator.stop(seconds=5) == 0
+
+
 def test_each_log_line_about_a_service_names_it(kubectl: Kubectl, start: Start) -> None:
     namespace = make_namespace(kubectl, "lines")
     operator = start(f"--watch-namespaces={namespace}", "--log-level=debug").wait_ready()
@@ -178,10 +194,11 @@ def test_its_metrics_page_is_one_that_prometheus_reads(kubectl: Kubectl, start: 
     namespace = make_namespace(kubectl, "metrics")
     operator = start(f"--watch-namespaces={namespace}").wait_ready()
     kubectl.create(inference_service("counted", namespace))
-    until(
-        "a reconcile",
-        lambda: operator.metric('naiad_operator_reconciles_total{result="ok"}') or None,
+    state = (
+        'naiad_operator_services{state="NewTemplate"}',
+        'naiad_operator_services{state="RollingOut"}',
     )
+    until("its state", lambda: any(operator.metric(name) for name in state) or None)
     families = {f.name: f for f in text_string_to_metric_families(operator.get("/metrics").text)}
     assert families["naiad_operator_queue_depth"].samples[0].value >= 0
     assert sum(s.value for s in families["naiad_operator_services"].samples) == 1

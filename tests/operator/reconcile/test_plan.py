@@ -9,6 +9,7 @@ from naiad_operator.cluster.children import APPLIED_ANNOTATION, Child
 from naiad_operator.reconcile import plan
 
 UID = "uid-of-the-service"
+OWNER = "InferenceService.serving.naiad.dev demo"
 
 
 def deployment(**spec: Any) -> plan.Manifest:
@@ -49,7 +50,7 @@ def applied(manifest: plan.Manifest, **changes: Any) -> Child:
         "version": "1",
         "instance": "demo",
         "controller": UID,
-        "controlled_by": "InferenceService demo",
+        "controlled_by": OWNER,
         "deleting": False,
         "applied": stamped["metadata"]["annotations"][APPLIED_ANNOTATION],
         "fields": msgspec.json.encode(fields),
@@ -59,7 +60,7 @@ def applied(manifest: plan.Manifest, **changes: Any) -> Child:
 
 
 def decide(wanted: list[plan.Manifest], *live: Child) -> list[plan.Step]:
-    return plan.decide(wanted, live, uid=UID, accepted=lambda child, stamp: False)
+    return plan.decide(wanted, live, uid=UID, owner=OWNER, accepted=lambda child, stamp: False)
 
 
 def without(child: Child, *path: str) -> Child:
@@ -97,7 +98,11 @@ def test_a_field_that_somebody_changed_is_drift() -> None:
 def test_a_field_that_this_api_server_drops_is_not_applied_for_ever() -> None:
     child = without(applied(deployment(future="x")), "spec", "future")
     steps = plan.decide(
-        [deployment(future="x")], [child], uid=UID, accepted=lambda child, stamp: True
+        [deployment(future="x")],
+        [child],
+        uid=UID,
+        owner=OWNER,
+        accepted=lambda child, stamp: True,
     )
     assert steps == []
 
@@ -121,8 +126,19 @@ def test_what_is_not_controlled_by_this_very_service_is_never_deleted() -> None:
 
 
 def test_what_somebody_else_controls_is_never_applied_over() -> None:
-    [step] = decide([deployment()], applied(deployment(), controller="somebody else"))
+    theirs = applied(
+        deployment(),
+        controller="somebody else",
+        controlled_by="InferenceService.serving.kserve.io demo",
+    )
+    [step] = decide([deployment()], theirs)
     assert isinstance(step, plan.Create)
+
+
+def test_what_a_service_of_this_name_left_behind_is_waited_for() -> None:
+    old = applied(deployment(), controller="uid-of-the-service-before")
+    assert decide([deployment()], old) == [plan.Wait("Deployment", "demo")]
+    assert decide([], old) == []
 
 
 def test_what_is_being_deleted_is_waited_for_and_not_deleted_twice() -> None:
