@@ -16,7 +16,7 @@ smoke: $(VENV)/.server ## the same, but answer once and exit
 	@$(BIN)/python examples/first_request.py --once
 
 test: $(VENV)/.dev ## run every test
-	$(BIN)/pytest
+	@PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest
 
 lint: $(VENV)/.dev ## check style, types and layers
 	$(BIN)/ruff check
