@@ -86,7 +86,7 @@ def python_models(repository: pathlib.Path) -> None:
 
 
 def python_model_in_a_thread(repository: pathlib.Path) -> None:
-    """`threaded`: `identity` in a thread of the server."""
+    """`threaded`: `identity` again, in a thread of Naiad (Triton does not know the parameter)."""
     _python(repository / "threaded", _PYTHON_MODEL, dims=WIDTH, more=_IN_A_THREAD)
 
 

@@ -108,7 +108,7 @@ def _measure(
     shared, own = folder / "shared", folder / "own"
     models.python_models(shared)
     streams.counting_model(shared)
-    models.python_model_in_a_thread(own)
+    models.python_model_in_a_thread(shared)
     models.tiny_onnx(own)
     models.magika(own)
     with contextlib.ExitStack() as servers:
@@ -123,9 +123,9 @@ def _measure(
         both = (("triton", theirs), ("naiad", ours))
         contests = [
             Contest("python identity", small("identity"), both),
+            Contest("python in a thread", small("threaded"), both),
             Contest("python, 1 MB", wide(1), both, _LARGE, _FEW),
             Contest("python, 16 MB", wide(16), both, _LARGE, _FEW),
-            Contest("python identity in a thread", small("threaded"), (("naiad", onnx),)),
             Contest("tiny ONNX", small("tiny"), (("naiad", onnx),)),
             Contest("magika", file_bytes(), (("naiad", onnx),)),
         ]
