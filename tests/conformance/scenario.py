@@ -28,8 +28,6 @@ class Scenario:
         expect: leaves (by path) that the row states, whatever the reference answers.
         mask: patterns of paths that are not compared: times, ids.
         server: the name of the set-up it runs against.
-        attempts: how often it is asked before a fault counts. More than once only where the answer hangs on requests
-            meeting in a queue, which a machine that is busy elsewhere can keep apart; what is wrong is wrong each time.
     """
 
     name: str
@@ -39,7 +37,6 @@ class Scenario:
     expect: Mapping[str, Any] = field(default_factory=dict)
     mask: tuple[str, ...] = ()
     server: str = "main"
-    attempts: int = 1
 
 
 def leaves(answer: Any, path: str = "") -> dict[str, str]:

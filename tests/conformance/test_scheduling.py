@@ -8,7 +8,7 @@ take one in, and far shorter than the plug, so that both servers see the same qu
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -367,7 +367,7 @@ QUEUES = [
 ]
 
 
-SCENARIOS = [replace(scenario, attempts=3) for scenario in (*BATCHES, *QUEUES)]
+SCENARIOS = [*BATCHES, *QUEUES]
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
