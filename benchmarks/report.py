@@ -5,6 +5,7 @@ import csv
 import dataclasses
 import pathlib
 import re
+import typing
 
 import matplotlib as mpl
 
@@ -55,44 +56,43 @@ def write_csv(rows: collections.abc.Iterable[Row], path: pathlib.Path) -> None:
 
 
 def plot(rows: collections.abc.Sequence[Row], path: pathlib.Path) -> None:
-    """Requests a second beside Triton's, one panel a wire."""
-    wires = list(dict.fromkeys(row.wire for row in rows if row.theirs is not None))
-    figure, axes = plt.subplots(1, len(wires), figsize=(4 * len(wires), 3.6), squeeze=False)
-    for axis, wire in zip(axes[0], wires, strict=True):
-        shown = [row for row in rows if row.wire == wire and row.theirs is not None]
-        places = range(len(shown))
-        axis.bar(
-            [p - 0.2 for p in places],
-            [row.theirs[0] for row in shown if row.theirs],
-            0.4,
-            label="Triton",
-            color="#9aa5b1",
-        )
-        axis.bar(
-            [p + 0.2 for p in places],
-            [row.ours[0] for row in shown],
-            0.4,
-            label="Naiad",
-            color="#2a78d6",
-        )
-        for place, row in zip(places, shown, strict=True):
-            axis.annotate(
-                f"{row.ratio:.1f}x",
-                (place + 0.2, row.ours[0]),
-                ha="center",
-                va="bottom",
-                fontsize=9,
-            )
-        axis.set_xticks(list(places), [str(row.connections) for row in shown])
-        axis.set_xlabel("connections")
-        axis.set_title(wire, fontsize=11)
-        axis.spines[["top", "right"]].set_visible(False)
-    axes[0][0].set_ylabel("requests a second")
-    axes[0][0].legend(frameon=False)
+    """Requests a second beside Triton's: a row of panels a model, one panel a wire."""
+    beside = [row for row in rows if row.theirs is not None]
+    wires = list(dict.fromkeys(row.wire for row in beside))
+    models = list(dict.fromkeys(row.model for row in beside))
+    size = (4 * len(wires), 2.6 * len(models) + 0.4)
+    figure, axes = plt.subplots(len(models), len(wires), figsize=size, squeeze=False)
+    for model, line in zip(models, axes, strict=True):
+        for wire, axis in zip(wires, line, strict=True):
+            shown = [row for row in beside if (row.wire, row.model) == (wire, model)]
+            if shown:
+                _panel(axis, shown, title=f"{model}, {wire}")
+            else:
+                axis.set_axis_off()
+        line[0].set_ylabel("requests a second")
+    handles, labels = axes[0][0].get_legend_handles_labels()
+    figure.legend(handles, labels, frameon=False, ncols=2, loc="upper right")
     figure.suptitle("The same Python model on both servers", fontsize=12)
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    figure.savefig(path, dpi=110)
     plt.close(figure)
+
+
+def _panel(axis: typing.Any, rows: collections.abc.Sequence[Row], *, title: str) -> None:
+    """Bars in pairs, the ratio over ours."""
+    places = range(len(rows))
+    theirs = [row.theirs[0] for row in rows if row.theirs]
+    ours = [row.ours[0] for row in rows]
+    axis.bar([p - 0.2 for p in places], theirs, 0.4, label="Triton", color="#9aa5b1")
+    axis.bar([p + 0.2 for p in places], ours, 0.4, label="Naiad", color="#2a78d6")
+    for place, row in zip(places, rows, strict=True):
+        at = (place + 0.2, row.ours[0])
+        axis.annotate(f"{row.ratio:.1f}x", at, ha="center", va="bottom", fontsize=9)
+    axis.set_xticks(list(places), [str(row.connections) for row in rows])
+    axis.set_xlabel("connections")
+    axis.set_title(title, fontsize=10)
+    axis.margins(y=0.15)
+    axis.spines[["top", "right"]].set_visible(False)
 
 
 def table(rows: collections.abc.Sequence[Row]) -> str:
