@@ -4,7 +4,6 @@ Real processes throughout; what is waited for is polled.
 """
 
 import asyncio
-import collections.abc
 import logging
 import os
 import pathlib
@@ -20,44 +19,17 @@ from naiad.core import datatypes
 from naiad.errors import ErrorCode, FailureReason
 from naiad.hosts import process
 from naiad.hosts.host import BatchOutcome
-from tests.server.backends.configs import inference, spec, tensor, values
+from tests.server.backends.configs import inference, spec, tensor
 from tests.server.backends.python.models import python_config
 from tests.server.hosts.workers import (
     GIVE_UP_S,
     SAME,
+    WAITS_FOR_A_FILE,
     Hosts,
+    answers,
     ask,
-    until,
+    begun,
 )
-
-WAITS_FOR_A_FILE = """
-    def initialize(self, args):
-        self.folder = args["model_repository"]
-
-    def execute(self, requests):
-        open(self.folder + "/begun", "w").close()
-        while not os.path.exists(self.folder + "/go"):
-            time.sleep(0.005)
-        return same(requests)
-"""
-
-
-@pytest.fixture
-async def hosts(tmp_path: pathlib.Path) -> collections.abc.AsyncIterator[Hosts]:
-    """Hosts that are closed at the end."""
-    made = Hosts(tmp_path)
-    yield made
-    await made.close()
-
-
-def answers(outcome: BatchOutcome) -> list[dict[str, object]]:
-    assert outcome.error is None, outcome.error
-    assert outcome.execution is not None
-    return [values(each) for each in outcome.execution.responses if each is not None]
-
-
-async def begun(folder: pathlib.Path) -> None:
-    await until((folder / "begun").exists)
 
 
 async def test_a_batch_goes_to_a_process_of_its_own_and_comes_back_in_order(hosts: Hosts) -> None:

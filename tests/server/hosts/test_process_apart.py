@@ -1,7 +1,6 @@
 """Answers apart from `execute` in a worker process: decoupled models, senders, async execute, cancels (rows 15.8, 15.9, 15.16, 15.17, 15.29)."""
 
 import asyncio
-import collections.abc
 import os
 import pathlib
 import signal
@@ -37,14 +36,6 @@ def go_on(self, sender):
         time.sleep(0.005)
     sender.send(response(2, 2), flags=FINAL)
 """
-
-
-@pytest.fixture
-async def hosts(tmp_path: pathlib.Path) -> collections.abc.AsyncIterator[Hosts]:
-    """Hosts that are closed at the end."""
-    made = Hosts(tmp_path)
-    yield made
-    await made.close()
 
 
 def told(hosted: Hosted) -> list[Any]:

@@ -4,7 +4,6 @@ Real processes throughout; what is waited for is polled.
 """
 
 import asyncio
-import collections.abc
 import dataclasses
 import logging
 import os
@@ -19,15 +18,16 @@ import pytest
 from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts import process
-from naiad.hosts.host import BatchOutcome
 from naiad.metrics.statistics import RestartReason
-from tests.server.backends.configs import values
 from tests.server.backends.python.models import python_config
 from tests.server.hosts.workers import (
     GIVE_UP_S,
     SAME,
+    WAITS_FOR_A_FILE,
     Hosts,
+    answers,
     ask,
+    begun,
     exists,
     lines,
     model,
@@ -35,35 +35,6 @@ from tests.server.hosts.workers import (
     plan,
     until,
 )
-
-WAITS_FOR_A_FILE = """
-    def initialize(self, args):
-        self.folder = args["model_repository"]
-
-    def execute(self, requests):
-        open(self.folder + "/begun", "w").close()
-        while not os.path.exists(self.folder + "/go"):
-            time.sleep(0.005)
-        return same(requests)
-"""
-
-
-@pytest.fixture
-async def hosts(tmp_path: pathlib.Path) -> collections.abc.AsyncIterator[Hosts]:
-    """Hosts that are closed at the end."""
-    made = Hosts(tmp_path)
-    yield made
-    await made.close()
-
-
-def answers(outcome: BatchOutcome) -> list[dict[str, object]]:
-    assert outcome.error is None, outcome.error
-    assert outcome.execution is not None
-    return [values(each) for each in outcome.execution.responses if each is not None]
-
-
-async def begun(folder: pathlib.Path) -> None:
-    await until((folder / "begun").exists)
 
 
 async def test_kill_9_fails_what_was_there_with_unavailable_and_the_next_worker_serves(

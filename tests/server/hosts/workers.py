@@ -18,7 +18,7 @@ from naiad.hosts.host import BatchOutcome
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.worker_process import Identity
 from naiad.metrics.statistics import RestartReason
-from tests.server.backends.configs import inference, tensor
+from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write
 
 GIVE_UP_S = 20
@@ -42,6 +42,18 @@ class TritonPythonModel:
 SAME = """
 def execute(self, requests):
     return same(requests)
+"""
+
+
+WAITS_FOR_A_FILE = """
+    def initialize(self, args):
+        self.folder = args["model_repository"]
+
+    def execute(self, requests):
+        open(self.folder + "/begun", "w").close()
+        while not os.path.exists(self.folder + "/go"):
+            time.sleep(0.005)
+        return same(requests)
 """
 
 
@@ -176,3 +188,15 @@ def lines(caplog: Any, logger: str) -> list[str]:
         for each in caplog.records
         if each.name.startswith(logger) and each.levelno >= logging.INFO
     ]
+
+
+def answers(outcome: BatchOutcome) -> list[dict[str, object]]:
+    """What each request of a batch that went well got."""
+    assert outcome.error is None, outcome.error
+    assert outcome.execution is not None
+    return [values(each) for each in outcome.execution.responses if each is not None]
+
+
+async def begun(folder: pathlib.Path) -> None:
+    """Wait until a model that waits for a file has a batch."""
+    await until((folder / "begun").exists)

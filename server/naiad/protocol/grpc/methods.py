@@ -113,11 +113,11 @@ class Methods:
 
     def _guarded(self, method: Unary, category: Category) -> Unary:
         restriction = self._restrictions.get(category)
-        guarded = method if restriction is None else _restricted(method, restriction)
+        guarded = method if restriction is None else _checked(method, _check(restriction))
         if category is Category.HEALTH:
             return guarded
         if self._tokens is not None:
-            guarded = _with_token(guarded, self._tokens)
+            guarded = _checked(guarded, functools.partial(_check_token, self._tokens))
 
         def gate(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
             if self._shut:
@@ -142,9 +142,7 @@ def build(engine: Engine, settings: GrpcSettings) -> Methods:
     )
 
 
-def _restricted(method: Unary, restriction: Restriction) -> Unary:
-    check = _check(restriction)
-
+def _checked(method: Unary, check: _Check) -> Unary:
     def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
         refused = check(call)
         if refused is None:
@@ -190,17 +188,6 @@ def _check(restriction: Restriction) -> _Check:
         return None if restriction.admits(_sent(call, wanted)) else refused
 
     return check
-
-
-def _with_token(method: Unary, tokens: TokenFile) -> Unary:
-    def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
-        refused = _check_token(tokens, call)
-        if refused is None:
-            return method(body, call, on_answer)
-        on_answer(refused)
-        return None
-
-    return guarded
 
 
 def _check_token(tokens: TokenFile, call: Call) -> Refusal | None:
