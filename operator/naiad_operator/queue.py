@@ -18,6 +18,7 @@ import contextlib
 import dataclasses
 import heapq
 import logging
+import math
 import random
 import typing
 
@@ -121,6 +122,7 @@ class Schedule:
         self._first: list[_Planned] = []
         self._second: list[_Planned] = []
         self._passed = False
+        self._taken = -math.inf
         self._order = 0
         self._working = 0
 
@@ -158,6 +160,7 @@ class Schedule:
         item = self._items[key]
         item.due, item.working = None, now
         self._working += 1
+        self._taken = now
         return key
 
     def finish(self, key: Key, outcome: Outcome, now: float) -> None:
@@ -205,6 +208,10 @@ class Schedule:
             if item.working is None and item.due is not None and item.due <= now
         )
         return max(waits, default=0.0)
+
+    def standstill(self, now: float) -> float:
+        """How long a key has been due while no key at all got a worker: many that wait are no trouble as long as it goes on."""
+        return min(self.oldest_wait(now), now - self._taken)
 
     def longest_work(self, now: float) -> tuple[Key | None, float]:
         """The key that has had its worker for longest, and for how long."""
@@ -315,16 +322,16 @@ class Queue:
         """Why the queue does not move, in words; "" while it does.
 
         Args:
-            waiting: seconds after which a key that is due should have got a worker.
+            waiting: seconds after which, while keys are due, some key should have got a worker.
             working: seconds after which a worker should have ended.
         """
         now = self._now()
         key, worked = self.schedule.longest_work(now)
         if worked > working:
             return f"{key} has been worked on for {worked:.0f} s"
-        waited = self.schedule.oldest_wait(now)
+        waited = self.schedule.standstill(now)
         if waited > waiting:
-            return f"a resource has waited for a worker for {waited:.0f} s"
+            return f"a resource waits for a worker, and for {waited:.0f} s nobody got one"
         return ""
 
     def _next(self, now: float) -> Key | None:

@@ -321,6 +321,23 @@ async def test_a_drain_cancels_what_does_not_end_in_time() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_long_queue_that_moves_is_no_trouble() -> None:
+    async def work(key: Key) -> Outcome:
+        await asyncio.sleep(10.0)
+        return Done()
+
+    queue = Queue(work, Pace(workers=1, resync=10_000.0))
+    for number in range(50):
+        queue.add(Key("ns", f"service-{number}"))
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(455.0)
+    assert queue.schedule.oldest_wait(asyncio.get_running_loop().time()) > 400
+    assert queue.stuck(waiting=60.0, working=100.0) == ""
+    await queue.drain(60.0)
+    await task
+
+
+@pytest.mark.looptime
 async def test_a_queue_whose_worker_hangs_says_so() -> None:
     async def work(key: Key) -> Outcome:
         await asyncio.sleep(1000.0)
@@ -333,7 +350,7 @@ async def test_a_queue_whose_worker_hangs_says_so() -> None:
     await asyncio.sleep(50.0)
     assert queue.stuck(waiting=60.0, working=100.0) == ""
     await asyncio.sleep(15.0)
-    assert "waited for a worker for 65 s" in queue.stuck(waiting=60.0, working=100.0)
+    assert "for 65 s nobody got one" in queue.stuck(waiting=60.0, working=100.0)
     await asyncio.sleep(40.0)
     assert "ns/a has been worked on for 105 s" in queue.stuck(waiting=60.0, working=100.0)
     await queue.drain(0.1)
