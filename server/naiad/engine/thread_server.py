@@ -25,7 +25,7 @@ from naiad.core.datatypes import DataType
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.control import Control, is_ready
+from naiad.engine.control import STOPPING, Control, is_ready
 from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import InferenceError
 from naiad.hosts.handover import Mailbox
@@ -139,7 +139,7 @@ class ThreadServer:
     def _put(self, call: collections.abc.Callable[[], None]) -> None:
         mailbox = self._mailbox
         if mailbox is None:
-            raise TritonModelException("the server is stopping, or has not started yet")
+            raise TritonModelException(STOPPING)
         mailbox.put(call)
 
     def _wait(
@@ -148,7 +148,7 @@ class ThreadServer:
     ) -> Result:
         control, loop = self._control, self._loop
         if control is None or loop is None:
-            raise TritonModelException("the server is stopping, or has not started yet")
+            raise TritonModelException(STOPPING)
         future = asyncio.run_coroutine_threadsafe(make(control), loop)
         self._waiting.add(future)
         try:
