@@ -106,7 +106,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _idle("http-thread-count", _I, _ONE_LOOP),
         Flag(name="http-max-input-size", kind=_I, field="http_max_input_size", help="Largest input in bytes.",
              minimum=1, maximum=sys.maxsize,
-             why=f"0 bytes would let no request in, memory can address {sys.maxsize}, and 67108864, the default, are 64 MiB"),
+             why=f"it counts bytes, so that 0 lets no request in and memory ends at {sys.maxsize}; the default is 67108864 (64 MiB)"),
         Flag(name="http-restricted-api", kind=_S, repeats=True,
              help="API,API:HEADER=VALUE: these APIs answer only requests with this header."),
     ),

@@ -91,7 +91,7 @@ def test_options_that_mean_nothing_here_leave_one_note_each() -> None:
         ([REPOSITORY, "--http-port=70000"], "at most 65535"),
         ([REPOSITORY, "--http-port=8001"], "--grpc-port and --http-port are both"),
         ([REPOSITORY, "--allow-http=maybe"], "expected true, on, 1"),
-        ([REPOSITORY, "--http-max-input-size=0"], "at least 1: 0 bytes would let no request in"),
+        ([REPOSITORY, "--http-max-input-size=0"], "at least 1: it counts bytes, so that 0 lets no request in"),
         ([REPOSITORY, "--http-max-input-size=-1"], "at least 1"),
         ([REPOSITORY, f"--http-max-input-size={sys.maxsize + 1}"], f"at most {sys.maxsize}"),
         ([REPOSITORY, "--shutdown-delay-secs=inf"], "finite"),
