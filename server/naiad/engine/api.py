@@ -97,7 +97,7 @@ class Engine(typing.Protocol):
             request: what is asked.
             on_response: called on the loop with the final response exactly once, perhaps before this returns (a refused request); a
                 decoupled model may answer any number of times before that.
-            flow: how fast a decoupled model may answer; None holds it by nothing.
+            flow: how fast a decoupled model may answer; None lets it answer as fast as it likes.
 
         Returns:
             The handle to `cancel()` it, or None when it is already answered. InferenceError is never raised: errors are responses.
