@@ -2,7 +2,6 @@
 
 import asyncio
 import collections.abc
-import logging
 from typing import Any
 
 import numpy as np
@@ -13,16 +12,15 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.control import STOPPING, Control, is_ready
+from naiad.engine.control import Control, is_ready
 from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import InferenceError
 from naiad.hosts.desk import BatchAt, Tell
 from naiad.hosts.worker.link import TOLD, Parcel
 from naiad.metrics.custom import CustomMetrics
 
-log = logging.getLogger(__name__)
-
 _CONTROL = frozenset(("load", "unload", "ready"))
+_STOPPING = "the server is stopping, or has not started yet"
 
 
 class WorkerDesks:
@@ -155,7 +153,7 @@ class WorkerDesk:
     async def _control(
         self, number: int, what: str, rest: collections.abc.Sequence[Any], base: Any, answer: Tell
     ) -> None:
-        error: str | None = STOPPING
+        error: str | None = _STOPPING
         value: Any = None
         control = self._desks.control
         try:
@@ -164,9 +162,6 @@ class WorkerDesk:
                 error = None
         except InferenceError as failure:
             error = failure.message
-        except Exception:  # somebody in another process waits for an answer
-            log.exception("%s of %s could not be answered", what, self._instance)
-            error = "the server failed to answer; its log says why"
         finally:
             answer(TOLD, number, orjson.dumps((error, value)))
 

@@ -20,7 +20,7 @@ NO_TENSORS = np.zeros(0, np.uint8)
 
 
 class Control:
-    """Takes loads and unloads; a model called "bad" fails, one called "bug" meets a bug of ours."""
+    """Takes loads and unloads; a model called "bad" fails."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -29,8 +29,6 @@ class Control:
         self.asked.append(("load", name, dict(overrides), asked_by))
         if name == "bad":
             raise invalid("it is bad")
-        if name == "bug":
-            raise KeyError(name)
         if name == "slow":
             await asyncio.sleep(60)
 
@@ -177,17 +175,6 @@ async def test_who_waits_for_a_load_when_the_server_stops_is_told() -> None:
     await asyncio.sleep(1)
     stopping = "the server is stopping, or has not started yet"
     assert worker.told == [(1, [stopping, None]), (2, [stopping, None])]
-
-
-async def test_a_bug_behind_a_load_is_logged_and_not_called_a_stop(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    worker = Worker()
-    worker.ask(1, "load", "bug", "", [], False)
-    await asyncio.sleep(1)
-    assert worker.told == [(1, ["the server failed to answer; its log says why", None])]
-    assert "load of m_0 could not be answered" in caplog.text
-    assert "KeyError" in caplog.text
 
 
 async def test_what_is_no_question_is_the_hosts_to_judge() -> None:
