@@ -6,9 +6,10 @@ The backends read their settings themselves, and say again what is wrong with on
 """
 
 import collections.abc
-import dataclasses
 import math
 import typing
+
+import msgspec
 
 from naiad.options.usage import UsageError
 
@@ -30,8 +31,7 @@ class BackendSetting(typing.NamedTuple):
     value: str
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Values:
+class _Values(msgspec.Struct, frozen=True, kw_only=True):
     """What a key may be set to.
 
     Attributes:
