@@ -147,6 +147,46 @@ BAD = {
         model(**MODEL, load={"mode": "explicit", "models": ["*", "a"]}),
         "spec.predictor.model.load.models",
     ),
+    "another key file of one store": (
+        repositories(
+            {"storageUri": "gs://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "gs://b/p", "storage": {"secretName": "a", "serviceAccountKeyField": "b.json"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a credential file for one of two": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "s3://b/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "two regions without an account": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"region": "x"}},
+            {"storageUri": "s3://b/p", "storage": {"region": "y"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "two credential files": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+            {"storageUri": "gs://b/p", "storage": {"secretName": "b", "credentialFileKey": "c"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a claim that is fetched": (
+        model(storageUri="pvc://claim", delivery="init"),
+        "spec.predictor.model.delivery",
+    ),
+    "one of the claims that is fetched": (
+        model(repositories=[MODEL, {"storageUri": "pvc://claim"}], delivery="init"),
+        "spec.predictor.model.delivery",
+    ),
+    "a watch of what is fetched once": (
+        model(**MODEL, delivery="init", load={"mode": "poll"}),
+        "spec.predictor.model.delivery",
+    ),
     "a cache without a size": (model(**MODEL, cache={}), "spec.predictor.model.cache.size"),
     "a cache without a claim": (
         model(**MODEL, cache={"type": "pvc"}),
@@ -180,6 +220,28 @@ BAD = {
     "a resource of a claim": (
         accelerator(strategy="dra", resourceName="nvidia.com/gpu"),
         "spec.predictor.accelerator.resourceName",
+    ),
+    "a resource without a domain": (
+        accelerator(resourceName="cpu"),
+        "spec.predictor.accelerator.resourceName",
+    ),
+    "a product that no label can hold": (
+        accelerator(product="NVIDIA H100 80GB HBM3"),
+        "spec.predictor.accelerator.product",
+    ),
+    "a resource asked for twice": (
+        manifests.resource(
+            accelerator={"resourceName": "amd.com/gpu"}, resources={"limits": {"amd.com/gpu": 1}}
+        ),
+        "spec.predictor.resources",
+    ),
+    "an option that a field decides": (
+        manifests.resource(args=["--log-verbose=1", "--http-port=9000"]),
+        "spec.predictor.args",
+    ),
+    "an option that a field decides, in two words": (
+        manifests.resource(args=["--exit-timeout-secs", "9"]),
+        "spec.predictor.args",
     ),
     "a product of nothing": (
         accelerator(type="none", product="A"),
@@ -275,6 +337,27 @@ GOOD = {
     "regions without an account": repositories(
         {"storageUri": "s3://a/p", "storage": {"region": "x"}},
         {"storageUri": "s3://b/p", "storage": {"region": "x"}},
+    ),
+    "the key file of one store, written out and not": repositories(
+        {"storageUri": "gs://a/p", "storage": {"secretName": "a"}},
+        {
+            "storageUri": "gs://b/p",
+            "storage": {"secretName": "a", "serviceAccountKeyField": "key.json"},
+        },
+    ),
+    "one credential file of two stores": repositories(
+        {"storageUri": "s3://a/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+        {"storageUri": "gs://b/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+    ),
+    "fetched, then loaded on demand": model(
+        **MODEL, delivery="init", load={"mode": "explicit", "models": ["a"]}
+    ),
+    "a product as a claim names it": accelerator(strategy="dra", product="NVIDIA H100 80GB HBM3"),
+    "another vendor's and a network card": manifests.resource(
+        accelerator={"resourceName": "amd.com/gpu"}, resources={"limits": {"rdma/hca": 1}}
+    ),
+    "options that no field decides": manifests.resource(
+        args=["--http-portal=1", "--log-verbose=1", "--http-thread-count=2"]
     ),
     "KEDA to zero": manifests.resource(
         autoscaling={"class": "keda", "minReplicas": 0, "triggers": [{"type": "cron"}]}
