@@ -114,6 +114,9 @@ def _documents(
     except yaml.YAMLError as error:
         yield Problem("", f"is no YAML: {' '.join(str(error).split())}")
         return
+    except RecursionError:
+        yield Problem("", "cannot be read: it is nested too deeply to be meant")
+        return
     for document in _flat(documents):
         if not isinstance(document, dict):
             yield Problem(

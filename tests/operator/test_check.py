@@ -120,6 +120,7 @@ def predictor(text: str) -> str:
         "resources: {requests: {cpu: 1e3}}",
         "replicas: 2.0",
         "nodeSelector: {1: a}",
+        "replicas: null, env: , accelerator: null, drainSeconds: null, podTemplate: null",
     ],
 )
 def test_what_kubectl_reads_as_right_is_right(
@@ -141,6 +142,25 @@ def test_what_kubectl_would_trip_over_is_told(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     status, lines = checked(tmp_path, predictor(text), capsys)
+    assert status == 1
+    assert said in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{HEAD}status: x\nspec: {{}}", "status: is 'x': leave it out"),
+        (HEAD.replace("demo", "7") + "spec: {}", "metadata.name: is 7: write a text, in quotes"),
+        (HEAD.replace("demo", "a, namespace: 7") + "spec: {}", "metadata.namespace: is 7: write"),
+        (HEAD.replace("demo", "a, labels: {a: yes}") + "spec: {}", "metadata.labels[a]: is True: write"),
+        (HEAD.replace("demo", "a, annotations: [a]") + "spec: {}", "metadata.annotations: is ['a']: write"),
+        (f"{HEAD}spec: {'{a: ' * 3000}1{'}' * 3000}", "nested too deeply"),
+    ],
+)  # fmt: skip
+def test_nothing_in_a_file_is_a_bug(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    status, lines = checked(tmp_path, text, capsys)
     assert status == 1
     assert said in lines[0]
 

@@ -25,6 +25,9 @@ _MERGE_KEYS = {
 """The lists that merge, and by which field of their entries; as the API's own types say."""
 
 
+_ONE_OF = frozenset(("volumes", "env"))
+"""Lists whose entries have one source: another one takes the place of the first, since both together mean nothing."""
+
 _DIRECTIVE = "$patch"
 
 
@@ -94,7 +97,10 @@ def _merge_list(
             if place is not None:
                 del merged[place]
         elif place is not None:
-            merged[place] = strategic(merged[place], entry, where)
+            known = merged[place]
+            if path.rpartition(".")[2] in _ONE_OF and entry.keys() - known.keys():
+                known = {key: name}
+            merged[place] = strategic(known, entry, where)
         else:
             merged.append(strategic({}, entry, where))
     return merged

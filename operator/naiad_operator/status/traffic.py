@@ -4,7 +4,8 @@ import collections.abc
 import typing
 
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import kinds
+from naiad_operator.api.traffic import Gateway
+from naiad_operator.builders import ingress, kinds
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition
 from naiad_operator.status.observed import Observed
@@ -22,13 +23,13 @@ def internal_urls(service: InferenceService) -> tuple[str, str]:
 def urls(service: InferenceService) -> tuple[str, str]:
     """HTTP and gRPC as clients reach them: outside the cluster where there is a host, else inside."""
     url, grpc_url = internal_urls(service)
-    ingress, gateway = service.spec.ingress, service.spec.gateway
-    if ingress is not None and ingress.enabled:
-        tls = ingress.tls is not None
-        if ingress.host is not None:
-            url = f"{_scheme(tls=tls)}://{ingress.host}{ingress.path.rstrip('/')}"
-        if ingress.grpc_host is not None:
-            grpc_url = f"{ingress.grpc_host}:{_port(tls=tls)}"
+    entry, gateway = service.spec.ingress, service.spec.gateway
+    if entry is not None and entry.enabled:
+        tls = entry.tls is not None
+        if entry.host is not None:
+            url = f"{_scheme(tls=tls)}://{entry.host}{entry.path.rstrip('/')}"
+        if entry.grpc_host is not None:
+            grpc_url = f"{entry.grpc_host}:{_port(tls=tls)}"
     elif gateway is not None:
         if gateway.hostnames:
             url = f"{_scheme(tls=gateway.tls)}://{gateway.hostnames[0]}"
@@ -57,7 +58,7 @@ def network(service: InferenceService, observed: Observed) -> Condition:
         said = f"Service {service.name} waits for an address from the cluster's load balancer"
         return Condition(NETWORK_READY, "False", "NoAddress", said)
     if service.spec.gateway is not None:
-        return _routes(observed)
+        return _routes(observed, service.spec.gateway)
     return Condition(NETWORK_READY, "True", "Applied", "")
 
 
@@ -66,8 +67,8 @@ def _has_address(manifest: Manifest) -> bool:
     return bool(balancer.get("ingress"))
 
 
-def _routes(observed: Observed) -> Condition:
-    missing = missing_kinds(observed.facts, (kinds.HTTP_ROUTE, kinds.GRPC_ROUTE))
+def _routes(observed: Observed, gateway: Gateway) -> Condition:
+    missing = missing_kinds(observed.facts, ingress.route_kinds(gateway))
     if missing:
         said = f"this cluster has no {missing}: install the Gateway API, or use spec.ingress"
         return Condition(NETWORK_READY, "False", "GatewayApiMissing", said)

@@ -108,3 +108,13 @@ def test_a_patch_of_another_shape_is_refused_where_it_is(
 def test_a_text_in_place_of_a_mapping_is_refused() -> None:
     with pytest.raises(Misfit, match="a: is 'text': write a mapping"):
         strategic({"a": {"b": 1}}, {"a": "text"})
+
+
+def test_another_source_of_a_volume_or_a_variable_takes_the_place_of_the_first() -> None:
+    claim = {"name": "tmp", "persistentVolumeClaim": {"claimName": "c"}}
+    variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    spec = patched({"volumes": [claim], "containers": [{"name": "server", "env": [variable]}]})
+    assert spec["volumes"] == [claim]
+    assert spec["containers"][0]["env"][0] == variable
+    spec = patched({"volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}]})
+    assert spec["volumes"] == [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}]

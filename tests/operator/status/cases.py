@@ -48,6 +48,11 @@ READY: dict[str, Manifest] = {
         "resource": GATEWAY,
         "children": route({"parentRef": {"name": "public"}, "conditions": [said("Accepted", "True", "Accepted")]}),
     },
+    "an HTTP route in a cluster whose Gateway API has no other": {
+        "resource": GATEWAY,
+        "facts": manifests.facts(missing=["gateway.networking.k8s.io/v1/GRPCRoute"]),
+        "children": route({"parentRef": {"name": "public"}, "conditions": [said("Accepted", "True", "Accepted")]}),
+    },
     "an old pod that ended while two new ones serve": {
         "pods": [pod(phase="Running", containerStatuses=[{"name": "server", "ready": True, "lastState": {"terminated": {"exitCode": 1}}}])],
     },
