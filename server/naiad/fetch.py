@@ -48,6 +48,9 @@ def main(arguments: collections.abc.Sequence[str]) -> int:
         options = parser().parse_args(arguments)
     except SystemExit as exit_:  # argparse has said why, or shown its help
         return USAGE if exit_.code else DONE
+    if not options.uri or not options.to:
+        sys.stderr.write("naiad fetch: URI or --to is empty; is a variable of yours not set?\n")
+        return USAGE
     # The first process of a container has no default for SIGTERM: without a handler a pod would wait for its whole grace period.
     signal.signal(signal.SIGTERM, _terminated)
     try:

@@ -346,6 +346,10 @@ def test_a_command_that_is_wrong_has_a_status_of_its_own(
     assert fetch.main(["models"]) == 2
     assert "--to" in capsys.readouterr().err
     assert fetch.main(["--help"]) == 0
+    capsys.readouterr()
+    for empty in (["", "--to=x"], ["x", "--to="]):
+        assert fetch.main(empty) == 2
+        assert "is empty" in capsys.readouterr().err
 
 
 def test_progress_is_told_now_and_then() -> None:

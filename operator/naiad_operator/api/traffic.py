@@ -55,7 +55,7 @@ class Ingress(Part, frozen=True):
         class_name: the IngressClass; the cluster's default when not given.
         host: the host of the HTTP protocol.
         grpc_host: the host of the gRPC protocol, in an Ingress <name>-grpc of its own.
-        path: the path prefix under host.
+        path: the path prefix under host. The server's own paths begin at /, so another prefix needs the controller's rewriting, in annotations.
         tls: TLS for both hosts.
         annotations: of the HTTP Ingress.
         grpc_annotations: of the gRPC Ingress; the one that makes nginx speak gRPC to the pods is there already.

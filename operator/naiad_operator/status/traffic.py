@@ -26,16 +26,21 @@ def urls(service: InferenceService) -> tuple[str, str]:
     entry, gateway = service.spec.ingress, service.spec.gateway
     if entry is not None and entry.enabled:
         tls = entry.tls is not None
-        if entry.host is not None:
+        if _is_one(entry.host):
             url = f"{_scheme(tls=tls)}://{entry.host}{entry.path.rstrip('/')}"
-        if entry.grpc_host is not None:
+        if _is_one(entry.grpc_host):
             grpc_url = f"{entry.grpc_host}:{_port(tls=tls)}"
     elif gateway is not None:
-        if gateway.hostnames:
-            url = f"{_scheme(tls=gateway.tls)}://{gateway.hostnames[0]}"
-        if gateway.grpc_hostnames:
-            grpc_url = f"{gateway.grpc_hostnames[0]}:{_port(tls=gateway.tls)}"
+        for host in filter(_is_one, reversed(gateway.hostnames or ())):
+            url = f"{_scheme(tls=gateway.tls)}://{host}"
+        for host in filter(_is_one, reversed(gateway.grpc_hostnames or ())):
+            grpc_url = f"{host}:{_port(tls=gateway.tls)}"
     return url, grpc_url
+
+
+def _is_one(host: str | None) -> bool:
+    """Whether clients can use this host; *.example.com stands for many."""
+    return host is not None and not host.startswith("*")
 
 
 def _scheme(*, tls: bool) -> str:

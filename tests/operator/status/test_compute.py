@@ -171,6 +171,16 @@ URLS = {
         "http://a.example/demo",
         "demo.models.svc:8001",
     ),
+    "hosts that stand for many": (
+        spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["*.example", "b.example"], "grpcHostnames": ["*.grpc.example"]}),
+        "http://b.example",
+        "demo.models.svc:8001",
+    ),
+    "an ingress of many hosts": (
+        spec(ingress={"enabled": True, "host": "*.example"}),
+        "http://demo.models.svc:8000",
+        "demo.models.svc:8001",
+    ),
     "an ingress that is off": (spec(ingress={"host": "a.example"}), "http://demo.models.svc:8000", "demo.models.svc:8001"),
     "gateway": (
         spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["a.example"], "grpcHostnames": ["g.example"], "tls": True}),
