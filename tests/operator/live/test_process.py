@@ -1,5 +1,6 @@
 """The operator as a process: killed in the middle, two at once, one after the other, asked to stop."""
 
+import socket
 import time
 from collections.abc import Callable
 
@@ -170,6 +171,17 @@ def test_one_that_waits_for_the_api_server_says_so_and_can_be_stopped(
     assert operator.get("/readyz").status_code == 503
     assert operator.get("/healthz").status_code == 200
     assert operator.stop(seconds=5) == 0
+
+
+def test_one_whose_port_is_taken_says_so_and_ends(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        # The last of an option counts.
+        operator = start(f"--http-port={port}")
+        assert operator.process.wait(30) == 1
+    said = [line["message"] for line in operator.lines()]
+    assert any(f"cannot listen on 127.0.0.1:{port}" in line for line in said), said
+    assert not any("Unclosed" in line for line in said)
 
 
 def test_each_log_line_about_a_service_names_it(kubectl: Kubectl, start: Start) -> None:
