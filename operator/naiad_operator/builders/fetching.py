@@ -69,8 +69,9 @@ def volumes(service: InferenceService) -> list[Object]:
 
 
 def volume_mounts(service: InferenceService, *, writing: bool) -> list[Object]:
-    """The volume with the repositories; a server with a cache has that mounted anyway."""
+    """Where the repositories are written, and the cache that libraries want; or where they are read, beside a server's own mounts."""
+    cache = [{"name": "cache", "mountPath": server.CACHE_FOLDER}] if writing else []
     if service.spec.predictor.model.cache is not None:
-        return [{"name": "cache", "mountPath": server.CACHE_FOLDER}] if writing else []
+        return cache
     mount: Object = {"name": VOLUME, "mountPath": server.FETCHED_FOLDER}
-    return [mount if writing else {**mount, "readOnly": True}]
+    return [*cache, mount if writing else {**mount, "readOnly": True}]

@@ -78,6 +78,10 @@ def test_an_init_container_is_as_restricted_as_the_server_and_takes_no_more_than
     (server,) = spec["containers"]
     assert fetch["securityContext"] == server["securityContext"]
     assert fetch["image"] == server["image"]
+    writable = {mount["mountPath"] for mount in fetch["volumeMounts"]}
+    for variable in fetch["env"]:
+        if variable["name"] in ("HOME", "XDG_CACHE_HOME"):
+            assert variable["value"] in writable, "its root is read-only"
     assert fetch["resources"] == {
         "requests": {"cpu": "2", "memory": "1Gi"},
         "limits": {"memory": "1Gi"},
