@@ -63,8 +63,25 @@ def network(service: InferenceService, observed: Observed) -> Condition:
         said = f"Service {service.name} waits for an address from the cluster's load balancer"
         return Condition(NETWORK_READY, "False", "NoAddress", said)
     if service.spec.gateway is not None:
-        return _routes(observed, service.spec.gateway)
-    return Condition(NETWORK_READY, "True", "Applied", "")
+        routes = _routes(observed, service.spec.gateway)
+        if routes.fails:
+            return routes
+    return _policy(service, observed)
+
+
+def _policy(service: InferenceService, observed: Observed) -> Condition:
+    """Whether the NetworkPolicy lets in what carries traffic from outside. It may run in the service's own namespace, so this is a hint."""
+    policy, entry = service.spec.network_policy, service.spec.ingress
+    outside = service.spec.gateway is not None or (entry is not None and entry.enabled)
+    if policy is None or not policy.enabled or not outside:
+        return Condition(NETWORK_READY, "True", "Applied", "")
+    if policy.ingress_from or observed.facts.defaults.ingress_namespace:
+        return Condition(NETWORK_READY, "True", "Applied", "")
+    said = (
+        "networkPolicy lets in nobody from other namespaces, as the operator was installed without the ingress's: if it runs in another one, "
+        "set ingressNamespace in the chart's values, or name it in spec.networkPolicy.ingressFrom"
+    )
+    return Condition(NETWORK_READY, "True", "IngressNotNamed", said)
 
 
 def _has_address(manifest: Manifest) -> bool:

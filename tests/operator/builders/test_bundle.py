@@ -181,3 +181,16 @@ def test_keda_asks_for_the_pods_of_a_service_however_long_its_name(
         assert not re.fullmatch(pattern[1], others), (
             "another service's pods are none of its business"
         )
+
+
+@pytest.mark.parametrize("type_", ["NodePort", "LoadBalancer"])
+def test_metrics_leave_the_cluster_only_when_somebody_wants_them_to(type_: str) -> None:
+    """They ask for no token, and a load balancer may be open to everybody."""
+    for monitoring, wanted in (
+        ({}, False),
+        ({"podMonitor": True}, False),
+        ({"serviceMonitor": True}, True),
+    ):
+        service_ = built(spec(service={"type": type_}, monitoring=monitoring))["Service demo"]
+        names = [port["name"] for port in service_["spec"]["ports"]]
+        assert ("metrics" in names) is wanted
