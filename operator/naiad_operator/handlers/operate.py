@@ -29,10 +29,7 @@ async def operate(options: Options) -> int:
     """
     endpoint = credentials.find(kubeconfig=options.kubeconfig, context=options.context)
     runtime = Runtime(options, endpoint)
-    loop = asyncio.get_running_loop()
-    # kopf puts its own in their place once it runs. The first process of a container has no default for them.
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, runtime.stop_wanted.set)
+    _listen_for_signals(runtime)
     try:
         await _serve(runtime)
     except PortUnavailable as error:
@@ -65,21 +62,49 @@ async def _watch(runtime: Runtime) -> None:
     Raises:
         ApiError: the resource is there no more; a new process waits for it.
     """
+    worked = asyncio.Event()
+    ending = asyncio.create_task(_end(runtime, worked), name="end")
+    ours = asyncio.all_tasks()
     try:
-        await kopf.operator(
+        tasks = await kopf.spawn_tasks(
             registry=registry(runtime),
             settings=settings(),
             standalone=True,
             clusterwide=not runtime.options.namespaces,
             namespaces=runtime.options.namespaces,
-            stop_flag=runtime.stop_wanted,
+            stop_flag=worked,
         )
+        _listen_for_signals(runtime)
+        await kopf.run_tasks(tasks, ignored=ours)
     except Exception as error:
         # kopf keeps its errors to itself; of all that can end it, this is the one that a person causes.
         if await _is_served(runtime):
             raise
         message = f"the API server no longer serves {names.CRD_NAME}"
         raise errors.NotFound("watch services", code=404, message=message) from error
+    finally:
+        ending.cancel()
+
+
+async def _end(runtime: Runtime, worked: asyncio.Event) -> None:
+    """What is being reconciled comes to its end before kopf ends, which cancels every task that is younger than itself."""
+    await runtime.stop_wanted.wait()
+    _log.info("asked to stop: no new work is taken")
+    try:
+        await runtime.wind_down()
+    finally:
+        worked.set()
+
+
+def _listen_for_signals(runtime: Runtime) -> None:
+    """SIGTERM and SIGINT ask for an end.
+
+    Said once before kopf runs, since the first process of a container has no default for them, and once again when kopf has put its
+    own in their place.
+    """
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, runtime.stop_wanted.set)
 
 
 class _StoppedError(Exception):
