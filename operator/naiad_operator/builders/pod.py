@@ -219,11 +219,8 @@ def _placement(service: InferenceService) -> Object:
     affinity: Object = dict(predictor.affinity or {})
     placed: Object = {}
     if predictor.placement == "onePerNode":
-        anti: Object = dict(affinity.get("podAntiAffinity") or {})
         ours = {"labelSelector": pods, "topologyKey": _HOSTNAME}
-        required = anti.get("requiredDuringSchedulingIgnoredDuringExecution") or []
-        anti["requiredDuringSchedulingIgnoredDuringExecution"] = [*required, ours]
-        affinity["podAntiAffinity"] = anti
+        affinity["podAntiAffinity"] = _with_term(affinity.get("podAntiAffinity") or {}, ours)
     elif predictor.topology_spread_constraints is not None:
         given = [dict(constraint) for constraint in predictor.topology_spread_constraints]
         placed["topologySpreadConstraints"] = given
@@ -240,3 +237,21 @@ def _placement(service: InferenceService) -> Object:
     if affinity:
         placed["affinity"] = affinity
     return placed
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _with_term(given: typing.Any, ours: Object) -> Object:
+    """The user's anti-affinity and one more required term.
+
+    Raises:
+        InvalidSpec: what the user wrote has another shape.
+    """
+    where = "spec.predictor.affinity.podAntiAffinity"
+    if not isinstance(given, dict):
+        raise InvalidSpec([Problem(where, f"is {given!r}: write a mapping")])
+    required = given.get(_REQUIRED) or []
+    if not isinstance(required, list):
+        raise InvalidSpec([Problem(f"{where}.{_REQUIRED}", f"is {required!r}: write a list")])
+    return {**given, _REQUIRED: [*required, ours]}

@@ -20,7 +20,7 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.children import Child, Children
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.place import Place
-from naiad_operator.errors import InvalidSpec
+from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
 from naiad_operator.reconcile import carry_out, events, merge, models, plan
 from naiad_operator.reconcile.surroundings import Surroundings
@@ -92,6 +92,14 @@ class Reconciler:
             status = compute_invalid(manifest, invalid.problems, self._now())
             await self._say(key, manifest, status, ())
             return Done()
+        except errors.ApiError:
+            raise
+        except Exception as bug:
+            # Nobody reads an operator's log while they wait for their service.
+            said = f"the operator has a bug that this spec brings out ({bug!r}); its log has more, please report it"
+            status = compute_invalid(manifest, [Problem("", said)], self._now())
+            await self._say(key, manifest, status, ())
+            raise
 
     async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
         tools = self._tools

@@ -62,3 +62,18 @@ def test_a_sidecar_a_taint_and_a_volume_of_ones_own_are_added() -> None:
     assert [one["name"] for one in spec["containers"]] == ["server", "sidecar"]
     assert spec["tolerations"] == [{"operator": "Exists"}]
     assert spec["volumes"][0] == {"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}
+
+
+@pytest.mark.parametrize(
+    ("anti", "said"),
+    [
+        ("x", "podAntiAffinity: is 'x': write a mapping"),
+        ({"requiredDuringSchedulingIgnoredDuringExecution": "x"}, "is 'x': write a list"),
+    ],
+)
+def test_an_affinity_that_one_per_node_cannot_be_added_to_is_told(
+    anti: typing.Any, said: str
+) -> None:
+    manifest = manifests.resource(placement="onePerNode", affinity={"podAntiAffinity": anti})
+    with pytest.raises(InvalidSpec, match=said):
+        build(service.parse(manifest), manifests.facts())
