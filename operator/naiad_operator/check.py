@@ -6,6 +6,7 @@ other objects are in the way.
 
 import argparse
 import collections.abc
+import os
 import pathlib
 import sys
 import typing
@@ -75,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
             for problem in problems:
                 _say(f"{where}: {problem}")
     if not options.quiet and made:
-        sys.stdout.write(yaml_text.write(made))
+        _print(yaml_text.write(made))
     if wrong:
         _say(f"{wrong} problem{'s' * (wrong > 1)}")
         return 1
@@ -113,13 +114,36 @@ def _documents(
     except yaml.YAMLError as error:
         yield Problem("", f"is no YAML: {' '.join(str(error).split())}")
         return
-    for document in documents:
+    except RecursionError:
+        yield Problem("", "cannot be read: it is nested too deeply to be meant")
+        return
+    for document in _flat(documents):
         if not isinstance(document, dict):
             yield Problem(
                 "", f"is {document!r}: write a mapping with apiVersion, kind, metadata and spec"
             )
         elif service.is_meant(document):
             yield document
+
+
+def _flat(documents: collections.abc.Iterable[typing.Any]) -> collections.abc.Iterator[typing.Any]:
+    """The documents, and what is in a List in its place, as kubectl takes it."""
+    for document in documents:
+        if isinstance(document, dict) and document.get("kind") == "List":
+            items = document.get("items") or ()
+            yield from _flat(items if isinstance(items, list) else [items])
+        else:
+            yield document
+
+
+def _print(text: str) -> None:
+    """To standard output, as far as somebody reads it: `| head` closes it early."""
+    try:
+        sys.stdout.write(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python would try again at exit and complain.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(line: str) -> None:

@@ -103,6 +103,12 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         if flag.choices and value not in flag.choices:
             variable = _PREFIX + flag.name.upper().replace("-", "_")
             parser.error(f"{variable}: {value!r} is none of {', '.join(flag.choices)}")
+    namespaces = tuple(part for each in given.watch_namespaces.split(",") if (part := each.strip()))
+    if given.watch_namespaces and not namespaces:
+        # A mistake in a template must not widen what is watched to everything.
+        parser.error(
+            f"--watch-namespaces: {given.watch_namespaces!r} names no namespace; leave it empty for all of them"
+        )
     defaults = Defaults(
         image=given.default_image,
         prometheus_address=given.prometheus_address,
@@ -112,9 +118,7 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
     )
     return Options(
         defaults=defaults,
-        namespaces=tuple(
-            part for each in given.watch_namespaces.split(",") if (part := each.strip())
-        ),
+        namespaces=namespaces,
         inspect_nodes=given.inspect_nodes == "true",
         kubeconfig=given.kubeconfig,
         context=given.context,

@@ -8,6 +8,7 @@ was there at the start has been looked at once.
 import collections.abc
 import contextlib
 import logging
+import os
 
 from aiohttp import web
 
@@ -17,9 +18,17 @@ _log = logging.getLogger(__name__)
 _PAGE = "text/plain; version=0.0.4"
 
 
+class PortUnavailable(Exception):  # noqa: N818 - reads as what happened
+    """Nothing can be served on the port that was asked for."""
+
+
 @contextlib.asynccontextmanager
 async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[int]:
-    """Serves as long as the block runs; gives the port."""
+    """Serves as long as the block runs; gives the port.
+
+    Raises:
+        PortUnavailable: see there; the message says what to do.
+    """
     app = web.Application()
     app.router.add_get("/healthz", _answering(runtime.stuck))
     app.router.add_get("/readyz", _answering(runtime.unready))
@@ -27,8 +36,13 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[int]:
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
-        site = web.TCPSite(runner, runtime.options.http_host, runtime.options.http_port)
-        await site.start()
+        host, asked = runtime.options.http_host, runtime.options.http_port
+        try:
+            await web.TCPSite(runner, host, asked).start()
+        except OSError as error:
+            raise PortUnavailable(
+                f"cannot listen on {host}:{asked} for probes and metrics: {os.strerror(error.errno or 0)}; choose another --http-port or --http-host"
+            ) from error
         port: int = runner.addresses[0][1]
         _log.info("/healthz, /readyz and /metrics are on port %d", port)
         yield port

@@ -130,14 +130,18 @@ class Runtime:
         self._spawn("ask for models", self.models.run())
         self._spawn("work", self._begin())
 
-    async def stop(self) -> None:
-        """Ends in order; safe to call when `start` did not get far."""
-        late = await self.queue.drain(self.options.drain_seconds)
+    async def wind_down(self) -> None:
+        """Takes no more work, and lets what is being worked on end; for a process that failed there is no time for that."""
+        late = await self.queue.drain(0.0 if self.failure else self.options.drain_seconds)
         if late:
             _log.warning("%d reconciles did not end in time and were cancelled", late)
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
+    async def stop(self) -> None:
+        """Ends in order; safe to call when `start` did not get far, and after `wind_down`."""
+        await self.wind_down()
         if self._lease is not None:
             await self._lease.release()
         await self._pod_session.close()
@@ -157,6 +161,8 @@ class Runtime:
 
     def stuck(self) -> str:
         """Why this process should be restarted, in words; "" when all is well."""
+        if self.stop_wanted.is_set():
+            return ""  # it ends anyway
         for name, task in self._tasks.items():
             if task.done():
                 return f"the task {name!r} has ended"

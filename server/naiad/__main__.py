@@ -1,4 +1,4 @@
-"""`naiad serve …`, `naiad check …`, and `tritonserver …`, which is `naiad serve` under Triton's name.
+"""`naiad serve …`, `naiad check …`, `naiad fetch …`, and `tritonserver …`, which is `naiad serve` under Triton's name.
 
 Imports only what the command needs: `naiad check` starts no server, `naiad --help` nothing at all.
 """
@@ -12,6 +12,7 @@ Usage: naiad COMMAND [options]
 
   naiad serve --model-repository DIR   serve the models in DIR (naiad serve --help lists all options)
   naiad check DIR                      check the model configs in DIR and load nothing
+  naiad fetch URI --to FOLDER          bring a model repository into a folder, whole or not at all
   naiad --version                      print the version
 """
 
@@ -28,6 +29,10 @@ def main() -> int:
             from naiad.check import main as check  # noqa: PLC0415 - see the module docstring
 
             return check(arguments)
+        case "fetch":
+            from naiad.fetch import main as fetch  # noqa: PLC0415 - see the module docstring
+
+            return fetch(arguments)
         case "--version" | "-V" | "version":
             sys.stdout.write(f"naiad {__version__}\n")
             return 0

@@ -239,3 +239,14 @@ def test_a_release_of_another_name_keeps_its_objects_apart() -> None:
         if one["kind"] == "Deployment"
     }
     assert names == {"blue-naiad"}
+
+
+def test_names_that_look_like_numbers_stay_texts() -> None:
+    """A namespace may be called 123; YAML would make a number of it, which no API server takes."""
+    values: Manifest = {"watchNamespaces": ["123"], "replicas": 2, "priorityClassName": "7"}
+    for one in helm.manifests(values, namespace="456"):
+        assert one["metadata"].get("namespace", "") in ("", "123", "456"), one["kind"]
+        for subject in one.get("subjects", ()):
+            assert subject["namespace"] == "456"
+        if one["kind"] == "Deployment":
+            assert one["spec"]["template"]["spec"]["priorityClassName"] == "7"

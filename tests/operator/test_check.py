@@ -1,7 +1,10 @@
 """`naiad-operator check`: exit status, sentences and objects."""
 
 import io
+import os
 import pathlib
+import subprocess
+import sys
 
 import pytest
 
@@ -94,3 +97,94 @@ def test_standard_input_is_a_file_too(
     monkeypatch.setattr("sys.stdin", io.StringIO(yaml_text.write([manifests.resource()])))
     assert cli.main(["check", "-f", "-"]) == 0
     assert "kind: Deployment" in capsys.readouterr().out
+
+
+def checked(
+    folder: pathlib.Path, text: str, capsys: pytest.CaptureFixture[str]
+) -> tuple[int, list[str]]:
+    status = cli.main(["check", "-q", "-f", write(folder, text)])
+    return status, capsys.readouterr().err.splitlines()
+
+
+HEAD = "apiVersion: serving.naiad.dev/v1alpha1\nkind: InferenceService\nmetadata: {name: demo}\n"
+
+
+def predictor(text: str) -> str:
+    return f"{HEAD}spec: {{predictor: {{model: {{storageUri: 's3://a/b'}}, {text}}}}}\n"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "env: [{name: AT, value: 12:30}, {name: DAY, value: 2026-01-01}]",
+        "resources: {requests: {cpu: 1e3}}",
+        "replicas: 2.0",
+        "nodeSelector: {1: a}",
+        "replicas: null, env: , accelerator: null, drainSeconds: null, podTemplate: null",
+    ],
+)
+def test_what_kubectl_reads_as_right_is_right(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    assert checked(tmp_path, predictor(text), capsys)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("nodeSelector: {a: y}", "spec.predictor.nodeSelector[a]: is True: write a text, in quotes"),
+        ("replicas: 1, replicas: 2", "the key 'replicas' stands twice"),
+        ("resources: {limits: {1: 2, nvidia.com/gpu: 1}}", "spec.predictor.resources.limits: GPUs"),
+        ("podTemplate: {metadata: {labels: [a]}}", "podTemplate.metadata.labels: is ['a']: write a mapping"),
+    ],
+)  # fmt: skip
+def test_what_kubectl_would_trip_over_is_told(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    status, lines = checked(tmp_path, predictor(text), capsys)
+    assert status == 1
+    assert said in lines[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (f"{HEAD}status: x\nspec: {{}}", "status: is 'x': leave it out"),
+        (HEAD.replace("demo", "7") + "spec: {}", "metadata.name: is 7: write a text, in quotes"),
+        (HEAD.replace("demo", "a, namespace: 7") + "spec: {}", "metadata.namespace: is 7: write"),
+        (HEAD.replace("demo", "a, labels: {a: yes}") + "spec: {}", "metadata.labels[a]: is True: write"),
+        (HEAD.replace("demo", "a, annotations: [a]") + "spec: {}", "metadata.annotations: is ['a']: write"),
+        (f"{HEAD}spec: {'{a: ' * 3000}1{'}' * 3000}", "nested too deeply"),
+    ],
+)  # fmt: skip
+def test_nothing_in_a_file_is_a_bug(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+) -> None:
+    status, lines = checked(tmp_path, text, capsys)
+    assert status == 1
+    assert said in lines[0]
+
+
+def test_the_items_of_a_list_are_checked(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = [manifests.resource(), manifests.resource(replics=1), {"kind": "Secret"}]
+    text = yaml_text.write([{"apiVersion": "v1", "kind": "List", "items": items}])
+    status, lines = checked(tmp_path, text, capsys)
+    assert status == 1
+    assert "document 2" in lines[0]
+    assert "replics" in lines[0]
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = [sys.executable, "-m", "naiad_operator", "check", "-f", str(EXAMPLES[0])]
+    reading, writing = os.pipe()
+    os.close(reading)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        command, stdout=writing, stderr=subprocess.PIPE, text=True, env=environment, check=False
+    )
+    os.close(writing)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr
+    assert "BrokenPipe" not in done.stderr

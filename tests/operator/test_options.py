@@ -47,6 +47,7 @@ def test_a_flag_wins_over_a_variable() -> None:
         (["--workers=many"], {}, "--workers: 'many' is no number from 1 to 256"),
         (["--http-port=70000"], {}, "--http-port: '70000' is no number from 0 to 65535"),
         ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is none of debug"),
+        (["--watch-namespaces=,"], {}, "--watch-namespaces: ',' names no namespace"),
         (["--leader-election=yes"], {}, "invalid choice: 'yes'"),
     ],
 )

@@ -2,9 +2,12 @@
 
 import json
 import pathlib
+import sys
+import typing
 
 import pytest
 
+from naiad import __main__, fetch
 from naiad.metrics import families
 from naiad.options import parsing, table
 from naiad.protocol.grpc import health as grpc_health, methods
@@ -13,6 +16,7 @@ from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.metrics_endpoint import MetricsRoutes
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
+from naiad.repository.store import open_store
 from naiad_operator.api import service
 from naiad_operator.builders import server, storage
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine
@@ -26,6 +30,13 @@ FAMILIES = {
 def arguments(path: pathlib.Path) -> list[str]:
     spec = service.parse(manifests.example(path)[0]).spec
     return server.arguments(spec, storage.mounted(spec.predictor.model).repositories)
+
+
+def fetches(path: pathlib.Path) -> list[dict[str, typing.Any]]:
+    """The init containers of an example."""
+    deployment = next(one for one in manifests.built(path) if one["kind"] == "Deployment")
+    pod: dict[str, typing.Any] = deployment["spec"]["template"]["spec"]
+    return [one for one in pod.get("initContainers", ()) if one["name"].startswith("fetch-")]
 
 
 def flags(written: list[str]) -> dict[str, str]:
@@ -59,6 +70,32 @@ def test_the_servers_own_parser_reads_what_is_written() -> None:
 def test_the_command_is_one_of_the_distribution() -> None:
     text = (manifests.DATA.parent.parent.parent / "pyproject.toml").read_text()
     assert f'{server.COMMAND[0]} = "naiad.__main__:main"' in text
+
+
+def test_what_init_containers_start_is_a_command_of_the_server(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The very command line fetches a repository, and it ends where the server then looks for it."""
+    source, there = tmp_path / "models", tmp_path / "there"
+    (source / "a" / "1").mkdir(parents=True)
+    assert server.FETCH_COMMAND[0] == server.COMMAND[0]
+    command = [*server.FETCH_COMMAND, *server.fetch_arguments(f"file://{source}", str(there))]
+    monkeypatch.setattr(sys, "argv", command)
+    assert __main__.main() == 0, capsys.readouterr().err
+    assert [model.name for model in open_store(str(there)).model_folders()] == ["a"]
+
+
+def test_a_server_reads_the_folders_that_its_init_containers_fill() -> None:
+    seen = 0
+    for path in manifests.INPUTS:
+        for one in fetches(path):
+            seen += 1
+            given = fetch.parser().parse_args(one["args"])
+            deployment = manifests.built(path)[0]["spec"]["template"]["spec"]
+            read = parsing.parse(deployment["containers"][0]["args"]).model_repository
+            assert given.to in read
+            assert given.uri not in read
+    assert seen >= 3
 
 
 def test_the_three_parts_of_stopping_fill_the_grace_period() -> None:

@@ -10,6 +10,9 @@ from naiad_operator.api.structs import Part
 PROFILE_PATTERN = r"^[1-9][0-9]*g\.[0-9]+gb(\+(me|gfx|me\.all)|-me)?$"
 """Profiles differ by card and driver and grow with both: a pattern, never a list."""
 
+RESOURCE_PATTERN = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+"""An extended resource: only those with a domain are counted out by nodes."""
+
 CEL_PROFILE_PATTERN = PROFILE_PATTERN.replace("\\", "\\\\")
 """The same, inside a CEL string."""
 
@@ -18,7 +21,9 @@ Profile = typing.Annotated[
 ]  # its pattern is a rule, which has better words
 Product = typing.Annotated[
     str,
-    msgspec.Meta(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"),
+    msgspec.Meta(
+        min_length=1, max_length=63, pattern="^[A-Za-z0-9]([-A-Za-z0-9_. ]*[A-Za-z0-9])?$"
+    ),
 ]
 
 
@@ -31,8 +36,8 @@ class Accelerator(Part, frozen=True):
         profile: the MIG profile, e.g. 1g.10gb (mig only).
         strategy: how the cluster offers MIG slices: mixed as nvidia.com/mig-<profile>, single as nvidia.com/gpu on nodes of that
             profile, dra through resource claims (for whole GPUs, too).
-        product: the GPU as the node label nvidia.com/gpu.product writes it, e.g. NVIDIA-H100-80GB-HBM3 (with dra: as the device's
-            attribute productName writes it).
+        product: the GPU as the node label nvidia.com/gpu.product writes it, e.g. NVIDIA-H100-80GB-HBM3; with dra, as
+            the device's attribute productName writes it, e.g. NVIDIA H100 80GB HBM3.
         resource_name: the resource to ask for in place of NVIDIA's own name, e.g. nvidia.com/gpu.shared under time slicing, or
             another vendor's.
         device_class_name: the DeviceClass of the claim (dra only); gpu.nvidia.com or mig.nvidia.com when not given.

@@ -36,7 +36,9 @@ HostName = typing.Annotated[
 Quantity = typing.Annotated[
     str,
     msgspec.Meta(
-        min_length=1, max_length=32, pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi)?$"
+        min_length=1,
+        max_length=32,
+        pattern=r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti|P|Pi|E|Ei|[eE][-+]?[0-9]{1,2})?$",
     ),
 ]
 """A Kubernetes quantity written as a string; `parse` also takes plain numbers, as the API server does."""

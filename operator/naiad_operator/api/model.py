@@ -71,7 +71,7 @@ class Cache(Part, frozen=True):
 
     Attributes:
         type: emptyDir lives and dies with the pod; pvc outlives it and may be shared.
-        size: of an emptyDir; counted into the pod's ephemeral-storage request and limit.
+        size: the most that an emptyDir may hold; the pod's ephemeral-storage request where resources.requests names none.
         claim_name: the PersistentVolumeClaim (pvc only); pods on several nodes need one that is ReadWriteMany.
     """
 
@@ -89,6 +89,8 @@ class Model(Part, frozen=True):
         storage: how the store of storageUri is reached.
         repositories: several model repositories, read in this order.
         load: which models are loaded, and when.
+        delivery: server lets the server read the store itself; init lets an init container a repository fetch it first, so that the server
+            holds no credentials. Fetched once a pod: not with pvc:// and load.mode poll.
         cache: a volume for what a server keeps on disk.
     """
 
@@ -98,4 +100,5 @@ class Model(Part, frozen=True):
         typing.Annotated[tuple[Repository, ...], msgspec.Meta(min_length=1, max_length=8)] | None
     ) = None
     load: Load = Load()
+    delivery: typing.Literal["server", "init"] = "server"
     cache: Cache | None = None

@@ -7,6 +7,24 @@ from naiad_operator.api.rule import Rule, Value
 
 URI_PATTERN = r"^((s3|gs|as)://[^/ ].*|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?)$"
 
+_ACCOUNT = (
+    ("secretName", ""),
+    ("region", ""),
+    ("serviceAccountKeyField", "key.json"),
+    ("credentialFileKey", ""),
+)
+"""What makes an account, and what stands for it when it is not there."""
+
+_SAME_ACCOUNT = " && ".join(
+    f"(has(a.storage.{field}) ? a.storage.{field} : '{default}') == (has(b.storage.{field}) ? b.storage.{field} : '{default}')"
+    for field, default in _ACCOUNT
+)
+
+_SAME_FILE = " && ".join(
+    f"(has(a.storage.{field}) ? a.storage.{field} : '') == (has(b.storage.{field}) ? b.storage.{field} : '')"
+    for field in ("secretName", "credentialFileKey")
+)
+
 MODEL = (
     Rule(
         cel="has(self.storageUri) != has(self.repositories)",
@@ -54,13 +72,43 @@ MODEL = (
     Rule(
         cel="!has(self.repositories) || ['s3://', 'gs://', 'as://'].all(scheme, self.repositories.all(a, "
         "!(a.storageUri.startsWith(scheme) && has(a.storage)) || self.repositories.all(b, !b.storageUri.startsWith(scheme) || "
-        "(has(b.storage) && has(a.storage.secretName) == has(b.storage.secretName) && (!has(a.storage.secretName) || "
-        "(a.storage.secretName == b.storage.secretName && has(a.storage.region) == has(b.storage.region) && "
-        "(!has(a.storage.region) || a.storage.region == b.storage.region)))))))",
-        message="repositories of one kind of store share one secretName and one region; for several accounts, write Triton's credential "
-        "file into one Secret and name its key in storage.credentialFileKey of each",
+        f"(has(b.storage) && {_SAME_ACCOUNT}))))",
+        message="repositories of one kind of store share one account: write the same secretName, region, serviceAccountKeyField and "
+        "credentialFileKey into each; for several accounts, write Triton's credential file into one Secret and name its key in "
+        "storage.credentialFileKey of each",
         field="repositories",
         holds=lambda o: _share_accounts(o.get("repositories", ())),
+    ),
+    Rule(
+        cel="!has(self.repositories) || self.repositories.all(a, !(has(a.storage) && has(a.storage.credentialFileKey)) || "
+        "self.repositories.all(b, !(has(b.storage) && has(b.storage.credentialFileKey)) || "
+        f"({_SAME_FILE})))",
+        message="one credential file holds the accounts of every store: write the same secretName and credentialFileKey into each repository "
+        "that uses it",
+        field="repositories",
+        holds=lambda o: _share_file(o.get("repositories", ())),
+    ),
+    Rule(
+        cel="self.delivery != 'init' || !((has(self.storageUri) && self.storageUri.startsWith('pvc://')) || (has(self.repositories) && "
+        "self.repositories.exists(one, one.storageUri.startsWith('pvc://'))))",
+        message="a claim is mounted, there is nothing to fetch: write delivery: server with pvc://, or leave delivery out",
+        field="delivery",
+        holds=lambda o: (
+            o["delivery"] != "init"
+            or not any(
+                uri.startswith("pvc://")
+                for uri in (
+                    o.get("storageUri", ""),
+                    *(one["storageUri"] for one in o.get("repositories", ())),
+                )
+            )
+        ),
+    ),
+    Rule(
+        cel="self.delivery != 'init' || self.load.mode != 'poll'",
+        message="mode: poll watches the store, and an init container fetches once: write delivery: server, or load.mode: all or explicit",
+        field="delivery",
+        holds=lambda o: o["delivery"] != "init" or o["load"]["mode"] != "poll",
     ),
 )
 
@@ -77,13 +125,22 @@ def _share_accounts(repositories: collections.abc.Sequence[Value]) -> bool:
         if any(storage is None for storage in alike):
             return False
         accounts = {
-            (storage.get("secretName"), storage.get("region") if "secretName" in storage else None)
+            tuple(storage.get(field, default) for field, default in _ACCOUNT)
             for storage in alike
             if storage is not None
         }
         if len(accounts) > 1:
             return False
     return True
+
+
+def _share_file(repositories: collections.abc.Sequence[Value]) -> bool:
+    files = {
+        (storage.get("secretName"), storage["credentialFileKey"])
+        for storage in (repository.get("storage", {}) for repository in repositories)
+        if "credentialFileKey" in storage
+    }
+    return len(files) <= 1
 
 
 REPOSITORY = (

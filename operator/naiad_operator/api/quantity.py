@@ -2,7 +2,7 @@
 
 import decimal
 
-_BINARY = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5}
+_BINARY = {"Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4, "Pi": 1024**5, "Ei": 1024**6}
 _DECIMAL = {
     "m": decimal.Decimal("0.001"),
     "": decimal.Decimal(1),
@@ -11,6 +11,7 @@ _DECIMAL = {
     "G": decimal.Decimal(10**9),
     "T": decimal.Decimal(10**12),
     "P": decimal.Decimal(10**15),
+    "E": decimal.Decimal(10**18),
 }
 _MILLI = 1000
 

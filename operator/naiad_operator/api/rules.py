@@ -12,6 +12,7 @@ from naiad_operator.api.rule import Rule, Value
 
 NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 SCALERS = ("hpa", "keda")
+OWN_OPTIONS_PATTERN = "^--(http-port|grpc-port|metrics-port|shutdown-delay-secs|exit-timeout-secs|auth-token-file)(=|$)"
 
 
 def _only(value: Value, field: str, *, when: bool) -> bool:
@@ -65,6 +66,27 @@ _PREDICTOR = (
         field="topologySpreadConstraints",
         holds=lambda o: not (o["placement"] == "onePerNode" and "topologySpreadConstraints" in o),
     ),
+    Rule(
+        cel="!(has(self.resources) && has(self.accelerator.resourceName)) || !((has(self.resources.requests) && "
+        "self.accelerator.resourceName in self.resources.requests) || (has(self.resources.limits) && self.accelerator.resourceName in "
+        "self.resources.limits))",
+        message="accelerator.resourceName is asked for accelerator.count times already: leave it out of resources",
+        field="resources",
+        holds=lambda o: (
+            not any(
+                o["accelerator"].get("resourceName", "") in given
+                for given in o.get("resources", {}).values()
+            )
+        ),
+    ),
+    Rule(
+        cel=f"!has(self.args) || !self.args.exists(one, one.matches('{OWN_OPTIONS_PATTERN}'))",
+        message="these options follow from fields, which the Service, the probes and the pod go by: write predictor.ports, drainSeconds, "
+        "terminationGracePeriodSeconds or spec.auth instead of --http-port, --grpc-port, --metrics-port, --shutdown-delay-secs, "
+        "--exit-timeout-secs or --auth-token-file",
+        field="args",
+        holds=lambda o: not any(re.search(OWN_OPTIONS_PATTERN, one) for one in o.get("args", ())),
+    ),
 )
 
 _ACCELERATOR = (
@@ -108,6 +130,21 @@ _ACCELERATOR = (
         message="a resource claim asks for a deviceClassName, not for a resourceName: leave resourceName out",
         field="resourceName",
         holds=lambda o: "resourceName" not in o or o["strategy"] != "dra",
+    ),
+    Rule(
+        cel=f"!has(self.resourceName) || self.resourceName.matches('{accelerator.RESOURCE_PATTERN}')",
+        message="write the resource as nodes offer it, with its domain, e.g. nvidia.com/gpu.shared or amd.com/gpu",
+        field="resourceName",
+        holds=lambda o: (
+            "resourceName" not in o
+            or re.search(accelerator.RESOURCE_PATTERN, o["resourceName"]) is not None
+        ),
+    ),
+    Rule(
+        cel="!has(self.product) || self.strategy == 'dra' || !self.product.contains(' ')",
+        message="a node's label nvidia.com/gpu.product has no spaces: write '-' in their place, e.g. NVIDIA-H100-80GB-HBM3",
+        field="product",
+        holds=lambda o: "product" not in o or o["strategy"] == "dra" or " " not in o["product"],
     ),
     Rule(
         cel="self.type != 'none' || !(has(self.resourceName) || has(self.product) || self.strategy == 'dra' || self.count > 1)",

@@ -48,12 +48,12 @@ def parse(manifest: Manifest) -> InferenceService:
         InvalidSpec: with everything that is wrong. An API server refuses most of it when it is applied; what gets here anyway was
             stored before a rule was, or comes from a file.
     """
-    problems = validation.check(manifest)
+    filled, problems = validation.examine(manifest)
     if problems:
         raise InvalidSpec(problems)
     metadata = manifest["metadata"]
     try:
-        spec = msgspec.convert(manifest["spec"], Spec)
+        spec = msgspec.convert(filled, Spec)
     except msgspec.ValidationError as error:
         raise InvalidSpec([Problem("spec", str(error))]) from error
     return InferenceService(

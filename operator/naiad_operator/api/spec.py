@@ -34,7 +34,7 @@ class Predictor(Part, frozen=True):
         model: the models that are served.
         image: the server's image; when empty, the operator's default is taken once and kept until the predictor changes.
         image_pull_secrets: Secrets for pulling the image.
-        args: further options of the server; they come last, so they win.
+        args: further options of the server; they come last, so they win over the operator's own.
         env: environment variables of the server; they win over the operator's own.
         env_from: environment variables from ConfigMaps and Secrets, as in a pod.
         ports: the ports the server listens on.
@@ -57,7 +57,8 @@ class Predictor(Part, frozen=True):
         priority_class_name: the PriorityClass of the pods.
         runtime_class_name: the RuntimeClass of the pods.
         pod_template: anything else about the pods: a strategic merge patch over the pod template, applied last. Lists of containers,
-            volumes, mounts, variables and ports merge by name; other lists are replaced.
+            volumes, mounts, variables and ports merge by name, and an entry with $patch: delete goes; other lists are replaced; null takes a
+            field away.
     """
 
     model: Model

@@ -26,7 +26,8 @@ class Service(Part, frozen=True):
     """The Service in front of the pods.
 
     Attributes:
-        type: the Service's type.
+        type: the Service's type. With NodePort and LoadBalancer it leaves the metrics port out, which asks for no token, unless
+            monitoring.serviceMonitor needs it there.
         annotations: of the Service.
         headless: also make the Service <name>-headless, which resolves to the pods themselves, for gRPC clients that balance on
             their own side.
@@ -55,7 +56,7 @@ class Ingress(Part, frozen=True):
         class_name: the IngressClass; the cluster's default when not given.
         host: the host of the HTTP protocol.
         grpc_host: the host of the gRPC protocol, in an Ingress <name>-grpc of its own.
-        path: the path prefix under host.
+        path: the path prefix under host. The server's own paths begin at /, so another prefix needs the controller's rewriting, in annotations.
         tls: TLS for both hosts.
         annotations: of the HTTP Ingress.
         grpc_annotations: of the gRPC Ingress; the one that makes nginx speak gRPC to the pods is there already.
@@ -108,7 +109,8 @@ class NetworkPolicy(Part, frozen=True):
     """Who may open connections to the pods.
 
     Attributes:
-        enabled: whether there is a NetworkPolicy. It lets in the operator, Prometheus, the ingress and the kubelet.
+        enabled: whether there is a NetworkPolicy. It lets in the operator, Prometheus, the ingress and the kubelet, the first three by
+            the namespaces that the operator was installed with, and the service's own namespace.
         ingress_from: who else is let in to the HTTP and gRPC ports, each as in a NetworkPolicy's from.
     """
 

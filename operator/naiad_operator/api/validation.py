@@ -13,6 +13,7 @@ from naiad_operator.api.rule import Rule
 from naiad_operator.api.spec import Spec
 from naiad_operator.errors import Problem
 
+Manifest = collections.abc.Mapping[str, typing.Any]
 Problems = collections.abc.Iterator[Problem]
 
 _WORDS = {
@@ -24,11 +25,16 @@ _WORDS = {
 }
 
 
-def check(manifest: collections.abc.Mapping[str, typing.Any]) -> list[Problem]:
+def check(manifest: Manifest) -> list[Problem]:
     """Everything that is wrong, in the order of the file's fields; [] when nothing is."""
+    return examine(manifest)[1]
+
+
+def examine(manifest: Manifest) -> tuple[typing.Any, list[Problem]]:
+    """The spec as the API server would store it, and everything that is wrong; None for a manifest that has none."""
     problems = list(_envelope(manifest))
     if problems:
-        return problems
+        return None, problems
     filled, problems = with_defaults(manifest["spec"])
     if not problems:
         problems = [
@@ -36,7 +42,7 @@ def check(manifest: collections.abc.Mapping[str, typing.Any]) -> list[Problem]:
             for rule, value, path in applied(manifest, filled)
             if not rule.holds(value)
         ]
-    return problems
+    return filled, problems
 
 
 def with_defaults(spec: typing.Any) -> tuple[typing.Any, list[Problem]]:
@@ -57,20 +63,41 @@ def _schema() -> schema.Schema:
     return schema.of(Spec)
 
 
-def _envelope(manifest: collections.abc.Mapping[str, typing.Any]) -> Problems:
+def _envelope(manifest: Manifest) -> Problems:
     for field, wanted in (("apiVersion", names.API_VERSION), ("kind", names.KIND)):
         if manifest.get(field) != wanted:
             yield Problem(field, f"is {manifest.get(field)!r}: write {field}: {wanted}")
     metadata = manifest.get("metadata")
-    name = metadata.get("name") if isinstance(metadata, dict) else None
-    if not isinstance(name, str) or not name:
+    if not isinstance(metadata, dict) or metadata.get("name") in (None, ""):
         yield Problem("metadata.name", "is missing: give the service a name")
+    else:
+        for field in ("name", "namespace"):
+            if not isinstance(metadata.get(field) or "", str):
+                yield Problem(
+                    f"metadata.{field}", f"is {metadata[field]!r}: write a text, in quotes"
+                )
+        for field in ("labels", "annotations"):
+            yield from _texts(metadata.get(field), f"metadata.{field}")
+    if not isinstance(manifest.get("status") or {}, dict):
+        yield Problem("status", f"is {manifest['status']!r}: leave it out, the operator writes it")
     if "spec" not in manifest:
         yield Problem(
             "spec", "is missing: write spec.predictor.model.storageUri, the rest has defaults"
         )
     for unknown in manifest.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
         yield Problem(unknown, "there is no such field beside spec")
+
+
+def _texts(given: typing.Any, path: str) -> Problems:
+    """Labels and annotations are texts, which YAML easily reads as something else."""
+    if given is None:
+        return
+    if not isinstance(given, dict):
+        yield Problem(path, f"is {given!r}: write a mapping")
+        return
+    for name, value in given.items():
+        if not isinstance(value, str):
+            yield Problem(f"{path}[{name}]", f"is {value!r}: write a text, in quotes")
 
 
 def _fill(
@@ -103,7 +130,7 @@ def _fill_object(
         if field not in wanted["properties"]
     )
     for field, inner in wanted["properties"].items():
-        if field in value:
+        if value.get(field) is not None:  # the API server takes a null for nothing, too
             filled[field] = _fill(inner, value[field], f"{path}.{field}", problems)
         elif "default" in inner:
             filled[field] = _fill(inner, inner["default"], f"{path}.{field}", problems)

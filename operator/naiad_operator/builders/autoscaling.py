@@ -38,6 +38,9 @@ _KEDA_COOLDOWN_SECONDS = 300
 _KEDA_POLLING_SECONDS = 15
 _KEDA_FAILURES = 3
 
+_LONGEST_HASH = 10
+_LONGEST_BASE = 58
+
 
 def autoscaler(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
     """The autoscaler; None when none is asked for, while suspended, or when the cluster lacks KEDA.
@@ -101,7 +104,7 @@ def _scaled_object(
                 )
             ]
         )
-    pods = f'namespace="{service.namespace}",pod=~"{service.name}-[a-z0-9]+-[a-z0-9]+"'
+    pods = f'namespace="{service.namespace}",pod=~"{_pod_names(service.name)}"'
     triggers: list[Object] = []
     if scaling.queue_time_ms is not None:
         queued = f"sum(rate({server.QUEUE_METRIC}{{{pods}}}[{RATE_WINDOW}]))"
@@ -137,6 +140,17 @@ def _scaled_object(
         "triggers": triggers,
     }
     return made
+
+
+def _pod_names(deployment_name: str) -> str:
+    """A regular expression for the names of a Deployment's pods: <deployment>-<hash>-<random>.
+
+    The API server cuts a name that it makes up at 58 characters before the random ones, so that with a long name the second '-'
+    is lost, and more.
+    """
+    if len(deployment_name) + len("--") + _LONGEST_HASH <= _LONGEST_BASE:
+        return f"{deployment_name}-[a-z0-9]+-[a-z0-9]+"
+    return f"{deployment_name}-[a-z0-9]+(-[a-z0-9]+)?"
 
 
 def _trigger(address: str, query: str, threshold: int, *, metric_type: str) -> Object:

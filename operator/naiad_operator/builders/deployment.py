@@ -4,24 +4,29 @@ import typing
 
 from naiad_operator.api.scaling import DeploymentStrategy
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, kinds, names, pod
+from naiad_operator.builders import accelerator, fetching, kinds, names, pod
 from naiad_operator.builders.facts import ClusterFacts
 
 _SCALERS = ("hpa", "keda")
 _KEPT_REVISIONS = 3
 _ONE_LOAD = 600
 """Seconds without progress until a rollout counts as stuck, beyond the time that the startup probe allows."""
+_ONE_FETCH = 3600
+"""The same for init containers that fetch models, which no probe watches."""
 
 
 def deployment(service: InferenceService, facts: ClusterFacts) -> names.Manifest:
     """The Deployment of a service."""
     predictor = service.spec.predictor
     startup = predictor.probes.startup
+    patience = startup.period_seconds * startup.failure_threshold + _ONE_LOAD
+    if fetching.is_wanted(service):
+        patience += _ONE_FETCH
     spec: dict[str, typing.Any] = {
         "selector": {"matchLabels": names.selector(service)},
         "strategy": _strategy(service),
         "revisionHistoryLimit": _KEPT_REVISIONS,
-        "progressDeadlineSeconds": startup.period_seconds * startup.failure_threshold + _ONE_LOAD,
+        "progressDeadlineSeconds": patience,
         "template": pod.template(service, facts),
     }
     wanted = replicas(service, facts)

@@ -66,19 +66,25 @@ def _ingress(service: InferenceService, wanted: Ingress, host: _Host) -> names.M
     return made
 
 
+def route_kinds(gateway: Gateway) -> tuple[kinds.Kind, ...]:
+    """The kinds of route that are asked for: HTTP unless only gRPC hosts are named."""
+    http = gateway.hostnames is not None or gateway.grpc_hostnames is None
+    wanted = ((kinds.HTTP_ROUTE, http), (kinds.GRPC_ROUTE, gateway.grpc_hostnames is not None))
+    return tuple(kind for kind, asked in wanted if asked)
+
+
 def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
     """The HTTPRoute and the GRPCRoute, as far as the API server knows them."""
     gateway = service.spec.gateway
     if gateway is None:
         return []
     made = []
-    if kinds.HTTP_ROUTE.key in facts.apis and (
-        gateway.hostnames is not None or gateway.grpc_hostnames is None
-    ):
+    wanted = [kind for kind in route_kinds(gateway) if kind.key in facts.apis]
+    if kinds.HTTP_ROUTE in wanted:
         match = {"path": {"type": "PathPrefix", "value": "/"}}
         rule = {"matches": [match], "backendRefs": [_reference(service, "http")]}
         made.append(_route(service, kinds.HTTP_ROUTE, gateway, gateway.hostnames, [rule]))
-    if kinds.GRPC_ROUTE.key in facts.apis and gateway.grpc_hostnames is not None:
+    if kinds.GRPC_ROUTE in wanted:
         matches = [
             {"method": {"type": "Exact", "service": name}}
             for name in (server.GRPC_SERVICE, server.GRPC_HEALTH_SERVICE)

@@ -5,8 +5,9 @@ import typing
 from naiad_operator.api import quantity
 from naiad_operator.api.pod import LivenessProbe, ReadinessProbe, StartupProbe
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import accelerator, merge, names, server, storage
+from naiad_operator.builders import accelerator, container, fetching, merge, names, server, storage
 from naiad_operator.builders.facts import ClusterFacts
+from naiad_operator.errors import InvalidSpec, Problem
 
 Object = dict[str, typing.Any]
 
@@ -26,16 +27,35 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
         "spec": _pod_spec(service, facts),
     }
     if predictor.pod_template is not None:
-        made = merge.strategic(made, predictor.pod_template)
+        made = _patched(made, predictor.pod_template)
         # Whatever the patch says, the Deployment and the Services must find their pods.
-        made.setdefault("metadata", {}).setdefault("labels", {}).update(names.labels(service))
+        metadata = made.setdefault("metadata", {})
+        metadata["labels"] = {**metadata.get("labels", {}), **names.labels(service)}
     return made
+
+
+def _patched(made: Object, patch: Object) -> Object:
+    """The template with the user's patch.
+
+    Raises:
+        InvalidSpec: the patch has another shape than a pod template.
+    """
+    here = "spec.predictor.podTemplate"
+    for unknown in sorted(patch.keys() - made.keys()):
+        said = (
+            f"there is no such field: a pod template has metadata and spec, so write spec.{unknown}"
+        )
+        raise InvalidSpec([Problem(f"{here}.{unknown}", said)])
+    try:
+        return merge.strategic(made, patch)
+    except merge.Misfit as misfit:
+        raise InvalidSpec([Problem(f"{here}.{misfit.path}", misfit.message)]) from None
 
 
 def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
     predictor = service.spec.predictor
     asked = accelerator.asked(service)
-    mounted = storage.mounted(predictor.model)
+    mounted = _mounted(service)
     volumes, mounts = _volumes(service)
     spec: Object = {
         "automountServiceAccountToken": predictor.service_account_name is not None,
@@ -52,6 +72,8 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
         "containers": [_container(service, facts, mounted, mounts)],
         "volumes": [*volumes, *mounted.volumes],
     }
+    if fetching.is_wanted(service):
+        spec["initContainers"] = fetching.containers(service, facts)
     if predictor.image_pull_secrets:
         spec["imagePullSecrets"] = [{"name": s.name} for s in predictor.image_pull_secrets]
     if predictor.service_account_name is not None:
@@ -72,6 +94,19 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
     return {**spec, **_placement(service)}
 
 
+def _mounted(service: InferenceService) -> storage.Mounted:
+    """The repositories as the server gets them: with their credentials, or fetched before it starts and without any."""
+    mounted = storage.mounted(service.spec.predictor.model)
+    if not fetching.is_wanted(service):
+        return mounted
+    return storage.Mounted(
+        repositories=fetching.folders(service, mounted.repositories),
+        env=(),
+        volumes=tuple(fetching.volumes(service)),
+        mounts=tuple(fetching.volume_mounts(service, writing=False)),
+    )
+
+
 def _container(
     service: InferenceService,
     facts: ClusterFacts,
@@ -79,12 +114,12 @@ def _container(
     mounts: list[Object],
 ) -> Object:
     predictor = service.spec.predictor
-    container: Object = {
+    made: Object = {
         "name": server.CONTAINER,
         "image": facts.image,
         "command": list(server.COMMAND),
         "args": server.arguments(service.spec, mounted.repositories),
-        "env": _environment(service, mounted),
+        **container.environment(service, mounted.env),
         "ports": [
             {"name": name, "containerPort": port, "protocol": "TCP"}
             for name, port in (
@@ -96,38 +131,15 @@ def _container(
         "startupProbe": _probe(predictor.probes.startup, server.READY_PATH),
         "readinessProbe": _probe(predictor.probes.readiness, server.READY_PATH),
         "livenessProbe": _probe(predictor.probes.liveness, server.LIVE_PATH),
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "capabilities": {"drop": ["ALL"]},
-            "readOnlyRootFilesystem": True,
-        },
+        "securityContext": container.hardened(),
         # The last words of a server that died become part of the pod's status, and from there of the service's.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [*mounts, *mounted.mounts],
     }
-    if predictor.env_from:
-        container["envFrom"] = [dict(source) for source in predictor.env_from]
     resources = _resources(service)
     if resources:
-        container["resources"] = resources
-    return container
-
-
-def _environment(service: InferenceService, mounted: storage.Mounted) -> list[Object]:
-    """Ours, then the user's, which win."""
-    variables: dict[str, Object] = {
-        "HOME": {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own, an emptyDir
-        "XDG_CACHE_HOME": {"name": "XDG_CACHE_HOME", "value": server.CACHE_FOLDER},
-    }
-    variables.update((variable["name"], variable) for variable in mounted.env)
-    for theirs in service.spec.predictor.env or ():
-        variable: Object = {"name": theirs.name}
-        if theirs.value_from is not None:
-            variable["valueFrom"] = theirs.value_from
-        elif theirs.value is not None:
-            variable["value"] = theirs.value
-        variables[theirs.name] = variable
-    return list(variables.values())
+        made["resources"] = resources
+    return made
 
 
 def _probe(wanted: StartupProbe | ReadinessProbe | LivenessProbe, path: str) -> Object:
@@ -141,29 +153,14 @@ def _probe(wanted: StartupProbe | ReadinessProbe | LivenessProbe, path: str) -> 
 
 def _resources(service: InferenceService) -> Object:
     """Requests and limits; devices stand in the limits, from where the API server copies them."""
-    predictor = service.spec.predictor
     asked = accelerator.asked(service)
-    wanted = predictor.resources
-    requests = dict((wanted.requests if wanted else None) or {})
-    limits = dict((wanted.limits if wanted else None) or {})
-    cache = predictor.model.cache
-    if cache is not None and cache.size is not None:
-        requests.setdefault("ephemeral-storage", cache.size)
+    resources: Object = dict(container.amounts(service))
     if asked.resource:
-        limits[asked.resource] = asked.count
-    resources: Object = {}
-    if requests:
-        resources["requests"] = _texts(requests)
-    if limits:
-        resources["limits"] = _texts(limits)
+        limits = {**resources.get("limits", {}), asked.resource: str(asked.count)}
+        resources["limits"] = limits
     if asked.claim_template:
         resources["claims"] = [{"name": accelerator.CLAIM}]
     return resources
-
-
-def _texts(amounts: dict[str, int | str]) -> dict[str, str]:
-    """As the API server stores them; in any other form they would look like a change for ever."""
-    return {name: quantity.canonical(amount) for name, amount in amounts.items()}
 
 
 def _volumes(service: InferenceService) -> tuple[list[Object], list[Object]]:
@@ -222,11 +219,8 @@ def _placement(service: InferenceService) -> Object:
     affinity: Object = dict(predictor.affinity or {})
     placed: Object = {}
     if predictor.placement == "onePerNode":
-        anti: Object = dict(affinity.get("podAntiAffinity") or {})
         ours = {"labelSelector": pods, "topologyKey": _HOSTNAME}
-        required = anti.get("requiredDuringSchedulingIgnoredDuringExecution") or []
-        anti["requiredDuringSchedulingIgnoredDuringExecution"] = [*required, ours]
-        affinity["podAntiAffinity"] = anti
+        affinity["podAntiAffinity"] = _with_term(affinity.get("podAntiAffinity") or {}, ours)
     elif predictor.topology_spread_constraints is not None:
         given = [dict(constraint) for constraint in predictor.topology_spread_constraints]
         placed["topologySpreadConstraints"] = given
@@ -243,3 +237,21 @@ def _placement(service: InferenceService) -> Object:
     if affinity:
         placed["affinity"] = affinity
     return placed
+
+
+_REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def _with_term(given: typing.Any, ours: Object) -> Object:
+    """The user's anti-affinity and one more required term.
+
+    Raises:
+        InvalidSpec: what the user wrote has another shape.
+    """
+    where = "spec.predictor.affinity.podAntiAffinity"
+    if not isinstance(given, dict):
+        raise InvalidSpec([Problem(where, f"is {given!r}: write a mapping")])
+    required = given.get(_REQUIRED) or []
+    if not isinstance(required, list):
+        raise InvalidSpec([Problem(f"{where}.{_REQUIRED}", f"is {required!r}: write a list")])
+    return {**given, _REQUIRED: [*required, ours]}

@@ -9,7 +9,9 @@ import dataclasses
 from naiad_operator.api.spec import Spec
 
 COMMAND = ("naiad", "serve")
+FETCH_COMMAND = ("naiad", "fetch")
 CONTAINER = "server"
+FETCH_CONTAINER = "fetch-"
 
 LIVE_PATH = "/v2/health/live"
 READY_PATH = "/v2/health/ready"
@@ -40,6 +42,8 @@ TOKEN_FILE = "token"  # noqa: S105 - as above
 CREDENTIALS_FOLDER = "/etc/naiad/credentials"
 REPOSITORIES_FOLDER = "/mnt/repositories"
 CACHE_FOLDER = "/var/cache/naiad"
+FETCHED_FOLDER = "/mnt/fetched"
+CACHED_REPOSITORIES_FOLDER = f"{CACHE_FOLDER}/repositories"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -55,6 +59,11 @@ def stop(spec: Spec) -> Stop:
     """Share the grace period out: the drain, then requests in flight, then a margin."""
     grace, drain = spec.predictor.termination_grace_period_seconds, spec.predictor.drain_seconds
     return Stop(drain, grace - drain - STOP_MARGIN_SECONDS, grace)
+
+
+def fetch_arguments(repository: str, folder: str) -> list[str]:
+    """The command line that brings a repository into a folder."""
+    return [repository, f"--to={folder}"]
 
 
 def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:

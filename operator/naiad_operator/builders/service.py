@@ -17,10 +17,15 @@ def services(service: InferenceService) -> list[names.Manifest]:
     wanted = service.spec.service
     ports = service.spec.predictor.ports
     grpc = _port("grpc", ports.grpc, "kubernetes.io/h2c")
+    open_ports = [_port("http", ports.http, "http"), grpc]
+    monitoring = service.spec.monitoring
+    if wanted.type == "ClusterIP" or (monitoring is not None and monitoring.service_monitor):
+        # Metrics ask for no token, so they leave the cluster only when somebody wants them to.
+        open_ports.append(_port("metrics", ports.metrics, "http"))
     main = _service(
         service,
         service.name,
-        [_port("http", ports.http, "http"), grpc, _port("metrics", ports.metrics, "http")],
+        open_ports,
         type_=wanted.type,
         annotations=dict(wanted.annotations or {}),
     )

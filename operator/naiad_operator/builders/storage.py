@@ -26,29 +26,44 @@ class Mounted:
     mounts: Objects
 
 
-def mounted(model: Model) -> Mounted:
-    """Everything that a service's model repositories need."""
-    sources = model.repositories or (
+@dataclasses.dataclass(frozen=True, slots=True)
+class Access:
+    """What whoever reads model repositories needs of credentials."""
+
+    env: Objects
+    volumes: Objects
+    mounts: Objects
+
+
+def sources(model: Model) -> tuple[Repository, ...]:
+    """The repositories, in their order."""
+    return model.repositories or (
         Repository(storage_uri=model.storage_uri or "", storage=model.storage),
     )
-    claims = _claims(sources)
-    env, volumes, mounts = _credentials(sources)
+
+
+def mounted(model: Model) -> Mounted:
+    """Everything that a service's model repositories need."""
+    given = sources(model)
+    claims = _claims(given)
+    access = credentials(given)
+    volumes, mounts = list(access.volumes), list(access.mounts)
     for number, claim in enumerate(claims):
         source = {"claimName": claim, "readOnly": True}
         volumes.append({"name": f"repository-{number}", "persistentVolumeClaim": source})
         folder = f"{server.REPOSITORIES_FOLDER}/{number}"
         mounts.append({"name": f"repository-{number}", "mountPath": folder, "readOnly": True})
     return Mounted(
-        tuple(_written(source, claims) for source in sources),
-        tuple(env),
+        tuple(_written(source, claims) for source in given),
+        access.env,
         tuple(volumes),
         tuple(mounts),
     )
 
 
-def _claims(sources: tuple[Repository, ...]) -> list[str]:
+def _claims(given: tuple[Repository, ...]) -> list[str]:
     """The claims, each once, in the order in which they are named."""
-    return list(dict.fromkeys(_claim(s.storage_uri)[0] for s in sources if _scheme(s) == "pvc"))
+    return list(dict.fromkeys(_claim(s.storage_uri)[0] for s in given if _scheme(s) == "pvc"))
 
 
 def _scheme(source: Repository) -> str:
@@ -71,14 +86,12 @@ def _written(source: Repository, claims: list[str]) -> str:
     return f"s3://{endpoint}/{source.storage_uri.removeprefix('s3://')}"
 
 
-def _credentials(
-    sources: tuple[Repository, ...],
-) -> tuple[list[dict[str, typing.Any]], list[dict[str, typing.Any]], list[dict[str, typing.Any]]]:
+def credentials(given: tuple[Repository, ...]) -> Access:
     """Variables, volumes and mounts; one account a kind of store, as the rules of the resource demand."""
     env: dict[str, dict[str, typing.Any]] = {}
     volumes: dict[str, dict[str, typing.Any]] = {}
     mounts: list[dict[str, typing.Any]] = []
-    for source in sources:
+    for source in given:
         scheme, storage = _scheme(source), source.storage or _NO_STORAGE
         if storage.region is not None:
             env["AWS_DEFAULT_REGION"] = {"name": "AWS_DEFAULT_REGION", "value": storage.region}
@@ -105,7 +118,7 @@ def _credentials(
             secret = {"secretName": storage.secret_name, "items": items}
             volumes[name] = {"name": name, "secret": secret}
             mounts.append({"name": name, "mountPath": folder, "readOnly": True})
-    return list(env.values()), list(volumes.values()), mounts
+    return Access(tuple(env.values()), tuple(volumes.values()), tuple(mounts))
 
 
 _SECRET_KEYS = {

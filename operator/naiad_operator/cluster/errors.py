@@ -5,6 +5,7 @@ Nothing above `cluster/` sees an HTTP client's exception. A class here stands fo
 """
 
 import collections.abc
+import re
 import typing
 
 
@@ -58,7 +59,10 @@ class Unauthorized(ApiError):  # noqa: N818 - see NotFound
 
 
 class Invalid(ApiError):  # noqa: N818 - see NotFound
-    """400 or 422: the object itself is refused; sending it again gives the same answer."""
+    """400 or 422: the object itself is refused; sending it again gives the same answer.
+
+    Also the 500 that an API server answers to an apply with a field that it does not know.
+    """
 
 
 class TooManyRequests(ApiError):  # noqa: N818 - see NotFound
@@ -111,6 +115,9 @@ def from_answer(
         retry_after: the header of that name.
     """
     reason, message = status.get("reason") or "", status.get("message") or ""
+    if code == _SERVER and (misfit := _MISFIT.match(message)):
+        # What an apply does not know, or knows as another type, is no trouble of the server's, whatever its code says.
+        code, reason, message = 422, "Invalid", _GO_VALUE.sub(r"\1", misfit[1])
     facts: dict[str, typing.Any] = {"code": code, "reason": reason, "message": message}
     if code == _TOO_MANY_REQUESTS:
         details = status.get("details") or {}
@@ -124,6 +131,8 @@ def from_answer(
 
 _TOO_MANY_REQUESTS = 429
 _SERVER = 500
+_MISFIT = re.compile(r"failed to create typed patch object \([^)]*\): (.*)", re.DOTALL)
+_GO_VALUE = re.compile(r"&(?:value\.valueUnstructured)?\{(?:Value:)?(.*?)\}")
 _BY_CODE: dict[int, type[ApiError]] = {
     400: Invalid,
     401: Unauthorized,

@@ -74,6 +74,7 @@ class Carrier:
         uid: str,
         settled: bool,
         fresh: bool,
+        troubled: bool,
     ) -> Result:
         """Takes the steps in order.
 
@@ -83,6 +84,8 @@ class Carrier:
             uid: the service's.
             settled: whether all this was there before, so that a child which has to be made is worth an Event.
             fresh: whether the service is new, so that most likely nothing stands where its children shall.
+            troubled: whether the API server failed at this more than once already. Then it is a thing to tell, and no reason to leave the other
+                children: a broken admission webhook answers so for weeks, for one kind.
 
         Raises:
             ApiError: one that has to do with the API server and not with one child.
@@ -96,7 +99,14 @@ class Carrier:
                     result.created = True
                     if settled:
                         result.told.append(events.of_recreation(*_of(step)))
-            except (errors.Invalid, errors.Forbidden, errors.NotFound) as error:
+            except (
+                errors.Invalid,
+                errors.Forbidden,
+                errors.NotFound,
+                errors.ServerTrouble,
+            ) as error:
+                if isinstance(error, errors.ServerTrouble) and not troubled:
+                    raise
                 kind, name = _of(step)
                 _log.warning("%s", error)
                 result.refused.append(ApiError(kind, name, error.message or str(error)))

@@ -10,6 +10,8 @@ import collections.abc
 import dataclasses
 import typing
 
+Status = collections.abc.Mapping[str, typing.Any]
+
 _QUIET = frozenset(
     {
         "Ready",
@@ -44,11 +46,21 @@ class Event:
     message: str
 
 
-def of_transition(
-    before: collections.abc.Mapping[str, typing.Any],
-    after: collections.abc.Mapping[str, typing.Any],
-) -> list[Event]:
+def of_transition(before: Status, after: Status) -> list[Event]:
     """The Events for a status that changes from `before` to `after`."""
+    return [*_of_ready(before, after), *_of_kept_replicas(before, after)]
+
+
+def _of_kept_replicas(before: Status, after: Status) -> list[Event]:
+    """From an autoscaler, or from replicas, to a spec that says nothing: the number of pods stays, which somebody should know."""
+    kept = after.get("keptReplicas")
+    if not before or kept is None or "keptReplicas" in before:
+        return []
+    said = f"nothing decides the number of pods any more, so it stays {kept}; to choose it, set spec.predictor.replicas"
+    return [Event("Normal", "ReplicasKept", said)]
+
+
+def _of_ready(before: Status, after: Status) -> list[Event]:
     old, new = _ready(before), _ready(after)
     if (old.get("status"), old.get("reason")) == (new.get("status"), new.get("reason")):
         return []
@@ -82,7 +94,7 @@ def of_recreation(kind: str, name: str) -> Event:
     return Event("Warning", "DriftCorrected", f"{kind} {name} was missing and has been made")
 
 
-def _ready(status: collections.abc.Mapping[str, typing.Any]) -> dict[str, typing.Any]:
+def _ready(status: Status) -> dict[str, typing.Any]:
     for condition in status.get("conditions") or ():
         if condition["type"] == "Ready":
             return dict(condition)

@@ -5,6 +5,7 @@ It knows nothing of why it is called. It reads the resource fresh from the API s
 the status how things stand. Run again when all is well, it writes nothing.
 """
 
+import collections
 import collections.abc
 import contextlib
 import dataclasses
@@ -19,7 +20,7 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.children import Child, Children
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.place import Place
-from naiad_operator.errors import InvalidSpec
+from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
 from naiad_operator.reconcile import carry_out, events, merge, models, plan
 from naiad_operator.reconcile.surroundings import Surroundings
@@ -34,6 +35,9 @@ _CREATED_S = 1.0
 """After children were made; their own first events mostly bring us back sooner."""
 _LEAVING_S = 5.0
 """While an object of ours goes: its last event brings us back sooner, unless its labels hide it from us."""
+
+_TOLD_AFTER = 2
+"""Failures of the API server in a row, after which a person is told: one or two go by themselves."""
 
 Clock = collections.abc.Callable[[], dt.datetime]
 
@@ -66,6 +70,7 @@ class Reconciler:
         self._carrier = carry_out.Carrier(tools.api, tools.children)
         self.states: dict[Key, str] = {}
         self.written: dict[Key, str] = {}
+        self._troubles: collections.Counter[Key] = collections.Counter()
 
     async def reconcile(self, key: Key) -> Outcome:
         """Brings a service in order.
@@ -87,6 +92,14 @@ class Reconciler:
             status = compute_invalid(manifest, invalid.problems, self._now())
             await self._say(key, manifest, status, ())
             return Done()
+        except errors.ApiError:
+            raise
+        except Exception as bug:
+            # Nobody reads an operator's log while they wait for their service.
+            said = f"the operator has a bug that this spec brings out ({bug!r}); its log has more, please report it"
+            status = compute_invalid(manifest, [Problem("", said)], self._now())
+            await self._say(key, manifest, status, ())
+            raise
 
     async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
         tools = self._tools
@@ -102,13 +115,20 @@ class Reconciler:
             owner=f"{names.KIND}.{names.GROUP} {service.name}",
             accepted=self._carrier.accepted,
         )
-        result = await self._carrier.carry_out(
-            steps,
-            namespace=key.namespace,
-            uid=service.uid,
-            settled=_is_settled(service),
-            fresh=not service.status,
-        )
+        try:
+            result = await self._carrier.carry_out(
+                steps,
+                namespace=key.namespace,
+                uid=service.uid,
+                settled=_is_settled(service),
+                fresh=not service.status,
+                troubled=self._troubles[key] >= _TOLD_AFTER,
+            )
+        except errors.ServerTrouble:
+            self._troubles[key] += 1
+            raise
+        if not result.refused:
+            self._troubles.pop(key, None)
         if result.created and not (result.refused or result.conflicts or result.waits):
             # Their controllers are at work in this moment: a status would be out of date before it is written.
             for event in result.told:
@@ -204,7 +224,7 @@ class Reconciler:
 
     def _forget(self, key: Key) -> Outcome:
         self._tools.models.follow(key, "")
-        for known in (self.states, self.written):
+        for known in (self.states, self.written, self._troubles):
             with contextlib.suppress(KeyError):
                 del known[key]
         return Forget()

@@ -46,6 +46,16 @@ def failures(pods: collections.abc.Sequence[Manifest]) -> list[Failure]:
     return [failure for failure in found if failure is not None]
 
 
+def fetching(pods: collections.abc.Sequence[Manifest]) -> str:
+    """The first pod whose init container brings models, and which; "" when none does."""
+    for pod in sorted(pods, key=_age, reverse=True):
+        for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
+            state = container.get("state") or {}
+            if container["name"].startswith(server.FETCH_CONTAINER) and "running" in state:
+                return f"pod {pod['metadata']['name']} fetches its models ({container['name']})"
+    return ""
+
+
 def _age(pod: Manifest) -> tuple[str, str]:
     metadata = pod["metadata"]
     return (metadata.get("creationTimestamp") or "", metadata["name"])

@@ -4,7 +4,8 @@ import collections.abc
 import typing
 
 from naiad_operator.api.service import InferenceService
-from naiad_operator.builders import kinds
+from naiad_operator.api.traffic import Gateway
+from naiad_operator.builders import ingress, kinds
 from naiad_operator.builders.facts import ClusterFacts
 from naiad_operator.status.conditions import MONITORING_READY, NETWORK_READY, Condition
 from naiad_operator.status.observed import Observed
@@ -22,19 +23,24 @@ def internal_urls(service: InferenceService) -> tuple[str, str]:
 def urls(service: InferenceService) -> tuple[str, str]:
     """HTTP and gRPC as clients reach them: outside the cluster where there is a host, else inside."""
     url, grpc_url = internal_urls(service)
-    ingress, gateway = service.spec.ingress, service.spec.gateway
-    if ingress is not None and ingress.enabled:
-        tls = ingress.tls is not None
-        if ingress.host is not None:
-            url = f"{_scheme(tls=tls)}://{ingress.host}{ingress.path.rstrip('/')}"
-        if ingress.grpc_host is not None:
-            grpc_url = f"{ingress.grpc_host}:{_port(tls=tls)}"
+    entry, gateway = service.spec.ingress, service.spec.gateway
+    if entry is not None and entry.enabled:
+        tls = entry.tls is not None
+        if _is_one(entry.host):
+            url = f"{_scheme(tls=tls)}://{entry.host}{entry.path.rstrip('/')}"
+        if _is_one(entry.grpc_host):
+            grpc_url = f"{entry.grpc_host}:{_port(tls=tls)}"
     elif gateway is not None:
-        if gateway.hostnames:
-            url = f"{_scheme(tls=gateway.tls)}://{gateway.hostnames[0]}"
-        if gateway.grpc_hostnames:
-            grpc_url = f"{gateway.grpc_hostnames[0]}:{_port(tls=gateway.tls)}"
+        for host in filter(_is_one, reversed(gateway.hostnames or ())):
+            url = f"{_scheme(tls=gateway.tls)}://{host}"
+        for host in filter(_is_one, reversed(gateway.grpc_hostnames or ())):
+            grpc_url = f"{host}:{_port(tls=gateway.tls)}"
     return url, grpc_url
+
+
+def _is_one(host: str | None) -> bool:
+    """Whether clients can use this host; *.example.com stands for many."""
+    return host is not None and not host.startswith("*")
 
 
 def _scheme(*, tls: bool) -> str:
@@ -57,8 +63,25 @@ def network(service: InferenceService, observed: Observed) -> Condition:
         said = f"Service {service.name} waits for an address from the cluster's load balancer"
         return Condition(NETWORK_READY, "False", "NoAddress", said)
     if service.spec.gateway is not None:
-        return _routes(observed)
-    return Condition(NETWORK_READY, "True", "Applied", "")
+        routes = _routes(observed, service.spec.gateway)
+        if routes.fails:
+            return routes
+    return _policy(service, observed)
+
+
+def _policy(service: InferenceService, observed: Observed) -> Condition:
+    """Whether the NetworkPolicy lets in what carries traffic from outside. It may run in the service's own namespace, so this is a hint."""
+    policy, entry = service.spec.network_policy, service.spec.ingress
+    outside = service.spec.gateway is not None or (entry is not None and entry.enabled)
+    if policy is None or not policy.enabled or not outside:
+        return Condition(NETWORK_READY, "True", "Applied", "")
+    if policy.ingress_from or observed.facts.defaults.ingress_namespace:
+        return Condition(NETWORK_READY, "True", "Applied", "")
+    said = (
+        "networkPolicy lets in nobody from other namespaces, as the operator was installed without the ingress's: if it runs in another one, "
+        "set ingressNamespace in the chart's values, or name it in spec.networkPolicy.ingressFrom"
+    )
+    return Condition(NETWORK_READY, "True", "IngressNotNamed", said)
 
 
 def _has_address(manifest: Manifest) -> bool:
@@ -66,8 +89,8 @@ def _has_address(manifest: Manifest) -> bool:
     return bool(balancer.get("ingress"))
 
 
-def _routes(observed: Observed) -> Condition:
-    missing = missing_kinds(observed.facts, (kinds.HTTP_ROUTE, kinds.GRPC_ROUTE))
+def _routes(observed: Observed, gateway: Gateway) -> Condition:
+    missing = missing_kinds(observed.facts, ingress.route_kinds(gateway))
     if missing:
         said = f"this cluster has no {missing}: install the Gateway API, or use spec.ingress"
         return Condition(NETWORK_READY, "False", "GatewayApiMissing", said)

@@ -31,6 +31,7 @@ class Workload:
         current: whether its controller has seen its newest spec.
         failure: of the pods, or of the Deployment when it could not make pods; None when nothing fails.
         failed: how many pods fail.
+        fetching: a pod that still fetches its models; "" when none does.
     """
 
     exists: bool
@@ -43,6 +44,7 @@ class Workload:
     late: bool
     failure: pods.Failure | None
     failed: int
+    fetching: str = ""
 
     @property
     def rolled_out(self) -> bool:
@@ -72,6 +74,7 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
         late=progressing.get("reason") == "ProgressDeadlineExceeded",
         failure=failure,
         failed=len(failures),
+        fetching=pods.fetching(observed.pods),
     )
     if seen.rolled_out and seen.available == seen.desired:
         # An evicted pod is kept for people to look at; it stands in nobody's way when others serve in its place.
@@ -162,6 +165,8 @@ def progressing(  # noqa: PLR0911 - one return a state that people tell apart
             PROGRESSING, "True", "NewTemplate", "a new pod template is being rolled out"
         )
     said = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
+    if workload.fetching:
+        said = f"{said}; {workload.fetching}"
     return Condition(PROGRESSING, "True", "RollingOut", said)
 
 

@@ -80,11 +80,20 @@ def open_store(location: str) -> Store:
     Raises:
         InferenceError: its kind of store does not exist here.
     """
+    return LocalStore(local_root(location))
+
+
+def local_root(location: str) -> str:
+    """The folder that a `--model-repository` value names; `naiad fetch` reads the same values.
+
+    Raises:
+        InferenceError: its kind of store does not exist here.
+    """
     scheme = _SCHEME.match(location)
     if scheme is None:
-        return LocalStore(location)
+        return location
     if scheme[1].lower() == "file":
-        return LocalStore(location[scheme.end() :] or "/")
+        return location[scheme.end() :] or "/"
     raise unsupported_store(location, scheme[1])
 
 

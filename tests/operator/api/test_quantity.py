@@ -24,6 +24,9 @@ from naiad_operator.api import quantity
         ("0", "0"),
         ("0Gi", "0"),
         ("2G", "2G"),
+        ("1e3", "1k"),
+        ("1Ei", "1Ei"),
+        ("1000P", "1E"),
         ("not-an-amount", "not-an-amount"),
     ],
 )

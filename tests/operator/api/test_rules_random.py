@@ -33,8 +33,11 @@ _TEXTS: dict[str, list[str]] = {
     "hostnames": ["a.example", "b.example"],
     "grpcHostnames": ["b.example", "c.example"],
     "models": ["a", "*"],
-    "requests": ["cpu", "nvidia.com/gpu"],
-    "limits": ["cpu", "nvidia.com/mig-1g.10gb"],
+    "requests": ["cpu", "nvidia.com/gpu", "amd.com/gpu"],
+    "limits": ["cpu", "nvidia.com/mig-1g.10gb", "amd.com/gpu"],
+    "resourceName": ["amd.com/gpu", "cpu"],
+    "product": ["A-1", "A 1"],
+    "args": ["--log-verbose=1", "--http-port=1", "--grpc-port"],
     "maxSurge": ["0%", "25%"],
     "maxUnavailable": ["0%", "25%"],
 }

@@ -1,5 +1,6 @@
 """What a spec leaves out or refuses, beyond what the golden manifests show."""
 
+import re
 import typing
 
 import pytest
@@ -157,3 +158,39 @@ def test_labels_of_ours_cannot_be_patched_away() -> None:
     template = built(manifests.resource(podTemplate=patch))["Deployment demo"]["spec"]["template"]
     assert template["metadata"]["labels"]["app.kubernetes.io/instance"] == "demo"
     assert template["metadata"]["labels"]["team"] == "search"
+
+
+@pytest.mark.parametrize("length", [4, 46, 47, 48, 49, 50])
+@pytest.mark.parametrize("digits", [8, 9, 10])
+def test_keda_asks_for_the_pods_of_a_service_however_long_its_name(
+    length: int, digits: int
+) -> None:
+    """As the API server makes up names: the ReplicaSet's and a dash, cut at 58 characters, and five more."""
+    manifest = manifests.resource(autoscaling={"class": "keda", "queueTimeMs": 5})
+    name = manifest["metadata"]["name"] = (
+        ("demo-" + "x" * 50)[:length].rstrip("-").ljust(length, "y")
+    )
+    scaler = built(manifest)[f"ScaledObject {name}"]
+    query = scaler["spec"]["triggers"][0]["metadata"]["query"]
+    pattern = re.search('pod=~"([^"]*)"', query)
+    assert pattern is not None
+    pod = f"{name}-{'6' * digits}-"[:58] + "abcde"
+    assert re.fullmatch(pattern[1], pod), pod
+    others = f"{name}-other-{'6' * digits}-"[:58] + "abcde"
+    if length < 40:
+        assert not re.fullmatch(pattern[1], others), (
+            "another service's pods are none of its business"
+        )
+
+
+@pytest.mark.parametrize("type_", ["NodePort", "LoadBalancer"])
+def test_metrics_leave_the_cluster_only_when_somebody_wants_them_to(type_: str) -> None:
+    """They ask for no token, and a load balancer may be open to everybody."""
+    for monitoring, wanted in (
+        ({}, False),
+        ({"podMonitor": True}, False),
+        ({"serviceMonitor": True}, True),
+    ):
+        service_ = built(spec(service={"type": type_}, monitoring=monitoring))["Service demo"]
+        names = [port["name"] for port in service_["spec"]["ports"]]
+        assert ("metrics" in names) is wanted

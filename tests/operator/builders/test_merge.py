@@ -3,7 +3,9 @@
 import copy
 import typing
 
-from naiad_operator.builders.merge import strategic
+import pytest
+
+from naiad_operator.builders.merge import Misfit, strategic
 
 BASE: dict[str, typing.Any] = {
     "metadata": {"labels": {"a": "1"}},
@@ -72,3 +74,47 @@ def test_nothing_of_the_input_is_changed() -> None:
     before = copy.deepcopy(BASE)
     patched({"containers": [{"name": "server", "env": [{"name": "B", "value": "3"}]}]})
     assert before == BASE
+
+
+def test_an_entry_that_is_to_go_goes() -> None:
+    spec = patched({"containers": [{"name": "server", "env": [{"name": "A", "$patch": "delete"}]}]})
+    assert [v["name"] for v in spec["containers"][0]["env"]] == ["B"]
+    spec = patched({"volumes": [{"name": "nothing", "$patch": "delete"}]})
+    assert spec["volumes"] == BASE["spec"]["volumes"]
+
+
+@pytest.mark.parametrize(
+    ("patch", "path", "said"),
+    [
+        ({"containers": {"name": "server"}}, "containers", "write a list"),
+        ({"containers": ["server"]}, "containers[0]", "write a mapping"),
+        ({"containers": [{"image": "x"}]}, "containers[0].name", "told apart by it"),
+        ({"containers": [{"name": []}]}, "containers[0].name", "told apart by it"),
+        ({"containers": [{"name": "server", "env": "A=1"}]}, "containers[0].env", "write a list"),
+        ({"tolerations": "all"}, "tolerations", "write a list"),
+        ({"$patch": "replace"}, "$patch", "no other directives"),
+        ({"x": {"$retainKeys": ["a"]}}, "x.$retainKeys", "no other directives"),
+    ],
+)
+def test_a_patch_of_another_shape_is_refused_where_it_is(
+    patch: dict[str, typing.Any], path: str, said: str
+) -> None:
+    with pytest.raises(Misfit) as refused:
+        patched(patch)
+    assert refused.value.path == f"spec.{path}"
+    assert said in refused.value.message
+
+
+def test_a_text_in_place_of_a_mapping_is_refused() -> None:
+    with pytest.raises(Misfit, match="a: is 'text': write a mapping"):
+        strategic({"a": {"b": 1}}, {"a": "text"})
+
+
+def test_another_source_of_a_volume_or_a_variable_takes_the_place_of_the_first() -> None:
+    claim = {"name": "tmp", "persistentVolumeClaim": {"claimName": "c"}}
+    variable = {"name": "A", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}
+    spec = patched({"volumes": [claim], "containers": [{"name": "server", "env": [variable]}]})
+    assert spec["volumes"] == [claim]
+    assert spec["containers"][0]["env"][0] == variable
+    spec = patched({"volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}]})
+    assert spec["volumes"] == [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}]

@@ -185,3 +185,27 @@ def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
         user.close()
     finally:
         assert operator.stop() == 0, operator.tail()
+
+
+def test_a_resource_that_is_taken_away_ends_the_operator_with_a_sentence(
+    plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """And the next one waits for it: a cluster's owner may delete the definition and apply it again."""
+    objects = yaml_text.read(generated.INSTALL.read_text())
+    token, arguments = install(admin, objects)
+    folder = tmp_path_factory.mktemp("gone")
+    first = OperatorProcess(plane.kubeconfig(token), *arguments, log=folder / "first.log")
+    first.wait_ready()
+    (definition,) = (m for m in objects if m["kind"] == "CustomResourceDefinition")
+    admin.delete("CustomResourceDefinition", definition["metadata"]["name"])
+    assert first.process.wait(60) == 1
+    said = [line["message"] for line in first.lines() if line["level"] != "raw"]
+    assert any("no longer serves inferenceservices" in line for line in said), first.tail()
+    assert not [line for line in first.lines() if line["level"] == "raw"], "each line is JSON"
+    second = OperatorProcess(plane.kubeconfig(token), *arguments, log=folder / "second.log")
+    try:
+        until("it to wait", lambda: "does not serve" in second.tail() or None)
+        install(admin, objects)
+        second.wait_ready()
+    finally:
+        assert second.stop() == 0, second.tail()

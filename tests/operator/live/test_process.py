@@ -1,5 +1,7 @@
 """The operator as a process: killed in the middle, two at once, one after the other, asked to stop."""
 
+import signal
+import socket
 import time
 from collections.abc import Callable
 
@@ -170,6 +172,44 @@ def test_one_that_waits_for_the_api_server_says_so_and_can_be_stopped(
     assert operator.get("/readyz").status_code == 503
     assert operator.get("/healthz").status_code == 200
     assert operator.stop(seconds=5) == 0
+
+
+def test_what_is_being_reconciled_when_it_is_asked_to_stop_comes_to_its_end(
+    plane: ControlPlane, kubectl: Kubectl, start: Start, proxy: Proxy
+) -> None:
+    """Longer than the five seconds after which kopf cancels whatever is younger than itself; and nothing new is begun."""
+    namespace = make_namespace(kubectl, "drain")
+    config = plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url)
+    operator = start(f"--watch-namespaces={namespace}", kubeconfig=config).wait_ready()
+    slow = proxy.add(Fault("PATCH", r"/deployments/slow", delay=7))
+    kubectl.create(inference_service("slow", namespace))
+    until("the slow write", lambda: slow.used or None)
+    operator.process.send_signal(signal.SIGTERM)
+    until("the signal", lambda: "asked to stop" in operator.tail() or None)
+    kubectl.create(inference_service("late", namespace))
+    assert operator.stop(seconds=25) == 0
+    assert kubectl.find("Deployment", "slow", namespace), "what was begun is done"
+    assert kubectl.find("Service", "slow", namespace), "and so is the rest of it"
+    assert kubectl.find("Deployment", "late", namespace) is None, "the next one's work"
+
+
+def test_one_with_nothing_to_do_stops_at_once(kubectl: Kubectl, start: Start) -> None:
+    namespace = make_namespace(kubectl, "idle")
+    operator = start(f"--watch-namespaces={namespace}").wait_ready()
+    began = time.monotonic()
+    assert operator.stop() == 0
+    assert time.monotonic() - began < 3.5
+
+
+def test_one_whose_port_is_taken_says_so_and_ends(start: Start) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        # The last of an option counts.
+        operator = start(f"--http-port={port}")
+        assert operator.process.wait(30) == 1
+    said = [line["message"] for line in operator.lines()]
+    assert any(f"cannot listen on 127.0.0.1:{port}" in line for line in said), said
+    assert not any("Unclosed" in line for line in said)
 
 
 def test_each_log_line_about_a_service_names_it(kubectl: Kubectl, start: Start) -> None:

@@ -9,7 +9,7 @@ import pytest
 from naiad_operator.api import validation
 from tests.apiserver.client import Kubectl, RefusedError, path_of
 from tests.apiserver.objects import make_namespace
-from tests.operator.api.test_rules import BAD, GOOD
+from tests.operator.api.rule_cases import BAD, GOOD
 from tests.support import manifests
 
 Manifest = dict[str, Any]

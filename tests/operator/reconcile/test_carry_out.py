@@ -84,7 +84,12 @@ async def carried_out(api: Api, *, fresh: bool) -> Result:
         trims={},
     )
     return await Carrier(api, store).carry_out(
-        [plan.Create(WANTED)], namespace="ns", uid="ours", settled=False, fresh=fresh
+        [plan.Create(WANTED)],
+        namespace="ns",
+        uid="ours",
+        settled=False,
+        fresh=fresh,
+        troubled=False,
     )
 
 

@@ -54,3 +54,14 @@ def test_drift_of_replicas_says_how_to_scale() -> None:
 def test_drift_of_many_fields_names_a_few() -> None:
     event = of_drift("Service", "demo", ["a", "b", "c", "d", "e"])
     assert "(a, b, c and 2 more)" in event.message
+
+
+def test_a_number_of_pods_that_stays_because_nobody_chose_one_is_told_once() -> None:
+    ready = status("True", "Ready")
+    kept = {**ready, "keptReplicas": 5}
+    (event,) = of_transition(ready, kept)
+    assert (event.type, event.reason) == ("Normal", "ReplicasKept")
+    assert "stays 5" in event.message
+    assert "predictor.replicas" in event.message
+    assert of_transition(kept, kept) == []
+    assert of_transition({}, kept)[1:] == [], "a new service has one pod, which is no news"

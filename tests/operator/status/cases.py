@@ -48,6 +48,11 @@ READY: dict[str, Manifest] = {
         "resource": GATEWAY,
         "children": route({"parentRef": {"name": "public"}, "conditions": [said("Accepted", "True", "Accepted")]}),
     },
+    "an HTTP route in a cluster whose Gateway API has no other": {
+        "resource": GATEWAY,
+        "facts": manifests.facts(missing=["gateway.networking.k8s.io/v1/GRPCRoute"]),
+        "children": route({"parentRef": {"name": "public"}, "conditions": [said("Accepted", "True", "Accepted")]}),
+    },
     "an old pod that ended while two new ones serve": {
         "pods": [pod(phase="Running", containerStatuses=[{"name": "server", "ready": True, "lastState": {"terminated": {"exitCode": 1}}}])],
     },
@@ -72,6 +77,34 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     "old pods still serve": (
         {"children": {("Deployment", "demo"): deployment(total=2, updated=1)}},
         ("RollingOut", "2 of 2 pods serve, 1 of the newest template"),
+    ),
+    "an init container fetches models": (
+        {
+            "children": ONE_READY,
+            "models": None,
+            "pods": [pod(phase="Pending", initContainerStatuses=[{"name": "fetch-1", "state": {"running": {}}}])],
+        },
+        ("RollingOut", "1 of 2 pods serve, 2 of the newest template; pod demo-6d5f-x7k2p fetches its models (fetch-1)"),
+    ),
+    "an init container cannot fetch": (
+        {
+            "children": NOT_READY,
+            "models": None,
+            "pods": [
+                pod(
+                    phase="Pending",
+                    initContainerStatuses=[
+                        {
+                            "name": "fetch-0",
+                            "restartCount": 3,
+                            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                            "lastState": {"terminated": {"exitCode": 1, "message": "naiad fetch: error: no bucket a"}},
+                        }
+                    ],
+                )
+            ],
+        },
+        ("CrashLoopBackOff", "pod demo-6d5f-x7k2p, container fetch-0 ended and was started again 3 times: naiad fetch: error: no bucket a"),
     ),
     "models load": (
         {"children": NOT_READY, "models": [ModelState(name="big", version="3", state="LOADING")]},

@@ -1,5 +1,6 @@
 """Tables of what a cluster shows and what a resource's status says of it."""
 
+import dataclasses
 import typing
 
 import pytest
@@ -171,6 +172,16 @@ URLS = {
         "http://a.example/demo",
         "demo.models.svc:8001",
     ),
+    "hosts that stand for many": (
+        spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["*.example", "b.example"], "grpcHostnames": ["*.grpc.example"]}),
+        "http://b.example",
+        "demo.models.svc:8001",
+    ),
+    "an ingress of many hosts": (
+        spec(ingress={"enabled": True, "host": "*.example"}),
+        "http://demo.models.svc:8000",
+        "demo.models.svc:8001",
+    ),
     "an ingress that is off": (spec(ingress={"host": "a.example"}), "http://demo.models.svc:8000", "demo.models.svc:8001"),
     "gateway": (
         spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["a.example"], "grpcHostnames": ["g.example"], "tls": True}),
@@ -224,3 +235,21 @@ def test_an_invalid_resource_says_so_and_keeps_what_was_known() -> None:
     assert given["url"] == before["url"]
     assert given["modelStatus"] == {"transitionStatus": "InvalidSpec"}
     assert validation.problems_of(schema.of(Status), given, "status") == []
+
+
+def test_a_policy_that_may_keep_the_ingress_out_is_told_and_stands_in_nobodys_way() -> None:
+    entry = {"enabled": True, "host": "a.example"}
+    closed = spec(ingress=entry, networkPolicy={"enabled": True})
+    unnamed = dataclasses.replace(
+        manifests.facts(), defaults=dataclasses.replace(manifests.DEFAULTS, ingress_namespace="")
+    )
+    given = status(closed, facts=unnamed)
+    assert condition(given)[0] == "True"
+    value, reason, message = condition(given, "NetworkReady")
+    assert (value, reason) == ("True", "IngressNotNamed")
+    assert "ingressNamespace" in message
+    assert condition(status(closed), "NetworkReady")[1] == "Applied"
+    named = spec(
+        ingress=entry, networkPolicy={"enabled": True, "ingressFrom": [{"podSelector": {}}]}
+    )
+    assert condition(status(named, facts=unnamed), "NetworkReady")[1] == "Applied"

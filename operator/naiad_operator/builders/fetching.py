@@ -1,0 +1,77 @@
+"""The init containers of `delivery: init`: each brings one repository into a volume, with the credentials that the server then never sees."""
+
+import hashlib
+import typing
+
+from naiad_operator.api.service import InferenceService
+from naiad_operator.builders import container, server, storage
+from naiad_operator.builders.facts import ClusterFacts
+
+Object = dict[str, typing.Any]
+
+VOLUME = "fetched"
+
+
+def is_wanted(service: InferenceService) -> bool:
+    """Whether repositories are fetched before the server starts."""
+    return service.spec.predictor.model.delivery == "init"
+
+
+def folders(service: InferenceService, repositories: tuple[str, ...]) -> tuple[str, ...]:
+    """Where each repository lies in the pod.
+
+    In a cache, which pods of different specs may share, the folder tells what is in it: a new storageUri must not take the models
+    away under servers that still run.
+    """
+    if service.spec.predictor.model.cache is None:
+        return tuple(f"{server.FETCHED_FOLDER}/{number}" for number in range(len(repositories)))
+    return tuple(
+        f"{server.CACHED_REPOSITORIES_FOLDER}/{hashlib.sha256(one.encode()).hexdigest()[:16]}"
+        for one in repositories
+    )
+
+
+def containers(service: InferenceService, facts: ClusterFacts) -> list[Object]:
+    """One container a repository, in their order."""
+    sources = storage.sources(service.spec.predictor.model)
+    written = storage.mounted(service.spec.predictor.model).repositories
+    resources = container.shared(container.amounts(service))
+    made = []
+    places = zip(sources, written, folders(service, written), strict=True)
+    for number, (source, repository, folder) in enumerate(places):
+        access = storage.credentials((source,))
+        mounts = [
+            {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own, an emptyDir
+            *volume_mounts(service, writing=True),
+            *access.mounts,
+        ]
+        one: Object = {
+            "name": f"{server.FETCH_CONTAINER}{number}",
+            "image": facts.image,
+            "command": list(server.FETCH_COMMAND),
+            "args": server.fetch_arguments(repository, folder),
+            **container.environment(service, access.env),
+            "securityContext": container.hardened(),
+            "terminationMessagePolicy": "FallbackToLogsOnError",
+            "volumeMounts": mounts,
+        }
+        if resources:
+            one["resources"] = resources
+        made.append(one)
+    return made
+
+
+def volumes(service: InferenceService) -> list[Object]:
+    """Where the repositories lie, if not in the cache; and the credentials."""
+    model = service.spec.predictor.model
+    own = [{"name": VOLUME, "emptyDir": {}}] if model.cache is None else []
+    return [*own, *storage.mounted(model).volumes]
+
+
+def volume_mounts(service: InferenceService, *, writing: bool) -> list[Object]:
+    """Where the repositories are written, and the cache that libraries want; or where they are read, beside a server's own mounts."""
+    cache = [{"name": "cache", "mountPath": server.CACHE_FOLDER}] if writing else []
+    if service.spec.predictor.model.cache is not None:
+        return cache
+    mount: Object = {"name": VOLUME, "mountPath": server.FETCHED_FOLDER}
+    return [*cache, mount if writing else {**mount, "readOnly": True}]

@@ -1,0 +1,277 @@
+"""`naiad fetch URI --to FOLDER`: bring a model repository into a folder, whole or not at all.
+
+For init containers and scripts that have credentials which the server should not have. What is fetched is copied beside FOLDER first and takes its
+name at the end, so that a server never sees half a model, and a fetch that was killed is simply run again. What is there
+already is not copied again. Only a folder that an earlier fetch made is ever replaced.
+"""
+
+import argparse
+import collections.abc
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import time
+import types
+import typing
+
+from naiad.errors import InferenceError, invalid
+from naiad.repository import contents
+from naiad.repository.store import LocalStore, local_root
+
+DONE, FAILED, USAGE = 0, 1, 2
+
+_MARK = ".naiad-fetch.json"
+"""In each folder that a fetch made: what it came from. The server does not read hidden entries."""
+
+_EVERY_S = 5.0
+"""Between lines of progress where there is no terminal."""
+
+_TERMINATED = 128 + signal.SIGTERM
+
+
+def main(arguments: collections.abc.Sequence[str]) -> int:
+    """The command.
+
+    Args:
+        arguments: the words after `naiad fetch`.
+
+    Returns:
+        0 when the models are there, 1 when they could not be fetched, 2 when the command itself is wrong.
+    """
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as exit_:  # argparse has said why, or shown its help
+        return USAGE if exit_.code else DONE
+    if not options.uri or not options.to:
+        sys.stderr.write("naiad fetch: URI or --to is empty; is a variable of yours not set?\n")
+        return USAGE
+    # The first process of a container has no default for SIGTERM: without a handler a pod would wait for its whole grace period.
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        sys.stdout.write(f"naiad fetch: {fetch(options.uri, pathlib.Path(options.to))}\n")
+    except InferenceError as error:
+        sys.stderr.write(f"naiad fetch: error: {error.message}\n")
+        return FAILED
+    except OSError as error:
+        sys.stderr.write(f"naiad fetch: error: --to={options.to}: {_unwritable(error)}\n")
+        return FAILED
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    return DONE
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    made = argparse.ArgumentParser(
+        prog="naiad fetch",
+        description="Bring a model repository into a folder, whole or not at all.",
+        epilog="Exit status: 0 the models are there, 1 they could not be fetched, 2 the command is wrong.",
+    )
+    made.add_argument(
+        "uri", metavar="URI", help="the model repository, as --model-repository takes it"
+    )
+    made.add_argument(
+        "--to",
+        required=True,
+        metavar="FOLDER",
+        help="where to; it must not exist yet, be empty, or come from an earlier fetch",
+    )
+    return made
+
+
+def _terminated(number: int, frame: types.FrameType | None) -> typing.NoReturn:
+    raise SystemExit(_TERMINATED)
+
+
+def fetch(uri: str, folder: pathlib.Path) -> str:
+    """Bring a repository into a folder.
+
+    Returns:
+        What was done, for people.
+
+    Raises:
+        InferenceError: the repository cannot be read or copied, or the folder is somebody else's.
+        OSError: the folder cannot be written.
+    """
+    root = local_root(uri)
+    models = len(LocalStore(root).model_folders())
+    source = pathlib.Path(root)
+    folder = folder.absolute()
+    _check_apart(source, folder)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with _alone(folder):
+        entries = contents.contents(source)
+        wanted = contents.digest(entries)
+        files, size = sum(not e.is_folder for e in entries), sum(e.size for e in entries)
+        told = (
+            f"{_counted(models, 'model')}, {_counted(files, 'file')}, {_amount(size)}, in {folder}"
+        )
+        if _is_there(folder, wanted):
+            return f"{told}: there already"
+        aside = _beside(folder, "fetching")
+        _remove(aside)
+        try:
+            _check_space(folder.parent, size)
+            aside.mkdir()
+            progress = Progress(files=files, size=size)
+            contents.copy(entries, aside, advance=progress.advance)
+            (aside / _MARK).write_text(json.dumps({"source": uri, "digest": wanted}) + "\n")
+            _put(aside, folder)
+        finally:
+            _remove(aside)
+        return told
+
+
+def _check_apart(source: pathlib.Path, folder: pathlib.Path) -> None:
+    inside, around = folder.resolve(), source.resolve()
+    if inside.is_relative_to(around) or around.is_relative_to(inside):
+        raise invalid(
+            f"--to={folder}: this folder and the repository {source} lie in each other; give another one"
+        )
+
+
+@contextlib.contextmanager
+def _alone(folder: pathlib.Path) -> collections.abc.Iterator[None]:
+    """Of several fetches into one folder, one at a time; a killed one's lock goes with it."""
+    with _beside(folder, "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            _say(f"another fetch is writing {folder}; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _beside(folder: pathlib.Path, what: str) -> pathlib.Path:
+    return folder.with_name(f".{folder.name}.{what}")
+
+
+def _is_there(folder: pathlib.Path, wanted: str) -> bool:
+    """Whether an earlier fetch brought the same, and it is all still there.
+
+    Raises:
+        InferenceError: there is something that no fetch made.
+    """
+    if not os.path.lexists(folder):
+        return False
+    if not folder.is_dir() or folder.is_symlink():
+        raise invalid(f"--to={folder}: there is something that is no folder; give another name")
+    try:
+        mark = json.loads((folder / _MARK).read_text())
+    except (FileNotFoundError, ValueError):
+        if any(folder.iterdir()):
+            raise invalid(
+                f"--to={folder}: there is something in this folder that naiad fetch did not bring; give a folder that does not exist yet"
+            ) from None
+        return False
+    try:
+        present = contents.digest(contents.contents(folder))
+    except InferenceError:
+        return False  # somebody changed what was there: bring it again
+    return isinstance(mark, dict) and mark.get("digest") == wanted == present
+
+
+def _check_space(folder: pathlib.Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise invalid(
+            f"--to: the models take {_amount(size)}, and {folder} has room for {_amount(free)}"
+        )
+
+
+def _put(made: pathlib.Path, folder: pathlib.Path) -> None:
+    """Give the new folder its name; what an earlier fetch brought goes."""
+    _sync(made)
+    old = _beside(folder, "old")
+    _remove(old)
+    if (folder / _MARK).exists():
+        folder.rename(old)
+    made.rename(folder)
+    _sync(folder.parent)
+    _remove(old)
+
+
+def _sync(folder: pathlib.Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: pathlib.Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder)
+
+
+def _unwritable(error: OSError) -> str:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return "the disk is full; the models need more room"
+    if error.errno == errno.EBUSY:
+        return "this is where a volume is mounted; give a folder in it"
+    where = f" ({error.filename})" if error.filename else ""
+    return f"cannot be written: {error.strerror or error}{where}"
+
+
+class Progress:
+    """How far a copy is: a line now and then.
+
+    Args:
+        files: how many there are.
+        size: bytes of them all.
+        clock: seconds.
+        say: where the line goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        files: int,
+        size: int,
+        clock: collections.abc.Callable[[], float] = time.monotonic,
+        say: collections.abc.Callable[[str], None] | None = None,
+    ) -> None:
+        self._files = files
+        self._size = size
+        self._clock = clock
+        self._say = say if say is not None else _say
+        self._copied = 0
+        self._told = clock()
+
+    def advance(self, count: int) -> None:
+        """So many bytes more."""
+        self._copied += count
+        now = self._clock()
+        if now - self._told >= _EVERY_S:
+            self._told = now
+            done = 100 * self._copied // max(self._size, 1)
+            self._say(
+                f"{_amount(self._copied)} of {_amount(self._size)} in {_counted(self._files, 'file')} ({done} %)"
+            )
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"naiad fetch: {line}\n")
+    sys.stderr.flush()
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
+_KILO = 1000
+
+
+def _amount(size: float) -> str:
+    """Bytes for people."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if size < _KILO:
+            return f"{size:.0f} {unit}" if unit in ("B", "kB") else f"{size:.1f} {unit}"
+        size /= _KILO
+    return f"{size:.1f} TB"

@@ -1,0 +1,377 @@
+"""Resources that break a rule, each named after what is wrong and with the path where it is; and some that look as if."""
+
+import typing
+
+from tests.support import manifests
+
+Manifest = dict[str, typing.Any]
+MODEL = {"storageUri": "s3://models/production"}
+
+
+def spec(**fields: typing.Any) -> Manifest:
+    manifest = manifests.resource()
+    manifest["spec"].update(fields)
+    return manifest
+
+
+def model(**fields: typing.Any) -> Manifest:
+    return spec(predictor={"model": fields})
+
+
+def named(name: str) -> Manifest:
+    manifest = manifests.resource()
+    manifest["metadata"]["name"] = name
+    return manifest
+
+
+def hpa(**fields: typing.Any) -> Manifest:
+    return manifests.resource(autoscaling={"class": "hpa", "queueTimeMs": 5, **fields})
+
+
+def accelerator(**fields: typing.Any) -> Manifest:
+    return manifests.resource(accelerator=fields)
+
+
+def repositories(*given: Manifest) -> Manifest:
+    return model(repositories=list(given))
+
+
+BAD = {
+    "a name that is no Service's": (named("1-demo"), "metadata.name"),
+    "a name that is too long": (named("d" * 51), "metadata.name"),
+    "an ingress and a gateway": (
+        spec(ingress={"enabled": True, "host": "a.example"}, gateway={"parentRefs": [{"name": "g"}]}),
+        "spec.ingress",
+    ),
+    "replicas beside an autoscaler": (
+        manifests.resource(replicas=2, autoscaling={"class": "hpa", "queueTimeMs": 5}),
+        "spec.predictor.replicas",
+    ),
+    "a scaler with nothing to read": (
+        manifests.resource(autoscaling={"class": "external"}),
+        "spec.predictor.replicas",
+    ),
+    "no time for requests in flight": (
+        manifests.resource(drainSeconds=55),
+        "spec.predictor.terminationGracePeriodSeconds",
+    ),
+    "one per node, and spread": (
+        manifests.resource(placement="onePerNode", topologySpreadConstraints=[{}]),
+        "spec.predictor.topologySpreadConstraints",
+    ),
+    "no repository": (model(), "spec.predictor.model"),
+    "a repository and repositories": (
+        model(**MODEL, repositories=[MODEL]),
+        "spec.predictor.model",
+    ),
+    "storage that belongs to none": (
+        model(repositories=[MODEL], storage={"secretName": "a"}),
+        "spec.predictor.model.storage",
+    ),
+    "credentials of a claim": (
+        model(storageUri="pvc://claim", storage={"secretName": "a"}),
+        "spec.predictor.model.storage",
+    ),
+    "a region of Google's": (
+        model(storageUri="gs://b/p", storage={"region": "x"}),
+        "spec.predictor.model.storage",
+    ),
+    "a repository of no known kind": (
+        model(storageUri="hf://org/model"),
+        "spec.predictor.model.storageUri",
+    ),
+    "two accounts of one kind of store": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "s3://b/p", "storage": {"secretName": "b"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "an account for one of two": (
+        repositories({"storageUri": "s3://a/p", "storage": {"secretName": "a"}}, {"storageUri": "s3://b/p"}),
+        "spec.predictor.model.repositories",
+    ),
+    "two regions of one account": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a", "region": "x"}},
+            {"storageUri": "s3://b/p", "storage": {"secretName": "a", "region": "y"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "one of the repositories of no known kind": (
+        repositories(MODEL, {"storageUri": "/models"}),
+        "spec.predictor.model.repositories[1].storageUri",
+    ),
+    "credentials of one of the claims": (
+        repositories(MODEL, {"storageUri": "pvc://claim", "storage": {"secretName": "a"}}),
+        "spec.predictor.model.repositories[1].storage",
+    ),
+    "an endpoint of Azure's": (
+        repositories({"storageUri": "as://a/c/p", "storage": {"endpoint": "https://x"}}),
+        "spec.predictor.model.repositories[0].storage",
+    ),
+    "a key file of Google's for Amazon": (
+        model(**MODEL, storage={"secretName": "a", "serviceAccountKeyField": "k"}),
+        "spec.predictor.model.storage",
+    ),
+    "a key file of Google's for one of Azure's": (
+        repositories({"storageUri": "as://a/c/p", "storage": {"secretName": "a", "serviceAccountKeyField": "k"}}),
+        "spec.predictor.model.repositories[0].storage",
+    ),
+    "a key file in no Secret": (
+        model(storageUri="gs://a/b", storage={"serviceAccountKeyField": "k"}),
+        "spec.predictor.model.storage.serviceAccountKeyField",
+    ),
+    "a time between looks that nobody takes": (
+        model(**MODEL, load={"pollSeconds": 5}),
+        "spec.predictor.model.load.pollSeconds",
+    ),
+    "a credential file in no Secret": (
+        model(**MODEL, storage={"credentialFileKey": "cloud.json"}),
+        "spec.predictor.model.storage.credentialFileKey",
+    ),
+    "models that no mode loads": (
+        model(**MODEL, load={"models": ["a"]}),
+        "spec.predictor.model.load.models",
+    ),
+    "a mode that loads no models": (
+        model(**MODEL, load={"mode": "explicit"}),
+        "spec.predictor.model.load.models",
+    ),
+    "all models and one": (
+        model(**MODEL, load={"mode": "explicit", "models": ["*", "a"]}),
+        "spec.predictor.model.load.models",
+    ),
+    "another key file of one store": (
+        repositories(
+            {"storageUri": "gs://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "gs://b/p", "storage": {"secretName": "a", "serviceAccountKeyField": "b.json"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a credential file for one of two": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a"}},
+            {"storageUri": "s3://b/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "two regions without an account": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"region": "x"}},
+            {"storageUri": "s3://b/p", "storage": {"region": "y"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "two credential files": (
+        repositories(
+            {"storageUri": "s3://a/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+            {"storageUri": "gs://b/p", "storage": {"secretName": "b", "credentialFileKey": "c"}},
+        ),
+        "spec.predictor.model.repositories",
+    ),
+    "a claim that is fetched": (
+        model(storageUri="pvc://claim", delivery="init"),
+        "spec.predictor.model.delivery",
+    ),
+    "one of the claims that is fetched": (
+        model(repositories=[MODEL, {"storageUri": "pvc://claim"}], delivery="init"),
+        "spec.predictor.model.delivery",
+    ),
+    "a watch of what is fetched once": (
+        model(**MODEL, delivery="init", load={"mode": "poll"}),
+        "spec.predictor.model.delivery",
+    ),
+    "a cache without a size": (model(**MODEL, cache={}), "spec.predictor.model.cache.size"),
+    "a cache without a claim": (
+        model(**MODEL, cache={"type": "pvc"}),
+        "spec.predictor.model.cache.claimName",
+    ),
+    "a slice without a profile": (accelerator(type="mig"), "spec.predictor.accelerator.profile"),
+    "a profile of a whole GPU": (
+        accelerator(profile="1g.10gb"),
+        "spec.predictor.accelerator.profile",
+    ),
+    "a profile that is none": (
+        accelerator(type="mig", profile="10gb"),
+        "spec.predictor.accelerator.profile",
+    ),
+    "two slices a pod": (
+        accelerator(type="mig", profile="1g.10gb", count=2),
+        "spec.predictor.accelerator.count",
+    ),
+    "a single strategy without a product": (
+        accelerator(type="mig", profile="1g.10gb", strategy="single"),
+        "spec.predictor.accelerator.strategy",
+    ),
+    "a single strategy of whole GPUs": (
+        accelerator(strategy="single", product="A"),
+        "spec.predictor.accelerator.strategy",
+    ),
+    "selectors without a claim": (
+        accelerator(celSelectors=["true"]),
+        "spec.predictor.accelerator.strategy",
+    ),
+    "a resource of a claim": (
+        accelerator(strategy="dra", resourceName="nvidia.com/gpu"),
+        "spec.predictor.accelerator.resourceName",
+    ),
+    "a resource without a domain": (
+        accelerator(resourceName="cpu"),
+        "spec.predictor.accelerator.resourceName",
+    ),
+    "a product that no label can hold": (
+        accelerator(product="NVIDIA H100 80GB HBM3"),
+        "spec.predictor.accelerator.product",
+    ),
+    "a resource asked for twice": (
+        manifests.resource(
+            accelerator={"resourceName": "amd.com/gpu"}, resources={"limits": {"amd.com/gpu": 1}}
+        ),
+        "spec.predictor.resources",
+    ),
+    "an option that a field decides": (
+        manifests.resource(args=["--log-verbose=1", "--http-port=9000"]),
+        "spec.predictor.args",
+    ),
+    "an option that a field decides, in two words": (
+        manifests.resource(args=["--exit-timeout-secs", "9"]),
+        "spec.predictor.args",
+    ),
+    "a product of nothing": (
+        accelerator(type="none", product="A"),
+        "spec.predictor.accelerator.type",
+    ),
+    "GPUs in the requests": (
+        manifests.resource(resources={"requests": {"nvidia.com/gpu": 1}}),
+        "spec.predictor.resources.requests",
+    ),
+    "GPUs in the limits": (
+        manifests.resource(resources={"limits": {"cpu": 1, "nvidia.com/mig-1g.10gb": 1}}),
+        "spec.predictor.resources.limits",
+    ),
+    "two values of a variable": (
+        manifests.resource(env=[{"name": "A", "value": "b", "valueFrom": {}}]),
+        "spec.predictor.env[0].valueFrom",
+    ),
+    "a toleration of every taint with a value": (
+        manifests.resource(tolerations=[{"operator": "Exists", "value": "a"}]),
+        "spec.predictor.tolerations[0].operator",
+    ),
+    "a toleration of no key": (
+        manifests.resource(tolerations=[{"value": "a"}]),
+        "spec.predictor.tolerations[0].operator",
+    ),
+    "one port twice": (manifests.resource(ports={"grpc": 8000}), "spec.predictor.ports"),
+    "fewer at most than at least": (
+        hpa(minReplicas=5, maxReplicas=4),
+        "spec.predictor.autoscaling.maxReplicas",
+    ),
+    "no pod and an HPA": (hpa(minReplicas=0), "spec.predictor.autoscaling.minReplicas"),
+    "no pod and nothing to wake it": (
+        manifests.resource(autoscaling={"class": "keda", "queueTimeMs": 5, "minReplicas": 0}),
+        "spec.predictor.autoscaling.minReplicas",
+    ),
+    "an autoscaler that looks at nothing": (
+        manifests.resource(autoscaling={"class": "hpa", "metrics": []}),
+        "spec.predictor.autoscaling.class",
+    ),
+    "a most that nobody keeps to": (
+        manifests.resource(autoscaling={"class": "external", "maxReplicas": 9}, replicas=1),
+        "spec.predictor.autoscaling.class",
+    ),
+    "fewer than the default most": (hpa(minReplicas=5), "spec.predictor.autoscaling.maxReplicas"),
+    "a queue time that nobody looks at": (
+        manifests.resource(autoscaling={"queueTimeMs": 5}),
+        "spec.predictor.autoscaling.class",
+    ),
+    "metrics of KEDA": (
+        manifests.resource(autoscaling={"class": "keda", "metrics": [{}]}),
+        "spec.predictor.autoscaling.metrics",
+    ),
+    "triggers of an HPA": (hpa(triggers=[{}]), "spec.predictor.autoscaling.triggers"),
+    "an address of an HPA": (
+        hpa(prometheusAddress="http://p"),
+        "spec.predictor.autoscaling.triggers",
+    ),
+    "a surge of Recreate": (
+        manifests.resource(deploymentStrategy={"type": "Recreate", "maxSurge": 1}),
+        "spec.predictor.deploymentStrategy.type",
+    ),
+    "no way to replace a pod": (
+        manifests.resource(deploymentStrategy={"maxSurge": 0, "maxUnavailable": "0%"}),
+        "spec.predictor.deploymentStrategy.maxUnavailable",
+    ),
+    "annotations of no Ingress": (
+        spec(ingress={"grpcHost": "a.example", "annotations": {"a": "b"}}),
+        "spec.ingress.annotations",
+    ),
+    "an ingress without a host": (spec(ingress={"enabled": True}), "spec.ingress.host"),
+    "one host of both protocols": (
+        spec(ingress={"host": "a.example", "grpcHost": "a.example"}),
+        "spec.ingress.grpcHost",
+    ),
+    "one host of both routes": (
+        spec(gateway={"parentRefs": [{"name": "g"}], "hostnames": ["a"], "grpcHostnames": ["b", "a"]}),
+        "spec.gateway.grpcHostnames",
+    ),
+    "both monitors": (
+        spec(monitoring={"podMonitor": True, "serviceMonitor": True}),
+        "spec.monitoring.serviceMonitor",
+    ),
+}  # fmt: skip
+"""What is wrong, and at which path."""
+
+GOOD = {
+    "two claims": repositories({"storageUri": "pvc://a/b"}, {"storageUri": "pvc://c"}),
+    "one account of two stores": repositories(
+        {"storageUri": "s3://a/p", "storage": {"secretName": "a", "region": "x"}},
+        {"storageUri": "s3://b/p", "storage": {"secretName": "a", "region": "x"}},
+        {"storageUri": "gs://b/p"},
+    ),
+    "regions without an account": repositories(
+        {"storageUri": "s3://a/p", "storage": {"region": "x"}},
+        {"storageUri": "s3://b/p", "storage": {"region": "x"}},
+    ),
+    "the key file of one store, written out and not": repositories(
+        {"storageUri": "gs://a/p", "storage": {"secretName": "a"}},
+        {
+            "storageUri": "gs://b/p",
+            "storage": {"secretName": "a", "serviceAccountKeyField": "key.json"},
+        },
+    ),
+    "one credential file of two stores": repositories(
+        {"storageUri": "s3://a/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+        {"storageUri": "gs://b/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
+    ),
+    "fetched, then loaded on demand": model(
+        **MODEL, delivery="init", load={"mode": "explicit", "models": ["a"]}
+    ),
+    "a product as a claim names it": accelerator(strategy="dra", product="NVIDIA H100 80GB HBM3"),
+    "another vendor's and a network card": manifests.resource(
+        accelerator={"resourceName": "amd.com/gpu"}, resources={"limits": {"rdma/hca": 1}}
+    ),
+    "options that no field decides": manifests.resource(
+        args=["--http-portal=1", "--log-verbose=1", "--http-thread-count=2"]
+    ),
+    "KEDA to zero": manifests.resource(
+        autoscaling={"class": "keda", "minReplicas": 0, "triggers": [{"type": "cron"}]}
+    ),
+    "a gateway beside an ingress that is off": spec(
+        ingress={"enabled": False, "host": "a.example"}, gateway={"parentRefs": [{"name": "g"}]}
+    ),
+    "a surge of percent": manifests.resource(
+        deploymentStrategy={"maxSurge": "25%", "maxUnavailable": 0}
+    ),
+    **{
+        f"profile {profile}": accelerator(type="mig", profile=profile)
+        for profile in (
+            "1g.5gb",
+            "1g.10gb+me",
+            "1g.24gb-me",
+            "1g.24gb+me.all",
+            "7g.278gb",
+            "4g.96gb+gfx",
+        )
+    },
+}

@@ -1,0 +1,31 @@
+"""What an API server's answer means for whoever asked."""
+
+import pytest
+
+from naiad_operator.cluster import errors
+
+TYPED = "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): "
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (".spec.nodeSelctor: field not declared in schema", ".spec.nodeSelctor: field not declared in schema"),
+        (".spec.hostNetwork: expected boolean, got &{yes}", ".spec.hostNetwork: expected boolean, got yes"),
+        (".key: expected string, got &value.valueUnstructured{Value:3}", ".key: expected string, got 3"),
+        ('.x: duplicate entries for key [name="a"]', '.x: duplicate entries for key [name="a"]'),
+    ],
+)  # fmt: skip
+def test_a_field_that_an_apply_does_not_know_is_the_objects_fault_whatever_the_code_says(
+    said: str, told: str
+) -> None:
+    error = errors.from_answer("apply it", code=500, status={"message": TYPED + said})
+    assert isinstance(error, errors.Invalid)
+    assert error.message == told
+
+
+def test_any_other_500_is_the_servers() -> None:
+    for message in ("", "etcdserver: request timed out", f"x {TYPED}y"):
+        error = errors.from_answer("apply it", code=500, status={"message": message})
+        assert isinstance(error, errors.ServerTrouble)
+        assert error.transient

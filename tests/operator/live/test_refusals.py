@@ -1,0 +1,118 @@
+"""What the API server takes in a service and refuses in its objects: a person is told, in the API server's words, and at once.
+
+The CRD cannot know the fields of Kubernetes' own objects that a spec hands on (podTemplate, affinity, a metric), and a webhook of the cluster's may
+refuse anything.
+"""
+
+import typing
+
+import pytest
+
+from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.objects import condition, inference_service
+
+pytestmark = pytest.mark.usefixtures("operator")
+
+TYPOS: dict[str, tuple[Object, str]] = {
+    "pod-field": ({"podTemplate": {"spec": {"nodeSelctor": {"a": "b"}}}}, "nodeSelctor: field not declared in schema"),
+    "container-field": (
+        {"podTemplate": {"spec": {"containers": [{"name": "server", "imagePullPolcy": "Always"}]}}},
+        "imagePullPolcy: field not declared in schema",
+    ),
+    "pod-type": ({"podTemplate": {"spec": {"hostNetwork": "yes"}}}, "hostNetwork: expected boolean, got yes"),
+    "annotation": ({"podTemplate": {"metadata": {"annotations": {"a": 1}}}}, "annotations.a: expected string, got 1"),
+    "shape": ({"podTemplate": {"containers": []}}, "write spec.containers"),
+    "affinity": ({"affinity": {"nodeAfinity": {}}}, "nodeAfinity: field not declared in schema"),
+    "variable": (
+        {"env": [{"name": "A", "valueFrom": {"secretKeyRf": {"name": "a", "key": "b"}}}]},
+        "secretKeyRf: field not declared in schema",
+    ),
+    "twice": ({"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}, "duplicate entries for key"),
+    "behavior": (
+        {"autoscaling": {"class": "hpa", "queueTimeMs": 5, "behavior": {"scaleup": {}}}},
+        "scaleup: field not declared in schema",
+    ),
+}  # fmt: skip
+
+
+def ready(kubectl: Kubectl, name: str, namespace: str) -> Object:
+    return condition(kubectl.get("InferenceService", name, namespace), "Ready")
+
+
+def refused(
+    kubectl: Kubectl, name: str, namespace: str, *, words: str, kind: str = "Ready"
+) -> Object:
+    def look() -> Object | None:
+        found = condition(kubectl.get("InferenceService", name, namespace), kind)
+        return found if words in found.get("message", "") else None
+
+    return until(f"{name} to say {words}", look, seconds=15)
+
+
+@pytest.mark.parametrize("case", TYPOS)
+def test_a_typo_below_an_object_of_kubernetes_own_is_told(
+    kubectl: Kubectl, namespace: str, case: str
+) -> None:
+    predictor, words = TYPOS[case]
+    kubectl.create(inference_service(case, namespace, **predictor))
+    # Pods that start are told of before an autoscaler.
+    kind = "AutoscalingReady" if case == "behavior" else "Ready"
+    found = refused(kubectl, case, namespace, words=words, kind=kind)
+    assert found["status"] == "False"
+    assert found["reason"] in ("ApplyFailed", "InvalidSpec")
+    assert "valueUnstructured" not in found["message"]
+    kubectl.delete("InferenceService", case, namespace)
+
+
+def test_a_typo_that_is_mended_is_forgotten(kubectl: Kubectl, namespace: str) -> None:
+    typo: dict[str, typing.Any] = {"podTemplate": {"spec": {"nodeSelctor": {"a": "b"}}}}
+    kubectl.create(inference_service("mended", namespace, **typo))
+    refused(kubectl, "mended", namespace, words="nodeSelctor")
+    patch = {"spec": {"predictor": {"podTemplate": None}}}
+    kubectl.patch("InferenceService", "mended", namespace, body=patch)
+    kubectl.wait_for("Deployment", "mended", namespace)
+    until(
+        "another reason",
+        lambda: ready(kubectl, "mended", namespace)["reason"] != "ApplyFailed" or None,
+    )
+    kubectl.delete("InferenceService", "mended", namespace)
+
+
+def test_a_webhook_that_is_down_is_told_and_stops_only_its_own_kind(
+    kubectl: Kubectl, namespace: str
+) -> None:
+    """The API server answers 500 for as long as nobody mends it; before, the status said nothing of it."""
+    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    hook = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": "down"},
+        "webhooks": [
+            {
+                "name": "down.example.com",
+                "clientConfig": {"url": "https://127.0.0.1:1/"},
+                "rules": [
+                    {
+                        "apiGroups": ["apps"],
+                        "apiVersions": ["v1"],
+                        "operations": ["CREATE"],
+                        "resources": ["deployments"],
+                    }
+                ],
+                "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+                "timeoutSeconds": 1,
+            }
+        ],
+    }
+    kubectl.request("POST", hooks, body=hook)
+    try:
+        kubectl.create(inference_service("hooked", namespace))
+        found = refused(kubectl, "hooked", namespace, words="down.example.com")
+        assert found["reason"] == "ApplyFailed"
+        assert kubectl.find("Service", "hooked", namespace), "the others are made"
+    finally:
+        kubectl.request("DELETE", f"{hooks}/down")
+    until("the Deployment", lambda: kubectl.find("Deployment", "hooked", namespace), seconds=30)
+    kubectl.delete("InferenceService", "hooked", namespace)
