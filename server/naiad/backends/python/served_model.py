@@ -29,7 +29,7 @@ from naiad.backends.python.api.request import (
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.response_sender import InferenceResponseSender, close, has_sent
 from naiad.backends.python.coroutines import Coroutines
-from naiad.backends.python.failures import describe
+from naiad.backends.python.failures import RAISED, describe
 
 APART: Any = object()
 """Stands for a response that a sender sends."""
@@ -111,7 +111,7 @@ class ServedModel(abc.ABC):
             answer = model.is_ready()
             if inspect.iscoroutine(answer):
                 answer = asyncio.run(answer)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook may raise anything: then it is not ready
+        except RAISED as error:
             self._log.error("is_ready failed: %s", describe(error, self._folder))
             return False
         if not isinstance(answer, bool):
@@ -128,7 +128,7 @@ class ServedModel(abc.ABC):
         """As `finalize`; what the model raises is only logged (row 15.33)."""
         try:
             self.finalize()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model goes all the same, whatever it raises
+        except RAISED as error:
             self._log.error("finalize failed: %s", describe(error, self._folder))
 
     def finalize(self) -> None:
@@ -176,7 +176,7 @@ class ServedModel(abc.ABC):
             returned = self._model.execute(requests)
             if inspect.iscoroutine(returned):
                 returned = self._coroutines.run(returned)
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             _close(map(sender_of, requests))
             raise self._failed(describe(error, self._folder)) from error
         ended_ns = self._now_ns()
@@ -201,7 +201,7 @@ class ServedModel(abc.ABC):
         context.current.set(self._running.at(calls))
         try:
             returned = self._model.execute(requests)
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             _close(senders)
             raise self._failed(describe(error, self._folder)) from error
         if self.has_rescheduled:

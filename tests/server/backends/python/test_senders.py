@@ -506,3 +506,36 @@ def test_a_coroutine_does_not_wait_so_that_the_others_of_its_instance_go_on(
     instance.execute([slow])
     instance.execute([other])
     assert len(answers.wait(42)) == 42
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise SystemExit(3)",
+        "raise KeyboardInterrupt",
+        "asyncio.get_running_loop().stop()",
+        "asyncio.create_task(leave())",
+    ],
+)
+def test_a_coroutine_that_wants_to_end_everything_ends_alone(
+    tmp_path: pathlib.Path, line: str
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        f"""
+        async def execute(self, requests):
+            import asyncio
+            async def leave():
+                raise SystemExit
+            if requests[0].request_id() == "bad":
+                {line}
+                await asyncio.sleep(0)
+            requests[0].get_response_sender().send(response(1, 1), flags=FINAL)
+        """,
+    )
+    instance.execute([ask(request_id="bad")])
+    answers.wait(1)
+    instance.execute([ask(request_id="good")])
+    assert answers.wait(2)[-1].id == "good"
+    assert seen(answers.got[-1].response) == [1, 1]
+    instance.close()
