@@ -105,6 +105,8 @@ def test_an_exception_in_execute_shows_its_line(load: Load) -> None:
         ({"X": [[1], [2, 3]]}, "the values of 'X' are no tensor"),
         ({"X": np.array([[1]], np.complex64)}, "complex64, for which there is no datatype"),
         ({"X": np.array([[None]])}, "the elements of BYTES are bytes or str"),
+        ({"X": [["\ud800"]]}, "the values of 'X' are no tensor"),
+        ({"X": np.array([["\ud800"]])}, "half of a surrogate pair"),
     ],
 )
 def test_a_request_that_a_server_would_refuse_is_refused(
@@ -285,6 +287,11 @@ def test_is_ready_has_its_say(load: Load) -> None:
     assert load(DOUBLE + "    def is_ready(self):\n        return hasattr(self, 'args')\n").ready()
 
 
+async def test_a_coroutine_is_ready_also_in_a_test_that_is_one(load: Load) -> None:
+    model = load(DOUBLE + "    async def is_ready(self):\n        return hasattr(self, 'args')\n")
+    assert model.ready()
+
+
 ASKS = """
 class TritonPythonModel:
     def execute(self, requests):
@@ -335,6 +342,9 @@ def test_a_fake_may_fail(load: Load) -> None:
     [
         (lambda request: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda request: [{"OUT": np.zeros((1, 1), np.float32)}] * 2, r"exec\(decoupled=True\)"),
+        (lambda request: None, "the fake of model 'other' replied nothing: it has to reply a dict"),
+        (lambda request: 5, "the fake of model 'other' replied int: it has to reply a dict"),
+        (lambda request: "text", "the fake of model 'other' replied str: it has to reply a dict"),
         (None, r"unknown model: 'other' is not found: give load_model a fake"),
     ],
 )

@@ -9,12 +9,13 @@ Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
 
 import abc
 import asyncio
+import concurrent.futures
 import functools
 import inspect
 import logging
 import pathlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from naiad.backends.python.api import context
@@ -110,7 +111,7 @@ class ServedModel(abc.ABC):
         try:
             answer = model.is_ready()
             if inspect.iscoroutine(answer):
-                answer = asyncio.run(answer)
+                answer = _run(answer)
         except RAISED as error:
             self._log.error("is_ready failed: %s", describe(error, self._folder))
             return False
@@ -301,6 +302,16 @@ class ServedModel(abc.ABC):
         message = f"Failed to process the request(s) for model '{self._running.instance}', message: {text}"
         self._log.error("%s", message)
         return message
+
+
+def _run(coroutine: "Coroutine[Any, Any, Any]") -> Any:
+    """Run a coroutine to its end, also in the thread of a running loop, as a test that is a coroutine itself has it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        return beside.submit(asyncio.run, coroutine).result()
 
 
 def _without_rescheduled(requests: "list[InferenceRequest]", returned: Any) -> Any:
