@@ -133,7 +133,7 @@ class FakeServer:
         fake = self._models.get(model)
         if fake is None or model in self.unloaded:
             raise not_found(_unknown(model))
-        reply = fake(request)
+        reply: Any = fake(request)  # what a test writes may be anything
         if isinstance(reply, (Response, collections.abc.Mapping)):
             return (reply,)
         if not isinstance(reply, collections.abc.Iterable) or isinstance(reply, (str, bytes)):
