@@ -31,6 +31,7 @@ from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.response_sender import InferenceResponseSender, close, has_sent
 from naiad.backends.python.coroutines import Coroutines
 from naiad.backends.python.failures import RAISED, describe
+from naiad.backends.python.forgotten import Forgotten
 
 APART: Any = object()
 """Stands for a response that a sender sends."""
@@ -70,6 +71,7 @@ class ServedModel(abc.ABC):
         running.loads = False
         running.executes = True
         self._coroutines = Coroutines(running.instance)
+        self._forgotten = Forgotten(running.instance)
         self._dropped: set[str] = set()
         self._log = logging.getLogger("naiad.models." + running.model)
 
@@ -139,6 +141,7 @@ class ServedModel(abc.ABC):
             Exception: whatever the model raises.
         """
         self._coroutines.close()
+        self._forgotten.close()
         self._running.executes = False
         model, self._model = self._model, None
         if hasattr(model, "finalize"):
@@ -214,6 +217,7 @@ class ServedModel(abc.ABC):
         elif returned is not None:
             _close(senders)
             raise self._failed(self._must_return_none(returned))
+        self._forgotten.watch(senders)
         return [APART] * len(calls)
 
     def _refuse_rescheduled(
@@ -253,6 +257,7 @@ class ServedModel(abc.ABC):
         """What an ordinary model returned, with a mark in place of what it leaves to a sender (row 15.17)."""
         senders = [sender_of(request) for request in requests]
         if returned is None and None not in senders:
+            self._forgotten.watch(senders)
             return [APART] * len(requests)
         if type(returned) is not list or len(returned) != len(requests):
             _close(senders)
@@ -270,6 +275,7 @@ class ServedModel(abc.ABC):
                 marked.append(answer)
             else:
                 marked.append(APART)
+        self._forgotten.watch(senders)
         return marked
 
     def _must_return_none(self, returned: Any) -> str:
