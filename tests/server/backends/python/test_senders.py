@@ -589,7 +589,7 @@ def test_a_coroutine_does_not_wait_so_that_the_others_of_its_instance_go_on(
         "raise SystemExit(3)",
         "raise KeyboardInterrupt",
         "asyncio.get_running_loop().stop()",
-        "asyncio.create_task(leave())",
+        "asyncio.create_task(leave()).add_done_callback(lambda done: done.exception())",
     ],
 )
 def test_a_coroutine_that_wants_to_end_everything_ends_alone(
