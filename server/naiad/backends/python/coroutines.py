@@ -17,7 +17,7 @@ from typing import Any
 _log = logging.getLogger("naiad.models")
 
 CLOSE_TIMEOUT_S = 5.0
-"""How long coroutines whose requests all have their answers may go on when the model is unloaded."""
+"""How long coroutines whose requests all have their answers may go on when the model is unloaded, and again once they are cancelled."""
 
 
 class Coroutines:
@@ -50,18 +50,23 @@ class Coroutines:
         future.add_done_callback(on_end)
 
     def close(self) -> None:
-        """Wait for what still runs, cancel what goes on for too long, and end the thread."""
+        """Wait for what still runs, cancel what goes on for too long, and end the thread; one that will not end is left alone."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
         _, late = concurrent.futures.wait(tuple(self._running), timeout=CLOSE_TIMEOUT_S)
         for future in late:
             future.cancel()
-        asyncio.run_coroutine_threadsafe(_end_all(), loop).result()
+        ended = threading.Event()
+        loop.call_soon_threadsafe(self._end_all, loop, ended)
+        ended.wait(2 * CLOSE_TIMEOUT_S)
         self._closing = True
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        thread.join(CLOSE_TIMEOUT_S)
+        if thread.is_alive():
+            _log.error("'%s': a coroutine blocks its thread, which is left running", self._name)
+        else:
+            loop.close()
         self._loop = None
 
     def _started(self) -> asyncio.AbstractEventLoop:
@@ -73,6 +78,10 @@ class Coroutines:
             )
             self._thread.start()
         return loop
+
+    def _end_all(self, loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
+        if not self._closing:  # else it was blocked for so long that nobody waits any more
+            loop.create_task(_cancel_all()).add_done_callback(lambda _: ended.set())
 
     def _run_forever(self, loop: asyncio.AbstractEventLoop) -> None:
         while not self._closing:
@@ -86,9 +95,10 @@ class Coroutines:
                 )
 
 
-async def _end_all() -> None:
-    """Cancel tasks that the model started itself and let everything cancelled come to its end."""
+async def _cancel_all() -> None:
+    """Cancel tasks that the model started itself and let everything cancelled come to its end, unless that takes too long."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others:
+        await asyncio.wait(others, timeout=CLOSE_TIMEOUT_S)

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from naiad.backends.backend import Answer, AnswersApart, Instance
-from naiad.backends.python import forgotten
+from naiad.backends.python import coroutines, forgotten
+from naiad.backends.python.instance import PythonInstance
 from naiad.core import datatypes
 from naiad.core.flow import ANSWER_BYTES, Flow
 from naiad.core.inference import Inference
@@ -510,6 +511,43 @@ def test_closing_waits_for_coroutines_and_ends_their_thread(tmp_path: pathlib.Pa
     answers.wait(1)
     instance.close()
     assert not [each for each in threading.enumerate() if each.name.endswith("-async")]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while not stop.is_set():\n    try:\n        await asyncio.sleep(0.01)\n    except asyncio.CancelledError:\n        pass",
+        "stop.wait()",
+    ],
+    ids=["takes no cancel", "blocks the thread"],
+)
+def test_a_coroutine_that_will_not_end_keeps_nobody_from_closing(
+    tmp_path: pathlib.Path, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coroutines, "CLOSE_TIMEOUT_S", 0.05)
+    lines = "\n".join("                " + line for line in body.splitlines())
+    instance, answers = made(
+        tmp_path,
+        f"""
+        async def execute(self, requests):
+            import asyncio
+            stop = self.stop = threading.Event()
+            async def go_on():
+{lines}
+            requests[0].get_response_sender().send(response(1, 1), FINAL)
+            self.task = asyncio.create_task(go_on())
+        """,
+    )
+    assert isinstance(instance, PythonInstance)
+    stop = instance.model
+    instance.execute([ask()])
+    answers.wait(1)
+    closing = threading.Thread(target=instance.close)
+    closing.start()
+    closing.join(GIVE_UP_S)
+    closed = not closing.is_alive()
+    stop.stop.set()
+    assert closed
 
 
 def test_a_sender_waits_for_a_client_that_reads_slowly_and_not_for_one_that_left(
