@@ -60,7 +60,6 @@ class TextFormatter(logging.Formatter):
             line += "\n" + self.formatException(record.exc_info)
         return line
 
-
     def _to_the_second(self, second: int) -> str:
         """The part of the time that many lines share: a model may print thousands in a second."""
         if second != self._second:
