@@ -35,13 +35,16 @@ class InferenceError(Exception):
 
     Args:
         code: what kind of failure it is.
-        message: what was wrong, where, what was expected and what to send instead.
+        message: what was wrong, where, what was expected and what to send instead. What is no text in it (half a surrogate pair, as in
+            names of files that are no UTF-8) becomes a question mark: no protocol can carry it.
         reason: the failure counter that it raises when it ends an inference.
     """
 
     def __init__(
         self, code: ErrorCode, message: str, *, reason: FailureReason = FailureReason.OTHER
     ) -> None:
+        if not message.isascii():
+            message = message.encode("utf-8", "replace").decode()
         super().__init__(message)
         self.code = code
         self.message = message

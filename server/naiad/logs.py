@@ -14,6 +14,8 @@ from typing_extensions import override
 
 VERBOSE = logging.DEBUG
 
+_quoted = json.encoder.encode_basestring
+
 _LETTERS = {
     logging.DEBUG: "I",  # the reference logs verbose lines as information
     logging.INFO: "I",
@@ -34,25 +36,34 @@ class TextFormatter(logging.Formatter):
         super().__init__()
         self._iso = iso
         self._pid = os.getpid()
+        self._second = 0
+        self._stamp = ""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
-        moment = dt.datetime.fromtimestamp(record.created, tz=dt.UTC)
         letter = _LETTERS.get(record.levelno, "I")
-        stamp = (
-            moment.strftime("%Y-%m-%dT%H:%M:%SZ ") + letter
-            if self._iso
-            else letter + moment.strftime("%m%d %H:%M:%S.%f")
-        )
+        stamp = self._to_the_second(int(record.created))
+        if self._iso:
+            stamp += letter
+        else:
+            stamp = f"{letter}{stamp}{int(record.created % 1 * 1_000_000):06}"
         request_id = getattr(record, "request_id", "")
         message = f"[request id: {request_id}] " if request_id else ""
         first, newline, rest = (message + record.getMessage()).partition("\n")
-        line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {json.dumps(first, ensure_ascii=False)}"
+        line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {_quoted(first)}"
         if newline:
             line += "\n" + rest
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
+
+    def _to_the_second(self, second: int) -> str:
+        """The part of the time that many lines share: a model may print thousands in a second."""
+        if second != self._second:
+            moment = dt.datetime.fromtimestamp(second, tz=dt.UTC)
+            self._stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ " if self._iso else "%m%d %H:%M:%S.")
+            self._second = second
+        return self._stamp
 
 
 class JsonFormatter(logging.Formatter):

@@ -31,7 +31,7 @@ from naiad.config.report import render
 from naiad.config.resolve import Completer, Resolution, resolve
 from naiad.core.clock import Clock
 from naiad.engine.model import Model
-from naiad.errors import InferenceError, invalid
+from naiad.errors import InferenceError, internal, invalid
 from naiad.hosts.desk import Desk
 from naiad.hosts.errand import run_errand
 from naiad.hosts.host import Host
@@ -163,7 +163,7 @@ class Loader:
     async def _in_a_thread(
         self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument
     ) -> _Result:
-        future = self._executor.submit(work, argument)
+        future = self._executor.submit(_guarded, work, argument)
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return await asyncio.wrap_future(future)
@@ -288,6 +288,16 @@ def _known_host(wanted: str, model: str, backend: str) -> HostKind:
         f"model '{model}' asks for host={wanted}: the hosts are thread and process (parameter {HOST_PARAMETER}, or "
         f"--backend-config={backend},host=…)"
     )
+
+
+def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Argument) -> _Result:
+    """Do it. A KeyboardInterrupt that a model's code raises is that model's failure: on the loop it would end the server."""
+    try:
+        return work(argument)
+    except Exception:
+        raise
+    except BaseException as error:
+        raise internal(f"the model's code raised {type(error).__name__}: {error}") from error
 
 
 def _complete(

@@ -2,6 +2,8 @@
 
 import asyncio
 import collections.abc
+import json
+import logging
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,8 @@ from naiad.errors import InferenceError
 from naiad.hosts.desk import BatchAt, Tell
 from naiad.hosts.worker.link import TOLD, Parcel
 from naiad.metrics.custom import CustomMetrics
+
+_log = logging.getLogger(__name__)
 
 _CONTROL = frozenset(("load", "unload", "ready"))
 _STOPPING = "the server is stopping, or has not started yet"
@@ -72,7 +76,7 @@ class WorkerDesk:
         self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, answer: Tell
     ) -> None:
         """See `Desk`."""
-        what, *rest = orjson.loads(header)
+        what, *rest = _parsed(header)
         if what == "infer":
             self._infer(number, rest, base, batch_at, answer)
         elif what == "cancel":
@@ -162,8 +166,11 @@ class WorkerDesk:
                 error = None
         except InferenceError as failure:
             error = failure.message
+        except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for an answer
+            _log.exception("a question of model '%s' could not be answered", self._model)
+            error = f"{type(failure).__name__}: {failure}"
         finally:
-            answer(TOLD, number, orjson.dumps((error, value)))
+            answer(TOLD, number, _printed((error, value)))
 
     async def _controlled(
         self, control: Control, what: str, rest: collections.abc.Sequence[Any], base: Any
@@ -203,7 +210,20 @@ class WorkerDesk:
         else:
             if what == "open_family":
                 self._families.add(value)
-        answer(TOLD, number, orjson.dumps((error, value)))
+        answer(TOLD, number, _printed((error, value)))
+
+
+def _parsed(header: bytes | bytearray) -> Any:
+    """JSON as Python writes it: a metric may be set to NaN or infinity, for which orjson has no words."""
+    try:
+        return orjson.loads(header)
+    except orjson.JSONDecodeError:
+        return json.loads(header)
+
+
+def _printed(answer: tuple[str | None, Any]) -> bytes:
+    """JSON as Python reads it, whatever a value or an error's text holds."""
+    return json.dumps(answer).encode()
 
 
 def _packed(response: InferResponse) -> tuple[bytes, Parcel]:

@@ -73,7 +73,10 @@ class Environments:
             raise unavailable(
                 f"unable to load model '{model}': the server stops before its environment is made"
             ) from error
-        except (OSError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
+            what = need.file if isinstance(need, Required) else need.path
+            raise cannot_load(model, f"{what} is no text in UTF-8: {error}") from error
+        except OSError as error:
             raise cannot_load(
                 model,
                 f"its environment cannot be made: {error} (--backend-config=python,{CACHE_OPTION}=FOLDER chooses where environments are kept)",

@@ -7,6 +7,7 @@ What goes wrong raises ValueError in Triton's words.
 
 import collections.abc
 import itertools
+import math
 import re
 import threading
 import typing
@@ -17,7 +18,7 @@ from naiad.metrics.families import Family, Type
 from naiad.metrics.statistics import Histogram
 
 _NAME = re.compile("[a-zA-Z_:][a-zA-Z0-9_:]*")
-_LABEL = re.compile("[a-zA-Z_][a-zA-Z0-9_]*")
+_LABEL = re.compile("(?!__)[a-zA-Z_][a-zA-Z0-9_]*")
 _GONE = (
     "Invalid metric operation as the corresponding 'MetricFamily' has been deleted. The 'MetricFamily' object should be "
     "deleted AFTER its corresponding 'Metric' objects have been deleted."
@@ -65,8 +66,9 @@ class CustomMetrics:
         """Hold a family; the number stands for it.
 
         Raises:
-            ValueError: the name is none, the server's own, or another kind's.
+            ValueError: the name is none, the server's own, or another kind's, or the description is no text.
         """
+        _require_text("description", description)
         if not _NAME.fullmatch(name):
             raise ValueError(
                 f"'{name}' is no name of a metric: it has letters, digits, '_' and ':', and does not begin with a digit"
@@ -115,18 +117,23 @@ class CustomMetrics:
         """Hold a metric of a family.
 
         Raises:
-            ValueError: a label is no text, or buckets do not ascend.
+            ValueError: a label is no text, or buckets do not ascend; one of infinity at the end is there anyway.
         """
         for name, value in labels.items():
             if not (type(name) is type(value) is str):
                 raise ValueError(
                     f"metric labels are text: {name!r} is {value!r}; write str(...) around it"
                 )
+            _require_text(f"label '{name}'", value)
+            if buckets is not None and name == "le":
+                raise ValueError("'le' is the label of a histogram's buckets: take another name")
             if not _LABEL.fullmatch(name):
                 raise ValueError(
-                    f"'{name}' is no name of a label: it has letters, digits and '_', and does not begin with a digit"
+                    f"'{name}' is no name of a label: it has letters, digits and '_', and does not begin with a digit or '__'"
                 )
-        if buckets is not None and any(one >= other for one, other in itertools.pairwise(buckets)):
+        if buckets and buckets[-1] == math.inf:
+            buckets = buckets[:-1]  # every histogram has that one
+        if buckets is not None and not _ascend(buckets):
             raise ValueError(
                 f"Bucket Boundaries must be strictly sorted: {list(buckets)} do not ascend"
             )
@@ -194,6 +201,24 @@ class CustomMetrics:
             raise ValueError(_GONE)
         shown, labels = held
         return shown.family.type, shown.series[labels]
+
+
+def _ascend(bounds: collections.abc.Sequence[float]) -> bool:
+    """Strictly, and none of them is NaN or infinite."""
+    return all(map(math.isfinite, bounds)) and all(
+        one < other for one, other in itertools.pairwise(bounds)
+    )
+
+
+def _require_text(what: str, text: str) -> None:
+    """One metric that cannot be written would take the page of all of them with it."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise ValueError(
+                f"{what} is no text: {text!r} holds half of a surrogate pair"
+            ) from None
 
 
 def _samples(shown: _Shown) -> collections.abc.Iterator[Sample]:

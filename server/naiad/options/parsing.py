@@ -46,6 +46,7 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
     if said.strict_model_config is not None:
         fields["disable_auto_complete_config"] = said.strict_model_config
         notes.append("--strict-model-config is deprecated: use --disable-auto-complete-config")
+    notes += said.notes
     fields.update(
         model_repository=tuple(dict.fromkeys(said.repositories)),
         model_control_mode=said.control_mode,

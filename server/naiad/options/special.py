@@ -18,6 +18,18 @@ CATEGORIES = (
 """What restricted-api options may name (row 17.15)."""
 
 
+_NO_REGION = "tensors reach Python models through anonymous memory, which nobody sizes"
+_NO_STUB = "there is no stub: a worker process may load for as long as it needs, and one that hangs later is found by naiad.execute_timeout"
+_IDLE_OF_PYTHON = {
+    "shm-default-byte-size": _NO_REGION,
+    "shm-growth-byte-size": _NO_REGION,
+    "shm-region-prefix-name": _NO_REGION,
+    "stub-timeout-seconds": _NO_STUB,
+    "thread-pool-size": "calls of models need no threads",
+}
+"""Triton's `--backend-config=python,…` (row 15.32)."""
+
+
 @dataclasses.dataclass(slots=True)
 class Collected:
     """What the special options said so far; the parser turns it into fields."""
@@ -31,6 +43,7 @@ class Collected:
     log_verbose: int = 0
     counter_latencies: bool = True
     strict_model_config: bool | None = None
+    notes: list[str] = dataclasses.field(default_factory=list)
 
 
 def boolean(flag: Flag, value: str) -> bool:
@@ -90,6 +103,10 @@ def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
 def _backend_config(said: Collected, flag: Flag, value: str) -> None:
     setting = backend_setting(value)
     said.backends.setdefault(setting.backend, {})[setting.key] = setting.value
+    if setting.backend == "python" and setting.key in _IDLE_OF_PYTHON:
+        said.notes.append(
+            f"--{flag.name}=python,{setting.key} means nothing here: {_IDLE_OF_PYTHON[setting.key]}"
+        )
 
 
 def _http_restricted(said: Collected, flag: Flag, value: str) -> None:

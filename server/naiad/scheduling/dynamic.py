@@ -13,7 +13,9 @@ called with the books in order, because it may enqueue and cancel.
 
 import asyncio
 import collections.abc
+import contextlib
 import functools
+import logging
 
 from naiad.backends.backend import Answer
 from naiad.core.clock import Clock
@@ -27,6 +29,11 @@ from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.scheduler import Occupancy
 from naiad.scheduling.settlement import Settlement
+
+_log = logging.getLogger(__name__)
+
+PATIENCE_S = 30.0
+"""How long a model that is being unloaded may take to finish requests of which every client has left; for others it has all the time."""
 
 GATHERING_NS = 500_000
 """How long a free instance waits at most while every turn of the loop brings another request. Half a millisecond of a busy loop is
@@ -167,8 +174,37 @@ class DynamicScheduler:
             self._hold = 0
             self._turn()
             self._check_drained()
-        await self._drained.wait()
+        while not self._drained.is_set():
+            unwanted = self._unwanted()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._drained.wait(), PATIENCE_S)
+                break
+            still = self._unwanted()
+            if still and still <= unwanted:
+                self._give_up()
         await asyncio.gather(*(host.close() for host in self._hosts))
+
+    def _unwanted(self) -> set[Inference]:
+        """What is left, if no client waits for any of it; else nothing."""
+        if self._owned != len(self._apart) or not all(each.cancelled for each in self._apart):
+            return set()
+        return set(self._apart)
+
+    def _give_up(self) -> None:
+        """What is left is for nobody, and the model does not finish it, perhaps never: a stream whose end it forgot."""
+        _log.warning(
+            "model '%s' is unloaded with %d requests unfinished, whose clients left more than %g s ago",
+            self._model,
+            len(self._apart),
+            PATIENCE_S,
+        )
+        gone, self._apart = self._apart, set[Inference]()
+        self._owned -= len(gone)
+        for inference in gone:
+            self._settlement.fail(
+                inference, InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
+            )
+        self._check_drained()
 
     def _gather(self) -> None:
         """Look once a turn of the loop brought nobody new, or a batch is full, or it takes too long."""

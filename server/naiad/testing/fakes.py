@@ -111,9 +111,11 @@ class FakeServer(ModelMetrics):
         fake = self._models.get(model)
         if fake is None or model in self.unloaded:
             raise not_found(_unknown(model))
-        reply = fake(request)
+        reply: Any = fake(request)  # what a test writes may be anything
         if isinstance(reply, (Response, collections.abc.Mapping)):
             return (reply,)
+        if not isinstance(reply, collections.abc.Iterable) or isinstance(reply, (str, bytes)):
+            raise _no_reply(model, reply)
         if not decoupled:
             raise unsupported(
                 f"the fake of model '{model}' is decoupled (it gives many replies): ask it with exec(decoupled=True)"
@@ -123,9 +125,7 @@ class FakeServer(ModelMetrics):
 
 def _response(model: str, reply: Reply) -> InferResponse:
     if not isinstance(reply, (Response, collections.abc.Mapping)):
-        raise invalid(
-            f"the fake of model '{model}' replied {type(reply).__name__}: it has to reply a dict of outputs or a naiad.testing.Response"
-        )
+        raise _no_reply(model, reply)
     outputs = reply.outputs if isinstance(reply, Response) else reply
     given = reply if isinstance(reply, Response) else Response({})
     return InferResponse(
@@ -135,6 +135,13 @@ def _response(model: str, reply: Reply) -> InferResponse:
         [to_tensor(name, values, None) for name, values in outputs.items()],
         dict(given.parameters),
         given.error,
+    )
+
+
+def _no_reply(model: str, reply: object) -> InferenceError:
+    found = "nothing" if reply is None else type(reply).__name__
+    return invalid(
+        f"the fake of model '{model}' replied {found}: it has to reply a dict of outputs or a naiad.testing.Response"
     )
 
 

@@ -176,7 +176,12 @@ def _text(name: str, array: Array) -> Tensor:
             raise invalid(
                 f"'{name}' holds {each!r}, of type {type(each).__name__}: the elements of BYTES are bytes or str"
             )
-        elements[place] = bytes(each) if isinstance(each, bytes) else each.encode()
+        try:
+            elements[place] = bytes(each) if isinstance(each, bytes) else each.encode()
+        except UnicodeEncodeError:
+            raise invalid(
+                f"'{name}' holds {each!r}, half of a surrogate pair, which no client can send: give the bytes"
+            ) from None
     elements = elements.reshape(array.shape)
     elements.flags.writeable = False
     return Tensor(name, datatypes.BYTES, elements.shape, elements)

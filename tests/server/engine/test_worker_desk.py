@@ -180,3 +180,27 @@ async def test_who_waits_for_a_load_when_the_server_stops_is_told() -> None:
 async def test_what_is_no_question_is_the_hosts_to_judge() -> None:
     with pytest.raises(KeyError):
         Worker().ask(1, "what")
+
+
+async def test_a_gauge_may_be_no_number_and_without_end() -> None:
+    worker = Worker()
+    worker.ask(1, "open_family", "mine", "", "gauge")
+    worker.ask(2, "open_metric", worker.told[-1][1][1], {}, None)
+    metric = worker.told[-1][1][1]
+    for number, value in ((3, float("nan")), (4, float("-inf"))):
+        worker.ask(number, "change_metric", metric, "set", value)
+        worker.ask(10 * number, "metric_value", metric)
+        assert worker.told[-2:] == [
+            (number, [None, None]),
+            (10 * number, [None, pytest.approx(value, nan_ok=True)]),
+        ]
+
+
+@pytest.mark.parametrize("what", ["load", "ready"])
+async def test_a_name_that_is_no_text_is_refused_and_nobody_waits(what: str) -> None:
+    worker = Worker()
+    more: tuple[Any, ...] = ("", [], False) if what == "load" else (-1,)
+    worker.ask(1, what, "bad\ud800", *more)
+    worker.ask(2, what, 5, *more)
+    await asyncio.sleep(0.1)
+    assert {number for number, _ in worker.told} == {1, 2}

@@ -107,6 +107,15 @@ def test_requirements_that_bring_no_wheels_folder_say_so(
         environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
 
 
+def test_requirements_that_are_no_text_are_named(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
+    need = required(tmp_path, "")
+    need.file.write_bytes(b"\xff\xfeg\0")
+    with pytest.raises(InferenceError, match=r"requirements\.txt is no text in UTF-8"):
+        environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
+
+
 def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: pathlib.Path) -> None:
     found = environments.get("m", Packed(path=packed), {})
     assert found.executable == str(packed / "bin" / "python")

@@ -137,3 +137,50 @@ def test_names_and_texts_cannot_break_the_page() -> None:
         "# TYPE a:b counter",
         r'a:b{x="say \"hello\"\n"} 0',
     ]
+
+
+def test_text_that_cannot_be_written_is_refused_and_the_page_stays_whole() -> None:
+    metrics = CustomMetrics()
+    family = metrics.open_family("mine", "", "gauge")
+    with pytest.raises(ValueError, match="label 'file' is no text"):
+        metrics.open_metric(family, {"file": "\udcff"}, None)
+    with pytest.raises(ValueError, match="description is no text"):
+        metrics.open_family("other", "\udcff", "gauge")
+    metrics.open_metric(family, {"file": "é"}, None)
+    assert shown(metrics)[-1] == 'mine{file="é"} 0'
+
+
+def test_a_bucket_of_infinity_is_there_once() -> None:
+    metrics = CustomMetrics()
+    family = metrics.open_family("mine", "", "histogram")
+    metric = metrics.open_metric(family, {}, [1.0, float("inf")])
+    metrics.change(metric, "observe", 3)
+    assert shown(metrics)[2:] == [
+        'mine_bucket{le="1"} 0',
+        'mine_bucket{le="+Inf"} 1',
+        "mine_sum 3",
+        "mine_count 1",
+    ]
+
+
+@pytest.mark.parametrize("buckets", [[float("nan")], [1.0, float("nan")], [float("-inf"), 1.0]])
+def test_buckets_are_numbers(buckets: list[float]) -> None:
+    metrics = CustomMetrics()
+    family = metrics.open_family("mine", "", "histogram")
+    with pytest.raises(ValueError, match="strictly sorted"):
+        metrics.open_metric(family, {}, buckets)
+
+
+def test_labels_that_begin_with_two_underscores_are_prometheuss_own() -> None:
+    metrics = CustomMetrics()
+    family = metrics.open_family("mine", "", "gauge")
+    with pytest.raises(ValueError, match="'__mine' is no name of a label"):
+        metrics.open_metric(family, {"__mine": "1"}, None)
+    metrics.open_metric(family, {"_mine": "1"}, None)
+
+
+def test_a_histogram_has_no_label_of_its_buckets_name() -> None:
+    metrics = CustomMetrics()
+    family = metrics.open_family("mine", "", "histogram")
+    with pytest.raises(ValueError, match="'le' is the label of a histogram's buckets"):
+        metrics.open_metric(family, {"le": "1"}, [1.0])

@@ -80,6 +80,23 @@ def test_options_that_mean_nothing_here_leave_one_note_each() -> None:
     assert all("means nothing here" in note for note in options.notes)
 
 
+def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
+    options = parse(
+        [
+            "--model-repository=/models",
+            "--backend-config=python,shm-default-byte-size=1048576",
+            "--backend-config=python,stub-timeout-seconds=60",
+            "--backend-config=python,host=thread",
+            "--backend-config=mine,shm-default-byte-size=1",
+        ]
+    )
+    assert [note.partition(" means nothing here: ")[0] for note in options.notes] == [
+        "--backend-config=python,shm-default-byte-size",
+        "--backend-config=python,stub-timeout-seconds",
+    ]
+    assert options.backend_config["python"]["host"] == "thread"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -11,6 +11,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import FailureReason, InferenceError
+from naiad.scheduling.dynamic import PATIENCE_S
 from tests.support.inferences import make_response, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, turn
 
@@ -225,3 +226,52 @@ async def test_a_cancel_frees_a_held_model() -> None:
     flow.hold()
     inference.cancel()
     assert not flow.is_full()
+
+
+async def test_what_a_model_never_finishes_and_nobody_wants_does_not_keep_it_from_being_unloaded() -> (
+    None
+):
+    model = ScheduledModel()
+    inference = model.send()
+    model.host.finish_with([None])
+    inference.cancel()
+    began = asyncio.get_running_loop().time()
+    await model.scheduler.stop()
+    assert asyncio.get_running_loop().time() - began == PATIENCE_S
+    assert model.statistics.failures[FailureReason.CANCELED] == 1
+    answer(model, inference, final=True)
+    assert len(model.answered) == 1
+    model.nothing_left()
+
+
+async def test_what_somebody_waits_for_keeps_a_model_for_as_long_as_it_takes() -> None:
+    model = ScheduledModel()
+    wanted, unwanted = model.send(), model.send()
+    model.host.finish_with([None])
+    model.host.finish_with([None])
+    unwanted.cancel()
+    stopping = asyncio.ensure_future(model.scheduler.stop())
+    await asyncio.sleep(10 * PATIENCE_S)
+    assert not stopping.done()
+    answer(model, wanted, final=True)
+    await asyncio.sleep(PATIENCE_S / 2)
+    assert not stopping.done()
+    await asyncio.sleep(2 * PATIENCE_S)
+    assert stopping.done()
+    model.nothing_left()
+
+
+async def test_what_becomes_wanted_while_others_are_given_time_is_waited_for() -> None:
+    model = ScheduledModel()
+    unwanted, wanted = model.send(), model.send()
+    model.host.finish_with([None])
+    unwanted.cancel()
+    stopping = asyncio.ensure_future(model.scheduler.stop())
+    await asyncio.sleep(PATIENCE_S / 2)
+    answer(model, unwanted, final=True)
+    model.host.finish_with([None])
+    await asyncio.sleep(3 * PATIENCE_S)
+    assert not stopping.done()
+    answer(model, wanted, final=True)
+    await stopping
+    model.nothing_left()

@@ -63,6 +63,9 @@ def test_a_fake_may_fail(load: Load) -> None:
     [
         (lambda request: 1 / 0, "ZeroDivisionError: division by zero"),
         (lambda request: [{"OUT": np.zeros((1, 1), np.float32)}] * 2, r"exec\(decoupled=True\)"),
+        (lambda request: None, "the fake of model 'other' replied nothing: it has to reply a dict"),
+        (lambda request: 5, "the fake of model 'other' replied int: it has to reply a dict"),
+        (lambda request: "text", "the fake of model 'other' replied str: it has to reply a dict"),
         (None, r"unknown model: 'other' is not found: give load_model a fake"),
     ],
 )

@@ -53,6 +53,8 @@ def test_an_exception_in_execute_shows_its_line(load: Load) -> None:
         ({"X": [[1], [2, 3]]}, "the values of 'X' are no tensor"),
         ({"X": np.array([[1]], np.complex64)}, "complex64, for which there is no datatype"),
         ({"X": np.array([[None]])}, "the elements of BYTES are bytes or str"),
+        ({"X": [["\ud800"]]}, "the values of 'X' are no tensor"),
+        ({"X": np.array([["\ud800"]])}, "half of a surrogate pair"),
     ],
 )
 def test_a_request_that_a_server_would_refuse_is_refused(
@@ -231,6 +233,11 @@ def test_what_finalize_raises_is_not_hidden(tmp_path: pathlib.Path) -> None:
 
 def test_is_ready_has_its_say(load: Load) -> None:
     assert load(DOUBLE + "    def is_ready(self):\n        return hasattr(self, 'args')\n").ready()
+
+
+async def test_a_coroutine_is_ready_also_in_a_test_that_is_one(load: Load) -> None:
+    model = load(DOUBLE + "    async def is_ready(self):\n        return hasattr(self, 'args')\n")
+    assert model.ready()
 
 
 def test_a_model_runs_in_the_thread_of_its_test(load: Load) -> None:

@@ -19,7 +19,7 @@ from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.backends.python.completion import may_complete, not_a_config
-from naiad.backends.python.failures import describe
+from naiad.backends.python.failures import RAISED, describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
 from naiad.backends.visible_devices import seen_by
@@ -194,7 +194,7 @@ class PythonModel:
             model = self._code.entry_class()
             if hasattr(model, "initialize"):
                 model.initialize(arguments)
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             raise invalid(
                 f"failed to initialize model '{config.name}' (instance '{spec.name}'): "
                 f"{describe(error, source.model_dir)}"
@@ -297,7 +297,7 @@ class _ModelCode:
         except InferenceError:
             self.close()
             raise
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             self.close()
             raise self._error(describe(error, self._folder)) from error
 
@@ -345,7 +345,7 @@ def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
     given = ModelConfig(json.dumps(config_json.to_json(message)))
     try:
         completed = completer(given)
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         raise code.call_error("auto_complete_config", error) from error
     if not isinstance(completed, ModelConfig):
         raise invalid(not_a_config(message.name, completed))

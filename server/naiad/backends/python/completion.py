@@ -10,7 +10,7 @@ from typing import Any
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
-from naiad.backends.python.failures import describe
+from naiad.backends.python.failures import RAISED, describe
 from naiad.backends.python.runner import entry_class
 from naiad.backends.runner import Refusal
 
@@ -52,7 +52,7 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
         return None
     try:
         completed = completer(ModelConfig(settings["config"]))
-    except (Exception, SystemExit) as error:
+    except RAISED as error:
         raise Refusal(
             "INVALID_ARG",
             f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}",

@@ -1,19 +1,23 @@
 """Where a model's `async def execute` runs: an event loop in a thread of its own, one an instance (row 15.8).
 
 Made with the first coroutine. A coroutine of an ordinary model is waited for, as its answers are what it returns; those of a
-decoupled model run side by side, and its next batch may begin while they do.
+decoupled model run side by side, and its next batch may begin while they do. What a coroutine does to the loop (`sys.exit`, which asyncio
+lets end it, or `stop`) concerns no other coroutine: the loop goes on.
 
 Limits: those of `backends/runner.py`: Python 3.8.
 """
 
 import asyncio
 import concurrent.futures
+import logging
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+_log = logging.getLogger("naiad.models")
+
 CLOSE_TIMEOUT_S = 5.0
-"""How long coroutines whose requests all have their answers may go on when the model is unloaded."""
+"""How long coroutines whose requests all have their answers may go on when the model is unloaded, and again once they are cancelled."""
 
 
 class Coroutines:
@@ -28,6 +32,7 @@ class Coroutines:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._running: set[concurrent.futures.Future[Any]] = set()
+        self._closing = False
 
     def is_this_thread(self) -> bool:
         """Whether the caller is one of the coroutines."""
@@ -45,17 +50,23 @@ class Coroutines:
         future.add_done_callback(on_end)
 
     def close(self) -> None:
-        """Wait for what still runs, cancel what goes on for too long, and end the thread."""
+        """Wait for what still runs, cancel what goes on for too long, and end the thread; one that will not end is left alone."""
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
         _, late = concurrent.futures.wait(tuple(self._running), timeout=CLOSE_TIMEOUT_S)
         for future in late:
             future.cancel()
-        asyncio.run_coroutine_threadsafe(_end_all(), loop).result()
+        ended = threading.Event()
+        loop.call_soon_threadsafe(self._end_all, loop, ended)
+        ended.wait(2 * CLOSE_TIMEOUT_S)
+        self._closing = True
         loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+        thread.join(CLOSE_TIMEOUT_S)
+        if thread.is_alive():
+            _log.error("'%s': a coroutine blocks its thread, which is left running", self._name)
+        else:
+            loop.close()
         self._loop = None
 
     def _started(self) -> asyncio.AbstractEventLoop:
@@ -63,15 +74,31 @@ class Coroutines:
         if loop is None:
             loop = self._loop = asyncio.new_event_loop()
             self._thread = threading.Thread(
-                target=loop.run_forever, name=f"{self._name}-async", daemon=True
+                target=self._run_forever, args=(loop,), name=f"{self._name}-async", daemon=True
             )
             self._thread.start()
         return loop
 
+    def _end_all(self, loop: asyncio.AbstractEventLoop, ended: threading.Event) -> None:
+        if not self._closing:  # else it was blocked for so long that nobody waits any more
+            loop.create_task(_cancel_all()).add_done_callback(lambda _: ended.set())
 
-async def _end_all() -> None:
-    """Cancel tasks that the model started itself and let everything cancelled come to its end."""
+    def _run_forever(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._closing:
+            try:
+                loop.run_forever()
+            except BaseException as error:  # noqa: BLE001 - SystemExit and KeyboardInterrupt; its task has it too
+                _log.error(
+                    "'%s': %s in a coroutine: only that one ends by it",
+                    self._name,
+                    type(error).__name__,
+                )
+
+
+async def _cancel_all() -> None:
+    """Cancel tasks that the model started itself and let everything cancelled come to its end, unless that takes too long."""
     others = asyncio.all_tasks() - {asyncio.current_task()}
     for task in others:
         task.cancel()
-    await asyncio.gather(*others, return_exceptions=True)
+    if others:
+        await asyncio.wait(others, timeout=CLOSE_TIMEOUT_S)

@@ -1,8 +1,15 @@
 """What a model's exception looks like to people: what happened, then where, the model's own lines first (user-pains 14)."""
 
+import asyncio
 import importlib
 import pathlib
 import traceback
+
+RAISED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
+"""What a model's code may raise and fail by. The others are somebody else's word: Ctrl-C, the end of a test."""
+
+_MOST_PLACES = 40
+_MOST_MEMBERS = 10
 
 
 def describe(error: BaseException, folder: pathlib.Path) -> str:
@@ -14,21 +21,35 @@ def describe(error: BaseException, folder: pathlib.Path) -> str:
 
     Returns:
         `Type: message`, a blank line, `At:` and a line `path(number): function` for each place, innermost first; the
-        model's own places before those of libraries, this server's left out. A cause follows in the same form. A
-        SyntaxError's place is the line that cannot be read.
+        model's own places before those of libraries, this server's left out. A cause follows in the same form, and so do the
+        exceptions of a group. A SyntaxError's place is the line that cannot be read.
     """
+    return _all(error, folder, set())
+
+
+def _all(error: BaseException, folder: pathlib.Path, seen: "set[int]") -> str:
     texts: list[str] = []
-    seen: set[int] = set()
     cause: BaseException | None = error
     while cause is not None and id(cause) not in seen:
         seen.add(id(cause))
         texts.append(_one(cause, folder))
+        for member in _members(cause):
+            if id(member) not in seen:
+                texts[-1] += "\n\nAmong them: " + _all(member, folder, seen)
         cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return "\n\nCaused by: ".join(texts)
 
 
+def _members(error: BaseException) -> "tuple[BaseException, ...]":
+    """The exceptions of an ExceptionGroup, which Python 3.8 does not know; what a TaskGroup raises says nothing without them."""
+    members = getattr(error, "exceptions", ())
+    if not isinstance(members, tuple):
+        return ()
+    return tuple(each for each in members if isinstance(each, BaseException))[:_MOST_MEMBERS]
+
+
 def _one(error: BaseException, folder: pathlib.Path) -> str:
-    message = str(error)
+    message = _message(error)
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     inside = str(folder.resolve())
@@ -36,9 +57,31 @@ def _one(error: BaseException, folder: pathlib.Path) -> str:
     others = [each for each in frames if each not in own and not _is_ours(each.filename)]
     places = [f"  {each.filename}({each.lineno}): {each.name}" for each in reversed(own)]
     places += [f"  {each.filename}({each.lineno}): {each.name}" for each in reversed(others)]
+    places = _shortened(places)
     if isinstance(error, SyntaxError) and error.filename:
         places.insert(0, f"  {error.filename}({error.lineno}): {(error.text or '').strip()}")
     return "\n".join([text, "", "At:", *places]) if places else text
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except RAISED as failure:  # `__str__` is the model's code too
+        return f"(its text cannot be shown: __str__ raised {type(failure).__name__})"
+
+
+def _shortened(places: "list[str]") -> "list[str]":
+    """A recursion is told in a few lines, as Python's own tracebacks do."""
+    told: list[str] = []
+    times = 0
+    for place, following in zip(places, [*places[1:], ""]):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+        times += 1
+        if place == following:
+            continue
+        told.append(place if times == 1 else f"{place} ({times} times)")
+        times = 0
+    left = len(told) - _MOST_PLACES
+    return told if left <= 0 else [*told[:_MOST_PLACES], f"  ({left} more places)"]
 
 
 _SERVER = str(pathlib.Path(__file__).parents[2])

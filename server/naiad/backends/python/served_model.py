@@ -9,12 +9,13 @@ Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
 
 import abc
 import asyncio
+import concurrent.futures
 import functools
 import inspect
 import logging
 import pathlib
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from naiad.backends.python.api import context
@@ -29,7 +30,8 @@ from naiad.backends.python.api.request import (
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.response_sender import InferenceResponseSender, close, has_sent
 from naiad.backends.python.coroutines import Coroutines
-from naiad.backends.python.failures import describe
+from naiad.backends.python.failures import RAISED, describe
+from naiad.backends.python.forgotten import Forgotten
 
 APART: Any = object()
 """Stands for a response that a sender sends."""
@@ -69,6 +71,7 @@ class ServedModel(abc.ABC):
         running.loads = False
         running.executes = True
         self._coroutines = Coroutines(running.instance)
+        self._forgotten = Forgotten(running.instance)
         self._dropped: set[str] = set()
         self._log = logging.getLogger("naiad.models." + running.model)
 
@@ -110,8 +113,8 @@ class ServedModel(abc.ABC):
         try:
             answer = model.is_ready()
             if inspect.iscoroutine(answer):
-                answer = asyncio.run(answer)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - a hook may raise anything: then it is not ready
+                answer = _run(answer)
+        except RAISED as error:
             self._log.error("is_ready failed: %s", describe(error, self._folder))
             return False
         if not isinstance(answer, bool):
@@ -128,7 +131,7 @@ class ServedModel(abc.ABC):
         """As `finalize`; what the model raises is only logged (row 15.33)."""
         try:
             self.finalize()
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the model goes all the same, whatever it raises
+        except RAISED as error:
             self._log.error("finalize failed: %s", describe(error, self._folder))
 
     def finalize(self) -> None:
@@ -138,6 +141,7 @@ class ServedModel(abc.ABC):
             Exception: whatever the model raises.
         """
         self._coroutines.close()
+        self._forgotten.close()
         self._running.executes = False
         model, self._model = self._model, None
         if hasattr(model, "finalize"):
@@ -176,7 +180,7 @@ class ServedModel(abc.ABC):
             returned = self._model.execute(requests)
             if inspect.iscoroutine(returned):
                 returned = self._coroutines.run(returned)
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             _close(map(sender_of, requests))
             raise self._failed(describe(error, self._folder)) from error
         ended_ns = self._now_ns()
@@ -201,7 +205,7 @@ class ServedModel(abc.ABC):
         context.current.set(self._running.at(calls))
         try:
             returned = self._model.execute(requests)
-        except (Exception, SystemExit) as error:
+        except RAISED as error:
             _close(senders)
             raise self._failed(describe(error, self._folder)) from error
         if self.has_rescheduled:
@@ -213,6 +217,7 @@ class ServedModel(abc.ABC):
         elif returned is not None:
             _close(senders)
             raise self._failed(self._must_return_none(returned))
+        self._forgotten.watch(senders)
         return [APART] * len(calls)
 
     def _refuse_rescheduled(
@@ -252,6 +257,7 @@ class ServedModel(abc.ABC):
         """What an ordinary model returned, with a mark in place of what it leaves to a sender (row 15.17)."""
         senders = [sender_of(request) for request in requests]
         if returned is None and None not in senders:
+            self._forgotten.watch(senders)
             return [APART] * len(requests)
         if type(returned) is not list or len(returned) != len(requests):
             _close(senders)
@@ -269,6 +275,7 @@ class ServedModel(abc.ABC):
                 marked.append(answer)
             else:
                 marked.append(APART)
+        self._forgotten.watch(senders)
         return marked
 
     def _must_return_none(self, returned: Any) -> str:
@@ -301,6 +308,16 @@ class ServedModel(abc.ABC):
         message = f"Failed to process the request(s) for model '{self._running.instance}', message: {text}"
         self._log.error("%s", message)
         return message
+
+
+def _run(coroutine: "Coroutine[Any, Any, Any]") -> Any:
+    """Run a coroutine to its end, also in the thread of a running loop, as a test that is a coroutine itself has it."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(coroutine)
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        return beside.submit(asyncio.run, coroutine).result()
 
 
 def _without_rescheduled(requests: "list[InferenceRequest]", returned: Any) -> Any:

@@ -116,6 +116,16 @@ class RequestReader:
                 self._heads[parts.head] = known
         return Incoming(known.model_name, known.model_version, known, parts.id, body, parts.raws)
 
+    def id_of(self, body: bytes) -> str:
+        """The id of a request that `read` refused; "" when it has none, or when nobody can tell."""
+        parts = split(body)
+        if parts is not None:
+            return parts.id
+        try:
+            return str(service_pb2.ModelInferRequest.FromString(body).id)
+        except DecodeError:
+            return ""
+
     def request(self, incoming: Incoming) -> InferRequest:
         """The whole request.
 

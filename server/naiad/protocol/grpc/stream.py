@@ -204,7 +204,11 @@ class InferStream:
         Raises:
             InferenceError: it cannot be read, or its model is not there.
         """
-        incoming = self._reader.read(body)
+        try:
+            incoming = self._reader.read(body)
+        except InferenceError:
+            asked.id = self._reader.id_of(body)
+            raise
         asked.id = incoming.id
         if self._shut is not None:
             self._order.append(asked)

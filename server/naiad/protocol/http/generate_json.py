@@ -84,7 +84,7 @@ class GenerateReader:
             )
         name = root.get("id", "")
         if type(name) is not str:
-            raise wrong_type("id", "string", 'leave it out or send "id": "<text>"')
+            raise wrong_type("id", "string", '"id": "<text>", or nothing')
         request = InferRequest(self._model, self._version, name, [], [], {})
         members = _Members(self, request, body)
         if self._may_repeat(body):

@@ -5,9 +5,11 @@ import threading
 
 import pytest
 
+from naiad.backends.python import coroutines
+from naiad.backends.python.instance import PythonInstance
 from naiad.core.flow import Flow
 from tests.server.backends.python.models import ask
-from tests.server.backends.python.sending import made, seen
+from tests.server.backends.python.sending import GIVE_UP_S, made, seen
 
 
 def test_async_execute_of_an_ordinary_model_is_waited_for(tmp_path: pathlib.Path) -> None:
@@ -118,3 +120,73 @@ def test_a_coroutine_does_not_wait_so_that_the_others_of_its_instance_go_on(
     instance.execute([slow])
     instance.execute([other])
     assert len(answers.wait(42)) == 42
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "while not stop.is_set():\n    try:\n        await asyncio.sleep(0.01)\n    except asyncio.CancelledError:\n        pass",
+        "stop.wait()",
+    ],
+    ids=["takes no cancel", "blocks the thread"],
+)
+def test_a_coroutine_that_will_not_end_keeps_nobody_from_closing(
+    tmp_path: pathlib.Path, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(coroutines, "CLOSE_TIMEOUT_S", 0.05)
+    lines = "\n".join("                " + line for line in body.splitlines())
+    instance, answers = made(
+        tmp_path,
+        f"""
+        async def execute(self, requests):
+            import asyncio
+            stop = self.stop = threading.Event()
+            async def go_on():
+{lines}
+            requests[0].get_response_sender().send(response(1, 1), FINAL)
+            self.task = asyncio.create_task(go_on())
+        """,
+    )
+    assert isinstance(instance, PythonInstance)
+    stop = instance.model
+    instance.execute([ask()])
+    answers.wait(1)
+    closing = threading.Thread(target=instance.close)
+    closing.start()
+    closing.join(GIVE_UP_S)
+    closed = not closing.is_alive()
+    stop.stop.set()
+    assert closed
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "raise SystemExit(3)",
+        "raise KeyboardInterrupt",
+        "asyncio.get_running_loop().stop()",
+        "asyncio.create_task(leave()).add_done_callback(lambda done: done.exception())",
+    ],
+)
+def test_a_coroutine_that_wants_to_end_everything_ends_alone(
+    tmp_path: pathlib.Path, line: str
+) -> None:
+    instance, answers = made(
+        tmp_path,
+        f"""
+        async def execute(self, requests):
+            import asyncio
+            async def leave():
+                raise SystemExit
+            if requests[0].request_id() == "bad":
+                {line}
+                await asyncio.sleep(0)
+            requests[0].get_response_sender().send(response(1, 1), flags=FINAL)
+        """,
+    )
+    instance.execute([ask(request_id="bad")])
+    answers.wait(1)
+    instance.execute([ask(request_id="good")])
+    assert answers.wait(2)[-1].id == "good"
+    assert seen(answers.got[-1].response) == [1, 1]
+    instance.close()

@@ -7,6 +7,7 @@ import pytest
 
 from naiad.core.clock import ManualClock
 from naiad.core.flow import OVERRUN_BYTES
+from naiad.core.messages import service_pb2
 from naiad.errors import invalid, not_found
 from naiad.protocol.grpc.call import Refusal
 from naiad.protocol.grpc.methods import STREAM_INFER
@@ -122,6 +123,23 @@ def test_an_error_of_a_request_names_only_its_id_and_the_stream_goes_on() -> Non
     assert all(not each.infer_response.model_name for each in talk.sent)
     assert talk.got()[0][2] is None
     assert talk.end_of == []
+
+
+@pytest.mark.parametrize("typed", [False, True], ids=["raw", "typed"])
+def test_a_request_whose_version_is_none_is_named_by_its_id(*, typed: bool) -> None:
+    talk = Talk()
+    request = service_pb2.ModelInferRequest(model_name="m", model_version="zz", id="7")
+    tensor_of = request.inputs.add(name="IN", datatype="FP32", shape=[1])
+    if typed:
+        tensor_of.contents.fp32_contents.append(1)
+    else:
+        request.raw_input_contents.append(bytes(4))
+    talk.stream.take(request.SerializeToString())
+    talk.stream.take(b"no request at all")
+    assert [(each.infer_response.id, bool(each.error_message)) for each in talk.sent] == [
+        ("7", True),
+        ("", True),
+    ]
 
 
 def test_an_error_of_a_model_names_the_model_and_says_whether_more_follows() -> None:

@@ -69,6 +69,7 @@ class MetricFamily:
 
     Raises:
         TritonModelException: the name is taken by another kind or by the server itself.
+        TypeError: a name or a description that is no str, or another kind.
     """
 
     COUNTER = MetricKind.COUNTER
@@ -82,6 +83,11 @@ class MetricFamily:
             raise TypeError(
                 f"MetricFamily(name, description, kind): kind must be MetricFamily.COUNTER, GAUGE or HISTOGRAM, not {kind!r}"
             )
+        for what, text in (("name", name), ("description", description)):
+            if not isinstance(text, str):
+                raise TypeError(
+                    f"MetricFamily(name, description, kind): {what} is a str, not {type(text).__name__}"
+                )
         running = context.running()
         self._server = NO_SERVER if running is None else running.server
         self._kind = kind
@@ -106,15 +112,26 @@ class MetricFamily:
         """
         if labels is not None and not isinstance(labels, dict):
             raise TritonModelException("Failed to create metric. Labels must be a dictionary.")
+        bounds: list[float] | None = None
         if buckets is not None:
             if not isinstance(buckets, list):
                 raise TritonModelException("Failed to create metric. Buckets must be a list.")
             if self._kind is not MetricKind.HISTOGRAM:
                 raise TritonModelException("Failed to create metric. Unexpected buckets found.")
+            bounds = [_bound(each) for each in buckets]
         elif self._kind is MetricKind.HISTOGRAM:
             raise TritonModelException("Failed to create metric. Missing required buckets.")
         try:
-            number = self._server.open_metric(self._number, labels or {}, buckets)
+            number = self._server.open_metric(self._number, labels or {}, bounds)
         except TritonModelException as error:
             raise TritonModelException(f"Error when creating Metric: {error}") from None
         return Metric(self._server, number)
+
+
+def _bound(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TritonModelException(
+            f"Failed to create metric. Buckets must be numbers, not {value!r}."
+        ) from None

@@ -5,6 +5,7 @@ A request wraps what its host received and makes tensors, JSON and sets only whe
 
 import enum
 import json
+import operator
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -13,7 +14,7 @@ import numpy as np
 from naiad.backends.python.api import context, exchange
 from naiad.backends.python.api.datatypes import BF16, CODES
 from naiad.backends.python.api.errors import TritonModelException
-from naiad.backends.python.api.response import checked_parameters
+from naiad.backends.python.api.response import checked_parameters, require_text
 from naiad.backends.python.api.response_sender import InferenceResponseSender, Outlet
 from naiad.backends.python.api.server import Asked
 from naiad.backends.python.api.tensor import Tensor, wrap
@@ -107,8 +108,9 @@ class InferenceRequest:
     Text may also be given as UTF-8 bytes, such as the element of a BYTES tensor.
 
     Raises:
-        TritonModelException: an input or a name that is empty, or a correlation id or a parameter of another type.
-        TypeError: inputs, requested_output_names or model_name is missing or of another type.
+        TritonModelException: an input or a name that is empty, or a correlation id or a parameter of another type, or text that is none.
+        TypeError: inputs, requested_output_names or model_name is missing or of another type, or a number that is none.
+        ValueError: a number out of its range.
     """
 
     __slots__ = (
@@ -161,20 +163,24 @@ class InferenceRequest:
                 )
         if "" in names:
             raise TritonModelException("Requested output name " + where)
-        if not isinstance(correlation_id, (int, str)):
+        if isinstance(correlation_id, str):
+            require_text("correlation_id", correlation_id)
+        elif isinstance(correlation_id, int):
+            correlation_id = _number("correlation_id", correlation_id, 0, _UINT64)
+        else:
             raise TritonModelException("Correlation ID must be integer or string")
         asked.correlation_id = correlation_id
         asked.requested_outputs = sorted(names)
-        asked.model_version = int(model_version)
-        asked.flags = flags
-        asked.timeout_us = timeout
+        asked.model_version = _number("model_version", model_version, -1, _INT64)
+        asked.flags = _number("flags", flags, 0, _UINT32)
+        asked.timeout_us = _number("timeout", timeout, 0, _INT64)
         asked.preferred_memory = preferred_memory
         asked.trace = trace
         asked.parameters = {} if parameters is None else checked_parameters(parameters)
         self._received: Received = asked
         self._call = None
         self._tensors = asked.inputs
-        self._flags = flags
+        self._flags = asked.flags
         self._outlet = None
         self._running = context.running()
 
@@ -200,8 +206,13 @@ class InferenceRequest:
         return self._flags
 
     def set_flags(self, flags: int) -> None:
-        """Change its sequence flags."""
-        self._flags = flags
+        """Change its sequence flags.
+
+        Raises:
+            TypeError: no int.
+            ValueError: an int of more than 32 bits.
+        """
+        self._flags = _number("flags", flags, 0, _UINT32)
 
     def timeout(self) -> int:
         """Microseconds it may wait in the queue; 0 for no limit."""
@@ -330,12 +341,31 @@ def incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
     return wrap(name, array, code)
 
 
+_UINT32 = (1 << 32) - 1
+_INT64 = (1 << 63) - 1
+_UINT64 = (1 << 64) - 1
+
+
+def _number(what: str, value: Any, least: int, most: int) -> int:
+    """A whole number, one of numpy's included."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"{what} of an InferenceRequest is an int, not {type(value).__name__}"
+        ) from None
+    if not least <= number <= most:
+        raise ValueError(
+            f"{what} of an InferenceRequest is an int from {least} to {most}, not {number}"
+        )
+    return number
+
+
 def _text(what: str, value: Any) -> str:
-    if type(value) is str:
-        return value
     if isinstance(value, bytes):
         return value.decode()
     if isinstance(value, str):
+        require_text(what, value)
         return str(value)
     raise TypeError(
         f"InferenceRequest needs {what}"

@@ -77,15 +77,41 @@ def checked_parameters(parameters: "dict[str, Any]") -> "dict[str, Any]":
     """Parameters that a request or a response may have.
 
     Raises:
-        TritonModelException: a name or a value of another type.
+        TritonModelException: a name or a value of another type, an int that takes more than 64 bits, or text that is none.
     """
     for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException(
                 f"Expect parameters keys to have type str, found type {type(key)}"
             )
-        if not isinstance(value, (bool, int, str)):
+        require_text("parameters", key)
+        if isinstance(value, str):
+            require_text(f"parameters['{key}']", value)
+        elif not isinstance(value, int):  # as bool is
             raise TritonModelException(
                 f"Expect parameters values to have type bool/int/str, found type {type(value)} ('{key}')"
             )
+        elif not -_INT64 <= value < _INT64:
+            raise TritonModelException(
+                f"parameters['{key}'] is {value}, which takes more than 64 bits: give it as a str"
+            )
     return parameters
+
+
+_INT64 = 1 << 63
+
+
+def require_text(what: str, text: str) -> None:
+    """See that a str can be sent as UTF-8: half a surrogate pair cannot, as in names of files that are no UTF-8.
+
+    Raises:
+        TritonModelException: it cannot.
+    """
+    if text.isascii():
+        return
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise TritonModelException(
+            f"{what}: {text!r} is no text (it holds half a surrogate pair): text.encode('utf-8', 'replace').decode() is"
+        ) from None

@@ -140,6 +140,11 @@ def close(sender: InferenceResponseSender) -> None:
         sender._closed = True  # noqa: SLF001
 
 
+def is_open(sender: InferenceResponseSender) -> bool:
+    """For hosts: whether its request still waits for its last answer."""
+    return not (sender._closed or sender._sent)  # noqa: SLF001 - as above
+
+
 def has_sent(sender: InferenceResponseSender) -> bool:
     """For hosts: whether the one response of a model that is not decoupled was sent."""
     return sender._sent  # noqa: SLF001 - as above

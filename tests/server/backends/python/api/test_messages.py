@@ -232,3 +232,75 @@ def test_release_flags_other_than_the_usual_are_refused() -> None:
 def test_outside_a_models_threads_its_folder_is_not_known() -> None:
     with pytest.raises(pb_utils.TritonModelException, match="does not know in which model"):
         pb_utils.get_model_dir()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "fragment"),
+    [
+        ("model_version", 1 << 63, "from -1 to"),
+        ("model_version", "1", "an int, not str"),
+        ("flags", 1 << 32, "from 0 to"),
+        ("flags", -1, "from 0 to"),
+        ("flags", None, "an int, not NoneType"),
+        ("timeout", 1 << 63, "from 0 to"),
+        ("timeout", 1.5, "an int, not float"),
+        ("correlation_id", 1 << 64, "from 0 to"),
+    ],
+)
+def test_a_number_that_no_message_holds_is_refused_where_it_is_written(
+    name: str, value: Any, fragment: str
+) -> None:
+    with pytest.raises(
+        (TypeError, ValueError), match=f"{name} of an InferenceRequest is .*{fragment}"
+    ):
+        pb_utils.InferenceRequest(
+            inputs=[], requested_output_names=[], model_name="m", **{name: value}
+        )
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    request = pb_utils.InferenceRequest(
+        inputs=[],
+        requested_output_names=[],
+        model_name="m",
+        model_version=np.int64(3),  # type: ignore[arg-type]  # what models do
+        flags=np.int32(1),  # type: ignore[arg-type]  # as above
+        timeout=np.uint8(5),  # type: ignore[arg-type]  # as above
+    )
+    assert (request.flags(), request.timeout()) == (1, 5)
+    with pytest.raises(ValueError, match="flags of an InferenceRequest"):
+        request.set_flags(1 << 40)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"request_id": "\ud800"},
+        {"model_name": "\ud800"},
+        {"correlation_id": "\ud800"},
+        {"requested_output_names": ["\ud800"]},
+        {"parameters": {"a": "\ud800"}},
+        {"parameters": {"\ud800": 1}},
+    ],
+)
+def test_text_that_cannot_be_sent_is_refused_where_it_is_written(more: dict[str, Any]) -> None:
+    given = {"inputs": [], "requested_output_names": [], "model_name": "m", **more}
+    with pytest.raises(pb_utils.TritonModelException, match="is no text"):
+        pb_utils.InferenceRequest(**given)
+
+
+@pytest.mark.parametrize("value", [1 << 63, -(1 << 63) - 1])
+def test_a_parameter_of_more_than_64_bits_is_refused_where_it_is_written(value: int) -> None:
+    with pytest.raises(
+        pb_utils.TritonModelException, match=r"parameters\['big'\] is .* more than 64 bits"
+    ):
+        pb_utils.InferenceResponse([T], parameters={"big": value})
+    pb_utils.InferenceResponse([T], parameters={"fits": -(1 << 63), "on": True, "t": "é"})
+
+
+def test_a_family_has_a_name_a_description_and_numbers_for_buckets() -> None:
+    kind = pb_utils.MetricFamily.HISTOGRAM
+    with pytest.raises(TypeError, match="name is a str, not int"):
+        pb_utils.MetricFamily(5, "", kind)  # type: ignore[arg-type]  # what models do
+    with pytest.raises(TypeError, match="description is a str, not NoneType"):
+        pb_utils.MetricFamily("m", None, kind)  # type: ignore[arg-type]  # as above

@@ -1,0 +1,75 @@
+"""Finds response senders that nobody can reach any more and that Python has not noticed: they hang in a circle of references.
+
+A sender that is let go of says so (`response_sender.py`), and its client hears of it. But an exception that was kept (`error = e`), or a
+function that calls itself, holds its frame, which holds it, and the sender with it, until the garbage collector comes by, which it
+does only once many objects were made: a worker that waits for its next request makes none. So while senders are open, it is called.
+
+Limits: those of `backends/runner.py`: standard library, Python 3.8.
+"""
+
+import collections
+import gc
+import threading
+import weakref
+from collections.abc import Iterable
+from typing import Any
+
+from naiad.backends.python.api.response_sender import InferenceResponseSender, is_open
+
+LOOK_S = 1.0
+"""How often open senders are looked at; what is answered sooner costs nothing."""
+
+_YOUNG = 1
+_ALL = 2
+_ALL_EVERY = 10
+"""Of so many looks, one goes through all objects; what was there after the load is frozen and not among them."""
+
+
+class Forgotten:
+    """The senders of one instance. Its thread starts with the first one that is still open when its batch has come back.
+
+    Args:
+        name: the instance's; the thread's begins with it.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._open: collections.deque[Any] = collections.deque()
+        self._thread: threading.Thread | None = None
+        self._over = threading.Event()
+
+    def watch(self, senders: "Iterable[InferenceResponseSender | None]") -> None:
+        """Their batch has come back."""
+        still = [weakref.ref(each) for each in senders if each is not None and is_open(each)]
+        if not still:
+            return
+        self._open.extend(still)
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._look, name=f"{self._name}-forgotten", daemon=True
+            )
+            self._thread.start()
+
+    def close(self) -> None:
+        """Nobody is watched any more."""
+        self._over.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _look(self) -> None:
+        looks = 0
+        while not self._over.wait(LOOK_S):
+            if self._any_open():
+                looks += 1
+                gc.collect(_YOUNG if looks % _ALL_EVERY else _ALL)
+
+    def _any_open(self) -> bool:
+        senders = self._open
+        for _ in range(len(senders)):
+            each = senders.popleft()
+            sender = each()
+            if sender is not None and is_open(sender):
+                senders.append(each)
+            # Or this thread would hold it while it waits.
+            del sender
+        return bool(senders)

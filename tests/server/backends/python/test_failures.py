@@ -1,0 +1,67 @@
+"""What a model's exception looks like to people (user-pains 14)."""
+
+import asyncio
+import pathlib
+
+import pytest
+
+from naiad.backends.python.failures import describe
+
+NOWHERE = pathlib.Path("/nowhere")
+
+
+def raised_in(text: str, folder: pathlib.Path = NOWHERE) -> str:
+    """What is told of the exception that some code raises, as if it were `folder`/model.py."""
+    code = compile(text, str(folder / "model.py"), "exec")
+    try:
+        exec(code, {"asyncio": asyncio})
+    except Exception as error:  # noqa: BLE001 - whatever it is
+        return describe(error, folder)
+    raise AssertionError("it raised nothing")
+
+
+def test_the_models_own_lines_come_first_and_a_cause_follows() -> None:
+    told = raised_in(
+        "try:\n    1 / 0\nexcept ZeroDivisionError as e:\n    raise ValueError('outer') from e"
+    )
+    first, _, cause = told.partition("\n\nCaused by: ")
+    assert first.startswith("ValueError: outer\n\nAt:\n  /nowhere/model.py(4): <module>\n")
+    assert cause == "ZeroDivisionError: division by zero\n\nAt:\n  /nowhere/model.py(2): <module>"
+
+
+def test_a_recursion_is_told_in_few_lines() -> None:
+    told = raised_in("def f(n):\n    f(n - 1) if n else 1 / 0\nf(200)")
+    assert told.startswith("ZeroDivisionError: ")
+    assert "/nowhere/model.py(2): f (201 times)" in told
+    assert len(told.splitlines()) < 12
+
+
+def test_a_long_way_is_cut() -> None:
+    told = raised_in(
+        "\n".join(
+            [*(f"def f{n}():\n    f{n + 1}()" for n in range(60)), "def f60():\n    1/0", "f0()"]
+        )
+    )
+    assert told.splitlines()[-1].endswith("more places)")
+    assert len(told.splitlines()) < 50
+
+
+def test_the_exceptions_of_a_group_are_told() -> None:
+    told = raised_in(
+        "async def bad():\n"
+        "    raise KeyError('the reason')\n"
+        "async def main():\n"
+        "    async with asyncio.TaskGroup() as group:\n"
+        "        group.create_task(bad())\n"
+        "asyncio.run(main())"
+    )
+    assert told.startswith("ExceptionGroup: unhandled errors in a TaskGroup")
+    assert "Among them: KeyError: 'the reason'\n\nAt:\n  /nowhere/model.py(2): bad" in told
+
+
+@pytest.mark.parametrize("failure", ["RuntimeError", "SystemExit"])
+def test_an_exception_that_cannot_be_shown_is_told_all_the_same(failure: str) -> None:
+    told = raised_in(
+        f"class Odd(Exception):\n    def __str__(self):\n        raise {failure}('no text')\nraise Odd()"
+    )
+    assert told.startswith(f"Odd: (its text cannot be shown: __str__ raised {failure})")
