@@ -21,7 +21,7 @@ class InferResponse(Record, frozen=True):
         id: the request's id, echoed.
         outputs: in the model's order, only the requested ones; shapes with the batch dimension.
         parameters: the model's own (row 3.37).
-        error: set instead of outputs when the request failed.
+        error: set instead of outputs when the request failed; `bare()` if it was raised.
         final: whether no further response follows.
         empty: it is final and says nothing else: the model had sent everything before, or sends nothing (row 10.30).
     """

@@ -91,7 +91,7 @@ class ServingEngine:
                     request.id,
                     NO_OUTPUTS,
                     NO_PARAMETERS,
-                    error,
+                    error.bare(),
                 )
             )
             return None

@@ -111,7 +111,12 @@ class Model:
 
     def _failed(self, request: InferRequest, error: InferenceError) -> InferResponse:
         return InferResponse(
-            self.config.name, self.version, request.id, NO_OUTPUTS, NO_PARAMETERS, error
+            self.config.name,
+            self.version,
+            request.id,
+            NO_OUTPUTS,
+            NO_PARAMETERS,
+            error.bare(),
         )
 
 
