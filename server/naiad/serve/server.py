@@ -19,7 +19,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.engine.model_calls import ModelCalls
 from naiad.engine.thread_server import ThreadServer
-from naiad.engine.worker_desk import WorkerDesks
+from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import Gpu, GpuMonitor
@@ -60,6 +60,7 @@ class Server:
         Returns:
             The exit status: 0 after an orderly end, else 1 (rows 7.32, 17.14).
         """
+        interpreter.imported()
         self._watch_signals()
         options = self._options
         monitor = GpuMonitor()
