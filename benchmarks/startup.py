@@ -1,5 +1,9 @@
-"""How long a server takes from its start to its first answer, and how much memory it has then: a small ONNX model, several starts."""
+"""How long a server takes from its start to its first answer, and how much memory it has then: a small ONNX model, several starts.
 
+Twice: with the bytecode of all modules there, as `pip install` leaves them, and without any, as where Python may not write it.
+"""
+
+import collections.abc
 import dataclasses
 import pathlib
 import statistics
@@ -12,7 +16,7 @@ import psutil
 
 from benchmarks import models
 from benchmarks.requests import small
-from tests.reference.process import ServerProcess, naiad_program
+from tests.reference.process import Program, ServerProcess, naiad_program
 
 _MIB = 1024 * 1024
 _PATIENCE_S = 30.0
@@ -20,31 +24,76 @@ _PATIENCE_S = 30.0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Startup:
-    """Medians over all starts."""
+    """Medians over all starts.
+
+    Attributes:
+        first_answer_s: from the start of the process.
+        processor_s: processor time of the process by then; other work on the machine changes it less.
+        resident_mib: after it.
+    """
 
     first_answer_s: float
+    processor_s: float
     resident_mib: float
 
 
-def measure(*, starts: int) -> Startup:
-    """Start it so many times; the first answer is a JSON infer over HTTP."""
-    with tempfile.TemporaryDirectory() as folder:
-        repository = pathlib.Path(folder) / "models"
-        models.tiny_onnx(repository)
-        seen = [_once(repository, pathlib.Path(folder) / "log") for _ in range(starts)]
-    return Startup(*(statistics.median(each) for each in zip(*seen, strict=True)))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Startups:
+    """With bytecode, and without."""
+
+    compiled: Startup
+    source: Startup
 
 
-def table(startup: Startup) -> str:
+def measure(*, starts: int) -> Startups:
+    """Start it so many times each way; the first answer is a JSON infer over HTTP."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        models.tiny_onnx(folder / "models")
+        _once(_program(folder, compiled=True), folder)  # writes the bytecode
+        return Startups(
+            *(
+                _median(_once(_program(folder, compiled=compiled), folder) for _ in range(starts))
+                for compiled in (True, False)
+            )
+        )
+
+
+def table(startups: Startups) -> str:
     """As Markdown."""
-    return (
-        "| from the start of the process to the first answer | resident memory after it |\n|---|---|\n"
-        f"| {startup.first_answer_s:.2f} s | {startup.resident_mib:.0f} MiB |"
+    rows = {
+        "bytecode is there, as after `pip install`": startups.compiled,
+        "no bytecode: every module is compiled anew": startups.source,
+    }
+    return "\n".join(
+        [
+            "| | from the start of the process to the first answer | processor time by then | resident memory after it |\n|---|---|---|---|",
+            *(
+                f"| {title} | {each.first_answer_s:.2f} s | {each.processor_s:.2f} s | {each.resident_mib:.0f} MiB |"
+                for title, each in rows.items()
+            ),
+        ]
     )
 
 
-def _once(repository: pathlib.Path, log: pathlib.Path) -> tuple[float, float]:
-    server = ServerProcess(naiad_program(), [repository], log=log)
+def _program(folder: pathlib.Path, *, compiled: bool) -> Program:
+    """Naiad with a cache of bytecode of its own, or with one that is empty and stays so."""
+    plain = naiad_program()
+    environ = {
+        **plain.environ,
+        "PYTHONPYCACHEPREFIX": str(folder / ("compiled" if compiled else "none")),
+        "PYTHONDONTWRITEBYTECODE": "" if compiled else "1",  # empty is as good as not set
+    }
+    return dataclasses.replace(plain, environ=environ)
+
+
+def _median(starts: collections.abc.Iterable[Startup]) -> Startup:
+    columns = zip(*(dataclasses.astuple(start) for start in starts), strict=True)
+    return Startup(*(statistics.median(column) for column in columns))
+
+
+def _once(program: Program, folder: pathlib.Path) -> Startup:
+    server = ServerProcess(program, [folder / "models"], log=folder / "log")
     request = small("tiny").json(server.http)
     before = time.perf_counter()
     server.start()
@@ -60,6 +109,8 @@ def _once(repository: pathlib.Path, log: pathlib.Path) -> tuple[float, float]:
                     raise
                 time.sleep(0.002)
         seconds = time.perf_counter() - before
-        return seconds, psutil.Process(server.process.pid).memory_info().rss / _MIB
+        process = psutil.Process(server.process.pid)
+        used = process.cpu_times()
+        return Startup(seconds, used.user + used.system, process.memory_info().rss / _MIB)
     finally:
         server.stop()
