@@ -1,9 +1,9 @@
 """How long a server takes from its start to its first answer, and how much memory it has then: a small ONNX model, several starts.
 
-Twice: with the bytecode of all modules there, as `pip install` leaves them, and without any, as where Python may not write it.
+The bytecode of all modules is there, as `pip install` leaves it, whatever the environment of the benchmark says about writing it: compiling
+the packages anew would take longer than everything else.
 """
 
-import collections.abc
 import dataclasses
 import pathlib
 import statistics
@@ -37,59 +37,29 @@ class Startup:
     resident_mib: float
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Startups:
-    """With bytecode, and without."""
-
-    compiled: Startup
-    source: Startup
-
-
-def measure(*, starts: int) -> Startups:
-    """Start it so many times each way; the first answer is a JSON infer over HTTP."""
+def measure(*, starts: int) -> Startup:
+    """Start it so many times; the first answer is a JSON infer over HTTP."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         models.tiny_onnx(folder / "models")
-        _once(_program(folder, compiled=True), folder)  # writes the bytecode
-        return Startups(
-            *(
-                _median(_once(_program(folder, compiled=compiled), folder) for _ in range(starts))
-                for compiled in (True, False)
-            )
-        )
+        plain = naiad_program()
+        environ = {
+            **plain.environ,
+            "PYTHONPYCACHEPREFIX": str(folder / "bytecode"),
+            "PYTHONDONTWRITEBYTECODE": "",  # as good as not set
+        }
+        program = dataclasses.replace(plain, environ=environ)
+        _once(program, folder)  # writes it
+        seen = [dataclasses.astuple(_once(program, folder)) for _ in range(starts)]
+    return Startup(*(statistics.median(each) for each in zip(*seen, strict=True)))
 
 
-def table(startups: Startups) -> str:
+def table(startup: Startup) -> str:
     """As Markdown."""
-    rows = {
-        "bytecode is there, as after `pip install`": startups.compiled,
-        "no bytecode: every module is compiled anew": startups.source,
-    }
-    return "\n".join(
-        [
-            "| | from the start of the process to the first answer | processor time by then | resident memory after it |\n|---|---|---|---|",
-            *(
-                f"| {title} | {each.first_answer_s:.2f} s | {each.processor_s:.2f} s | {each.resident_mib:.0f} MiB |"
-                for title, each in rows.items()
-            ),
-        ]
+    return (
+        "| from the start of the process to the first answer | processor time by then | resident memory after it |\n|---|---|---|\n"
+        f"| {startup.first_answer_s:.2f} s | {startup.processor_s:.2f} s | {startup.resident_mib:.0f} MiB |"
     )
-
-
-def _program(folder: pathlib.Path, *, compiled: bool) -> Program:
-    """Naiad with a cache of bytecode of its own, or with one that is empty and stays so."""
-    plain = naiad_program()
-    environ = {
-        **plain.environ,
-        "PYTHONPYCACHEPREFIX": str(folder / ("compiled" if compiled else "none")),
-        "PYTHONDONTWRITEBYTECODE": "" if compiled else "1",  # empty is as good as not set
-    }
-    return dataclasses.replace(plain, environ=environ)
-
-
-def _median(starts: collections.abc.Iterable[Startup]) -> Startup:
-    columns = zip(*(dataclasses.astuple(start) for start in starts), strict=True)
-    return Startup(*(statistics.median(column) for column in columns))
 
 
 def _once(program: Program, folder: pathlib.Path) -> Startup:

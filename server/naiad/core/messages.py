@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+from typing_extensions import override
+
 _PARENTS = ("tritonclient", "tritonclient.grpc")
 _MODULES = ("tritonclient.grpc.model_config_pb2", "tritonclient.grpc.service_pb2")
 
@@ -43,6 +45,7 @@ def _load() -> tuple[Any, Any]:
 class _LaterModule(types.ModuleType):
     """In a module's place until somebody asks it for something."""
 
+    @override
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):  # asked by who looks at every module, not by who uses this one
             raise AttributeError(name)
