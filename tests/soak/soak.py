@@ -113,7 +113,7 @@ class Soak:
     async def run(self) -> Result:
         """Does it all; faults are in the result, not raised."""
         await self._warm_up()
-        self._result.before = census.take(self._pid)
+        self._result.before = await self._before()
         start = time.monotonic()
         chaos = [asyncio.create_task(self._kill()), asyncio.create_task(self._reload())]
         await asyncio.gather(*(self._ask() for _ in range(self._plan.clients)))
@@ -144,6 +144,16 @@ class Soak:
         for each in connections:
             each.drop()
         await self._until_ready()
+
+    async def _before(self) -> census.Census:
+        """What the server holds once the workers that the last loads replaced are gone."""
+        wanted = sum(repository.WORKERS.get(model, 0) for model in self._plan.models)
+        end = time.monotonic() + _QUIET_S
+        while True:
+            before = census.take(self._pid)
+            if before.workers == wanted or time.monotonic() > end:
+                return before
+            await asyncio.sleep(0.2)
 
     async def _ask(self) -> None:
         connection = Connection(self._port)

@@ -29,7 +29,7 @@ def begin() -> None:
 
 
 def imported() -> None:
-    """Call once the server's own modules are there, before a model is: from here on there may be garbage again.
+    """Call once the server's own modules and those of its ports are there, before a model is: from here on there may be garbage again.
 
     What is there by now stays, so the collector need not look at it while somebody waits for the start. The little garbage among it
     (800 objects) goes with the first unload.

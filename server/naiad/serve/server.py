@@ -60,7 +60,6 @@ class Server:
         Returns:
             The exit status: 0 after an orderly end, else 1 (rows 7.32, 17.14).
         """
-        interpreter.imported()
         self._watch_signals()
         options = self._options
         monitor = GpuMonitor()
@@ -105,6 +104,7 @@ class Server:
             desks.open(engine)
             try:
                 await frontends.open()
+                interpreter.imported()
                 return await self._serve(repository, loader, engine, frontends)
             finally:
                 await frontends.close_all()
