@@ -3,6 +3,9 @@
 `Schedule` decides and is plain: keys, times and outcomes in, the next key or the time to wait for out. `Queue` is the loop
 around it: it starts one task a key that is due and tells the schedule how it ended.
 
+Two lanes: what a person or a failure asks for, and, behind it, news of what was made already and the resync. When a thousand services come at
+once all of them are made before their statuses are written; what waits there for longer than `Pace.patience` takes turns with the first.
+
 What holds: a key has at most one worker, and is in the queue once however often it is added; a key that is added while it is
 worked on runs once more afterwards; a failure doubles the wait of its own key only, up to a bound, and an event for it does
 not wait for that; a success comes round again after the resync period, spread so that a thousand services do not come
@@ -15,6 +18,7 @@ import contextlib
 import dataclasses
 import heapq
 import logging
+import math
 import random
 import typing
 
@@ -63,6 +67,9 @@ class Retry:
 
 Outcome = Done | Forget | Retry
 
+_Planned = tuple[float, int, Key]
+"""When, in which order of asking, which."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
@@ -72,12 +79,14 @@ class Pace:
         workers: keys worked on at once.
         backoff: the wait after a first failure; it doubles with each.
         backoff_most: the longest wait.
+        patience: how long keys of the second lane that are due let all of the first pass; after that the lanes take turns.
         resync: between looks at a resource when nothing happens; each waits up to a tenth more or less.
     """
 
     workers: int = 16
     backoff: float = 0.25
     backoff_most: float = 60.0
+    patience: float = 30.0
     resync: float = 600.0
 
 
@@ -89,11 +98,13 @@ class _Item:
         due: when it runs next; None while nothing is planned.
         working: since when a worker has it.
         failures: in a row.
+        behind: whether it is planned in the second lane.
     """
 
     due: float | None = None
     working: float | None = None
     failures: int = 0
+    behind: bool = False
 
 
 class Schedule:
@@ -108,30 +119,49 @@ class Schedule:
         self._pace = pace
         self._spread = spread
         self._items: dict[Key, _Item] = {}
-        self._heap: list[tuple[float, int, Key]] = []
+        self._first: list[_Planned] = []
+        self._second: list[_Planned] = []
+        self._passed = False
+        self._taken = -math.inf
         self._order = 0
         self._working = 0
 
-    def add(self, key: Key, now: float, *, delay: float = 0.0) -> None:
-        """Something happened to a key: it is due in `delay` seconds, unless it is due earlier anyway."""
+    def add(self, key: Key, now: float, *, delay: float = 0.0, behind: bool = False) -> None:
+        """Something happened to a key: it is due in `delay` seconds, unless it is due earlier anyway.
+
+        Args:
+            key: which.
+            now: the time.
+            delay: seconds.
+            behind: in the second lane. A key that has a place in the first keeps it.
+        """
         item = self._items.setdefault(key, _Item())
         due = now + delay
         # A retry's or a resync's later time gives way; an event's own delay is kept, so that a stream of events cannot push
         # a key away for ever.
-        if item.due is None or due < item.due:
-            self._plan(key, item, due)
+        if item.due is None:
+            self._plan(key, item, due, behind=behind)
+        elif due < item.due or (item.behind and not behind):
+            self._plan(key, item, min(due, item.due), behind=behind and item.behind)
 
     def take(self, now: float) -> Key | None:
         """The key to work on now, which then counts as worked on; None if none is due or all workers are busy."""
-        while self._working < self._pace.workers and self._heap and self._heap[0][0] <= now:
-            due, _, key = heapq.heappop(self._heap)
-            item = self._items.get(key)
-            if item is None or item.due != due or item.working is not None:
-                continue  # planned otherwise since, forgotten, or worked on: `finish` plans it again
-            item.due, item.working = None, now
-            self._working += 1
-            return key
-        return None
+        if self._working >= self._pace.workers:
+            return None
+        first, second = self._due_of(self._first), self._due_of(self._second)
+        late = second is not None and second <= now - self._pace.patience
+        if first is not None and first <= now and not (late and self._passed):
+            lane, self._passed = self._first, True
+        elif second is not None and second <= now:
+            lane, self._passed = self._second, False
+        else:
+            return None
+        _, _, key = heapq.heappop(lane)
+        item = self._items[key]
+        item.due, item.working = None, now
+        self._working += 1
+        self._taken = now
+        return key
 
     def finish(self, key: Key, outcome: Outcome, now: float) -> None:
         """A worker has ended; plans when the key comes next."""
@@ -147,25 +177,20 @@ class Schedule:
             wait = min(self._pace.backoff_most, self._pace.backoff * 2 ** min(item.failures, 16))
             wait = max(wait * (0.75 + 0.5 * self._spread()), outcome.after or 0.0)
             item.failures += 1
-            self._sooner(key, item, now + wait)
+            self._sooner(item, now + wait, behind=False)
         else:
             item.failures = 0
             wait = self._pace.resync * (0.9 + 0.2 * self._spread())
-            self._sooner(key, item, now + min(wait, outcome.again or wait))
+            self._sooner(item, now + min(wait, outcome.again or wait), behind=True)
         if item.due is not None:
-            self._plan(key, item, item.due)
+            self._plan(key, item, item.due, behind=item.behind)
 
     def next_due(self) -> float | None:
         """When `take` will have something, as far as is known; None while workers are all busy or nothing is planned."""
         if self._working >= self._pace.workers:
             return None
-        while self._heap:
-            due, _, key = self._heap[0]
-            item = self._items.get(key)
-            if item is not None and item.due == due and item.working is None:
-                return due
-            heapq.heappop(self._heap)
-        return None
+        dues = [self._due_of(self._first), self._due_of(self._second)]
+        return min((due for due in dues if due is not None), default=None)
 
     def depth(self, now: float) -> int:
         """Keys that are due and wait for a worker."""
@@ -183,6 +208,10 @@ class Schedule:
             if item.working is None and item.due is not None and item.due <= now
         )
         return max(waits, default=0.0)
+
+    def standstill(self, now: float) -> float:
+        """How long a key has been due while no key at all got a worker: many that wait are no trouble as long as it goes on."""
+        return min(self.oldest_wait(now), now - self._taken)
 
     def longest_work(self, now: float) -> tuple[Key | None, float]:
         """The key that has had its worker for longest, and for how long."""
@@ -207,15 +236,33 @@ class Schedule:
         """Keys that have a worker."""
         return self._working
 
-    def _sooner(self, key: Key, item: _Item, due: float) -> None:
+    @staticmethod
+    def _sooner(item: _Item, due: float, *, behind: bool) -> None:
         """Plans, unless an event that came meanwhile asks for an earlier time."""
-        if item.due is None or due < item.due:
-            item.due = due
+        if item.due is None:
+            item.due, item.behind = due, behind
+        elif due < item.due:
+            item.due, item.behind = due, behind and item.behind
 
-    def _plan(self, key: Key, item: _Item, due: float) -> None:
-        item.due = due
+    def _plan(self, key: Key, item: _Item, due: float, *, behind: bool) -> None:
+        item.due, item.behind = due, behind
         self._order += 1
-        heapq.heappush(self._heap, (due, self._order, key))
+        heapq.heappush(self._second if behind else self._first, (due, self._order, key))
+
+    def _due_of(self, lane: "list[_Planned]") -> float | None:
+        """When the first key of a lane is due; drops what was planned otherwise since, forgotten, or is worked on and will be planned again."""
+        while lane:
+            due, _, key = lane[0]
+            item = self._items.get(key)
+            if (
+                item is not None
+                and item.due == due
+                and item.working is None
+                and item.behind is (lane is self._second)
+            ):
+                return due
+            heapq.heappop(lane)
+        return None
 
 
 Work = collections.abc.Callable[[Key], collections.abc.Awaitable[Outcome]]
@@ -236,9 +283,9 @@ class Queue:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    def add(self, key: Key, *, delay: float = 0.0) -> None:
-        """Asks for a key to be worked on."""
-        self.schedule.add(key, self._now(), delay=delay)
+    def add(self, key: Key, *, delay: float = 0.0, behind: bool = False) -> None:
+        """Asks for a key to be worked on; see `Schedule.add`."""
+        self.schedule.add(key, self._now(), delay=delay, behind=behind)
         self._wake.set()
 
     async def run(self) -> None:
@@ -275,16 +322,16 @@ class Queue:
         """Why the queue does not move, in words; "" while it does.
 
         Args:
-            waiting: seconds after which a key that is due should have got a worker.
+            waiting: seconds after which, while keys are due, some key should have got a worker.
             working: seconds after which a worker should have ended.
         """
         now = self._now()
         key, worked = self.schedule.longest_work(now)
         if worked > working:
             return f"{key} has been worked on for {worked:.0f} s"
-        waited = self.schedule.oldest_wait(now)
+        waited = self.schedule.standstill(now)
         if waited > waiting:
-            return f"a resource has waited for a worker for {waited:.0f} s"
+            return f"a resource waits for a worker, and for {waited:.0f} s nobody got one"
         return ""
 
     def _next(self, now: float) -> Key | None:

@@ -10,6 +10,7 @@ import collections
 import collections.abc
 import contextlib
 import datetime as dt
+import functools
 import logging
 import secrets
 import socket
@@ -40,8 +41,6 @@ _log = logging.getLogger(__name__)
 
 _SETTLE_S = 0.2
 """How long a child's event waits for others of the same service: a rollout makes several at once, and each look costs a read."""
-_SETTLE_BUSY_S = 1.0
-"""The same while every worker is busy: what has to be made goes before news of what was made already."""
 _STUCK_WAITING_S = 120.0
 _STUCK_WORKING_S = 180.0
 _POD = Place("v1", "pods")
@@ -97,7 +96,9 @@ class Runtime:
         )
         self._pod_session = aiohttp.ClientSession()
         self.models = models.Models(
-            self._pod_session, changed=self.queue.add, pace=models.AskingPace()
+            self._pod_session,
+            changed=functools.partial(self.queue.add, behind=True),
+            pace=models.AskingPace(),
         )
         self.reconciler = reconciler.Reconciler(
             reconciler.Tools(
@@ -248,8 +249,7 @@ class Runtime:
     def _woken(self, namespace: str, name: str) -> None:
         """A watch of children has news. Before all are listed it is no news but the first list."""
         if self.synced.is_set() and name:
-            busy = self.queue.schedule.working >= self.options.workers
-            self.queue.add(Key(namespace, name), delay=_SETTLE_BUSY_S if busy else _SETTLE_S)
+            self.queue.add(Key(namespace, name), delay=_SETTLE_S, behind=True)
 
     def _changed(self) -> None:
         """The surroundings are different."""
@@ -258,7 +258,7 @@ class Runtime:
             return
         self._follow_kinds()
         for key in self.queue.schedule.everyone():
-            self.queue.add(key, delay=_SETTLE_S)
+            self.queue.add(key, delay=_SETTLE_S, behind=True)
 
     def _follow_kinds(self) -> None:
         """Follows every kind that the API server has and that is not followed yet, and no longer one that it has lost."""

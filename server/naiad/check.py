@@ -26,6 +26,8 @@ from naiad.config.report import as_json, render
 from naiad.config.resolve import Resolution, config_file, resolve
 from naiad.core.clock import SystemClock
 from naiad.errors import InferenceError
+from naiad.options.backend_config import backend_setting
+from naiad.options.usage import UsageError
 from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import open_store
 
@@ -51,10 +53,6 @@ class Checked:
     path: pathlib.Path
     resolution: Resolution
     problems: tuple[Problem, ...]
-
-
-class UsageError(Exception):
-    """The command was called in a way that cannot be meant."""
 
 
 def main(arguments: collections.abc.Sequence[str]) -> int:
@@ -282,15 +280,8 @@ def _backend_options(given: collections.abc.Sequence[str]) -> dict[str, dict[str
     """By backend name, "" for all (row 17.10)."""
     options: dict[str, dict[str, str]] = {}
     for text in given:
-        backend, comma, setting = text.partition(",")
-        if not comma:
-            backend, setting = "", text
-        key, equals, value = setting.partition("=")
-        if not key or not equals:
-            raise UsageError(
-                f"--backend-config={text}: write BACKEND,KEY=VALUE, or KEY=VALUE for all backends"
-            )
-        options.setdefault(backend, {})[key] = value
+        setting = backend_setting(text)
+        options.setdefault(setting.backend, {})[setting.key] = setting.value
     return options
 
 

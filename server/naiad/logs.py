@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import sys
-import typing
 
 from typing_extensions import override
 
@@ -23,8 +22,6 @@ _LETTERS = {
     logging.CRITICAL: "F",
 }
 _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
-
-Format = typing.Literal["default", "ISO8601", "json"]
 
 
 class TextFormatter(logging.Formatter):

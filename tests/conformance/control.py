@@ -7,13 +7,13 @@ of its own, and clears it away again: the second server finds what the first fou
 import contextlib
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from tests.conformance import catalogue
 from tests.conformance.catalogue import Model
 from tests.conformance.wire import Reply, Target, value
+from tests.support.waiting import wait_until
 
 REPORT = catalogue.GOOD["report"]
 ALL = Model(catalogue.GOOD["versions_all"].config, "describe")
@@ -22,8 +22,6 @@ ZERO = {"inputs": [value("DELAY_MS", "INT32", [1], [0])]}
 
 RAISES = "raise RuntimeError('no weights on purpose')\n"
 """A source that fails to load."""
-
-_SETTLE_S = 20.0
 
 
 def repository_of(target: Target) -> Path:
@@ -51,10 +49,10 @@ def load(target: Target, name: str) -> int:
 def unload(target: Target, name: str) -> int:
     """Unloads a model and waits until nothing of it is left: the reference releases it after its reply."""
     status = change(target, "unload", name).status
-    end = time.monotonic() + _SETTLE_S
-    while any(entry.get("state") == "UNLOADING" for entry in entries(target, name)):
-        assert time.monotonic() < end, f"{name} is still unloading"
-        time.sleep(0.05)
+    wait_until(
+        lambda: not any(each.get("state") == "UNLOADING" for each in entries(target, name)),
+        what=f"{name} is still unloading",
+    )
     return status
 
 

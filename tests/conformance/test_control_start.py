@@ -3,7 +3,6 @@
 import json
 import tempfile
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,12 +11,13 @@ import pytest
 from tests.conformance import catalogue
 from tests.conformance.broken import BROKEN
 from tests.conformance.conftest import Ask
+from tests.conformance.control import change, unload
 from tests.conformance.scenario import Scenario
+from tests.conformance.starting import exits, server_on, start
 from tests.conformance.wire import Answer, Target
-from tests.reference.process import Ports, ServerProcess
+from tests.reference.process import ServerProcess
 
 _OPTIONS = ("--model-control-mode=explicit", "--disable-auto-complete-config")
-_UNLOAD_S = 20.0
 
 
 def _models(folder: str) -> Path:
@@ -28,37 +28,25 @@ def _models(folder: str) -> Path:
 
 
 def _server(target: Target, folder: str, *more: str) -> ServerProcess:
-    options = (*_OPTIONS, *more)
-    return ServerProcess(
-        target.process.program, [_models(folder)], log=Path(folder) / "log", options=options
-    )
+    return server_on(target, _models(folder), *_OPTIONS, *more)
 
 
 def _loaded(target: Target, *names: str, exit_on_error: bool = True) -> Answer:
     """What serves after a start, and whether the server is ready."""
     loads = [f"--load-model={name}" for name in names]
     options = (*loads, f"--exit-on-error={exit_on_error}")
-    with tempfile.TemporaryDirectory() as folder, _server(target, folder, *options) as server:
-        asked = Target(server)
+    with tempfile.TemporaryDirectory() as folder, _server(target, folder, *options) as running:
+        asked = Target(running)
         index = json.loads(asked.http("POST", "/v2/repository/index").body)
         states = {entry["name"]: entry.get("state", "never loaded") for entry in index}
         return {"states": states, "ready": _ready(asked)}
 
 
 def _exits(target: Target, *names: str) -> Answer:
-    """The exit status of a start that must fail, and all that was printed."""
-    ports = Ports.free()
+    """A start that must fail."""
+    loads = [f"--load-model={name}" for name in names]
     with tempfile.TemporaryDirectory() as folder:
-        options = [
-            f"--model-repository={_models(folder)}",
-            *_OPTIONS,
-            *(f"--load-model={name}" for name in names),
-            f"--http-port={ports.http}",
-            f"--grpc-port={ports.grpc}",
-            f"--metrics-port={ports.metrics}",
-        ]
-        status, output = target.process.program.run(options)
-        return {"status": status, "error": output}
+        return exits(target, _models(folder), *_OPTIONS, *loads)
 
 
 def _completed(target: Target) -> Answer:
@@ -66,10 +54,8 @@ def _completed(target: Target) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         repository = _models(folder)
         (repository / "report" / "1" / "model.py").write_text("import no_such_module_here\n")
-        with ServerProcess(
-            target.process.program, [repository], log=Path(folder) / "log", options=_OPTIONS[:1]
-        ) as server:
-            return Target(server).http("POST", "/v2/repository/models/report/load").answer()
+        with server_on(target, repository, *_OPTIONS[:1]) as running:
+            return Target(running).http("POST", "/v2/repository/models/report/load").answer()
 
 
 def _ready(target: Target) -> int:
@@ -77,7 +63,7 @@ def _ready(target: Target) -> int:
 
 
 def _change(target: Target, action: str) -> int:
-    return target.http("POST", f"/v2/repository/models/report/{action}").status
+    return change(target, action, "report").status
 
 
 def _readiness(target: Target) -> Answer:
@@ -85,9 +71,9 @@ def _readiness(target: Target) -> Answer:
     with (
         tempfile.TemporaryDirectory() as folder,
         ThreadPoolExecutor(1) as pool,
-        _server(target, folder) as server,
+        _server(target, folder) as running,
     ):
-        asked = Target(server)
+        asked = Target(running)
         source = Path(folder) / "models" / "report" / "1" / "model.py"
         good = source.read_text()
         found: Answer = {"no model": _ready(asked)}
@@ -98,8 +84,7 @@ def _readiness(target: Target) -> Answer:
         found["loaded"] = [loading.result(), _ready(asked)]
         source.write_text("import no_such_module_here\n")
         found["failed reload"] = [_change(asked, "load"), _ready(asked)]
-        _change(asked, "unload")
-        _wait_for_unload(asked)
+        unload(asked, "report")
         found["unloaded"] = _ready(asked)
         found["failed"] = [_change(asked, "load"), _ready(asked)]
         _change(asked, "unload")
@@ -109,26 +94,8 @@ def _readiness(target: Target) -> Answer:
     return found
 
 
-def _wait_for_unload(target: Target) -> None:
-    """The reference releases a model after its reply."""
-    end = time.monotonic() + _UNLOAD_S
-    while b"UNLOADING" in target.http("POST", "/v2/repository/index").body:
-        assert time.monotonic() < end, "still unloading"
-        time.sleep(0.05)
-
-
-def _scenario(
-    title: str,
-    rows: str,
-    ask: Callable[[Target], Answer],
-    says: str | None = None,
-    **expect: object,
-) -> Scenario:
-    return Scenario(title, tuple(rows.split()), ask, says=says, expect=expect, server="unstarted")
-
-
 SCENARIOS = [
-    _scenario(
+    start(
         "start with the models named",
         "7.31 7.2",
         lambda target: _loaded(target, "identity", "two", "two"),
@@ -140,56 +107,56 @@ SCENARIOS = [
             "states.broken": "never loaded",
         },
     ),
-    _scenario(
+    start(
         "start with no model named",
         "7.31 2.5",
         _loaded,
         ready=200,
         **{"states.identity": "never loaded"},
     ),
-    _scenario(
+    start(
         "start with every model",
         "7.31",
         lambda target: _loaded(target, "*", exit_on_error=False),
         ready=400,
         **{"states.report": "READY", "states.broken": "UNAVAILABLE"},
     ),
-    _scenario(
+    start(
         "start with every model, one of them broken",
         "7.31 7.32",
         lambda target: _exits(target, "*"),
         says="failed to load all models",
         status=1,
     ),
-    _scenario(
+    start(
         "start with every model and one by name",
         "7.31",
         lambda target: _exits(target, "*", "identity"),
         says="must be the ONLY startup model if specified at all",
         status=1,
     ),
-    _scenario(
+    start(
         "start with a model that is not there",
         "7.31 7.32",
         lambda target: _exits(target, "identity", "nope"),
         says="failed to load all models",
         status=1,
     ),
-    _scenario(
+    start(
         "start with a model that is not there, and the others serve",
         "7.31 7.32",
         lambda target: _loaded(target, "identity", "nope", exit_on_error=False),
         ready=200,
         **{"states.identity": "READY"},
     ),
-    _scenario(
+    start(
         "load of a model that fails while its config is completed",
         "7.12",
         _completed,
         says="load failed for model 'report': version 1 is at UNAVAILABLE state:",
         status=400,
     ),
-    _scenario("readiness under explicit control", "2.4 2.5 7.22", _readiness),
+    start("readiness under explicit control", "2.4 2.5 7.22", _readiness),
 ]
 
 

@@ -8,7 +8,6 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -20,24 +19,11 @@ from tests.conformance.broken import BROKEN
 from tests.conformance.conftest import Ask
 from tests.conformance.grpc_scenarios import request
 from tests.conformance.scenario import Scenario
+from tests.conformance.starting import exits, server_on, start
 from tests.conformance.wire import Answer, Target, value
-from tests.reference.process import Ports, ServerFailedError, ServerProcess
+from tests.reference.process import ServerFailedError, ServerProcess
 
 _LATE = request("report", raw=bytes(4), name="DELAY_MS", datatype="INT32", shape=(1,))
-
-
-def _options(repository: Path | None, *more: str) -> list[str]:
-    ports = Ports.free()
-    where = [] if repository is None else [f"--model-repository={repository}"]
-    addresses = [f"--{kind}-address=127.0.0.1" for kind in ("http", "grpc", "metrics")]
-    return [
-        *where,
-        *addresses,
-        f"--http-port={ports.http}",
-        f"--grpc-port={ports.grpc}",
-        f"--metrics-port={ports.metrics}",
-        *more,
-    ]
 
 
 def _exits(target: Target, *more: str, broken: bool = False, no_repository: bool = False) -> Answer:
@@ -46,17 +32,12 @@ def _exits(target: Target, *more: str, broken: bool = False, no_repository: bool
         repository = catalogue.write(Path(folder) / "models", catalogue.GOOD, only=[])
         if broken:
             catalogue.write(repository, {"broken_initialize": BROKEN["broken_initialize"].model})
-        status, output = target.process.program.run(
-            _options(None if no_repository else repository, *more)
-        )
-        return {"status": status, "error": output}
+        return exits(target, None if no_repository else repository, *more)
 
 
 def _start(target: Target, folder: str, *more: str, models: tuple[str, ...] = ()) -> ServerProcess:
     repository = catalogue.write(Path(folder) / "models", catalogue.GOOD, only=models)
-    return ServerProcess(
-        target.process.program, [repository], log=Path(folder) / "log", options=more
-    )
+    return server_on(target, repository, *more)
 
 
 def _slow(server: ServerProcess, delay_ms: int) -> Answer:
@@ -127,9 +108,9 @@ def _signalled(target: Target, number: int) -> Answer:
 def _log(target: Target, *more: str, models: tuple[str, ...] = ()) -> Answer:
     """The shape of log lines, and what a start prints."""
     with tempfile.TemporaryDirectory() as folder:
-        with _start(target, folder, *more, models=models) as server:
+        with _start(target, folder, *more, models=models) as started:
             pass
-        text = server.output()
+        text = started.output()
     return {
         "glog": bool(
             re.search(r"^I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ \S+:\d+\] ", text, re.MULTILINE)
@@ -185,14 +166,8 @@ def _spelled(target: Target) -> Answer:
 
 def _shared_port(target: Target) -> Answer:
     """A second server on a port that is taken."""
-    with tempfile.TemporaryDirectory() as folder:
-        with _start(target, folder) as server:
-            options = [
-                part if not part.startswith("--grpc-port") else f"--grpc-port={Ports.free().grpc}"
-                for part in server.command[len(target.process.program.command) :]
-            ]
-            status, output = target.process.program.run(options)
-        return {"status": status, "error": output}
+    with tempfile.TemporaryDirectory() as folder, _start(target, folder) as first:
+        return exits(target, Path(folder) / "models", f"--http-port={first.ports.http}")
 
 
 def _reused_port(target: Target) -> Answer:
@@ -252,59 +227,56 @@ def _starts(target: Target, option: str) -> Answer:
             return {"starts": False}
 
 
-def _scenario(
-    title: str,
-    rows: str,
-    ask: Callable[[Target], Answer],
-    says: str | None = None,
-    **expect: object,
-) -> Scenario:
-    return Scenario(title, tuple(rows.split()), ask, says=says, expect=expect, server="unstarted")
-
-
 SCENARIOS = [
-    _scenario(
+    start(
         "no repository",
         "17.2 17.14",
         lambda target: _exits(target, no_repository=True),
         says="--model-repository",
         status=1,
     ),
-    _scenario(
+    start(
         "unknown option",
         "17.1",
         lambda target: _exits(target, "--no-such-option=1"),
         says="no-such-option",
         status=1,
     ),
-    _scenario(
+    start(
         "a value that is no boolean",
         "17.1",
         lambda target: _exits(target, "--allow-http=perhaps"),
         status=1,
     ),
-    _scenario(
+    start(
         "a port that is no number",
         "17.1",
         lambda target: _exits(target, "--http-port=many"),
         status=1,
     ),
-    _scenario(
+    start(
+        "no input may have any size",
+        "17.3 1.11",
+        lambda target: _exits(target, "--http-max-input-size=0"),
+        says="--http-max-input-size",
+        status=1,
+    ),
+    start(
         "a broken model ends the start",
         "7.32 17.14 15.3",
         lambda target: _exits(target, broken=True),
         says="failed to load all models",
         status=1,
     ),
-    _scenario(
+    start(
         "two frontends on one port",
         "17.11",
         lambda target: _exits(target, "--http-port=45871", "--grpc-port=45871"),
         status=1,
     ),
-    _scenario("a port that is taken", "1.23 17.14", _shared_port, status=1),
-    _scenario("a port that is shared", "1.23", _reused_port, both=True, status=200),
-    _scenario(
+    start("a port that is taken", "1.23 17.14", _shared_port, status=1),
+    start("a port that is shared", "1.23", _reused_port, both=True, status=200),
+    start(
         "an API restricted twice",
         "17.15",
         lambda target: _exits(
@@ -312,13 +284,13 @@ SCENARIOS = [
         ),
         status=1,
     ),
-    _scenario(
+    start(
         "an unknown API restricted",
         "17.15",
         lambda target: _exits(target, "--http-restricted-api=nonesuch:a=b"),
         status=1,
     ),
-    _scenario(
+    start(
         "a gRPC protocol restricted twice",
         "17.15",
         lambda target: _exits(
@@ -326,42 +298,42 @@ SCENARIOS = [
         ),
         status=1,
     ),
-    _scenario(
+    start(
         "a log format that does not exist",
         "17.6",
         lambda target: _exits(target, "--log-format=bogus"),
         status=1,
     ),
-    _scenario(
+    start(
         "load-model without explicit mode",
         "17.2 7.31",
         lambda target: _exits(target, "--load-model=identity"),
         status=1,
     ),
-    _scenario(
+    start(
         "help",
         "17.1",
         lambda target: {"status": target.process.program.run(["--help"])[0]},
         status=0,
     ),
-    _scenario(
+    start(
         "spelling of options",
         "17.1 17.2 17.4 17.5 7.35 11.48",
         _spelled,
         id="spelled",
         metrics=200,
     ),
-    _scenario(
+    start(
         "options that mean nothing here", "17.3 17.4 17.5 17.9 17.10 17.18", _accepted, ready=200
     ),
     *(
-        _scenario(f"an option refused: {name}", "17.9", partial(_starts, option=option))
+        start(f"an option refused: {name}", "17.9", partial(_starts, option=option))
         for name, option in (
             ("a host policy", "--host-policy=cpu,cpu-cores=0-1"),
             ("a limit on GPU memory", "--model-load-gpu-limit=0:0.5"),
         )
     ),
-    _scenario(
+    start(
         "log of a start",
         "17.7 17.13 17.6",
         lambda target: _log(target, models=("identity",)),
@@ -371,30 +343,28 @@ SCENARIOS = [
         metrics=True,
         models=True,
     ),
-    _scenario(
+    start(
         "log in ISO 8601",
         "17.7 17.6",
         lambda target: _log(target, "--log-format=ISO8601"),
         ISO8601=True,
     ),
-    _scenario(
+    start(
         "log without information",
         "17.6",
         lambda target: _log(target, "--log-info=false"),
         HTTP=False,
     ),
-    _scenario("log into a file", "17.6", _log_file, written=True),
-    _scenario(
-        "drain", "17.14 1.19 15.33 10.34 12.17", _drains, answered=200, exit=0, finalized=True
-    ),
-    _scenario(
+    start("log into a file", "17.6", _log_file, written=True),
+    start("drain", "17.14 1.19 15.33 10.34 12.17", _drains, answered=200, exit=0, finalized=True),
+    start(
         "drain that takes too long",
         "17.14",
         _times_out,
         says="Exit timeout expired. Exiting immediately.",
         exit=1,
     ),
-    _scenario("SIGINT", "17.14", lambda target: _signalled(target, signal.SIGINT), exit=0),
+    start("SIGINT", "17.14", lambda target: _signalled(target, signal.SIGINT), exit=0),
 ]
 
 

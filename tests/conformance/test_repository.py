@@ -1,11 +1,11 @@
 """The repository: index, versions, several repositories, and restricted APIs over HTTP (sections 7 and 17)."""
 
 import json
-from pathlib import Path
 
 import pytest
 
 from tests.conformance.conftest import Ask
+from tests.conformance.control import repository_of
 from tests.conformance.scenario import Scenario, http
 from tests.conformance.wire import Answer, Target, four, value
 
@@ -45,9 +45,7 @@ def _shape(target: Target, model: str) -> Answer:
 
 def _added(target: Target) -> Answer:
     """A model folder that appears after the start: both servers read the same repository."""
-    option = next(part for part in target.process.command if part.startswith("--model-repository="))
-
-    folder = Path(option.partition("=")[2]) / "late"
+    folder = repository_of(target) / "late"
     if not folder.exists():
         (folder / "1").mkdir(parents=True)
         (folder / "config.pbtxt").write_text('backend: "python"\n')

@@ -30,6 +30,65 @@ def test_keys_come_in_the_order_in_which_they_were_added() -> None:
     assert [plan.take(0.0) for _ in range(3)] == [C, A, B]
 
 
+def test_news_of_what_was_made_waits_behind_what_has_to_be_made() -> None:
+    plan = schedule(workers=4)
+    plan.add(A, 0.0, behind=True)
+    plan.add(B, 1.0)
+    plan.add(C, 2.0)
+    assert [plan.take(3.0) for _ in range(4)] == [B, C, A, None]
+
+
+def test_a_lane_whose_keys_are_not_due_yet_is_in_nobodys_way() -> None:
+    plan = schedule(workers=4)
+    plan.add(A, 0.0, delay=10.0)
+    plan.add(B, 0.0, behind=True)
+    assert plan.next_due() == 0.0
+    assert [plan.take(1.0) for _ in range(2)] == [B, None]
+    assert plan.next_due() == 10.0
+
+
+def test_what_waits_in_the_second_lane_for_long_takes_turns_with_the_first() -> None:
+    plan = schedule(workers=9, patience=30.0)
+    old = [Key("ns", f"old-{number}") for number in range(2)]
+    new = [Key("ns", f"new-{number}") for number in range(3)]
+    for key in old:
+        plan.add(key, 0.0, behind=True)
+    for key in new:
+        plan.add(key, 29.0)
+    assert plan.take(29.0) == new[0]
+    assert [plan.take(30.0) for _ in range(5)] == [old[0], new[1], old[1], new[2], None]
+
+
+def test_a_key_goes_from_the_second_lane_to_the_first_and_not_back() -> None:
+    plan = schedule(workers=4)
+    plan.add(A, 0.0, behind=True)
+    plan.add(B, 1.0)
+    plan.add(A, 2.0)
+    plan.add(A, 2.5, behind=True)
+    assert plan.depth(3.0) == 2
+    assert [plan.take(3.0) for _ in range(3)] == [A, B, None]
+    plan.finish(A, Forget(), 3.0)
+    plan.finish(B, Done(), 3.0)
+    assert plan.take(3.0) is None
+
+
+def test_an_event_during_the_work_keeps_its_lane_and_a_resync_is_news() -> None:
+    plan = schedule(workers=1, resync=10.0)
+    plan.add(A, 0.0)
+    assert plan.take(0.0) == A
+    plan.add(A, 0.5)
+    plan.finish(A, Done(), 1.0)
+    plan.add(B, 0.8, behind=True)
+    assert plan.take(1.0) == A
+    plan.finish(A, Done(), 2.0)
+    assert plan.take(2.0) == B
+    plan.finish(B, Forget(), 2.0)
+    plan.add(C, 12.5)
+    assert [plan.take(13.0), plan.next_due()] == [C, None]
+    plan.finish(C, Forget(), 13.0)
+    assert plan.take(13.0) == A
+
+
 def test_no_more_keys_are_worked_on_than_there_are_workers() -> None:
     plan = schedule(workers=1)
     plan.add(A, 0.0)
@@ -262,6 +321,23 @@ async def test_a_drain_cancels_what_does_not_end_in_time() -> None:
 
 
 @pytest.mark.looptime
+async def test_a_long_queue_that_moves_is_no_trouble() -> None:
+    async def work(key: Key) -> Outcome:
+        await asyncio.sleep(10.0)
+        return Done()
+
+    queue = Queue(work, Pace(workers=1, resync=10_000.0))
+    for number in range(50):
+        queue.add(Key("ns", f"service-{number}"))
+    task = asyncio.create_task(queue.run())
+    await asyncio.sleep(455.0)
+    assert queue.schedule.oldest_wait(asyncio.get_running_loop().time()) > 400
+    assert queue.stuck(waiting=60.0, working=100.0) == ""
+    await queue.drain(60.0)
+    await task
+
+
+@pytest.mark.looptime
 async def test_a_queue_whose_worker_hangs_says_so() -> None:
     async def work(key: Key) -> Outcome:
         await asyncio.sleep(1000.0)
@@ -274,7 +350,7 @@ async def test_a_queue_whose_worker_hangs_says_so() -> None:
     await asyncio.sleep(50.0)
     assert queue.stuck(waiting=60.0, working=100.0) == ""
     await asyncio.sleep(15.0)
-    assert "waited for a worker for 65 s" in queue.stuck(waiting=60.0, working=100.0)
+    assert "for 65 s nobody got one" in queue.stuck(waiting=60.0, working=100.0)
     await asyncio.sleep(40.0)
     assert "ns/a has been worked on for 105 s" in queue.stuck(waiting=60.0, working=100.0)
     await queue.drain(0.1)

@@ -147,6 +147,11 @@ class ServerProcess:
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
+    def arguments(self) -> list[str]:
+        """The words behind the program."""
+        return self.command[len(self.program.command) :]
+
+    @property
     def http(self) -> str:
         """`host:port` of HTTP."""
         return f"127.0.0.1:{self.ports.http}"

@@ -2,7 +2,6 @@
 
 import collections.abc
 import concurrent.futures
-import http.client
 import json
 import pathlib
 import re
@@ -12,7 +11,9 @@ from typing import Any
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 from tests.wire import calling_models
+from tests.wire.plain_http import call, get
 
 HOSTS = ("thread", "process")
 
@@ -35,36 +36,24 @@ def calling(
         yield running
 
 
-def call(
-    server: ServerProcess, method: str, path: str, body: Any = None, *, port: int = 0
-) -> tuple[int, bytes]:
-    connection = http.client.HTTPConnection("127.0.0.1", port or server.ports.http, timeout=20)
-    try:
-        connection.request(method, path, None if body is None else json.dumps(body))
-        response = connection.getresponse()
-        return response.status, response.read()
-    finally:
-        connection.close()
-
-
 def infer(server: ServerProcess, model: str) -> Any:
     """OUT for IN [1, 2], or the error's text; the first to ask loads the model and those that it asks."""
     for name in (*calling_models.NEEDS.get(model, ()), model):
-        if call(server, "GET", f"/v2/models/{name}/ready")[0] == 404:
-            call(server, "POST", f"/v2/repository/models/{name}/load")
+        if get(server.http, f"/v2/models/{name}/ready")[0] == 404:
+            call(server.http, "POST", f"/v2/repository/models/{name}/load")
     return ask(server, model)
 
 
 def ask(server: ServerProcess, model: str) -> Any:
     """The same of a model that is loaded."""
     body = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}
-    _, reply = call(server, "POST", f"/v2/models/{model}/infer", body)
+    _, reply = call(server.http, "POST", f"/v2/models/{model}/infer", body)
     found = json.loads(reply)
     return found["error"] if "error" in found else found["outputs"][0]["data"]
 
 
 def metric(server: ServerProcess, line: str) -> float | None:
-    _, page = call(server, "GET", "/metrics", port=server.ports.metrics)
+    _, page = get(server.metrics, "/metrics")
     found = re.search(rf"^{re.escape(line)} (\S+)$", page.decode(), re.MULTILINE)
     return None if found is None else float(found[1])
 
@@ -127,10 +116,7 @@ def test_fifty_calls_of_a_coroutine_run_at_the_same_time(calling: ServerProcess)
 
 def test_a_cancelled_call_is_noticed_by_the_model_that_works_on_it(calling: ServerProcess) -> None:
     infer(calling, "some")
-    until = time.monotonic() + 10
-    while "endless: cancelled" not in calling.output():
-        assert time.monotonic() < until
-        time.sleep(0.05)
+    wait_until(lambda: "endless: cancelled" in calling.output())
 
 
 def test_a_request_to_be_seen_again_names_what_it_needs(calling: ServerProcess) -> None:
@@ -143,9 +129,9 @@ def test_a_models_metric_is_on_the_page_while_the_model_is_loaded(calling: Serve
     infer(calling, "keeps")
     infer(calling, "keeps")
     assert metric(calling, 'kept_total{who="keeps"}') == 2
-    assert call(calling, "POST", "/v2/repository/models/keeps/unload")[0] == 200
+    assert call(calling.http, "POST", "/v2/repository/models/keeps/unload")[0] == 200
     assert metric(calling, 'kept_total{who="keeps"}') is None
-    assert call(calling, "POST", "/v2/repository/models/keeps/load")[0] == 200
+    assert call(calling.http, "POST", "/v2/repository/models/keeps/load")[0] == 200
     assert metric(calling, 'kept_total{who="keeps"}') == 0
 
 
@@ -175,7 +161,7 @@ def test_a_call_to_a_worker_that_dies_fails_and_its_caller_lives(
     with ServerProcess(naiad_program(), [root], log=tmp_path / "log", options=options) as server:
         error = infer(server, "survives")
         assert "its worker process exited with status 3" in error
-        assert call(server, "GET", "/v2/models/survives/ready")[0] == 200
+        assert get(server.http, "/v2/models/survives/ready")[0] == 200
 
 
 def test_a_caller_that_dies_leaves_its_call_cancelled_and_its_metrics_gone(
@@ -194,13 +180,10 @@ def test_a_caller_that_dies_leaves_its_call_cancelled_and_its_metrics_gone(
     with ServerProcess(naiad_program(), [root], log=tmp_path / "log", options=options) as server:
         assert metric(server, "counted_total") == 5
         assert "exited with status 3" in infer(server, "some")
-        until = time.monotonic() + 10
-        while "endless: cancelled" not in server.output():
-            assert time.monotonic() < until
-            time.sleep(0.05)
-        while metric(server, "counted_total") != 5:
-            assert time.monotonic() < until, "the next worker counts anew"
-            time.sleep(0.05)
+        wait_until(lambda: "endless: cancelled" in server.output())
+        wait_until(
+            lambda: metric(server, "counted_total") == 5, what="the next worker does not count anew"
+        )
 
 
 _COUNTS = """\

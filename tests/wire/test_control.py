@@ -15,9 +15,9 @@ import tritonclient.http as http_client
 from onnx import TensorProto, helper, numpy_helper, save
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 from tests.wire import repository
 from tests.wire.test_clients import CLIENTS, client, tensor
-from tests.wire.test_process import wait_until
 
 _EXPLICIT = "--model-control-mode=explicit"
 _MB = 1_000_000

@@ -1,6 +1,5 @@
 """Models with environments of their own, served: two of them at once, the installer's error, a stop while one is built."""
 
-import collections.abc
 import http.client
 import json
 import pathlib
@@ -9,7 +8,9 @@ import time
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 from tests.support.wheels import wheel
+from tests.wire.plain_http import call
 
 pytestmark = pytest.mark.timeout(180)  # installers are as fast as the disk
 
@@ -64,30 +65,12 @@ def served(repository: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> S
     )
 
 
-def call(address: str, method: str, path: str, body: str = "") -> tuple[int, bytes]:
-    host, port = address.split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=30)
-    try:
-        connection.request(method, path, body)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-    finally:
-        connection.close()
-
-
 def said(server: ServerProcess, name: str) -> list[str]:
     body = {"inputs": [{"name": "X", "datatype": "FP32", "shape": [1], "data": [0]}]}
-    status, reply = call(server.http, "POST", f"/v2/models/{name}/infer", json.dumps(body))
+    status, reply = call(server.http, "POST", f"/v2/models/{name}/infer", body)
     assert status == 200, reply
     data: list[str] = json.loads(reply)["outputs"][0]["data"]
     return data
-
-
-def wait_until(condition: collections.abc.Callable[[], bool], *, seconds: float = 20) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.02)
 
 
 def test_two_versions_of_a_package_at_once_and_the_servers_packages_in_neither(

@@ -5,7 +5,6 @@ the reference cannot be asked.
 """
 
 import collections.abc
-import http.client
 import json
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 from tests.conformance import callees
 from tests.conformance.test_calls import PROBES, REFUSED
 from tests.reference.process import ServerProcess, naiad_program
+from tests.wire.plain_http import call
 
 HOSTS = ("thread", "process")
 
@@ -47,13 +47,8 @@ def both(
 
 def probe(server: ServerProcess, name: str) -> Any:
     body = {"inputs": [{"name": "PROBE", "datatype": "BYTES", "shape": [1], "data": [name]}]}
-    connection = http.client.HTTPConnection("127.0.0.1", server.ports.http, timeout=20)
-    try:
-        connection.request("POST", "/v2/models/calling/infer", json.dumps(body))
-        reply = json.loads(connection.getresponse().read())
-    finally:
-        connection.close()
-    return json.loads(reply["outputs"][0]["data"][0])
+    _, reply = call(server.http, "POST", "/v2/models/calling/infer", body)
+    return json.loads(json.loads(reply)["outputs"][0]["data"][0])
 
 
 @pytest.mark.parametrize(("name", "says"), [(name, says) for name, _, says in (*PROBES, *REFUSED)])

@@ -14,47 +14,21 @@ import time
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
-
-
-def get(address: str, path: str, **headers: str) -> tuple[int, bytes]:
-    host, port = address.split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=10)
-    try:
-        connection.request("GET", path, headers=headers)
-        reply = connection.getresponse()
-        return reply.status, reply.read()
-    finally:
-        connection.close()
+from tests.support.waiting import wait_until
+from tests.wire.plain_http import call, get
 
 
 def infer(address: str, model: str, name: str, values: list[float], shape: list[int]) -> int:
     """The status of one request; 0 when there was no answer."""
-    body = json.dumps(
-        {"inputs": [{"name": name, "datatype": "FP32", "shape": shape, "data": values}]}
-    )
-    host, port = address.split(":")
-    connection = http.client.HTTPConnection(host, int(port), timeout=20)
+    body = {"inputs": [{"name": name, "datatype": "FP32", "shape": shape, "data": values}]}
     try:
-        connection.request("POST", f"/v2/models/{model}/infer", body)
-        reply = connection.getresponse()
-        reply.read()
+        return call(address, "POST", f"/v2/models/{model}/infer", body)[0]
     except (OSError, http.client.HTTPException):
         return 0
-    else:
-        return reply.status
-    finally:
-        connection.close()
 
 
 def launched(models: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> ServerProcess:
     return ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options)
-
-
-def wait_until(condition: collections.abc.Callable[[], bool], *, seconds: float = 10) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.01)
 
 
 def test_sigterm_ends_with_0_and_says_what_it_does(

@@ -18,6 +18,7 @@ import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
 from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 from tests.wire import stream_models
 
 GIVE_UP_S = 20
@@ -35,13 +36,6 @@ def server(
     log = tmp_path_factory.mktemp("log") / "server.log"
     with ServerProcess(naiad_program(), [models], log=log) as running:
         yield running
-
-
-def wait_until(condition: collections.abc.Callable[[], bool]) -> None:
-    end = time.monotonic() + GIVE_UP_S
-    while not condition():
-        assert time.monotonic() < end, "it did not come true in time"
-        time.sleep(0.01)
 
 
 @contextlib.contextmanager

@@ -10,7 +10,9 @@ import tritonclient.grpc as grpc_client
 import tritonclient.utils
 
 from tests.reference.process import ServerProcess
-from tests.wire.test_process import get, launched, wait_until
+from tests.support.waiting import wait_until
+from tests.wire.plain_http import get
+from tests.wire.test_process import launched
 
 TOKEN = {"Authorization": "Bearer first"}
 

@@ -16,7 +16,8 @@ import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
 from tests.reference.process import ServerProcess, naiad_program
-from tests.wire.test_process import get, wait_until
+from tests.support.waiting import wait_until
+from tests.wire.plain_http import get
 
 CONFIG = """\
 backend: "python"

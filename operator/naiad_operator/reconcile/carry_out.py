@@ -1,7 +1,9 @@
 """Carries a plan out: the writes to children, with what each must hold to.
 
-Never somebody else's object: before one is created it is looked for, and the creating apply takes no field by force, so that
-one that appears in between is refused by the API server and not adopted. A refusal of one child (a quota, an admission policy,
+Never somebody else's object. For a service that is new the creating apply names a version that no object has, so that the API
+server makes the object or refuses to touch the one that is there: one request a child, which is what counts when a thousand services come
+at once. Afterwards a missing child is looked for first, because what stands in its way is known to stay for a while, and a refused
+write is a write; the creating apply then takes no field by force. A refusal of one child (a quota, an admission policy,
 a missing verb) is noted and the others go on; a failure of the API server itself ends the attempt, for the queue to try again.
 """
 
@@ -18,6 +20,9 @@ from naiad_operator.reconcile import events, ownership, plan
 from naiad_operator.status import ApiError, Conflict
 
 _log = logging.getLogger(__name__)
+
+_NO_VERSION = "1"
+"""A resourceVersion that no object has: etcd's first revision is that of the empty store."""
 
 _PLURALS = {kind.kind: kind.plural for kind in kinds.KINDS}
 
@@ -68,6 +73,7 @@ class Carrier:
         namespace: str,
         uid: str,
         settled: bool,
+        fresh: bool,
     ) -> Result:
         """Takes the steps in order.
 
@@ -76,6 +82,7 @@ class Carrier:
             namespace: the service's.
             uid: the service's.
             settled: whether all this was there before, so that a child which has to be made is worth an Event.
+            fresh: whether the service is new, so that most likely nothing stands where its children shall.
 
         Raises:
             ApiError: one that has to do with the API server and not with one child.
@@ -84,7 +91,7 @@ class Carrier:
         for step in steps:
             try:
                 before = result.writes
-                await self._step(step, result, namespace=namespace, uid=uid)
+                await self._step(step, result, namespace=namespace, uid=uid, fresh=fresh)
                 if isinstance(step, plan.Create) and result.writes > before:
                     result.created = True
                     if settled:
@@ -95,10 +102,13 @@ class Carrier:
                 result.refused.append(ApiError(kind, name, error.message or str(error)))
         return result
 
-    async def _step(self, step: plan.Step, result: Result, *, namespace: str, uid: str) -> None:
+    async def _step(
+        self, step: plan.Step, result: Result, *, namespace: str, uid: str, fresh: bool
+    ) -> None:
         match step:
             case plan.Create(manifest):
-                await self._create(manifest, result, uid=uid)
+                if not (fresh and await self._created_at_once(manifest, result)):
+                    await self._create(manifest, result, uid=uid)
             case plan.Apply(manifest, child_uid, drift):
                 result.writes += 1
                 await self._apply(_with_uid(manifest, child_uid))
@@ -118,6 +128,15 @@ class Carrier:
             case plan.Wait(kind, name):
                 _log.debug("%s %s is still being deleted", kind, name)
                 result.waits = True
+
+    async def _created_at_once(self, manifest: plan.Manifest, result: Result) -> bool:
+        """Creates an object unless one is there; False when one is, or when the API server minds the version."""
+        try:
+            await self._apply(manifest, force=False, version=_NO_VERSION)
+        except (errors.Conflict, errors.NotFound):
+            return False
+        result.writes += 1
+        return True
 
     async def _create(self, manifest: plan.Manifest, result: Result, *, uid: str) -> None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
@@ -161,9 +180,15 @@ class Carrier:
         owner = _named(children.controller(present["metadata"]))
         result.conflicts.append(Conflict(kind, name, owner or "nobody"))
 
-    async def _apply(self, manifest: plan.Manifest, *, force: bool = True) -> None:
-        stamp = manifest["metadata"]["annotations"][children.APPLIED_ANNOTATION]
-        answer = await self._api.apply(_place(manifest), manifest, force=force)
+    async def _apply(
+        self, manifest: plan.Manifest, *, force: bool = True, version: str = ""
+    ) -> None:
+        metadata = manifest["metadata"]
+        stamp = metadata["annotations"][children.APPLIED_ANNOTATION]
+        sent = manifest
+        if version:
+            sent = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
+        answer = await self._api.apply(_place(manifest), sent, force=force)
         child = self._store.put(manifest["kind"], answer)
         lost = ownership.lost(manifest, child.owned()) if child.applied == stamp else []
         if lost:

@@ -107,6 +107,7 @@ class Reconciler:
             namespace=key.namespace,
             uid=service.uid,
             settled=_is_settled(service),
+            fresh=not service.status,
         )
         if result.created and not (result.refused or result.conflicts or result.waits):
             # Their controllers are at work in this moment: a status would be out of date before it is written.

@@ -13,8 +13,9 @@ import msgspec
 import numpy as np
 
 from naiad.config.model_config import ModelConfig, TensorSpec
+from naiad.core import response
 from naiad.core.inference import Inference
-from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import FailureReason, InferenceError, internal
 
@@ -177,10 +178,7 @@ def _rows_of(sizes: list[int], array: Array) -> list[Array]:
 
 def failure(inference: Inference, error: InferenceError, *, version: int) -> InferResponse:
     """The final response of a request that failed alone."""
-    request = inference.request
-    return InferResponse(
-        request.model_name, version, request.id, NO_OUTPUTS, NO_PARAMETERS, error.bare()
-    )
+    return response.failure(inference.request, error, version=version)
 
 
 def broken(message: str) -> InferenceError:

@@ -13,7 +13,6 @@ from naiad.config.tokens import Kind, Token, line_starts, position_at, tokenize
 from naiad.core.record import Record
 
 CLOSERS = {"{": "}", "<": ">", "[": "]"}
-_OPENERS = {closer: opener for opener, closer in CLOSERS.items()}
 MOST_PROBLEMS = 100
 """After so many the file is no config; reading on would only hide the first ones."""
 

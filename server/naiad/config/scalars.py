@@ -47,7 +47,6 @@ _BOOL, _STRING, _ENUM = (
 
 _OCTAL = re.compile(r"([+-]?)0(\d+)")
 _FLOAT_SPELLING = re.compile(r"(-?)(?:inf(?:inity)?|(nan))f?", re.IGNORECASE)
-_LOOKS_NUMERIC = re.compile(r"[+-]?(?:\d[\d_.]*(?:[eE][+-]?\d+)?|\.\d+)f?")
 
 
 def is_text(field: Any) -> bool:
@@ -297,11 +296,6 @@ def _enum_number(field: Any, text: str) -> Reading:
         message=f"{field.name} has no value with the number {_short(text)}",
         suggestion=f"write {wanted(field)}",
     )
-
-
-def looks_numeric(text: str) -> bool:
-    """Whether somebody meant a number by it."""
-    return _LOOKS_NUMERIC.fullmatch(text) is not None
 
 
 def _short(text: str) -> str:

@@ -1,7 +1,7 @@
 """One response to an inference request; a stream of responses is several of these, the last one final."""
 
 from naiad.core.record import Record
-from naiad.core.request import Parameters
+from naiad.core.request import InferRequest, Parameters
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 
@@ -17,7 +17,7 @@ class InferResponse(Record, frozen=True):
 
     Attributes:
         model_name: the model that answered.
-        model_version: the version that answered, always a real one.
+        model_version: the version that answered; of a request that found none, the one it asked for.
         id: the request's id, echoed.
         outputs: in the model's order, only the requested ones; shapes with the batch dimension.
         parameters: the model's own (row 3.37).
@@ -34,3 +34,10 @@ class InferResponse(Record, frozen=True):
     error: InferenceError | None = None
     final: bool = True
     empty: bool = False
+
+
+def failure(request: InferRequest, error: InferenceError, *, version: int) -> InferResponse:
+    """The final response to a request that failed on its own."""
+    return InferResponse(
+        request.model_name, version, request.id, NO_OUTPUTS, NO_PARAMETERS, error.bare()
+    )

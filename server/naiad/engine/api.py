@@ -88,8 +88,14 @@ class Engine(typing.Protocol):
     ) -> Inference | None:
         """Run a request.
 
-        `on_response` is called on the loop with the final response exactly once, perhaps before this returns (a
-        refused request); a decoupled model may answer any number of times before that, as fast as `flow` lets it. Never raises InferenceError: errors are responses. Returns the handle to `cancel()` it, or None when it is already answered.
+        Args:
+            request: what is asked.
+            on_response: called on the loop with the final response exactly once, perhaps before this returns (a refused request); a
+                decoupled model may answer any number of times before that.
+            flow: how fast a decoupled model may answer; None lets it answer as fast as it likes.
+
+        Returns:
+            The handle to `cancel()` it, or None when it is already answered. InferenceError is never raised: errors are responses.
         """
         ...
 

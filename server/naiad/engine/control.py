@@ -5,6 +5,9 @@ import typing
 
 from naiad.errors import InferenceError
 
+STOPPING = "the server is stopping, or has not started yet"
+"""What a model is told that asks when nobody answers."""
+
 
 class Control(typing.Protocol):
     """A part of `engine.api.Engine`."""

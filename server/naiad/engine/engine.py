@@ -12,7 +12,7 @@ from typing import Any
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
-from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.response import failure
 from naiad.engine.api import (
     NO_OVERRIDES,
     IndexEntry,
@@ -84,16 +84,7 @@ class ServingEngine:
         try:
             model = self._repository.get(request.model_name, request.model_version)
         except InferenceError as error:
-            on_response(
-                InferResponse(
-                    request.model_name,
-                    request.model_version,
-                    request.id,
-                    NO_OUTPUTS,
-                    NO_PARAMETERS,
-                    error.bare(),
-                )
-            )
+            on_response(failure(request, error, version=request.model_version))
             return None
         return model.infer(request, on_response, flow)
 
@@ -218,7 +209,7 @@ class ServingEngine:
         return self._repository.get(name, version)
 
     def models(self) -> list[tuple[str, int, Model]]:
-        """Every READY version with its name and number: what the metrics page and `/status` show."""
+        """Every READY version with its name and number: what the metrics page shows."""
         return self._repository.served()
 
     def _refuse_when_fixed(self, name: str) -> None:

@@ -11,7 +11,7 @@ from naiad.core.clock import Clock
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import InferRequest
-from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.response import failure
 from naiad.engine.api import ModelShape, TensorMetadata
 from naiad.engine.validation import RequestRules
 from naiad.errors import FailureReason, InferenceError
@@ -71,7 +71,7 @@ class Model:
             batch_size = rules.judge(request)
         except InferenceError as error:
             # Not counted as a failed inference: the reference judges before its statistics begin (Run comes after Prepare).
-            on_response(self._failed(request, error))
+            on_response(failure(request, error, version=self.version))
             return None
         if rules.has_reshape:
             request = rules.reshaped(request)
@@ -86,7 +86,7 @@ class Model:
                 self.statistics.record_failure(
                     reason=error.reason, request_ns=self._clock.monotonic_ns() - received_ns
                 )
-            on_response(self._failed(request, error))
+            on_response(failure(request, error, version=self.version))
             return None
         return inference
 
@@ -108,16 +108,6 @@ class Model:
         if not self._released:
             self._released = True
             await asyncio.to_thread(self._release)
-
-    def _failed(self, request: InferRequest, error: InferenceError) -> InferResponse:
-        return InferResponse(
-            self.config.name,
-            self.version,
-            request.id,
-            NO_OUTPUTS,
-            NO_PARAMETERS,
-            error.bare(),
-        )
 
 
 def _metadata(

@@ -14,7 +14,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
-from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.response import InferResponse, failure
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
 from naiad.scheduling.deadlock import Wait, find_circle
@@ -185,17 +185,7 @@ class ModelCalls:
         return model
 
     def _fail(self, call: ModelCall, error: InferenceError) -> None:
-        request = call.request
-        call.respond(
-            InferResponse(
-                request.model_name,
-                request.model_version,
-                request.id,
-                NO_OUTPUTS,
-                NO_PARAMETERS,
-                error,
-            )
-        )
+        call.respond(failure(call.request, error, version=call.request.model_version))
 
     def _set_timer(self) -> None:
         assert self._loop is not None, "calls are made when it is open"

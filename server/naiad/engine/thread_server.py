@@ -25,8 +25,9 @@ from naiad.core.datatypes import DataType
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.control import Control, is_ready
+from naiad.engine.control import STOPPING, Control, is_ready
 from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
+from naiad.engine.model_metrics import ModelMetrics
 from naiad.errors import InferenceError
 from naiad.hosts.handover import Mailbox
 from naiad.metrics.custom import CustomMetrics
@@ -38,7 +39,7 @@ _DATATYPES: dict[int, DataType] = {
 Result = typing.TypeVar("Result")
 
 
-class ThreadServer:
+class ThreadServer(ModelMetrics):
     """Implements `api.server.Server`.
 
     Args:
@@ -47,8 +48,8 @@ class ThreadServer:
     """
 
     def __init__(self, calls: ModelCalls, metrics: CustomMetrics) -> None:
+        super().__init__(metrics)
         self._calls = calls
-        self._metrics = metrics
         self._control: Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._mailbox: Mailbox[collections.abc.Callable[[], None]] | None = None
@@ -116,30 +117,10 @@ class ThreadServer:
         """See `Server`."""
         return self._wait(lambda control: is_ready(control, name, version))
 
-    def open_family(self, name: str, description: str, kind: str) -> int:
-        """See `Server`."""
-        return _translated(self._metrics.open_family, name, description, kind)
-
-    def close_family(self, family: int) -> None:
-        """See `Server`."""
-        self._metrics.close_family(family)
-
-    def open_metric(self, family: int, labels: dict[str, str], buckets: list[float] | None) -> int:
-        """See `Server`."""
-        return _translated(self._metrics.open_metric, family, labels, buckets)
-
-    def change_metric(self, metric: int, operation: str, value: float) -> None:
-        """See `Server`."""
-        _translated(self._metrics.change, metric, operation, value)
-
-    def metric_value(self, metric: int) -> float:
-        """See `Server`."""
-        return _translated(self._metrics.value, metric)
-
     def _put(self, call: collections.abc.Callable[[], None]) -> None:
         mailbox = self._mailbox
         if mailbox is None:
-            raise TritonModelException("the server is stopping, or has not started yet")
+            raise TritonModelException(STOPPING)
         mailbox.put(call)
 
     def _wait(
@@ -148,7 +129,7 @@ class ThreadServer:
     ) -> Result:
         control, loop = self._control, self._loop
         if control is None or loop is None:
-            raise TritonModelException("the server is stopping, or has not started yet")
+            raise TritonModelException(STOPPING)
         future = asyncio.run_coroutine_threadsafe(make(control), loop)
         self._waiting.add(future)
         try:
@@ -218,13 +199,6 @@ def _tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
             array = array.view(datatypes.BF16.dtype)
     array.flags.writeable = False
     return Tensor(name, _DATATYPES[code], array.shape, array)
-
-
-def _translated(call: collections.abc.Callable[..., Result], *arguments: Any) -> Result:
-    try:
-        return call(*arguments)
-    except ValueError as error:
-        raise TritonModelException(str(error)) from None
 
 
 def _call(call: collections.abc.Callable[[], None]) -> None:

@@ -1,14 +1,19 @@
-"""Keeps a thread that works in short bursts on the processor of the event loop, and lets it go when its work gets longer.
+"""Keeps an instance that works in short bursts on the processor of the event loop, and lets it go when its work gets longer.
 
-The loop and an instance's thread take turns on one interpreter lock. On two processors each turn is a wake-up across
-processors and a cache that has to be filled again: with a small Python model that cost a third of all requests a second on two cores
-(measured; docs/performance.md). Work that takes longer than a hand-over gains more from a processor of its own. The loop itself is
-never bound: the kernel moves it as it likes, and the thread follows. `Colocation` is the pure decision, `Follower` carries it out.
+The loop and an instance take turns. On two processors each turn is a wake-up across processors and a cache that has to be filled
+again: with a small Python model that cost a third of all requests a second in a thread, and made a hand-over to a process and
+back three times as long (measured; docs/performance.md). Work that takes longer than a hand-over gains more from a processor of its own. The loop itself
+is never bound: the kernel moves it as it likes, and the instance follows. `Colocation` is the pure decision, `Follower` carries it
+out, and `WorkerPlace` does both for a worker process.
+
+Limit: threads that a model starts while it is bound are bound with it until it is let go.
 """
 
 import collections.abc
+import contextlib
 import ctypes
 import os
+import pathlib
 
 SHORT_NS = 60_000
 """Below this much a batch, on average, work that needs no interpreter stays with the loop: a hand-over to another processor
@@ -17,6 +22,15 @@ costs about as much."""
 SHORT_WITH_INTERPRETER_NS = 1_000_000
 """The same for work that holds the interpreter lock: it could not run beside the loop anyway. Longer batches go all the same, for
 they may compute in libraries that let the lock go."""
+
+SHORT_IN_A_PROCESS_NS = 150_000
+"""The same for a worker process, which has an interpreter of its own: what crossing to another processor and back costs there."""
+
+_FEW_PROCESSORS = 2
+"""With more than so many, a worker under load has one for itself; with so many, everything else wants the other one."""
+
+LOOKED_AT = 32
+"""Of so many batches, one looks where the loop runs: it seldom moves."""
 
 _HYSTERESIS = 2
 """A thread goes again when its batches take this many times as long."""
@@ -28,22 +42,25 @@ in its first batches does so while it is free (threads inherit the binding of th
 _WEIGHT = 8
 """A batch counts an eighth in the average."""
 
+_SEVERAL_ASK = 4
+"""A batch of several requests counts like one that takes this many times as long as a short one."""
+
 
 class Colocation:
     """Decides from how long batches take. Pure.
 
     Args:
-        holds_interpreter: whether the work holds the interpreter lock.
+        short_ns: batches that take less belong to the loop.
 
     Attributes:
-        together: whether the thread belongs on the loop's processor now.
+        together: whether the instance belongs on the loop's processor now.
     """
 
     __slots__ = ("_average_ns", "_long_ns", "_seen", "_short_ns", "together")
 
-    def __init__(self, *, holds_interpreter: bool) -> None:
-        self._short_ns = SHORT_WITH_INTERPRETER_NS if holds_interpreter else SHORT_NS
-        self._long_ns = self._short_ns * _HYSTERESIS
+    def __init__(self, short_ns: int) -> None:
+        self._short_ns = short_ns
+        self._long_ns = short_ns * _HYSTERESIS
         self._seen = 0
         self._average_ns = 0
         self.together = False
@@ -59,16 +76,22 @@ class Colocation:
             self.together = True
 
 
+Bind = collections.abc.Callable[[int, collections.abc.Set[int]], None]
+"""`os.sched_setaffinity`, or what does more than that."""
+
+
 class Follower:
-    """Binds the calling thread to the loop's processor, or lets it go. All methods but `loop_is_on` belong to that thread.
+    """Binds a thread to the loop's processor, or lets it go.
 
     Args:
-        bind: `os.sched_setaffinity` for the calling thread; a system that refuses it is not asked again.
+        thread: its system id; 0 for the thread that calls `settle`.
+        bind: called with it and with where it may run; a system that refuses is not asked again.
     """
 
-    __slots__ = ("_allowed", "_bind", "_bound_to", "_loop_on", "_works")
+    __slots__ = ("_allowed", "_bind", "_bound_to", "_loop_on", "_thread", "_works")
 
-    def __init__(self, bind: collections.abc.Callable[[collections.abc.Set[int]], None]) -> None:
+    def __init__(self, thread: int = 0, bind: Bind = os.sched_setaffinity) -> None:
+        self._thread = thread
         self._bind = bind
         self._allowed: frozenset[int] = frozenset()
         self._bound_to = -1
@@ -86,16 +109,61 @@ class Follower:
             return
         try:
             if not self._allowed:
-                self._allowed = frozenset(os.sched_getaffinity(0))
-            self._bind({target} if target in self._allowed else self._allowed)
+                self._allowed = frozenset(os.sched_getaffinity(self._thread))
+            self._bind(self._thread, {target} if target in self._allowed else self._allowed)
             self._bound_to = target
         except OSError:
             self._works = False
 
 
-def bind_this_thread(processors: collections.abc.Set[int]) -> None:
-    """Let the calling thread run on these processors only."""
-    os.sched_setaffinity(0, processors)
+class WorkerPlace:
+    """Where a worker process runs. All of it is called by the loop.
+
+    Args:
+        pid: the process, newly started.
+        processors: how many it may run on.
+        bind: see `bind_worker`.
+    """
+
+    __slots__ = ("_batches", "_colocation", "_follower", "_scarce")
+
+    def __init__(self, pid: int, *, processors: int, bind: Bind | None = None) -> None:
+        self._colocation = Colocation(SHORT_IN_A_PROCESS_NS)
+        self._follower = Follower(pid, bind or bind_worker)
+        self._scarce = processors <= _FEW_PROCESSORS
+        self._batches = 0
+
+    def ran(self, computed_ns: int, requests: int) -> None:
+        """A batch came back.
+
+        Args:
+            computed_ns: how long the model had it.
+            requests: how many it held.
+        """
+        colocation = self._colocation
+        if requests == 1 or self._scarce:
+            colocation.took(computed_ns)
+        else:
+            # Several clients ask, so the loop is at work as well: both get on faster beside each other.
+            colocation.took(SHORT_IN_A_PROCESS_NS * _SEVERAL_ASK)
+        self._batches += 1
+        if not self._batches % LOOKED_AT:
+            if colocation.together:
+                self._follower.loop_is_on(current_processor())
+            self._follower.settle(together=colocation.together)
+
+
+def bind_worker(pid: int, processors: collections.abc.Set[int]) -> None:
+    """Bind a worker's main thread, which runs the batches; let go, all of its threads are, as some may have been started bound.
+
+    Raises:
+        OSError: it is gone, or the system does not allow it.
+    """
+    os.sched_setaffinity(pid, processors)
+    if len(processors) > 1:
+        for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
+                os.sched_setaffinity(int(thread.name), processors)
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

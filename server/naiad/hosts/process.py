@@ -13,6 +13,7 @@ import contextlib
 import enum
 import functools
 import logging
+import os
 
 import orjson
 
@@ -22,8 +23,10 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal, unavailable
 from naiad.hosts.batch_frames import Answers, pack
+from naiad.hosts.colocation import WorkerPlace
 from naiad.hosts.desk import Desk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.in_flight import InFlight
 from naiad.hosts.respawn import Backoff
 from naiad.hosts.worker import link
 from naiad.hosts.worker_process import Identity, WorkerProcess
@@ -93,11 +96,8 @@ class ProcessHost:
         self._on_answer: OnAnswer = _ignore
         self._worker: WorkerProcess | None = None
         self._loading: asyncio.Future[None] | None = None
-        self._batch: list[Inference] | None = None
-        self._first = 0
-        self._next = 0
-        self._apart: dict[int, Inference] = {}
-        self._answered_early: set[int] = set()
+        self._place: WorkerPlace | None = None
+        self._in_flight = InFlight()
         self._on_outcome: OnOutcome | None = None
         self._started_ns = 0
         self._watchdog: asyncio.TimerHandle | None = None
@@ -137,6 +137,7 @@ class ProcessHost:
                 f"{self._identity}: no worker process could be started: {error}"
             ) from error
         self._worker = worker
+        self._place = WorkerPlace(worker.pid, processors=len(os.sched_getaffinity(0)))
         order = {
             "runner": self._plan.runner,
             "settings": dict(self._plan.settings),
@@ -166,10 +167,8 @@ class ProcessHost:
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
-        self._batch = batch
+        first = self._in_flight.begin(batch)
         self._on_outcome = on_outcome
-        self._first = first = self._next
-        self._next = first + len(batch)
         self._started_ns = self._now()
         worker = self._worker
         if self._state is not _State.UP or worker is None:
@@ -216,7 +215,7 @@ class ProcessHost:
             self._respawning.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._respawning
-        if self._batch is not None and self._worker is not None:
+        if self._in_flight.batch is not None and self._worker is not None:
             self._idle = self._loop.create_future()
             await self._idle
         was, self._state = self._state, _State.CLOSED
@@ -234,8 +233,8 @@ class ProcessHost:
             await worker.ended
 
     def _on_message(self, kind: int, header: bytes | bytearray) -> None:
-        if kind == link.OUTCOME and self._batch is not None:
-            self._came_back(header)
+        if kind == link.OUTCOME and self._in_flight.batch is not None:
+            self._came_back(header, self._in_flight.batch)
         elif kind == link.LOADED and self._loading is not None and not self._loading.done():
             self._loading.set_result(None)
         elif kind == link.REFUSED and self._loading is not None and not self._loading.done():
@@ -244,16 +243,16 @@ class ProcessHost:
         elif self._worker is not None and not self._stuck:
             self._worker.kill(f"sent a message of kind {kind} that nobody waits for")
 
-    def _came_back(self, header: bytes | bytearray) -> None:
-        batch, worker = self._batch, self._worker
-        assert batch is not None
+    def _came_back(self, header: bytes | bytearray, batch: list[Inference]) -> None:
+        worker, place = self._worker, self._place
         assert worker is not None
+        assert place is not None
         execution: Execution | None = None
         error: InferenceError | None = None
         try:
             execution = self._answers.unpack(worker.link.base, header, batch)
             if None in execution.responses:
-                self._note_apart(batch, execution)
+                self._in_flight.note_apart(execution)
         except InferenceError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
@@ -261,14 +260,15 @@ class ProcessHost:
             worker.kill(f"sent an answer that cannot be used ({failure})")
             return
         self._end(execution, error)
+        if execution is not None:
+            place.ran(execution.output_start_ns - execution.input_end_ns, len(batch))
 
     def _end(self, execution: Execution | None, error: InferenceError | None) -> None:
-        batch, on_outcome = self._batch, self._on_outcome
+        batch, on_outcome = self._in_flight.batch, self._on_outcome
         if batch is None or on_outcome is None:
             return
-        self._batch = self._on_outcome = None
-        if self._answered_early:
-            self._answered_early.clear()
+        self._in_flight.end()
+        self._on_outcome = None
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
@@ -278,12 +278,6 @@ class ProcessHost:
 
     def _fail(self, error: InferenceError) -> None:
         self._end(None, error)
-
-    def _note_apart(self, batch: list[Inference], execution: Execution) -> None:
-        """Remember who still waits for an answer apart from the batch that came back."""
-        for number, response in enumerate(execution.responses, self._first):
-            if response is None and number not in self._answered_early:
-                self._apart[number] = batch[number - self._first]
 
     def _on_posted(self, kind: int, number: int, header: bytes | bytearray) -> None:
         if kind == link.RESPONSE:
@@ -298,27 +292,20 @@ class ProcessHost:
         assert worker is not None
         try:
             self._desk.take(
-                number, header, worker.link.posted, batch_at=self._batch_at, answer=worker.post
+                number,
+                header,
+                worker.link.posted,
+                batch_at=self._in_flight.batch_at,
+                answer=worker.post,
             )
         except Exception as failure:  # noqa: BLE001  whatever a broken worker asks, it is the worker that ends
             _log.exception("%s: the worker's question cannot be answered", self._identity)
             worker.kill(f"asked what nobody can answer ({failure})")
 
-    def _batch_at(self, first: int, count: int) -> list[Inference] | None:
-        """The batch of these requests, or what is left of it; None when nothing is."""
-        if self._batch is not None and first == self._first:
-            return self._batch
-        left = [self._apart[each] for each in range(first, first + count) if each in self._apart]
-        return left or None
-
     def _on_response(self, number: int, header: bytes | bytearray) -> None:
-        worker, batch = self._worker, self._batch
-        place = number - self._first
-        if batch is not None and 0 <= place < len(batch) and number not in self._answered_early:
-            inference = batch[place]
-        elif number in self._apart:
-            inference = self._apart[number]
-        else:
+        worker = self._worker
+        inference = self._in_flight.waiting(number)
+        if inference is None:
             return  # it has its last response: a sender that was let go of, or a coroutine that fails after that
         assert worker is not None
         try:
@@ -327,8 +314,8 @@ class ProcessHost:
             _log.exception("%s: the worker's response cannot be used", self._identity)
             worker.kill(f"sent a response that cannot be used ({failure})")
             return
-        if answer.response.final and self._apart.pop(number, None) is None:
-            self._answered_early.add(number)
+        if answer.response.final:
+            self._in_flight.answered(number)
         self._on_answer(answer)
 
     def _tell_cancelled(self, inference: Inference) -> None:
@@ -340,25 +327,20 @@ class ProcessHost:
         self._tell(link.HOLD if held else link.GO_ON, inference)
 
     def _tell(self, kind: int, inference: Inference) -> None:
-        if self._worker is None or self._state is not _State.UP:
-            return
-        if self._batch is not None and inference in self._batch:
-            self._worker.post(kind, self._first + self._batch.index(inference))
-            return
-        for number, each in self._apart.items():
-            if each is inference:
-                self._worker.post(kind, number)
-                return
+        number = self._in_flight.number_of(inference)
+        if number is not None and self._worker is not None and self._state is _State.UP:
+            self._worker.post(kind, number)
 
     def _on_stuck(self, worker: WorkerProcess) -> None:
-        if worker is not self._worker or self._batch is None:
+        batch = self._in_flight.batch
+        if worker is not self._worker or batch is None:
             return
         self._stuck = True
         self._watchdog = None
         _log.error(
             "%s: a batch of %d requests takes longer than naiad.execute_timeout (%g s): the stacks of worker process %d follow, then "
             "it is killed",
-            self._identity, len(self._batch), self._timeout_s, worker.pid,
+            self._identity, len(batch), self._timeout_s, worker.pid,
         )  # fmt: skip
         worker.dump_stacks()
         because = f"took longer than naiad.execute_timeout ({self._timeout_s:g} s) and was killed"
@@ -375,8 +357,7 @@ class ProcessHost:
         error = self._unavailable(how)
         self._fail(error)
         now = self._now()
-        apart, self._apart = self._apart, {}
-        for inference in apart.values():
+        for inference in self._in_flight.lose_apart():
             self._on_answer(Answer(inference, self._answers.failure(inference, error), now))
 
     def _on_end(self, how: str) -> None:

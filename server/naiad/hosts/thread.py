@@ -17,7 +17,14 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.colocation import Colocation, Follower, bind_this_thread, current_processor
+from naiad.hosts.colocation import (
+    LOOKED_AT,
+    SHORT_NS,
+    SHORT_WITH_INTERPRETER_NS,
+    Colocation,
+    Follower,
+    current_processor,
+)
 from naiad.hosts.handover import Mailbox, ToLoop, ToThread
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 
@@ -27,8 +34,6 @@ READY_TIMEOUT_S = 5.0
 """How long an instance may think about whether it is ready (row 2.12)."""
 
 _OS_NAME_BYTES = 15
-_LOOKED_AT = 32
-"""Of so many batches, one looks where the loop runs: it seldom moves."""
 
 
 class _Job(Record, frozen=True, gc=True):
@@ -53,8 +58,10 @@ class ThreadHost:
         self._instance = instance
         self._now = clock.monotonic_ns
         self._loop = loop
-        self._colocation = Colocation(holds_interpreter=instance.holds_interpreter)
-        self._follower = Follower(bind_this_thread)
+        self._colocation = Colocation(
+            SHORT_WITH_INTERPRETER_NS if instance.holds_interpreter else SHORT_NS
+        )
+        self._follower = Follower()
         self._submitted = 0
         self._jobs: ToThread[_Job | None] | None = None
         self._on_answer: OnAnswer | None = None
@@ -68,7 +75,7 @@ class ThreadHost:
         """See `Host`."""
         jobs = self._jobs or self._start()
         self._submitted += 1
-        if self._colocation.together and not self._submitted % _LOOKED_AT:
+        if self._colocation.together and not self._submitted % LOOKED_AT:
             self._follower.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 

@@ -6,6 +6,7 @@ Written by hand because the reference's rules are not argparse's: a boolean may 
 
 import collections.abc
 import difflib
+import math
 import types
 from typing import Any
 
@@ -111,6 +112,8 @@ def _typed(flag: Flag, value: str) -> bool | int | float | str:
                 result = int(value)
             case Kind.FLOAT:
                 result = float(value)
+                if not math.isfinite(result):
+                    raise UsageError(f"--{flag.name}={value}: must be a finite number")
             case Kind.STRING:
                 if flag.choices and value not in flag.choices:
                     raise UsageError(
@@ -121,9 +124,18 @@ def _typed(flag: Flag, value: str) -> bool | int | float | str:
         raise UsageError(
             f"--{flag.name}={value}: expected {'an' if flag.kind is Kind.INTEGER else 'a'} {flag.kind.value}"
         ) from None
-    if flag.minimum is not None and not result >= flag.minimum:
-        raise UsageError(f"--{flag.name}={value}: must be at least {flag.minimum:g}")
+    _check_range(flag, value, result)
     return result
+
+
+def _check_range(flag: Flag, value: str, number: float) -> None:
+    wrong = ""
+    if flag.minimum is not None and number < flag.minimum:
+        wrong = f"must be at least {flag.minimum:g}"
+    elif flag.maximum is not None and number > flag.maximum:
+        wrong = f"must be at most {flag.maximum}"
+    if wrong:
+        raise UsageError(f"--{flag.name}={value}: {wrong}{': ' if flag.why else ''}{flag.why}")
 
 
 def _refuse_missing(flag: Flag, value: str) -> None:

@@ -5,6 +5,7 @@ import difflib
 
 import msgspec
 
+from naiad.options.backend_config import backend_setting
 from naiad.options.options import ControlMode
 from naiad.options.table import Flag
 from naiad.options.usage import UsageError
@@ -74,7 +75,9 @@ def _strict_model_config(said: Collected, flag: Flag, value: str) -> None:
 
 
 def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
-    key, setting = _setting(flag, value)
+    key, equals, setting = value.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
     if key == "counter_latencies":
         said.counter_latencies = boolean(flag, setting)
     elif not (key in ("histogram_latencies", "summary_latencies") and setting.lower() in FALSE):
@@ -85,11 +88,8 @@ def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
 
 
 def _backend_config(said: Collected, flag: Flag, value: str) -> None:
-    backend, comma, rest = value.partition(",")
-    if not comma:
-        backend, rest = "", value
-    key, setting = _setting(flag, rest)
-    said.backends.setdefault(backend, {})[key] = setting
+    setting = backend_setting(value)
+    said.backends.setdefault(setting.backend, {})[setting.key] = setting.value
 
 
 def _http_restricted(said: Collected, flag: Flag, value: str) -> None:
@@ -113,13 +113,6 @@ SPECIAL: dict[str, collections.abc.Callable[[Collected, Flag, str], None]] = {
     "grpc-restricted-protocol": _grpc_restricted,
 }
 """Flag name -> what it does with its value."""
-
-
-def _setting(flag: Flag, value: str) -> tuple[str, str]:
-    key, equals, setting = value.partition("=")
-    if not equals or not key:
-        raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
-    return key, setting
 
 
 def _add_restriction(flag: Flag, value: str, known: dict[str, tuple[str, str]]) -> None:

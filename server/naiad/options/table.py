@@ -5,6 +5,7 @@ a feature that does not exist yet (`missing`: only its harmless default is accep
 """
 
 import enum
+import sys
 
 import msgspec
 
@@ -27,6 +28,8 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
         help: one sentence.
         field: the field of `Options` that it sets; "" for idle, missing and specially parsed flags.
         minimum: the smallest number allowed.
+        maximum: the largest one.
+        why: the reason for them, where a number outside deserves one.
         choices: the only words allowed.
         repeats: may be given several times.
         idle: why it means nothing here.
@@ -39,6 +42,8 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
     help: str
     field: str = ""
     minimum: float | None = None
+    maximum: int | None = None
+    why: str = ""
     choices: tuple[str, ...] = ()
     repeats: bool = False
     idle: str = ""
@@ -99,7 +104,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("reuse-http-port", _B, "Share the port with other servers (SO_REUSEPORT)."),
         _flag("http-header-forward-pattern", _S, "Regular expression of headers that become request parameters."),
         _idle("http-thread-count", _I, _ONE_LOOP),
-        _flag("http-max-input-size", _I, "Largest input in bytes.", minimum=1),
+        Flag(name="http-max-input-size", kind=_I, field="http_max_input_size", help="Largest input in bytes.",
+             minimum=1, maximum=sys.maxsize,
+             why=f"it counts bytes, so that 0 lets no request in and memory ends at {sys.maxsize}; the default is 67108864 (64 MiB)"),
         Flag(name="http-restricted-api", kind=_S, repeats=True,
              help="API,API:HEADER=VALUE: these APIs answer only requests with this header."),
     ),
@@ -138,7 +145,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(name="log-format", kind=_S, field="log_format", choices=("default", "ISO8601", "json"),
              help="Format of log lines; json is ours, one object a line."),
         _flag("log-file", _S, "Write the log to this file instead of standard error."),
-        _flag("access-log", _B, "One log line a request (ours; off by default)."),
+        _flag("access-log", _B, "One log line for each HTTP request, refused ones included (ours; off by default)."),
     ),
     "Metrics": (
         _flag("allow-metrics", _B, "Serve metrics and /status."),

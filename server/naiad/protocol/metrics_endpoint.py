@@ -5,9 +5,8 @@ Both are open: they tell no secret and change nothing, and probes and the operat
 
 import collections.abc
 
-import orjson
-
 from naiad.metrics.exposition import CONTENT_TYPE, Series, page
+from naiad.protocol.http import replies
 from naiad.protocol.http.message import (
     Cancellable,
     FastHandler,
@@ -16,17 +15,14 @@ from naiad.protocol.http.message import (
     HttpRequest,
     OnReply,
 )
+from naiad.protocol.http.replies import json_reply, wrong_method
 from naiad.repository.manager import VersionState
 
 _METRICS_PATHS = frozenset(("/metrics", "/metrics/"))
 _STATUS_PATH = "/status"
 _NO_BODY = 0
 
-_NOT_ALLOWED = HttpReply(
-    405,
-    ((b"Content-Type", b"application/json"), (b"Allow", b"GET")),
-    (b'{"error":"Method Not Allowed"}',),
-)
+_NOT_ALLOWED = wrong_method(b"GET")
 _NOTHING = HttpReply(200, (), (b"",))
 
 
@@ -66,7 +62,7 @@ class MetricsRoutes:
         return _NO_BODY
 
     def _metrics(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
-        reply(HttpReply(200, ((b"Content-Type", CONTENT_TYPE),), (page(self._collect()),)))
+        reply(HttpReply(200, ((replies.CONTENT_TYPE, CONTENT_TYPE),), (page(self._collect()),)))
         return None
 
     def _status(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
@@ -79,8 +75,7 @@ class MetricsRoutes:
             }
             for state in self._states()
         ]
-        body = orjson.dumps({"models": models})
-        reply(HttpReply(200, ((b"Content-Type", b"application/json"),), (body,)))
+        reply(json_reply({"models": models}))
         return None
 
 

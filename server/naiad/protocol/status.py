@@ -1,4 +1,4 @@
-"""An error's code as wire statuses: HTTP numbers (row 1.1) and gRPC numbers and names (row 10.6).
+"""An error's code as wire statuses: HTTP numbers (row 1.1) and gRPC numbers (row 10.6).
 
 The only place where either is written down. The matches are exhaustive, so that a ninth `ErrorCode` does not type-check until
 both protocols have a status for it. gRPC statuses are plain numbers here, so that this page needs no grpc.
@@ -49,24 +49,3 @@ def grpc_status(code: ErrorCode) -> int:  # noqa: PLR0911 - one return a code, s
             return 13
         case ErrorCode.UNAVAILABLE:
             return 14
-
-
-def grpc_status_name(code: ErrorCode) -> str:  # noqa: PLR0911 - as above
-    """The name of the gRPC status of a failure (row 10.6), e.g. "INVALID_ARGUMENT"."""
-    match code:
-        case ErrorCode.CANCELLED:
-            return "CANCELLED"
-        case ErrorCode.UNKNOWN:
-            return "UNKNOWN"
-        case ErrorCode.INVALID_ARG:
-            return "INVALID_ARGUMENT"
-        case ErrorCode.NOT_FOUND:
-            return "NOT_FOUND"
-        case ErrorCode.ALREADY_EXISTS:
-            return "ALREADY_EXISTS"
-        case ErrorCode.UNSUPPORTED:
-            return "UNIMPLEMENTED"
-        case ErrorCode.INTERNAL:
-            return "INTERNAL"
-        case ErrorCode.UNAVAILABLE:
-            return "UNAVAILABLE"

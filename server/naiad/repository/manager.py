@@ -20,6 +20,7 @@ from naiad.core.request import LATEST
 from naiad.errors import InferenceError, unavailable
 from naiad.repository.absence import absent_version, unknown_model, unplanned_model
 from naiad.repository.attempt import Attempts
+from naiad.repository.departures import Departures
 from naiad.repository.failed_load import failed, not_polled, unusable
 from naiad.repository.fingerprint import Fingerprint, fingerprint as look_at
 from naiad.repository.lifecycle import Event, State
@@ -81,13 +82,12 @@ class Repository(typing.Generic[S]):
             load=load, slots=self._slots, retry_count=retry_count, progress=progress, clock=clock
         )
         self._progress = progress
-        self._memory = memory
+        self._departures = Departures[S](progress=progress, memory=memory)
         self._models: dict[str, dict[int, Version[S]]] = {}
         self._refused: dict[str, ModelPlan] = {}
         self._latest: dict[str, S] = {}
         self._loaded_from: dict[str, Fingerprint] = {}
         self._turns = Turns()
-        self._leaving: dict[asyncio.Task[None], S | None] = {}
         self._closed = False
 
     async def load_all(self, names: collections.abc.Collection[str] | None = None) -> bool:
@@ -160,16 +160,16 @@ class Repository(typing.Generic[S]):
     async def unload_all(self) -> None:
         """Take no more loads, give up those under way, then stop every served version, all at once."""
         self._closed = True
+        self._departures.skip_memory()
         await self._turns.give_up()
-        self._retire(
+        self._departures.retire(
             version
             for versions in self._models.values()
             for version in versions.values()
             if version.state is State.READY
         )
         self._latest.clear()
-        if self._leaving:
-            await asyncio.wait(self._leaving)
+        await self._departures.all_gone()
 
     async def names(self) -> list[str]:
         """What the stores hold now, loaded or not (row 7.2)."""
@@ -210,7 +210,7 @@ class Repository(typing.Generic[S]):
 
     def leaving(self) -> list[S]:
         """Versions that take nothing new and finish what they have."""
-        return [served for served in self._leaving.values() if served is not None]
+        return self._departures.leaving()
 
     def states(self) -> list[VersionState]:
         """Every version ever touched, and every model that could not be planned, sorted by name and version."""
@@ -322,7 +322,9 @@ class Repository(typing.Generic[S]):
             known[number] = version
             self._enter(version, served)
         self._remember_latest(name)
-        self._retire(version for number, version in serving.items() if number not in stay)
+        self._departures.retire(
+            version for number, version in serving.items() if number not in stay
+        )
         self._remember_latest(name)
         self._write_off_failures(name)
         self._loaded_from[name] = now
@@ -341,7 +343,7 @@ class Repository(typing.Generic[S]):
         self._refused.pop(name, None)
         self._loaded_from.pop(name, None)
         self._write_off_failures(name)
-        leaving = self._retire(
+        leaving = self._departures.retire(
             version
             for version in self._models.get(name, {}).values()
             if version.state is State.READY
@@ -365,44 +367,7 @@ class Repository(typing.Generic[S]):
         """It loaded, and another version of its model did not: all or none."""
         version.served = served
         version.tell(Event.LOADED)
-        self._retire([version])
-
-    def _retire(self, versions: collections.abc.Iterable[Version[S]]) -> "set[asyncio.Task[None]]":
-        """Nobody finds them any more; in the background they finish what they have and go. `_latest` is the caller's matter."""
-        tasks = set[asyncio.Task[None]]()
-        for version in versions:
-            served = version.served
-            assert served is not None, "only READY versions are unloaded"
-            version.tell(Event.UNLOAD)
-            version.served = None
-            self._progress.changed(version.told())
-            task = asyncio.get_running_loop().create_task(self._stop(version, served))
-            self._leaving[task] = served
-            task.add_done_callback(lambda done: self._leaving.pop(done, None))
-            tasks.add(task)
-        return tasks
-
-    async def _stop(self, version: Version[S], served: S) -> None:
-        memory = None if self._closed else self._memory
-        before = 0
-        if memory is not None:
-            before = await asyncio.to_thread(memory.resident)
-            memory.expect()
-        try:
-            await served.stop()
-        except Exception:
-            plan = version.plan
-            log.exception("unloading %s version %d failed", plan.config.name, plan.version)
-        # Or its memory would still be held while it is given back.
-        del served
-        task = asyncio.current_task()
-        assert task is not None, "runs in a task"
-        self._leaving[task] = None
-        if memory is not None:
-            await asyncio.to_thread(memory.give_back)
-            version.resident = (before, await asyncio.to_thread(memory.resident))
-        version.tell(Event.UNLOADED, reason=UNLOADED)
-        self._progress.changed(version.told())
+        self._departures.retire([version])
 
     def _remember_latest(self, name: str) -> None:
         ready = self.ready_versions(name)

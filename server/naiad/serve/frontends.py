@@ -161,7 +161,7 @@ class Frontends:
         return (self._close_http, self._close_grpc)
 
     async def close_all(self) -> None:
-        """Close whatever is open, at once: for a start that failed. Idempotent."""
+        """Close whatever is still open, at once: all of it after a start that failed, the metrics after a drain. Idempotent."""
         await self._close_http(0)
         await self._close_grpc(0)
         await self.close_metrics()

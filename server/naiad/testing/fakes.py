@@ -2,7 +2,6 @@
 
 import collections.abc
 import types
-import typing
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of
 from naiad.core import datatypes
 from naiad.core.response import InferResponse
+from naiad.engine.model_metrics import ModelMetrics
 from naiad.engine.thread_server import response_for_model
 from naiad.errors import ErrorCode, InferenceError, invalid, not_found, unsupported
 from naiad.metrics.custom import CustomMetrics
@@ -26,10 +26,8 @@ Fake = collections.abc.Callable[[Request], Reply | collections.abc.Iterable[Repl
 """Stands for another model: gives one reply, or, as a generator or a list, those of a decoupled model. What it raises is the error of
 the request: an `InferenceError` as it is, anything else as INTERNAL."""
 
-Result = typing.TypeVar("Result")
 
-
-class FakeServer:
+class FakeServer(ModelMetrics):
     """Implements `Server`. Fakes run in the thread that asks.
 
     Args:
@@ -41,8 +39,8 @@ class FakeServer:
     """
 
     def __init__(self, models: collections.abc.Mapping[str, Fake]) -> None:
+        super().__init__(CustomMetrics())
         self._models = models
-        self._metrics = CustomMetrics()
         self.asked: list[tuple[str, Request]] = []
         self.unloaded = set[str]()
 
@@ -85,26 +83,6 @@ class FakeServer:
     def model_ready(self, name: str, version: int) -> bool:
         """See `Server`."""
         return name in self._models and name not in self.unloaded
-
-    def open_family(self, name: str, description: str, kind: str) -> int:
-        """See `Server`."""
-        return _translated(self._metrics.open_family, name, description, kind)
-
-    def close_family(self, family: int) -> None:
-        """See `Server`."""
-        self._metrics.close_family(family)
-
-    def open_metric(self, family: int, labels: dict[str, str], buckets: list[float] | None) -> int:
-        """See `Server`."""
-        return _translated(self._metrics.open_metric, family, labels, buckets)
-
-    def change_metric(self, metric: int, operation: str, value: float) -> None:
-        """See `Server`."""
-        _translated(self._metrics.change, metric, operation, value)
-
-    def metric_value(self, metric: int) -> float:
-        """See `Server`."""
-        return _translated(self._metrics.value, metric)
 
     def metrics(self) -> dict[str, float]:
         """The metrics that the model holds now, by name as the metrics page writes it: `name{label="value"}`."""
@@ -178,13 +156,6 @@ def _unknown(model: str) -> str:
 def _labels(labels: collections.abc.Iterable[tuple[str, str]]) -> str:
     text = ",".join(f'{name}="{value}"' for name, value in labels)
     return f"{{{text}}}" if text else ""
-
-
-def _translated(call: collections.abc.Callable[..., Result], *arguments: Any) -> Result:
-    try:
-        return call(*arguments)
-    except ValueError as error:
-        raise TritonModelException(str(error)) from None
 
 
 def _nothing_to_cancel() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from naiad.backends.backend import Instance
 from naiad.config.model_config import (
     InstanceGroup,
     InstanceKind,
@@ -98,3 +99,8 @@ def values(response: InferResponse) -> dict[str, Any]:
     """What a response holds, as lists; fails when it holds an error."""
     assert response.error is None, response.error
     return {each.name: each.array.tolist() for each in response.outputs}
+
+
+def run(instance: Instance, *batch: Inference) -> list[InferResponse]:
+    """The answers that `execute` returns to a batch."""
+    return [each for each in instance.execute(batch).responses if each is not None]

@@ -9,9 +9,18 @@ from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 from naiad.backends.backend import Instance, InstanceSpec, LoadedModel, ModelSource
 from naiad.backends.onnxruntime.backend import OnnxRuntimeBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
+from naiad.core import datatypes
 from naiad.core.clock import Clock, ManualClock
+from naiad.core.inference import Inference
+from tests.server.backends.configs import inference, model_config, spec, tensor
 
 Shape = Sequence[int | str | None] | None
+
+ADD_CONFIG = model_config(
+    inputs=[spec("A", datatypes.FP32, (2,)), spec("B", datatypes.FP32, (2,))],
+    outputs=[spec("SUM", datatypes.FP32, (2,)), spec("DIFFERENCE", datatypes.FP32, (2,))],
+)
+"""The model of `write_add`."""
 
 
 def value(name: str, shape: Shape, element: int = TensorProto.FLOAT) -> ValueInfoProto:
@@ -72,3 +81,8 @@ def instance_of(folder: pathlib.Path, config: ModelConfig, **more: Any) -> Insta
     return load(folder, config, **more).make_instance(
         InstanceSpec(name="m_0_0", kind=InstanceKind.CPU, device_id=0)
     )
+
+
+def add(a: Any, b: Any, **more: Any) -> Inference:
+    """A request for the model of `write_add`."""
+    return inference(tensor("A", a, datatypes.FP32), tensor("B", b, datatypes.FP32), **more)

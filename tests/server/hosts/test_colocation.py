@@ -2,48 +2,56 @@
 
 import collections.abc
 import os
+import pathlib
+import subprocess
+import sys
 
 import pytest
 
+from naiad.hosts import colocation
 from naiad.hosts.colocation import (
+    LOOKED_AT,
     SETTLED_AFTER,
+    SHORT_IN_A_PROCESS_NS,
     SHORT_NS,
     SHORT_WITH_INTERPRETER_NS,
     Colocation,
     Follower,
+    WorkerPlace,
+    bind_worker,
     current_processor,
 )
 
 
-def after(colocation: Colocation, *durations_ns: int) -> bool:
+def after(place: Colocation, *durations_ns: int) -> bool:
     for duration in durations_ns:
-        colocation.took(duration)
-    return colocation.together
+        place.took(duration)
+    return place.together
 
 
 def test_short_batches_bring_a_thread_to_the_loop_once_it_has_settled() -> None:
-    colocation = Colocation(holds_interpreter=False)
-    assert not after(colocation, *[10_000] * (SETTLED_AFTER - 1))
-    assert after(colocation, 10_000)
+    place = Colocation(SHORT_NS)
+    assert not after(place, *[10_000] * (SETTLED_AFTER - 1))
+    assert after(place, 10_000)
 
 
 def test_work_that_holds_the_interpreter_may_be_longer() -> None:
     batches = [SHORT_WITH_INTERPRETER_NS // 2] * 100
-    assert after(Colocation(holds_interpreter=True), *batches)
-    assert not after(Colocation(holds_interpreter=False), *batches)
+    assert after(Colocation(SHORT_WITH_INTERPRETER_NS), *batches)
+    assert not after(Colocation(SHORT_NS), *batches)
 
 
 def test_longer_batches_let_it_go_and_it_has_to_settle_again() -> None:
-    colocation = Colocation(holds_interpreter=False)
-    assert after(colocation, *[10_000] * SETTLED_AFTER)
-    assert not after(colocation, 5_000_000)
-    assert not after(colocation, *[10_000] * (SETTLED_AFTER - 1))
-    assert after(colocation, *[10_000] * 100)
+    place = Colocation(SHORT_NS)
+    assert after(place, *[10_000] * SETTLED_AFTER)
+    assert not after(place, 5_000_000)
+    assert not after(place, *[10_000] * (SETTLED_AFTER - 1))
+    assert after(place, *[10_000] * 100)
 
 
 def test_between_the_two_bounds_it_stays_where_it_is() -> None:
     middle = [SHORT_NS * 3 // 2] * 200
-    free, bound = Colocation(holds_interpreter=False), Colocation(holds_interpreter=False)
+    free, bound = Colocation(SHORT_NS), Colocation(SHORT_NS)
     assert not after(free, *middle)
     assert after(bound, *[10_000] * SETTLED_AFTER)
     assert after(bound, *middle)
@@ -54,9 +62,11 @@ class Binding:
 
     def __init__(self, *, refuses: bool = False) -> None:
         self.calls: list[collections.abc.Set[int]] = []
+        self.threads: set[int] = set()
         self._refuses = refuses
 
-    def __call__(self, processors: collections.abc.Set[int]) -> None:
+    def __call__(self, thread: int, processors: collections.abc.Set[int]) -> None:
+        self.threads.add(thread)
         self.calls.append(processors)
         if self._refuses:
             raise PermissionError
@@ -70,7 +80,7 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("two_processors")
 def test_a_thread_follows_the_loop_and_is_let_go_to_where_it_was_allowed() -> None:
     binding = Binding()
-    follower = Follower(binding)
+    follower = Follower(bind=binding)
     follower.loop_is_on(1)
     follower.settle(together=False)
     assert binding.calls == []
@@ -85,7 +95,7 @@ def test_a_thread_follows_the_loop_and_is_let_go_to_where_it_was_allowed() -> No
 @pytest.mark.usefixtures("two_processors")
 def test_a_processor_that_is_not_allowed_is_not_bound_to() -> None:
     binding = Binding()
-    follower = Follower(binding)
+    follower = Follower(bind=binding)
     follower.loop_is_on(7)
     follower.settle(together=True)
     assert binding.calls == [{0, 1}]
@@ -94,11 +104,60 @@ def test_a_processor_that_is_not_allowed_is_not_bound_to() -> None:
 @pytest.mark.usefixtures("two_processors")
 def test_a_system_that_refuses_is_not_asked_again() -> None:
     binding = Binding(refuses=True)
-    follower = Follower(binding)
+    follower = Follower(bind=binding)
     follower.loop_is_on(1)
     follower.settle(together=True)
     follower.settle(together=True)
     assert len(binding.calls) == 1
+
+
+def ran(place: WorkerPlace, computed_ns: int, *, requests: int = 1, batches: int = 100) -> None:
+    for _ in range(batches):
+        place.ran(computed_ns, requests)
+
+
+@pytest.mark.usefixtures("two_processors")
+def test_a_worker_with_short_batches_goes_to_the_loops_processor_and_leaves_it_with_long_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(colocation, "current_processor", lambda: 1)
+    binding = Binding()
+    place = WorkerPlace(4711, processors=2, bind=binding)
+    ran(place, 20_000, batches=LOOKED_AT - 1)
+    assert binding.calls == []
+    ran(place, 20_000)
+    assert binding.calls == [{1}]
+    ran(place, SHORT_IN_A_PROCESS_NS * 10)
+    assert binding.calls == [{1}, {0, 1}]
+    assert binding.threads == {4711}
+
+
+@pytest.mark.usefixtures("two_processors")
+@pytest.mark.parametrize(("processors", "calls"), [(2, [{1}]), (8, [])])
+def test_under_load_a_worker_keeps_a_processor_of_its_own_where_there_are_enough(
+    monkeypatch: pytest.MonkeyPatch, processors: int, calls: list[set[int]]
+) -> None:
+    monkeypatch.setattr(colocation, "current_processor", lambda: 1)
+    binding = Binding()
+    ran(WorkerPlace(4711, processors=processors, bind=binding), 20_000, requests=16)
+    assert binding.calls == calls
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is nothing to let go to")
+def test_a_worker_that_is_let_go_takes_the_threads_along_that_it_started_while_bound() -> None:
+    allowed = os.sched_getaffinity(0)
+    code = "import signal, threading; threading.Thread(target=signal.pause).start(); print(flush=True); signal.pause()"
+    worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert worker.stdout is not None
+    with worker:
+        worker.stdout.readline()
+        threads = [int(each.name) for each in pathlib.Path(f"/proc/{worker.pid}/task").iterdir()]
+        assert len(threads) == 2
+        for each in threads:
+            os.sched_setaffinity(each, {min(allowed)})
+        bind_worker(worker.pid, allowed)
+        assert [os.sched_getaffinity(each) for each in threads] == [allowed] * 2
+        worker.kill()
 
 
 def test_the_processor_of_this_thread_is_one_it_may_run_on() -> None:

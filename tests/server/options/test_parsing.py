@@ -1,6 +1,7 @@
 """The command line: Triton's rules and defaults, and what a mistake is answered with (section 17)."""
 
 import pathlib
+import sys
 
 import pytest
 
@@ -21,6 +22,7 @@ def test_defaults_are_tritons() -> None:
     ("words", "field", "expected"),
     [
         (["--http-port=9000"], "http_port", 9000),
+        ([f"--http-max-input-size={sys.maxsize}"], "http_max_input_size", sys.maxsize),
         (["--http-port", "9000"], "http_port", 9000),
         (["--allow-http", "false", "--allow-grpc"], "allow_http", False),
         (["--allow-metrics=OFF"], "allow_metrics", False),
@@ -89,7 +91,12 @@ def test_options_that_mean_nothing_here_leave_one_note_each() -> None:
         ([REPOSITORY, "--http-port=70000"], "at most 65535"),
         ([REPOSITORY, "--http-port=8001"], "--grpc-port and --http-port are both"),
         ([REPOSITORY, "--allow-http=maybe"], "expected true, on, 1"),
-        ([REPOSITORY, "--http-max-input-size=0"], "at least 1"),
+        ([REPOSITORY, "--http-max-input-size=0"], "at least 1: it counts bytes, so that 0 lets no request in"),
+        ([REPOSITORY, "--http-max-input-size=-1"], "at least 1"),
+        ([REPOSITORY, f"--http-max-input-size={sys.maxsize + 1}"], f"at most {sys.maxsize}"),
+        ([REPOSITORY, "--shutdown-delay-secs=inf"], "finite"),
+        ([REPOSITORY, "--metrics-interval-ms=nan"], "finite"),
+        ([REPOSITORY, "--backend-config=default-max-batch-size=abc"], "write default-max-batch-size=4, or leave it out"),
         ([REPOSITORY, "--model-load-thread-count=0"], "at least 1"),
         ([REPOSITORY, "--log-format=xml"], "expected one of default, ISO8601, json"),
         ([REPOSITORY, "--model-control-mode=poll"], "not there yet"),

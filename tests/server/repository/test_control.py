@@ -2,136 +2,16 @@
 
 import asyncio
 import collections.abc
-import dataclasses
-import os
 import pathlib
 import shutil
 
 import pytest
 
-from naiad.core.clock import ManualClock
-from naiad.errors import ErrorCode, InferenceError, internal
+from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.lifecycle import State
-from naiad.repository.manager import Repository, VersionState
-from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
+from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import LocalStore
-
-
-@dataclasses.dataclass(frozen=True)
-class Config:
-    """As much of a ModelConfig as the repository reads; `text` is all that the file says."""
-
-    name: str
-    text: str
-
-
-class Served:
-    """A version in service: what its file said; stopping takes as long as told."""
-
-    def __init__(self, text: str, *, seconds: float) -> None:
-        self.text = text
-        self.stopped = False
-        self._seconds = seconds
-
-    async def stop(self) -> None:
-        await asyncio.sleep(self._seconds)
-        self.stopped = True
-
-
-class Memory:
-    """100 bytes for each version that has not stopped."""
-
-    def __init__(self, made: list[Served]) -> None:
-        self._made = made
-        self.expected = 0
-        self.given_back = 0
-
-    def resident(self) -> int:
-        return 100 * sum(not served.stopped for served in self._made)
-
-    def expect(self) -> None:
-        self.expected += 1
-
-    def give_back(self) -> None:
-        self.given_back += 1
-
-
-class Progress:
-    def __init__(self) -> None:
-        self.seen: list[VersionState] = []
-
-    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
-        pass
-
-    def changed(self, state: VersionState) -> None:
-        self.seen.append(state)
-
-
-class World:
-    """A repository on disk whose versions are text files; one that begins with "bad" fails to load.
-
-    Args:
-        root: the repository.
-        load_seconds: how long a version takes to load.
-        stop_seconds: how long one takes to finish what it has.
-    """
-
-    def __init__(
-        self, root: pathlib.Path, *, load_seconds: float = 0, stop_seconds: float = 0
-    ) -> None:
-        self.root = root
-        self.loads: list[str] = []
-        self.made: list[Served] = []
-        self.progress = Progress()
-        self.memory = Memory(self.made)
-        self._load_seconds = load_seconds
-        self._stop_seconds = stop_seconds
-        self._moment = 0
-        self.repository = Repository(
-            stores=[LocalStore(str(root))],
-            resolve=self._resolve,
-            load=self._load,
-            load_thread_count=4,
-            retry_count=0,
-            progress=self.progress,
-            clock=ManualClock(),
-            memory=self.memory,
-        )
-
-    def write(self, model: str, text: str, *, version: int = 1, config: str = "") -> None:
-        """Put a version into the repository, newer than all before."""
-        folder = self.root / model / str(version)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._moment += 1
-        for path, content in ((folder / "model", text), (folder.parent / "config.pbtxt", config)):
-            if not path.exists() or path.read_text() != content:
-                path.write_text(content)
-                os.utime(path, (self._moment, self._moment))
-
-    def states(self) -> list[tuple[str, int | None, State, str]]:
-        return [(s.name, s.version, s.state, s.reason) for s in self.repository.states()]
-
-    async def _resolve(self, folder: pathlib.Path) -> ModelPlan:
-        text = (folder / "config.pbtxt").read_text()
-        if text.startswith("bad"):
-            return ModelPlan(name=folder.name, reason=f"config.pbtxt:1:1: {text}")
-        config = Config(folder.name, text)
-        versions = sorted(int(name) for name in os.listdir(folder) if name.isdecimal())  # noqa: PTH208 - a method of a path may not stand here
-        plans = [
-            VersionPlan(config=config, version=number, model_dir=folder)  # type: ignore[arg-type]  # as much of it as is read
-            for number in versions
-        ]
-        return ModelPlan(name=folder.name, versions=tuple(plans))
-
-    async def _load(self, plan: VersionPlan) -> Served:
-        text = (plan.version_dir / "model").read_text()
-        self.loads.append(text)
-        await asyncio.sleep(self._load_seconds)
-        if text.startswith("bad"):
-            raise internal(f"cannot run {text}")
-        served = Served(text, seconds=self._stop_seconds)
-        self.made.append(served)
-        return served
+from tests.server.repository.world import World
 
 
 async def failure(change: collections.abc.Awaitable[None]) -> InferenceError:

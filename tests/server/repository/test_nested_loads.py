@@ -12,7 +12,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.store import LocalStore
-from tests.server.repository.test_control import Progress, Served
+from tests.server.repository.world import Progress, Served
 
 pytestmark = pytest.mark.looptime
 

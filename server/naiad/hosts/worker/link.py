@@ -67,15 +67,19 @@ _ONLY_OURS = 2
 class Parcel:
     """What a message is about, while it is put together.
 
+    Args:
+        parts: what it has already, each with where it will lie, as `places` of another one said for such parts.
+        size: bytes of these.
+
     Attributes:
         size: bytes of its tensors so far.
     """
 
     __slots__ = ("_parts", "size")
 
-    def __init__(self) -> None:
-        self._parts: list[tuple[int, Any]] = []
-        self.size = 0
+    def __init__(self, parts: "list[tuple[int, Any]] | None" = None, size: int = 0) -> None:
+        self._parts = [] if parts is None else parts
+        self.size = size
 
     def add(self, part: Any) -> "tuple[int, int]":
         """Take along bytes, or an array of numbers in any layout; gives back where it will lie and its size in bytes."""
@@ -85,6 +89,10 @@ class Parcel:
             self._parts.append((at, part))
             self.size = (at + size + ALIGNED - 1) & -ALIGNED
         return at, size
+
+    def places(self) -> "list[int]":
+        """Where each part that has any bytes will lie."""
+        return [at for at, _ in self._parts]
 
     def joined(self) -> bytes:
         """Everything as bytes."""

@@ -85,10 +85,10 @@ class Worker:
         try:
             answer, parcel = self._answer(header, first)
         except Refusal as refusal:
-            answer = content.pack_refusal(refusal)
+            answer = content.pack_failure(refusal)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
             _log.exception("a batch failed")
-            answer = content.pack_refusal(Refusal("INTERNAL", f"{type(error).__name__}: {error}"))
+            answer = content.pack_failure(Refusal("INTERNAL", f"{type(error).__name__}: {error}"))
         self._under_way.ended()
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         self._link.send(link.OUTCOME, answer, parcel)

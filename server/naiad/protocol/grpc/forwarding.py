@@ -6,19 +6,7 @@ from naiad.core.request import Parameters
 from naiad.errors import invalid
 from naiad.protocol.grpc.call import Metadata
 from naiad.protocol.grpc.settings import CannotServeError
-
-_RESERVED = frozenset(
-    (
-        "sequence_id",
-        "sequence_start",
-        "sequence_end",
-        "priority",
-        "timeout",
-        "headers",
-        "binary_data_output",
-    )
-)
-_RESERVED_PREFIX = "triton_"
+from naiad.protocol.reserved import is_reserved
 
 
 class HeaderForwarding:
@@ -41,7 +29,7 @@ class HeaderForwarding:
         for key, value in metadata:
             if self._pattern.search(key) is None:
                 continue
-            if key in _RESERVED or key.startswith(_RESERVED_PREFIX):
+            if is_reserved(key):
                 raise invalid(
                     f"Header '{key}' is reserved for Triton usage and cannot be forwarded. Send it under another name, or "
                     "start the server with a --grpc-header-forward-pattern that does not match it"

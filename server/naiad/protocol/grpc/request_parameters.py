@@ -5,8 +5,8 @@ import typing
 from naiad.core.record import Record
 from naiad.core.request import SEQUENCE_END, SEQUENCE_START, Parameters
 from naiad.errors import InferenceError, invalid
+from naiad.protocol import reserved
 
-_RESERVED_PREFIX = "triton_"
 EMPTY_FINAL_RESPONSE = "triton_enable_empty_final_response"
 _UINT64 = 2**64 - 1
 
@@ -56,7 +56,7 @@ def read(parameters: typing.Any) -> RequestParameters:
             case "timeout":
                 # Negative ones become huge, as in C, and a huge timeout overrides nothing (row 12.14).
                 timeout_us = _one_of(name, value, ("int64_param",)) & _UINT64
-            case _ if name.startswith(_RESERVED_PREFIX):
+            case _ if name.startswith(reserved.PREFIX):
                 empty_final = _reserved(name, value)
             case _:
                 custom[name] = _one_of(

@@ -5,7 +5,9 @@ import typing
 
 from naiad.core.messages import service_pb2
 from naiad.engine.api import ModelVersionStatistics
-from naiad.metrics.statistics import ModelStatistics, ResponseStatistics
+from naiad.metrics.statistics import ModelStatistics
+from naiad.protocol import durations
+from naiad.protocol.durations import Durations
 
 
 def encode(entries: collections.abc.Iterable[ModelVersionStatistics]) -> bytes:
@@ -26,38 +28,15 @@ def _fill(message: typing.Any, counted: ModelStatistics) -> None:
     message.last_inference = counted.last_inference_ms
     message.inference_count = counted.inference_count
     message.execution_count = counted.execution_count
-    total = message.inference_stats
-    answered = counted.success_count
-    _duration(total.success, answered, counted.success_ns)
-    _duration(total.fail, counted.fail_count, counted.fail_ns)
-    # Row 8.4: as many as were answered, because nothing is answered from a cache.
-    _duration(total.queue, answered, counted.queue_ns)
-    _duration(total.compute_input, answered, counted.compute_input_ns)
-    _duration(total.compute_infer, answered, counted.compute_infer_ns)
-    _duration(total.compute_output, answered, counted.compute_output_ns)
-    _duration(total.cache_hit, 0, 0)
-    _duration(total.cache_miss, 0, 0)
+    _write(message.inference_stats, durations.of_model(counted))
     for batch_size, batch in sorted(counted.batches.items()):
-        part = message.batch_stats.add(batch_size=batch_size)
-        _duration(part.compute_input, batch.count, batch.compute_input_ns)
-        _duration(part.compute_infer, batch.count, batch.compute_infer_ns)
-        _duration(part.compute_output, batch.count, batch.compute_output_ns)
-
+        _write(message.batch_stats.add(batch_size=batch_size), durations.of_batch(batch))
     for place, response in sorted(counted.responses.items()):
-        _fill_response(message.response_stats[str(place)], response)
+        _write(message.response_stats[str(place)], durations.of_response(response))
 
 
-def _fill_response(message: typing.Any, counted: ResponseStatistics) -> None:
-    """Row 8.6."""
-    computed = counted.success_count + counted.fail_count
-    _duration(message.compute_infer, computed, counted.success_ns + counted.fail_ns)
-    _duration(message.compute_output, computed, 0)
-    _duration(message.success, counted.success_count, counted.success_ns)
-    _duration(message.fail, counted.fail_count, counted.fail_ns)
-    _duration(message.empty_response, counted.empty_count, counted.empty_ns)
-    _duration(message.cancel, counted.cancel_count, counted.cancel_ns)
-
-
-def _duration(message: typing.Any, count: int, ns: int) -> None:
-    message.count = count
-    message.ns = ns
+def _write(message: typing.Any, found: Durations) -> None:
+    for name, (count, ns) in found.items():
+        duration = getattr(message, name)
+        duration.count = count
+        duration.ns = ns

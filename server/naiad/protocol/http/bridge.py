@@ -15,11 +15,11 @@ from naiad.protocol.http.framing import (
     KEEP,
     KEEP_1_0,
     ReplyFramer,
-    error_reply,
     header_lines,
     status_line,
 )
 from naiad.protocol.http.head import RequestHead
+from naiad.protocol.http.replies import server_fault
 
 _logger = logging.getLogger(__name__)
 _OURS = frozenset({b"connection", b"transfer-encoding"})
@@ -73,12 +73,26 @@ class AsgiExchange:
         scope: the connection's part of the scope: client and server.
         carrier: the connection.
         body_high: body bytes waiting here above which reading stops.
+        started_ns: as in `Exchange`.
+
+    Attributes:
+        head: the request's head.
+        started_ns: as given.
+        begun: the head of the reply is out.
     """
 
     def __init__(
-        self, app: AsgiApp, head: RequestHead, scope: Scope, *, carrier: Carrier, body_high: int
+        self,
+        app: AsgiApp,
+        head: RequestHead,
+        scope: Scope,
+        *,
+        carrier: Carrier,
+        body_high: int,
+        started_ns: int,
     ) -> None:
         self.head = head
+        self.started_ns = started_ns
         self.begun = False
         self._app = app
         self._scope = scope
@@ -156,7 +170,7 @@ class AsgiExchange:
         if self.begun:
             self._carrier.cut()
             return
-        reply = error_reply(500, "The server failed on this request. Its log says why.")
+        reply = server_fault()
         keep = self.head.keep_alive and self._carrier.may_stay()
         tail = CLOSE if not keep else KEEP if self.head.minor else KEEP_1_0
         first, _ = ReplyFramer(join_bytes=1 << 16).frame(reply, tail, head_only=self.head.head_only)

@@ -6,6 +6,7 @@ no more memory than an honest request.
 
 import enum
 import functools
+import sys
 import zlib
 
 from naiad.errors import InferenceError, invalid, unsupported
@@ -92,8 +93,8 @@ def decompress(body: bytes, *, limit: int) -> bytes:
         )
     stream = zlib.decompressobj(_EITHER_WINDOW)
     try:
-        # One byte more than allowed tells an honest body of exactly the limit from a longer one.
-        content = stream.decompress(body, limit + 1)
+        # One byte more than allowed tells an honest body of exactly the limit from a longer one; zlib counts to sys.maxsize.
+        content = stream.decompress(body, min(limit + 1, sys.maxsize))
     except zlib.error as error:
         raise invalid(
             f"cannot decompress the request body: {error}; send it gzip or zlib compressed as Content-Encoding says"

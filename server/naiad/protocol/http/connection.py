@@ -3,7 +3,8 @@
 The fast lane: a request whose path `FastRoutes` claims is answered by callback, without ASGI, task or future. All
 other requests go to the ASGI application, one at a time, after everything before them was answered and before anything
 behind them is begun. What a request costs here is mostly two dictionary look-ups: its header block (`head.py`) and the
-prefix of its reply (`framing.py`); whatever is not a whole, known request in one read goes through `intake.py`.
+prefix of its reply (`framing.py`); whatever is not a whole, known request in one read goes through `intake.py`. Replies leave
+through `outgoing.py`. Here is what both sides share: who may begin, and when the connection ends.
 
 Reading stops while a client does not take its replies, while too many of its requests wait, and while the application does
 not take a body. Nothing a client sends raises out of here: it is answered, or the connection is closed.
@@ -16,18 +17,18 @@ import typing
 
 from typing_extensions import override
 
+from naiad.protocol.http import replies
 from naiad.protocol.http.bridge import AsgiExchange
 from naiad.protocol.http.exchange import Exchange
-from naiad.protocol.http.framing import CLOSE, KEEP, KEEP_1_0, Refusal, error_reply
+from naiad.protocol.http.framing import Refusal
 from naiad.protocol.http.head import NO_HEAD, RequestHead
 from naiad.protocol.http.intake import Intake
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
+from naiad.protocol.http.outgoing import Outgoing
 from naiad.protocol.http.peer import Peer
 from naiad.protocol.http.service import HttpService
-from naiad.protocol.http.streamed import StreamedReply
 
 _logger = logging.getLogger(__name__)
-_FAILED = error_reply(500, "The server failed on this request. Its log says why.")
 
 
 class Connection(asyncio.Protocol):
@@ -46,20 +47,17 @@ class Connection(asyncio.Protocol):
         self._short = min(service.settings.known_head_bytes, service.settings.max_line_bytes)
         self._handlers = service.heads.handlers
         self._handler_of = service.handler_of
-        self._frame = service.framer.frame
         self._recorder = service.recorder
         self._room = service.settings.max_pipelined
         self._intake = Intake(service, self)
-        self._transport: asyncio.Transport = typing.cast("asyncio.Transport", None)  # until made
-        self._pipeline: collections.deque[Exchange] = collections.deque()
         self._bridge: AsgiExchange | None = None
-        self._streamed: StreamedReply | None = None  # answers the first of the pipeline
-        self._bridge_started_ns, self._since = 0, 0.0
-        self._peer: Peer = typing.cast("Peer", None)
+        # until the connection is made
+        self._transport = typing.cast("asyncio.Transport", None)
+        self._peer = typing.cast("Peer", None)
+        self._out = typing.cast("Outgoing", None)
+        self._pipeline: collections.deque[Exchange] = collections.deque()
         self._ready = True  # only replies are under way: the next bytes begin a request
-        self._barred = False  # the next request waits until the pipeline is empty
-        self._read_paused = self._write_paused = False
-        self._ending = False  # the last reply says Connection: close
+        self._read_paused = False
         self._no_more = False  # no further request is taken
         self._deaf = False  # whatever comes is thrown away
         self._must_linger = False  # the client may still send: a plain close destroys the reply
@@ -71,11 +69,13 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client connected."""
         self._transport = typing.cast("asyncio.Transport", transport)
-        self._peer = Peer(self._transport)
         self._transport.set_write_buffer_limits(high=self._settings.write_high_bytes)
+        self._peer = Peer(self._transport)
+        self._out = Outgoing(self._service, self, transport=self._transport, peer=self._peer)
+        self._pipeline = self._out.pipeline
         self._roster.enter(self)
-        self._since = self._roster.now
-        self._ending = self._roster.draining
+        self._peer.since = self._roster.now
+        self._out.ending = self._roster.draining
 
     @override
     def data_received(self, data: bytes) -> None:
@@ -88,14 +88,14 @@ class Connection(asyncio.Protocol):
             if head is not None and end + head.length == len(data):
                 handler = self._handlers.get(head) or self._handler_of(head)
                 if handler is not None:
-                    self._since = self._roster.now
+                    self._peer.since = self._roster.now
                     body = data[end:] if head.length else b""
                     self.dispatch(head, handler, body, self.stamp() if self._recorder else 0)
                     return
         if self._deaf:
             return
         if self._intake.body is not None or not self._intake.unread:
-            self._since = self._roster.now  # but a head in drops is timed from its first byte
+            self._peer.since = self._roster.now  # but a head in drops is timed from its first byte
         self._intake.add(data)
         self._take()
 
@@ -108,7 +108,7 @@ class Connection(asyncio.Protocol):
                 self._bridge.disconnect()
                 self._bridge = None
             self._intake.drop()
-        if not self._under_way() and not (self._write_paused and self._intake.unread):
+        if not self._under_way() and not (self._out.paused and self._intake.unread):
             return False
         self._probe_peer()
         self._settle()
@@ -121,13 +121,7 @@ class Connection(asyncio.Protocol):
         self._deaf = self._no_more = self._closing = True
         self._ready = False
         self._intake.drop()
-        if self._streamed is not None:
-            self._streamed.abandon()
-            self._streamed = None
-        abandoned = tuple(self._pipeline)
-        self._pipeline.clear()
-        for exchange in abandoned:
-            exchange.abandon()
+        self._out.abandon()
         if self._bridge is not None:
             self._bridge.disconnect()
             self._bridge = None
@@ -136,19 +130,13 @@ class Connection(asyncio.Protocol):
     @override
     def pause_writing(self) -> None:
         """The client does not take its replies: take no more of its requests."""
-        self._write_paused = True
-        if self._streamed is not None:
-            self._streamed.stream.pause()
+        self._out.pause()
         self._settle()
 
     @override
     def resume_writing(self) -> None:
         """It does again."""
-        self._write_paused = False
-        self._since = self._roster.now
-        self._peer.drained()
-        if self._streamed is not None:
-            self._streamed.stream.resume()
+        self._out.resume()
         self._take()
 
     # What the roster and the listener call
@@ -156,11 +144,11 @@ class Connection(asyncio.Protocol):
     def check(self, now: float) -> None:
         """Act if the client made us wait too long."""
         settings = self._settings
-        waited = now - self._since - self._roster.tick
+        waited = now - self._peer.since - self._roster.tick
         if self._lingering:
             if waited >= settings.linger_timeout:
                 self._transport.abort()
-        elif self._write_paused or self._closing:
+        elif self._out.paused or self._closing:
             if self._peer.is_stuck(now, settings.write_stall_timeout + self._roster.tick):
                 self.cut()
         elif self._intake.waits_for_client(under_way=self._under_way()):
@@ -175,7 +163,7 @@ class Connection(asyncio.Protocol):
 
     def drain(self, *, close_idle: bool) -> None:
         """Close after the reply to what is under way; without anything under way, close now if `close_idle`."""
-        self._ending = True
+        self._out.ending = True
         if self._under_way() or self._intake.body is not None:
             self._no_more = True
             self._ready = False
@@ -194,26 +182,25 @@ class Connection(asyncio.Protocol):
         """Whether the next request may be begun now."""
         return not (
             self._no_more
-            or self._barred
-            or self._write_paused
+            or self._out.barred
+            or self._out.paused
             or self._bridge is not None
             or len(self._pipeline) >= self._room
         )
 
     def is_clear(self) -> bool:
         """Whether every request before has its reply; if not, nothing is taken until they have."""
-        self._barred = bool(self._pipeline)
-        return not self._barred
+        return self._out.is_clear()
 
     def is_last(self) -> None:
         """The client wants the connection closed after the request that is taken now."""
-        self._no_more = self._ending = True
+        self._no_more = self._out.ending = True
 
     def dispatch(self, head: RequestHead, handler: FastHandler, body: bytes, now: int) -> None:
         """Call the handler of a complete request."""
-        exchange = Exchange(self, head, now)
+        exchange = Exchange(self._out, head, now)
         self._pipeline.append(exchange)
-        if self._ending:
+        if self._out.ending:
             self._no_more, self._ready = True, False
         try:
             exchange.handle = handler(
@@ -221,25 +208,24 @@ class Connection(asyncio.Protocol):
             )
         except Exception:
             _logger.exception("%s failed", head.path)
-            exchange.reply(_FAILED)
+            exchange.reply(replies.server_fault())
 
     def bridge(self, head: RequestHead) -> AsgiExchange:
         """Begin a request in the application."""
-        self._bridge_started_ns = self.stamp()
         self._bridge = AsgiExchange(
             self._service.app,
             head,
             {"client": self._peer.address(), "server": self._peer.address("sockname")},
             carrier=self,
             body_high=self._settings.body_high_bytes,
+            started_ns=self.stamp(),
         )
         self._bridge.start(self._roster.loop)
         return self._bridge
 
     def write(self, data: bytes) -> None:
         """Send bytes now."""
-        self._since = self._roster.now
-        self._transport.write(data)
+        self._out.write(data)
 
     def stamp(self) -> int:
         """Monotonic nanoseconds, 0 when nobody needs them."""
@@ -249,11 +235,11 @@ class Connection(asyncio.Protocol):
 
     def drained(self) -> asyncio.Future[None] | None:
         """What to await before the next write; None when the client keeps up."""
-        return self._peer.wait(self._roster.loop) if self._write_paused else None
+        return self._peer.wait(self._roster.loop) if self._out.paused else None
 
     def want_body(self) -> None:
         """The application waits for body bytes."""
-        self._since = self._roster.now
+        self._peer.since = self._roster.now
         self._intake.want_body()
         self._settle()
 
@@ -264,101 +250,48 @@ class Connection(asyncio.Protocol):
 
     def may_stay(self) -> bool:
         """Whether the connection can be kept after a reply that begins now."""
-        return not self._ending and self._intake.small_rest()
+        return not self._out.ending and self._intake.small_rest()
 
     def finished(self, *, status: int, size: int, keep: bool) -> None:
         """The application's reply is complete."""
         bridge, self._bridge = self._bridge, None
         assert bridge is not None
-        self._since = self._roster.now
+        self._peer.since = self._roster.now
         if self._recorder is not None:
-            reply, since_ns = HttpReply(status, (), ()), self._bridge_started_ns
-            self._recorder.record(bridge.head, self._peer.address(), reply, size, since_ns)
+            reply, peer = HttpReply(status, (), ()), self._peer.address()
+            self._recorder.record(bridge.head, peer, reply, size, bridge.started_ns)
         self._must_linger = self._must_linger or self._intake.body is not None
         self._intake.ignore_body()
         if keep:
             self._take()
         else:
-            self._shut()
+            self.sent_last()
 
-    # Sending replies
+    # What the sending side asks, and tells
 
-    def answered(self, exchange: Exchange) -> None:
-        """A reply is there: send it, and those that waited behind it, unless it has to wait itself."""
-        pipeline = self._pipeline
-        if pipeline[0] is not exchange:
-            return
-        self._since = self._roster.now
-        while True:
-            pipeline.popleft()
-            self._send(exchange)
-            if not pipeline:
-                self._barred = False
-                break
-            exchange = pipeline[0]
-            if exchange.answer is None:
-                break
+    def in_body(self) -> bool:
+        """Whether the body of a request is under way."""
+        return self._intake.body is not None
+
+    def sent(self) -> None:
+        """Replies went out: go on with what was read and had to wait for that."""
         if (self._eof or self._intake.unread) and not self._intake.working:
             self._take()
 
-    def _send(self, exchange: Exchange) -> None:
-        head, reply, close, tail = exchange.head, exchange.answer, False, KEEP
-        assert reply is not None
-        if reply.stream is not None:
-            self._stream(exchange, reply)
-            return
-        if self._ending or not head.plain:
-            is_end = self._ending and not self._pipeline and self._intake.body is None
-            close = is_end or not head.keep_alive
-            tail = CLOSE if close else KEEP if head.minor else KEEP_1_0
-        try:
-            first, rest = self._frame(reply, tail, head_only=head.head_only)
-        except ValueError:
-            _logger.exception("the reply to %s cannot be sent", head.path)
-            reply = _FAILED
-            first, rest = self._frame(reply, tail, head_only=head.head_only)
-        self._transport.write(first)
-        if rest:
-            self._transport.writelines(rest)
-        if self._recorder is not None:
-            size = 0 if head.head_only else sum(memoryview(part).nbytes for part in reply.body)
-            self._recorder.record(head, self._peer.address(), reply, size, exchange.started_ns)
-        if close:
-            self._shut()
+    def stream_ended(self) -> None:
+        """A reply that came bit by bit is over, and the connection stays: go on."""
+        self._take()
 
-    def _stream(self, exchange: Exchange, reply: HttpReply) -> None:
-        """Begin a reply whose body comes bit by bit; it has the front of the pipeline until it has ended."""
-        exchange.answer = None
-        self._pipeline.appendleft(exchange)
-        keep = exchange.head.keep_alive and not self._ending
-        self._streamed = StreamedReply(self, exchange, reply, keep=keep)
-        self._no_more = self._no_more or not self._streamed.keeps
-        self._streamed.start()
-        if self._write_paused and self._streamed is not None:
-            self._streamed.stream.pause()
+    def take_no_more(self) -> None:
+        """A reply has said, or will say, that no further request is taken."""
+        self._no_more = True
 
-    def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
-        """A streamed reply is complete: on with what waited behind it."""
-        self._streamed = None
-        exchange.handle = None
-        pipeline = self._pipeline
-        pipeline.popleft()
-        if self._recorder is not None:
-            peer = self._peer.address()
-            self._recorder.record(exchange.head, peer, reply, size, exchange.started_ns)
-        if not keep:
-            for behind in pipeline:
-                behind.abandon()
-            pipeline.clear()
-            self._shut()
-        elif self._ending and not pipeline and self._intake.body is None:
-            self._shut()
-        elif pipeline and pipeline[0].answer is not None:
-            self.answered(pipeline[0])
-        else:
-            self._barred = self._barred and bool(pipeline)
-            if not self._intake.working:
-                self._take()
+    def sent_last(self) -> None:
+        """The reply that says Connection: close is out."""
+        self._deaf = self._no_more = self._out.ending = True
+        if not self._intake.working:
+            self._close(linger=self._must_linger or bool(self._intake.unread))
+        self._settle()
 
     # Stopping, waiting, closing
 
@@ -371,14 +304,14 @@ class Connection(asyncio.Protocol):
             self._refuse(refusal)
         except Exception:
             _logger.exception("taking a request failed")
-            self._refuse(Refusal(500, "The server failed on this request. Its log says why."))
+            self._refuse(Refusal(500, replies.SERVER_FAULT.message))
         if self._no_more and self._intake.body is None and self._intake.unread:
             self._must_linger = True
             self._intake.unread = b""
         if not self._under_way() and not self._closing:
             if self._deaf:
                 self._close(linger=self._must_linger)
-            elif self._eof and not self._write_paused:
+            elif self._eof and not self._out.paused:
                 self._close(linger=False)
         self._settle()
 
@@ -405,23 +338,17 @@ class Connection(asyncio.Protocol):
             self._close(linger=False)  # that request has its reply
             return
         bridge, self._bridge = self._bridge, None
+        head, started_ns = self._intake.in_question()
         self._intake.drop()
-        self._deaf = self._no_more = self._ending = self._must_linger = True
+        self._deaf = self._no_more = self._out.ending = self._must_linger = True
         if bridge is not None:
             bridge.cancel()
             if bridge.begun:
                 self._transport.abort()
                 return
-        exchange = Exchange(self, NO_HEAD, self.stamp())
+        exchange = Exchange(self._out, head, started_ns)
         self._pipeline.append(exchange)
-        exchange.reply(error_reply(refusal.status, refusal.message))
-        self._settle()
-
-    def _shut(self) -> None:
-        """The last reply was sent."""
-        self._deaf = self._no_more = self._ending = True
-        if not self._intake.working:
-            self._close(linger=self._must_linger or bool(self._intake.unread))
+        exchange.reply(replies.refusal(refusal.status, refusal.message))
         self._settle()
 
     def _close(self, *, linger: bool) -> None:
@@ -432,7 +359,7 @@ class Connection(asyncio.Protocol):
             return
         if linger and not self._eof and self._transport.can_write_eof():
             self._lingering = True
-            self._since = self._roster.now
+            self._peer.since = self._roster.now
             self._transport.write_eof()
             self._settle()
         else:
@@ -441,8 +368,7 @@ class Connection(asyncio.Protocol):
 
     def _probe_peer(self) -> None:
         """See `Peer.probe`; a reply that has begun finds it out by itself."""
-        if self._streamed is not None:
-            self._streamed.stream.probe()
+        if self._out.probe_stream():
             self._peer.look_soon(self._roster.loop)
             return
         bridge = self._bridge

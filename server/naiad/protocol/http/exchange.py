@@ -25,7 +25,7 @@ class Exchange:
         head: the request's head.
         answer: the reply, once there is one; it waits here for the replies before it.
         handle: on the work under way, when the handler gave one.
-        started_ns: when the request was complete (monotonic); 0 when nobody asked for an access log.
+        started_ns: when its headers were complete (monotonic); 0 when nobody asked for an access log.
     """
 
     __slots__ = ("_pipeline", "answer", "handle", "head", "started_ns")

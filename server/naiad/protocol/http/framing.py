@@ -5,8 +5,6 @@ Pure: no sockets. Prefixes of replies (status line and headers up to the length)
 
 import http
 
-import orjson
-
 from naiad.protocol.http.message import HttpReply
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -18,7 +16,6 @@ KEEP_1_0 = b"\r\nConnection: keep-alive\r\n\r\n"
 CLOSE = b"\r\nConnection: close\r\n\r\n"
 
 _MAX_PREFIXES = 1024
-_JSON = ((b"Content-Type", b"application/json"),)
 _BODYLESS = frozenset({204, 304})
 
 ReplyHeaders = tuple[tuple[bytes, bytes], ...]
@@ -36,11 +33,6 @@ class Refusal(Exception):  # noqa: N818 - it is a decision about a request, not 
         super().__init__(message)
         self.status = status
         self.message = message
-
-
-def error_reply(status: int, message: str) -> HttpReply:
-    """An error as every client of the protocol expects it: one key, "error" (row 1.2)."""
-    return HttpReply(status, _JSON, (orjson.dumps({"error": message}),))
 
 
 def too_large(limit: int, *, size: int | None = None) -> Refusal:

@@ -19,6 +19,7 @@ CHUNKED = -1
 
 _END = b"\r\n\r\n"
 _BEGINNING = re.compile(rb"[A-Z][A-Z-]{0,31}(?:\Z| )")
+_ASKED = re.compile(rb"([A-Z][A-Z-]{0,31}) ([^ \r\n]{1,1024})( ?)")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _HELP = (
     "send METHOD SP target SP HTTP/1.1, then header lines, each ending in CRLF, then an empty line"
@@ -54,7 +55,7 @@ class RequestHead(Record, frozen=True):
 
 
 NO_HEAD = RequestHead(b"-", "", b"-", {}, 0, 1, False, False, False, False)
-"""Stands for a request whose head could not be read."""
+"""Stands for a request of which nothing could be read."""
 
 
 class HeadCache:
@@ -148,6 +149,30 @@ def find_end(data: bytes, start: int, scan: int, *, max_head: int, max_line: int
     if not _BEGINNING.match(data, start) or _BARE_LF.search(data, max(start, scan)):
         raise Refusal(400, f"This is not an HTTP/1.1 request: {_HELP}.")
     return -1
+
+
+def glimpse(data: bytes) -> RequestHead:
+    """What the first line of a request tells of one that is refused unread: its method and target, the rest as in `NO_HEAD`.
+
+    A target that is incomplete, or longer than anybody wants to read in a log, ends in three dots.
+    """
+    found = _ASKED.match(data)
+    if found is None:
+        return NO_HEAD
+    method, target, behind = found.groups()
+    head_only = method == b"HEAD"
+    return RequestHead(
+        b"GET" if head_only else method,
+        "",
+        target if behind else target + b"...",
+        {},
+        0,
+        1,
+        False,
+        False,
+        head_only,
+        False,
+    )
 
 
 def parse_head(block: bytes) -> RequestHead:

@@ -249,7 +249,7 @@ def _read_datatype(entry: Members, name: str) -> DataType:
 
 
 def _count(shape: list[Json], name: str) -> int:
-    """How many elements a shape holds; 1 without dimensions (rows 3.18)."""
+    """How many elements a shape holds; 1 without dimensions (row 3.18)."""
     count = 1
     for dim in shape:
         if type(dim) is not int or dim < 0:

@@ -11,7 +11,7 @@ from naiad.protocol.http.body import Body, ChunkedBody, LengthBody
 from naiad.protocol.http.bridge import AsgiExchange
 from naiad.protocol.http.exchange import WholeBody
 from naiad.protocol.http.framing import CONTINUE, Refusal, too_large
-from naiad.protocol.http.head import CHUNKED, RequestHead, find_end, parse_head
+from naiad.protocol.http.head import CHUNKED, RequestHead, find_end, glimpse, parse_head
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.service import HttpService
 
@@ -117,8 +117,17 @@ class Intake:
                 if at == before:
                     break
             self.unread = data[at:] if at else data
+        except Exception:
+            self.unread = data[at:]
+            raise
         finally:
             self.working = False
+
+    def in_question(self) -> tuple[RequestHead, int]:
+        """The request that is being taken, as far as it is known, and when it began (as `Exchange.started_ns`): for the log of a refusal."""
+        if self._sink is not None:
+            return self._sink.head, self._sink.started_ns
+        return glimpse(self.unread), self._desk.stamp()
 
     def drop(self) -> None:
         """Forget everything: nothing more is taken from this client."""

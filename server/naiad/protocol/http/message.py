@@ -91,7 +91,7 @@ class BodyStream(typing.Protocol):
 
 
 class HttpReply(Record, frozen=True):
-    """A reply with its whole body, or with one that is streamed; the connection adds Content-Length, Connection and Date-less framing itself.
+    """A reply with its whole body, or with one that is streamed; the connection adds Content-Length or chunks, and Connection.
 
     Attributes:
         status: e.g. 200.

@@ -14,7 +14,8 @@ from naiad.engine.api import (
     TensorMetadata,
 )
 from naiad.errors import invalid
-from naiad.metrics.statistics import BatchStatistics, ModelStatistics, ResponseStatistics
+from naiad.protocol import durations
+from naiad.protocol.durations import Durations
 from naiad.protocol.http.json_document import parse
 
 Json = dict[str, typing.Any]
@@ -61,56 +62,22 @@ def _model(entry: ModelVersionStatistics) -> Json:
         "last_inference": counters.last_inference_ms,
         "inference_count": counters.inference_count,
         "execution_count": counters.execution_count,
-        "inference_stats": _durations(counters),
+        "inference_stats": _written(durations.of_model(counters)),
         "response_stats": {
-            str(place): _response(found) for place, found in sorted(counters.responses.items())
+            str(place): _written(durations.of_response(found))
+            for place, found in sorted(counters.responses.items())
         },
-        "batch_stats": [_batch(size, counters.batches[size]) for size in sorted(counters.batches)],
+        "batch_stats": [
+            {"batch_size": size, **_written(durations.of_batch(found))}
+            for size, found in sorted(counters.batches.items())
+        ],
         # Empty unless the backend reports its memory (row 8.7): none does yet.
         "memory_usage": [],
     }
 
 
-def _durations(counters: ModelStatistics) -> Json:
-    """Rows 8.3, 8.4: a successful request was queued once and computed once, since there is no cache yet."""
-    done = counters.success_count
-    return {
-        "success": _duration(done, counters.success_ns),
-        "fail": _duration(counters.fail_count, counters.fail_ns),
-        "queue": _duration(done, counters.queue_ns),
-        "compute_input": _duration(done, counters.compute_input_ns),
-        "compute_infer": _duration(done, counters.compute_infer_ns),
-        "compute_output": _duration(done, counters.compute_output_ns),
-        "cache_hit": _duration(0, 0),
-        "cache_miss": _duration(0, 0),
-    }
-
-
-def _batch(size: int, counters: BatchStatistics) -> Json:
-    """Row 8.5."""
-    return {
-        "batch_size": size,
-        "compute_input": _duration(counters.count, counters.compute_input_ns),
-        "compute_infer": _duration(counters.count, counters.compute_infer_ns),
-        "compute_output": _duration(counters.count, counters.compute_output_ns),
-    }
-
-
-def _response(counters: ResponseStatistics) -> Json:
-    """Row 8.6."""
-    computed = counters.success_count + counters.fail_count
-    return {
-        "compute_infer": _duration(computed, counters.success_ns + counters.fail_ns),
-        "compute_output": _duration(computed, 0),
-        "success": _duration(counters.success_count, counters.success_ns),
-        "fail": _duration(counters.fail_count, counters.fail_ns),
-        "empty_response": _duration(counters.empty_count, counters.empty_ns),
-        "cancel": _duration(counters.cancel_count, counters.cancel_ns),
-    }
-
-
-def _duration(count: int, ns: int) -> Json:
-    return {"count": count, "ns": ns}
+def _written(found: Durations) -> Json:
+    return {name: {"count": count, "ns": ns} for name, (count, ns) in found.items()}
 
 
 def wants_ready_only(body: bytes) -> bool:

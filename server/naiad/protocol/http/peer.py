@@ -14,15 +14,19 @@ class Peer:
 
     Args:
         transport: the connection's transport.
+
+    Attributes:
+        since: when something last came from it or went to it, so that waiting for it began anew (the roster's `now`).
     """
 
-    __slots__ = ("_drained", "_stuck_bytes", "_stuck_since", "_transport")
+    __slots__ = ("_drained", "_stuck_bytes", "_stuck_since", "_transport", "since")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._drained: asyncio.Future[None] | None = None
         self._stuck_bytes = -1
         self._stuck_since = 0.0
+        self.since = 0.0
 
     def address(self, name: str = "peername") -> tuple[str, int] | None:
         """Host and port of "peername" or "sockname"; None when the socket has none (any more)."""

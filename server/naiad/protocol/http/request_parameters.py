@@ -6,18 +6,13 @@ import typing
 from naiad.core.record import Record
 from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Parameters
 from naiad.errors import internal, invalid
+from naiad.protocol import reserved
 from naiad.protocol.http.message import Headers, spelling_of
+from naiad.protocol.reserved import is_reserved
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
 MAX_UINT64 = 2**64 - 1
-
-RESERVED = frozenset(
-    {
-        "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output",
-    }
-)  # fmt: skip
-"""Names that no forwarded header may have (row 1.18)."""
 
 
 class RequestSettings(Record, frozen=True):
@@ -114,7 +109,7 @@ def _unsigned(key: str, value: typing.Any) -> int:
 
 
 def _custom(key: str, value: typing.Any) -> bool | int | float | str:
-    if key.startswith("triton_"):
+    if key.startswith(reserved.PREFIX):
         raise invalid(
             "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified: "
             f"rename '{key[:80]}'"
@@ -140,7 +135,7 @@ def forward_headers(headers: Headers, pattern: "re.Pattern[str]", parameters: Pa
         name = spelling_of(headers, raw).decode("latin-1")
         if pattern.search(name) is None:
             continue
-        if name.lower() in RESERVED or name.lower().startswith("triton_"):
+        if is_reserved(name):
             raise invalid(
                 f"Header '{name}' is reserved for Triton usage and cannot be forwarded: rename it, or have "
                 "--http-header-forward-pattern leave it out"

@@ -2,7 +2,7 @@
 
 import pathlib
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from naiad.backends.backend import Instance, InstanceSpec, LoadedModel, ModelSource
@@ -10,7 +10,8 @@ from naiad.backends.python.backend import PythonBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import Clock, ManualClock
-from tests.server.backends.configs import model_config, spec
+from naiad.core.inference import Inference
+from tests.server.backends.configs import inference, model_config, spec, tensor
 
 IDENTITY = """
     import triton_python_backend_utils as pb_utils
@@ -74,3 +75,8 @@ def instance_of(
     folder: pathlib.Path, files: Mapping[str, str] | str, config: ModelConfig | None = None
 ) -> Instance:
     return make_instance(load(write(folder, files), config))
+
+
+def ask(row: Sequence[Any] = (1, 2), **more: Any) -> Inference:
+    """A request with one row of IN."""
+    return inference(tensor("IN", [row], datatypes.FP32), **more)

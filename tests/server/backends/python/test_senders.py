@@ -1,74 +1,14 @@
-"""Answers apart from `execute`: decoupled models, response senders, async execute (rows 15.8, 15.9, 15.16, 15.17, 15.29)."""
+"""Response senders of decoupled and of ordinary models (rows 15.9, 15.16, 15.17, 15.29)."""
 
 import pathlib
 import threading
-from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
-from naiad.backends.backend import Answer, AnswersApart, Instance
-from naiad.core import datatypes
 from naiad.core.flow import ANSWER_BYTES, Flow
-from naiad.core.inference import Inference
-from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from tests.server.backends.configs import inference, tensor, values
-from tests.server.backends.python.models import instance_of, python_config
-
-GIVE_UP_S = 10
-
-HEAD = """
-import threading
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-
-def response(*numbers):
-    return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([numbers], np.float32))])
-
-class TritonPythonModel:
-"""
-
-
-class Answers:
-    """What an instance posts, and a way to wait for it."""
-
-    def __init__(self) -> None:
-        self.got: list[Answer] = []
-        self._news = threading.Condition()
-
-    def post(self, answer: Answer) -> None:
-        with self._news:
-            self.got.append(answer)
-            self._news.notify_all()
-
-    def wait(self, count: int) -> list[InferResponse]:
-        with self._news:
-            assert self._news.wait_for(lambda: len(self.got) >= count, GIVE_UP_S)
-            return [each.response for each in self.got]
-
-
-def made(folder: pathlib.Path, body: str, *, decoupled: bool = True) -> tuple[Instance, Answers]:
-    lines = body.strip("\n").splitlines()
-    indent = len(lines[0]) - len(lines[0].lstrip())
-    text = HEAD + "\n".join("    " + line[indent:] for line in lines) + "\n"
-    instance = instance_of(folder, text, python_config(decoupled=decoupled))
-    assert isinstance(instance, AnswersApart)
-    answers = Answers()
-    instance.answer_through(answers.post)
-    return instance, answers
-
-
-def ask(row: Sequence[Any] = (1, 2), **more: Any) -> Inference:
-    return inference(tensor("IN", [row], datatypes.FP32), **more)
-
-
-def seen(response: InferResponse) -> Any:
-    if response.error is not None:
-        return response.error.code.name
-    return "end" if response.empty else values(response)["OUT"][0]
+from tests.server.backends.python.models import ask
+from tests.server.backends.python.sending import GIVE_UP_S, made, seen
 
 
 def test_a_decoupled_model_answers_as_often_as_it_likes(tmp_path: pathlib.Path) -> None:
@@ -349,94 +289,6 @@ def test_request_and_sender_tell_that_the_client_left(tmp_path: pathlib.Path) ->
     assert [seen(each) for each in answers.wait(2)] == [[0, 0], [1, 1]]
 
 
-def test_async_execute_of_an_ordinary_model_is_waited_for(tmp_path: pathlib.Path) -> None:
-    instance, _ = made(
-        tmp_path,
-        """
-        async def execute(self, requests):
-            import asyncio
-            await asyncio.sleep(0)
-            return [response(4, 4) for request in requests]
-        """,
-        decoupled=False,
-    )
-    (answer,) = instance.execute([ask()]).responses
-    assert answer is not None
-    assert seen(answer) == [4, 4]
-    instance.close()
-
-
-def test_async_execute_of_a_decoupled_model_runs_beside_the_next_batch(
-    tmp_path: pathlib.Path,
-) -> None:
-    instance, answers = made(
-        tmp_path,
-        """
-        def initialize(self, args):
-            self.waiting = []
-
-        async def execute(self, requests):
-            import asyncio
-            me = asyncio.Event()
-            if self.waiting:
-                self.waiting.pop().set()
-            else:
-                self.waiting.append(me)
-                await me.wait()
-            for request in requests:
-                request.get_response_sender().send(flags=FINAL)
-        """,
-    )
-    assert instance.execute([ask(request_id="first")]).responses == [None]
-    assert instance.execute([ask(request_id="second")]).responses == [None]
-    assert sorted(each.id for each in answers.wait(2)) == ["first", "second"]
-    instance.close()
-
-
-@pytest.mark.parametrize(
-    ("line", "fragment"),
-    [
-        ("raise ValueError('in the coroutine')", "in the coroutine"),
-        ("return [1]", "must return None"),
-    ],
-)
-def test_a_coroutine_that_fails_ends_its_requests(
-    tmp_path: pathlib.Path, line: str, fragment: str
-) -> None:
-    instance, answers = made(
-        tmp_path,
-        f"""
-        async def execute(self, requests):
-            requests[0].get_response_sender().send(response(1, 1))
-            {line}
-        """,
-    )
-    assert instance.execute([ask()]).responses == [None]
-    first, last = answers.wait(2)
-    assert (seen(first), first.final) == ([1, 1], False)
-    assert last.final
-    assert last.error is not None
-    assert fragment in last.error.message
-    instance.close()
-    assert len(answers.got) == 2
-
-
-def test_closing_waits_for_coroutines_and_ends_their_thread(tmp_path: pathlib.Path) -> None:
-    instance, answers = made(
-        tmp_path,
-        """
-        async def execute(self, requests):
-            import asyncio
-            requests[0].get_response_sender().send(flags=FINAL)
-            asyncio.get_running_loop().create_task(asyncio.sleep(3600))
-        """,
-    )
-    instance.execute([ask()])
-    answers.wait(1)
-    instance.close()
-    assert not [each for each in threading.enumerate() if each.name.endswith("-async")]
-
-
 def test_a_sender_waits_for_a_client_that_reads_slowly_and_not_for_one_that_left(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -484,25 +336,3 @@ def test_the_weight_of_an_answer_counts_the_strings_themselves(tmp_path: pathlib
     instance.execute([asked])
     assert answers.wait(2)
     assert answers.got[0].weight > 100_000
-
-
-def test_a_coroutine_does_not_wait_so_that_the_others_of_its_instance_go_on(
-    tmp_path: pathlib.Path,
-) -> None:
-    instance, answers = made(
-        tmp_path,
-        """
-        async def execute(self, requests):
-            for request in requests:
-                sender = request.get_response_sender()
-                for _ in range(20):
-                    sender.send(response(1))
-                sender.send(flags=FINAL)
-        """,
-    )
-    slow, other = ask(), ask()
-    slow.flow = Flow()
-    slow.flow.hold()
-    instance.execute([slow])
-    instance.execute([other])
-    assert len(answers.wait(42)) == 42

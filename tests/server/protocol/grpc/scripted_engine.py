@@ -8,23 +8,22 @@ import numpy as np
 from naiad.core.datatypes import BYTES, FP32
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
-from naiad.core.messages import model_config_pb2, service_pb2
+from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.api import (
-    NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
     ModelShape,
     ModelVersionStatistics,
-    Overrides,
     ServerMetadata,
     TensorMetadata,
 )
-from naiad.errors import InferenceError, invalid, not_found
+from naiad.errors import InferenceError, invalid
 from naiad.metrics.statistics import ModelStatistics
 from naiad.protocol.grpc.call import Answer, Metadata, Refusal
+from tests.support.engines import EngineOfOneModel
 
 PLAIN = ModelShape(decoupled=False, max_batch_size=8, inputs=())
 DECOUPLED = ModelShape(decoupled=True, max_batch_size=0, inputs=())
@@ -45,7 +44,7 @@ def failed(request: InferRequest, error: InferenceError) -> InferResponse:
     return InferResponse(request.model_name, 1, request.id, NO_OUTPUTS, NO_PARAMETERS, error)
 
 
-class ScriptedEngine:
+class ScriptedEngine(EngineOfOneModel):
     """Knows one model, "m"; keeps requests, and answers at once by `answer`, or when told if that is None."""
 
     def __init__(
@@ -54,16 +53,9 @@ class ScriptedEngine:
         *,
         shape: ModelShape = PLAIN,
     ) -> None:
+        super().__init__(shape)
         self.answer = answer
-        self.shape = shape
-        self.ready: bool | Exception = True
-        self.live: bool | InferenceError = True
-        self.requests: list[InferRequest] = []
-        self.inferences: list[Inference] = []
         self.on_held: collections.abc.Callable[[Inference], None] | None = None
-        self.asked: list[tuple[str, int]] = []
-        self.changes: list[tuple[str, str, typing.Any]] = []
-        self.change_error: InferenceError | None = None
         self.entries: list[IndexEntry] = []
         self.counted = ModelStatistics()
 
@@ -80,31 +72,13 @@ class ScriptedEngine:
             self.on_held(inference)
         return inference
 
-    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
-        self._find(name, version)
-        return self.shape
-
-    def server_live(self) -> bool:
-        if isinstance(self.live, InferenceError):
-            raise self.live
-        return self.live
-
-    async def server_ready(self) -> bool:
-        if isinstance(self.ready, Exception):
-            raise self.ready
-        return self.ready
-
-    async def model_ready(self, name: str, version: int = LATEST) -> bool:
-        self._find(name, version)
-        return await self.server_ready()
-
     def server_metadata(self) -> ServerMetadata:
         return ServerMetadata(
             name="triton", version="0.1.0", extensions=("statistics", "parameters")
         )
 
     def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
-        self._find(name, version)
+        self.find(name, version)
         return ModelMetadata(
             name=name,
             versions=(1, 3) if version == LATEST else (version,),
@@ -113,31 +87,12 @@ class ScriptedEngine:
             outputs=(TensorMetadata(name="OUT", datatype=BYTES, shape=(-1, 1)),),
         )
 
-    def model_config(self, name: str, version: int = LATEST) -> typing.Any:
-        self._find(name, version)
-        return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
-
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
-        self._find(name or "m", version)
+        self.find(name or "m", version)
         return [ModelVersionStatistics(name="m", version=2, statistics=self.counted)]
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         return [entry for entry in self.entries if entry.state == "READY" or not ready_only]
-
-    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
-        self.changes.append(("load", name, dict(overrides)))
-        if self.change_error is not None:
-            raise self.change_error
-
-    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
-        self.changes.append(("unload", name, unload_dependents))
-        if self.change_error is not None:
-            raise self.change_error
-
-    def _find(self, name: str, version: int) -> None:
-        self.asked.append((name, version))
-        if name != "m":
-            raise not_found(f"Request for unknown model: '{name}' is not found")
 
 
 class Answers:

@@ -216,7 +216,7 @@ async def test_other_responses_are_not_compressed() -> None:
         CountingProxy(server.address) as proxy,
         grpc.aio.insecure_channel(where(proxy.address)) as channel,
     ):
-        engine._find = lambda *_: None  # type: ignore[method-assign] # any name will do
+        engine.find = lambda *_: None  # type: ignore[method-assign] # any name will do
         body = service_pb2.ModelConfigRequest(name=name).SerializeToString()
         await channel.unary_unary(SERVICE + "ModelConfig")(body)
         assert proxy.down > 100_000

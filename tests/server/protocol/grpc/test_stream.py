@@ -1,123 +1,30 @@
 """Streams without a transport: what comes in, what goes out, in which order, and how it ends."""
 
 import pathlib
-import typing
 
 import numpy as np
 import pytest
-from typing_extensions import override
 
 from naiad.core.clock import ManualClock
-from naiad.core.datatypes import FP32
 from naiad.core.flow import OVERRUN_BYTES
-from naiad.core.messages import service_pb2
-from naiad.core.request import LATEST
-from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.engine.api import ModelShape
-from naiad.errors import InferenceError, invalid, not_found
+from naiad.errors import invalid, not_found
 from naiad.protocol.grpc.call import Refusal
-from naiad.protocol.grpc.methods import STREAM_INFER, build
-from naiad.protocol.grpc.settings import GrpcSettings
-from naiad.protocol.grpc.stream import MOST_IN_FLIGHT, InferStream
+from naiad.protocol.grpc.methods import STREAM_INFER
+from naiad.protocol.grpc.stream import MOST_IN_FLIGHT
 from naiad.protocol.restricted import Category, Restriction
 from naiad.protocol.tokens import ASK_FOR_ONE, TokenFile
 from tests.server.protocol.grpc.scripted_engine import (
-    DECOUPLED,
     ScriptedEngine,
     SentMetadata,
     failed,
     message,
     small_request,
-    tensor,
 )
+from tests.server.protocol.grpc.talk import Talk, scripted
 
 NOT_FOUND, UNAVAILABLE = 5, 14
 WANTS_STATUS = ("triton_grpc_error", "true")
 EMPTY_FINAL = "triton_enable_empty_final_response"
-
-
-class Engine(ScriptedEngine):
-    """Answers when told; model "d" is decoupled, "m" is not."""
-
-    def __init__(self) -> None:
-        super().__init__(None)
-
-    @override
-    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
-        if name == "d":
-            return DECOUPLED
-        return super().shape_of(name, version)
-
-    def respond(
-        self,
-        number: int,
-        value: float = 1,
-        *,
-        final: bool = True,
-        empty: bool = False,
-        error: InferenceError | None = None,
-    ) -> None:
-        """Give a response to the request of that number."""
-        request = self.requests[number]
-        outputs = (
-            NO_OUTPUTS if empty or error else [tensor("OUT", np.array([value], np.float32), FP32)]
-        )
-        response = InferResponse(
-            request.model_name, 1, request.id, outputs, NO_PARAMETERS, error, final, empty
-        )
-        self.inferences[number].on_response(response)
-
-
-class Talk:
-    """One stream and what its client gets."""
-
-    def __init__(
-        self,
-        *metadata: tuple[str, str],
-        engine: ScriptedEngine | None = None,
-        **settings: typing.Any,
-    ) -> None:
-        self.engine = engine or Engine()
-        self.sent: list[typing.Any] = []
-        self.end_of: list[Refusal | None] = []
-        self.methods = build(self.engine, GrpcSettings(**settings))
-        streaming = self.methods.find_stream(STREAM_INFER)
-        assert streaming is not None
-        stream = streaming(SentMetadata(*metadata), self)
-        assert isinstance(stream, InferStream)
-        self.stream = stream
-
-    def send(self, body: bytes) -> None:
-        assert not self.end_of
-        self.sent.append(service_pb2.ModelStreamInferResponse.FromString(body))
-
-    def end(self, refused: Refusal | None) -> None:
-        self.end_of.append(refused)
-
-    def ask(self, request_id: str = "", *, model: str = "m", **parameters: typing.Any) -> None:
-        request = message(model=model, id=request_id)
-        for name, value in parameters.items():
-            field = "bool_param" if isinstance(value, bool) else "string_param"
-            setattr(request.parameters[name], field, value)
-        self.stream.take(request.SerializeToString())
-
-    def got(self) -> list[tuple[str, str, bool | None]]:
-        """Of each response the request's id, the error, and whether it says that it is the last."""
-        return [
-            (
-                each.infer_response.id,
-                each.error_message,
-                each.infer_response.parameters["triton_final_response"].bool_param
-                if "triton_final_response" in each.infer_response.parameters
-                else None,
-            )
-            for each in self.sent
-        ]
-
-
-def scripted(talk: Talk) -> Engine:
-    assert isinstance(talk.engine, Engine)
-    return talk.engine
 
 
 def test_a_request_gets_its_response_wrapped_and_marked_as_the_last() -> None:

@@ -356,6 +356,11 @@ def entries() -> tuple[list[AccessEntry], AccessLog]:
     return found, found.append
 
 
+def broken(*_: object) -> None:
+    """Stands for any function that has a bug."""
+    raise RuntimeError("a bug")
+
+
 async def settle() -> None:
     """Let what is ready to run, run."""
     for _ in range(10):

@@ -10,23 +10,21 @@ import orjson
 from naiad.core.datatypes import FP32, DataType
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
-from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.api import (
-    NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
     ModelShape,
     ModelVersionStatistics,
-    Overrides,
     ServerMetadata,
     TensorMetadata,
 )
-from naiad.errors import InferenceError, not_found
+from naiad.errors import InferenceError
 from naiad.metrics.statistics import ModelStatistics
 from naiad.protocol.http.message import HttpReply
+from tests.support.engines import EngineOfOneModel
 
 PLAIN = ModelShape(
     decoupled=False,
@@ -52,21 +50,13 @@ def failure(error: InferenceError, *, request_id: str = "") -> InferResponse:
     return InferResponse("m", 1, request_id, NO_OUTPUTS, NO_PARAMETERS, error)
 
 
-class ScriptedEngine:
+class ScriptedEngine(EngineOfOneModel):
     """Knows one model; keeps requests, answers when told, or at once when given an answer before."""
 
     def __init__(self, shape: ModelShape = PLAIN, *, model: str = "m") -> None:
-        self.shape = shape
-        self.model = model
-        self.ready: bool | Exception = True
-        self.live: bool | InferenceError = True
+        super().__init__(shape, model=model)
         self.answer: InferResponse | None = None
-        self.requests: list[InferRequest] = []
         self.callbacks: list[OnResponse] = []
-        self.inferences: list[Inference] = []
-        self.asked: list[tuple[str, int]] = []
-        self.changes: list[tuple[str, str, typing.Any]] = []
-        self.change_error: InferenceError | None = None
 
     @property
     def request(self) -> InferRequest:
@@ -86,29 +76,11 @@ class ScriptedEngine:
         self.inferences.append(inference)
         return inference
 
-    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
-        self._find(name, version)
-        return self.shape
-
-    def server_live(self) -> bool:
-        if isinstance(self.live, InferenceError):
-            raise self.live
-        return self.live
-
-    async def server_ready(self) -> bool:
-        if isinstance(self.ready, Exception):
-            raise self.ready
-        return self.ready
-
-    async def model_ready(self, name: str, version: int = LATEST) -> bool:
-        self._find(name, version)
-        return await self.server_ready()
-
     def server_metadata(self) -> ServerMetadata:
         return ServerMetadata(name="triton", version="0.1.0", extensions=("statistics",))
 
     def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
-        self._find(name, version)
+        self.find(name, version)
         tensors = (TensorMetadata(name="INPUT0", datatype=FP32, shape=(-1, 4)),)
         return ModelMetadata(
             name=name,
@@ -118,32 +90,13 @@ class ScriptedEngine:
             outputs=(),
         )
 
-    def model_config(self, name: str, version: int = LATEST) -> typing.Any:
-        self._find(name, version)
-        return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
-
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
-        self._find(name or self.model, version)
+        self.find(name or self.model, version)
         return [ModelVersionStatistics(name=self.model, version=1, statistics=ModelStatistics())]
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         ready = IndexEntry(name=self.model, version=1, state="READY")
         return [ready] if ready_only else [ready, IndexEntry(name="never_loaded")]
-
-    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
-        self.changes.append(("load", name, dict(overrides)))
-        if self.change_error is not None:
-            raise self.change_error
-
-    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
-        self.changes.append(("unload", name, unload_dependents))
-        if self.change_error is not None:
-            raise self.change_error
-
-    def _find(self, name: str, version: int) -> None:
-        self.asked.append((name, version))
-        if name != self.model:
-            raise not_found(f"Request for unknown model: '{name}' is not found")
 
 
 class Replies:

@@ -1,4 +1,5 @@
 import gzip
+import sys
 import tracemalloc
 import zlib
 
@@ -63,6 +64,10 @@ def test_one_byte_more_than_the_limit_is_refused() -> None:
     message = refused(gzip.compress(DATA), limit=len(DATA) - 1)
     assert f"exceeds the maximum allowed value of {len(DATA) - 1} bytes" in message
     assert "Use --http-max-input-size to increase the limit." in message
+
+
+def test_the_largest_limit_there_is_refuses_nothing() -> None:
+    assert compression.decompress(gzip.compress(DATA), limit=sys.maxsize) == DATA
 
 
 def test_a_bomb_costs_no_more_memory_than_the_limit() -> None:

@@ -6,7 +6,6 @@ from naiad.protocol.http.framing import (
     CLOSE,
     KEEP,
     ReplyFramer,
-    error_reply,
     header_lines,
     status_line,
     too_large,
@@ -65,11 +64,6 @@ def test_a_line_break_in_a_header_is_refused(header: tuple[bytes, bytes]) -> Non
 
 def test_statuses_nobody_has_named_can_be_sent() -> None:
     assert status_line(299) == b"HTTP/1.1 299 Unknown\r\n"
-
-
-def test_errors_are_json_with_the_single_key_error() -> None:
-    reply = error_reply(400, 'say "please"')
-    assert (reply.headers, reply.body) == (JSON, (b'{"error":"say \\"please\\""}',))
 
 
 def test_a_body_too_large_is_told_by_how_much_when_that_is_known() -> None:

@@ -1,0 +1,118 @@
+"""How children are made: at once for a new service, after a look for one that was there; never over somebody else's."""
+
+import collections.abc
+import json
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from naiad_operator.cluster import errors
+from naiad_operator.cluster.children import APPLIED_ANNOTATION, Children, Labels
+from naiad_operator.cluster.client import Client
+from naiad_operator.cluster.place import Place
+from naiad_operator.reconcile import plan
+from naiad_operator.reconcile.carry_out import Carrier, Result
+
+WANTED = {
+    "apiVersion": "v1",
+    "kind": "Service",
+    "metadata": {
+        "name": "demo",
+        "namespace": "ns",
+        "annotations": {APPLIED_ANNOTATION: "stamp"},
+        "ownerReferences": [{"kind": "InferenceService", "name": "demo", "uid": "ours", "controller": True}],
+    },
+}  # fmt: skip
+
+
+class Api(Client):
+    """An API server's answers to requests for one place.
+
+    Args:
+        present: what is there.
+        minds_versions: refuses a version for what is not there.
+    """
+
+    manager = "naiad-operator"
+
+    def __init__(
+        self, present: "dict[str, Any] | None" = None, *, minds_versions: bool = False
+    ) -> None:
+        self.present = present
+        self.minds_versions = minds_versions
+        self.asked: list[str] = []
+
+    @override
+    async def get(self, place: Place) -> dict[str, Any]:
+        self.asked.append("get")
+        if self.present is None:
+            raise errors.NotFound(f"read {place}")
+        return self.present
+
+    @override
+    async def apply(
+        self,
+        place: Place,
+        manifest: collections.abc.Mapping[str, Any],
+        *,
+        manager: str = "",
+        force: bool = True,
+    ) -> dict[str, Any]:
+        self.asked.append(f"apply {manifest['metadata'].get('resourceVersion', 'any')} {force=}")
+        version = "resourceVersion" in manifest["metadata"]
+        if version and (self.present is not None or self.minds_versions):
+            raise errors.Conflict(f"apply {place}")
+        made: dict[str, Any] = json.loads(json.dumps(manifest))
+        made["metadata"].update(uid="made", resourceVersion="7", managedFields=[])
+        self.present = made
+        return made
+
+
+def foreign() -> dict[str, Any]:
+    owner = {"kind": "ConfigMap", "name": "boss", "uid": "theirs", "controller": True}
+    return {
+        **WANTED,
+        "metadata": {"name": "demo", "namespace": "ns", "uid": "x", "ownerReferences": [owner]},
+    }
+
+
+async def carried_out(api: Api, *, fresh: bool) -> Result:
+    store = Children(
+        Labels(instance="app.kubernetes.io/instance", manager="naiad-operator"),
+        wake=lambda _namespace, _name: None,
+        trims={},
+    )
+    return await Carrier(api, store).carry_out(
+        [plan.Create(WANTED)], namespace="ns", uid="ours", settled=False, fresh=fresh
+    )
+
+
+async def test_a_new_service_s_child_is_made_with_one_request() -> None:
+    api = Api()
+    result = await carried_out(api, fresh=True)
+    assert (api.asked, result.created, result.writes) == (["apply 1 force=False"], True, 1)
+
+
+async def test_a_child_that_is_missing_later_is_looked_for_first() -> None:
+    api = Api()
+    result = await carried_out(api, fresh=False)
+    assert (api.asked, result.created) == (["get", "apply any force=False"], True)
+
+
+@pytest.mark.parametrize("fresh", [True, False])
+async def test_somebody_elses_object_is_left_alone_and_its_owner_named(*, fresh: bool) -> None:
+    api = Api(foreign())
+    result = await carried_out(api, fresh=fresh)
+    assert api.present == foreign()
+    assert (result.created, result.writes) == (False, 0)
+    assert [(each.kind, each.name, each.owner) for each in result.conflicts] == [
+        ("Service", "demo", "ConfigMap boss")
+    ]
+
+
+async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() -> None:
+    api = Api(minds_versions=True)
+    result = await carried_out(api, fresh=True)
+    assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
+    assert (result.created, result.writes) == (True, 1)

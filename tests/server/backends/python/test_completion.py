@@ -1,0 +1,92 @@
+"""`auto_complete_config` of a model in a thread: what it may change, and what is said when it goes wrong (rows 11.48, 15.27)."""
+
+import pathlib
+from typing import Any
+
+import pytest
+
+from naiad.backends.python.backend import PythonBackend
+from naiad.core.clock import ManualClock
+from naiad.core.messages import model_config_pb2
+from naiad.errors import InferenceError
+from tests.server.backends.python.models import IDENTITY, write
+
+COMPLETE = """
+    import triton_python_backend_utils as pb_utils
+
+    class TritonPythonModel:
+        @staticmethod
+        def auto_complete_config(config):
+            {body}
+
+        def execute(self, requests): ...
+"""
+
+
+def complete(folder: pathlib.Path, body: str, **given: Any) -> Any:
+    message = model_config_pb2.ModelConfig(name="m", backend="python", **given)
+    write(folder, COMPLETE.format(body=body.replace("\n", "\n            ")))
+    PythonBackend(clock=ManualClock()).complete(
+        message, model_dir=folder, version_dir=folder / "1", options={}
+    )
+    return message
+
+
+def test_a_model_completes_its_config(tmp_path: pathlib.Path) -> None:
+    message = complete(
+        tmp_path,
+        """config.add_input({"name": "A", "data_type": "TYPE_FP32", "dims": [-1, 4], "optional": True})
+config.add_output({"name": "B", "data_type": "TYPE_STRING", "dims": [1]})
+config.set_max_batch_size(4)
+config.set_dynamic_batching()
+config.set_model_transaction_policy({"decoupled": False})
+return config""",
+    )
+    (a,), (b,) = message.input, message.output
+    assert (a.name, list(a.dims), a.optional) == ("A", [-1, 4], True)
+    assert (b.name, b.data_type) == ("B", model_config_pb2.TYPE_STRING)
+    assert message.max_batch_size == 4
+    assert message.HasField("dynamic_batching")
+    assert not message.model_transaction_policy.decoupled
+
+
+def test_only_what_a_backend_may_set_is_taken_over(tmp_path: pathlib.Path) -> None:
+    message = complete(tmp_path, 'config.as_dict()["name"] = "other"\nreturn config')
+    assert message.name == "m"
+
+
+def test_a_scheduler_that_the_config_names_stays(tmp_path: pathlib.Path) -> None:
+    given = model_config_pb2.ModelConfig().dynamic_batching
+    given.max_queue_delay_microseconds = 7
+    message = complete(
+        tmp_path,
+        'config.as_dict()["dynamic_batching"] = {"max_queue_delay_microseconds": 9}\nreturn config',
+        dynamic_batching=given,
+    )
+    assert message.dynamic_batching.max_queue_delay_microseconds == 7
+
+
+def test_a_model_without_the_hook_leaves_its_config_alone(tmp_path: pathlib.Path) -> None:
+    message = model_config_pb2.ModelConfig(name="m", backend="python", max_batch_size=3)
+    before = message.SerializeToString()
+    write(tmp_path, IDENTITY)
+    PythonBackend(clock=ManualClock()).complete(
+        message, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
+    )
+    assert message.SerializeToString() == before
+
+
+@pytest.mark.parametrize(
+    ("body", "fragment"),
+    [
+        ("return 5", "must return a valid pb.ModelConfig object; it returned int"),
+        ("pass", "it returned nothing"),
+        ("config.set_max_batch_size(1)", "specified max_batch_size 8, but in auto-complete-config"),
+        ('config.as_dict()["input"] = [{"dims": "wide"}]\nreturn config', "no model configuration"),
+        ("raise RuntimeError('boom')", "auto_complete_config failed: RuntimeError: boom"),
+    ],
+)
+def test_a_completion_that_fails_says_why(tmp_path: pathlib.Path, body: str, fragment: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        complete(tmp_path, body, max_batch_size=8)
+    assert fragment in caught.value.message

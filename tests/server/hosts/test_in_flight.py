@@ -1,0 +1,67 @@
+"""Who is answered by which number: the batch that is out, and what is left of those before."""
+
+import numpy as np
+
+from naiad.backends.backend import Execution
+from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
+from naiad.hosts.in_flight import InFlight
+from tests.server.backends.configs import inference, tensor
+
+
+def asked(count: int) -> list[Inference]:
+    return [inference(tensor("IN", np.ones((1, 1), np.float32))) for _ in range(count)]
+
+
+def outcome(*answered: bool) -> Execution:
+    response = InferResponse("m", 1, "", [], {})
+    return Execution([response if each else None for each in answered], 0, 0)
+
+
+def test_requests_are_numbered_on_from_batch_to_batch() -> None:
+    in_flight = InFlight()
+    one, two = asked(3), asked(2)
+    assert in_flight.begin(one) == 0
+    in_flight.end()
+    assert in_flight.begin(two) == 3
+    assert [in_flight.number_of(each) for each in (*one, *two)] == [None, None, None, 3, 4]
+    assert [in_flight.waiting(number) for number in range(2, 6)] == [None, *two, None]
+
+
+def test_who_got_no_response_with_the_batch_waits_for_one_apart_until_the_last() -> None:
+    in_flight = InFlight()
+    batch = asked(3)
+    in_flight.begin(batch)
+    in_flight.note_apart(outcome(True, False, False))
+    in_flight.end()
+    assert [in_flight.waiting(number) for number in range(3)] == [None, *batch[1:]]
+    assert in_flight.number_of(batch[2]) == 2
+    in_flight.answered(1)
+    assert in_flight.waiting(1) is None
+    assert in_flight.batch_at(0, 3) == [batch[2]]
+    assert in_flight.lose_apart() == [batch[2]]
+    assert in_flight.batch_at(0, 3) is None
+
+
+def test_who_got_the_last_response_before_the_batch_ended_does_not_wait_for_another() -> None:
+    in_flight = InFlight()
+    batch = asked(2)
+    in_flight.begin(batch)
+    in_flight.answered(0)
+    assert [in_flight.waiting(number) for number in range(2)] == [None, batch[1]]
+    in_flight.note_apart(outcome(False, False))
+    in_flight.end()
+    assert [in_flight.waiting(number) for number in range(2)] == [None, batch[1]]
+    in_flight.begin(asked(1))
+    assert in_flight.waiting(2) is not None
+    assert in_flight.lose_apart() == [batch[1]]
+
+
+def test_the_batch_that_is_out_is_found_by_its_first_number_only() -> None:
+    in_flight = InFlight()
+    in_flight.begin(asked(2))
+    in_flight.end()
+    batch = asked(2)
+    in_flight.begin(batch)
+    assert in_flight.batch_at(2, 2) is batch
+    assert in_flight.batch_at(0, 2) is None

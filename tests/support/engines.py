@@ -1,0 +1,81 @@
+"""What a scripted engine says of the server and its models; how it answers inferences is each protocol's tests' matter."""
+
+import typing
+
+from naiad.core.inference import Inference
+from naiad.core.messages import model_config_pb2
+from naiad.core.request import LATEST, InferRequest
+from naiad.engine.api import NO_OVERRIDES, ModelShape, Overrides
+from naiad.errors import InferenceError, not_found
+
+
+class EngineOfOneModel:
+    """Knows one model, and remembers what it was asked.
+
+    Args:
+        shape: what the model is like.
+        model: its name.
+
+    Attributes:
+        ready: what readiness says, or raises.
+        live: what liveness says, or raises.
+        requests: inferences that were asked for.
+        inferences: those of them that were not answered at once.
+        asked: names and versions of models that somebody wanted to know of.
+        changes: loads and unloads.
+        change_error: what they raise.
+    """
+
+    def __init__(self, shape: ModelShape, *, model: str = "m") -> None:
+        self.shape = shape
+        self.model = model
+        self.ready: bool | Exception = True
+        self.live: bool | InferenceError = True
+        self.requests: list[InferRequest] = []
+        self.inferences: list[Inference] = []
+        self.asked: list[tuple[str, int]] = []
+        self.changes: list[tuple[str, str, typing.Any]] = []
+        self.change_error: InferenceError | None = None
+
+    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
+        self.find(name, version)
+        return self.shape
+
+    def server_live(self) -> bool:
+        if isinstance(self.live, InferenceError):
+            raise self.live
+        return self.live
+
+    async def server_ready(self) -> bool:
+        if isinstance(self.ready, Exception):
+            raise self.ready
+        return self.ready
+
+    async def model_ready(self, name: str, version: int = LATEST) -> bool:
+        self.find(name, version)
+        return await self.server_ready()
+
+    def model_config(self, name: str, version: int = LATEST) -> typing.Any:
+        self.find(name, version)
+        return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
+
+    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
+        self._change("load", name, dict(overrides))
+
+    async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
+        self._change("unload", name, unload_dependents)
+
+    def find(self, name: str, version: int) -> None:
+        """Remember that a model was asked for.
+
+        Raises:
+            InferenceError: NOT_FOUND: it is not the one.
+        """
+        self.asked.append((name, version))
+        if name != self.model:
+            raise not_found(f"Request for unknown model: '{name}' is not found")
+
+    def _change(self, action: str, name: str, how: typing.Any) -> None:
+        self.changes.append((action, name, how))
+        if self.change_error is not None:
+            raise self.change_error
