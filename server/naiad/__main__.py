@@ -22,9 +22,7 @@ def main() -> int:
     command, *arguments = sys.argv[1:] or ["--help"]
     match command:
         case "serve":
-            from naiad.serve.command import serve  # noqa: PLC0415 - see the module docstring
-
-            return serve(arguments, command="naiad serve")
+            return _serve(arguments, command="naiad serve")
         case "check":
             from naiad.check import main as check  # noqa: PLC0415 - see the module docstring
 
@@ -46,9 +44,16 @@ def main() -> int:
 
 def tritonserver() -> int:
     """The command `tritonserver`: scripts and images that start Triton start this."""
-    from naiad.serve.command import serve  # noqa: PLC0415 - see the module docstring
+    return _serve(sys.argv[1:], command="tritonserver")
 
-    return serve(sys.argv[1:], command="tritonserver")
+
+def _serve(arguments: list[str], *, command: str) -> int:
+    from naiad.serve import interpreter  # noqa: PLC0415 - see the module docstring
+
+    interpreter.begin()
+    from naiad.serve.command import serve  # noqa: PLC0415 - after `begin`, which makes this cheaper
+
+    return serve(arguments, command=command)
 
 
 if __name__ == "__main__":

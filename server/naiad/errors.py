@@ -6,6 +6,7 @@ Triton's C API), a message that says what to do, and a reason (which failure cou
 """
 
 import enum
+from typing import Self
 
 
 class ErrorCode(enum.Enum):
@@ -49,6 +50,15 @@ class InferenceError(Exception):
         self.code = code
         self.message = message
         self.reason = reason
+
+    def bare(self) -> Self:
+        """Itself, without what it remembers of where it was raised: for a response.
+
+        The frames of a traceback hold the request and whoever waits for its answer, and each frame the one that called it. A circle
+        of these through a response would never be freed: the garbage collector does not look into a `Record`.
+        """
+        self.__traceback__ = self.__cause__ = self.__context__ = None
+        return self
 
 
 def invalid(message: str) -> InferenceError:

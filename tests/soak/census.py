@@ -26,7 +26,7 @@ class Census:
     resident: int
 
     def more_than(self, other: "Census") -> list[str]:
-        """What there is more of here, in words; resident memory is reported, not compared."""
+        """What there is more of here, in words; of resident memory a little more is fine (`soak.MOST_GROWN`)."""
         return [
             f"{name}: {mine} where there were {theirs}"
             for name, mine, theirs in (

@@ -76,12 +76,16 @@ THREADED, PROCESS, HANGS, STREAM, ONNX = "threaded", "pair", "hangs", "stream", 
 
 ALL = (THREADED, PROCESS, HANGS, STREAM, ONNX)
 
+WORKERS = {PROCESS: 2, HANGS: 1, STREAM: 1}
+"""How many worker processes a model has."""
+
 
 def make(folder: pathlib.Path) -> pathlib.Path:
     """Writes them all into a folder and gives it back."""
     echo = _CONFIG.format(backend="python", count=1, host="thread")
     _python(folder, THREADED, echo, _ECHO_MODEL)
-    _python(folder, PROCESS, _CONFIG.format(backend="python", count=2, host="process"), _ECHO_MODEL)
+    pair = _CONFIG.format(backend="python", count=WORKERS[PROCESS], host="process")
+    _python(folder, PROCESS, pair, _ECHO_MODEL)
     _python(folder, HANGS, _HANGS, _ECHO_MODEL)
     _python(folder, STREAM, _STREAM, _STREAM_MODEL.replace("ANSWERS", str(STREAMED)))
     _onnx(folder, ONNX)

@@ -6,10 +6,11 @@ thread host or a worker process calls them, one call at a time for one instance 
 """
 
 import collections.abc
-import dataclasses
 import pathlib
 import typing
 from typing import Any
+
+import msgspec
 
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.inference import Inference
@@ -19,8 +20,7 @@ from naiad.core.response import InferResponse
 HostKind = typing.Literal["thread", "process"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSource:
+class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend loads.
 
     Attributes:
@@ -38,8 +38,7 @@ class ModelSource:
     options: collections.abc.Mapping[str, str]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceSpec:
+class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
     """One instance to make.
 
     Attributes:
@@ -53,8 +52,7 @@ class InstanceSpec:
     device_id: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerPlan:
+class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
     """How one instance runs in a worker process.
 
     Attributes:
@@ -67,7 +65,7 @@ class WorkerPlan:
     runner: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
-    environ: collections.abc.Mapping[str, str | None] = dataclasses.field(default_factory=dict)
+    environ: collections.abc.Mapping[str, str | None] = msgspec.field(default_factory=dict)
 
 
 class Execution(Record, frozen=True):

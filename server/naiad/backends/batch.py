@@ -5,11 +5,11 @@ is here knows no framework; a backend that gives each request to its model as it
 """
 
 import collections.abc
-import dataclasses
 import itertools
 import typing
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from naiad.config.model_config import ModelConfig, TensorSpec
@@ -60,8 +60,7 @@ def wanted_names(batch: collections.abc.Sequence[Inference], all_names: list[str
     return [name for name in all_names if name in asked]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class OutputRule:
+class OutputRule(msgspec.Struct, frozen=True):
     """How an output of the model becomes an output of a response.
 
     Attributes:

@@ -4,10 +4,11 @@ A backend's module is imported when the first model needs it, so that a framewor
 until then (roadmap 8/8 adds a line here for each framework).
 """
 
-import dataclasses
 import importlib
 import threading
 import typing
+
+import msgspec
 
 from naiad.backends.backend import Backend, Closes
 from naiad.backends.python.api.server import NO_SERVER, Server
@@ -15,8 +16,7 @@ from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, invalid
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class _Entry:
+class _Entry(msgspec.Struct, frozen=True, kw_only=True):
     """Where a backend is.
 
     Attributes:

@@ -5,7 +5,8 @@ on this machine: `model_instance_device_id` says 0, and a model that writes `f"c
 """
 
 import collections.abc
-import dataclasses
+
+import msgspec
 
 from naiad.backends.backend import InstanceSpec
 from naiad.config.model_config import InstanceKind
@@ -18,8 +19,7 @@ _DEVICES = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True, kw_only=True):
     """What a worker sees.
 
     Attributes:
@@ -66,4 +66,4 @@ def seen_by(
         # So that the numbers are those of nvidia-smi, not of CUDA's guess at which device is fastest.
         variables[_ORDER] = "PCI_BUS_ID"
     variables[_DEVICES] = own
-    return Seen(spec=dataclasses.replace(spec, device_id=0), variables=variables)
+    return Seen(spec=msgspec.structs.replace(spec, device_id=0), variables=variables)

@@ -1,8 +1,9 @@
 """A message that is being read from a config file, and where its fields are placed."""
 
-import dataclasses
 import functools
 from typing import Any
+
+import msgspec
 
 from naiad.config.document import FieldPath
 from naiad.config.problem import Position
@@ -10,8 +11,7 @@ from naiad.config.problem import Position
 Positions = dict[FieldPath, Position]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Block:
+class Block(msgspec.Struct, frozen=True):
     """A message that is being read.
 
     Attributes:
@@ -26,7 +26,7 @@ class Block:
     names: tuple[str, ...]
     path: FieldPath
     positions: Positions | None
-    guessed: set[str] = dataclasses.field(default_factory=set)
+    guessed: set[str] = msgspec.field(default_factory=set)
 
     @property
     def fields(self) -> frozenset[str]:

@@ -5,9 +5,10 @@ every problem, of spelling or of sense, points at its line. It holds no rules it
 """
 
 import collections.abc
-import dataclasses
 import pathlib
 from typing import Any
+
+import msgspec
 
 from naiad.config.problem import Position, Problem
 
@@ -15,8 +16,7 @@ FieldPath = tuple[str | int, ...]
 """`("input", 0, "dims", 1)`; an entry of a map is named by its key: `("parameters", "key", "string_value")`."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Document:
+class Document(msgspec.Struct, frozen=True, kw_only=True):
     """What reading a config file gave.
 
     Attributes:

@@ -4,8 +4,9 @@ As in Triton's C++ parser an unknown escape is an error, although Python's offic
 Windows path written `"C:\models"` fails in Triton, and here it says how to write it.
 """
 
-import dataclasses
 import re
+
+import msgspec
 
 _SIMPLE = {
     "a": 7,
@@ -27,8 +28,7 @@ _LARGEST_BYTE = 255
 _LARGEST_CODE_POINT = 0x10FFFF
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Flaw:
+class Flaw(msgspec.Struct, frozen=True, kw_only=True):
     """What is wrong inside a text.
 
     Attributes:

@@ -5,10 +5,11 @@ Made from the protobuf message by `config.resolve`, once at load. The message it
 """
 
 import collections.abc
-import dataclasses
 import enum
 import types
 from typing import Any
+
+import msgspec
 
 from naiad.core.datatypes import DataType
 
@@ -17,8 +18,7 @@ def _nothing() -> collections.abc.Mapping[str, str]:
     return types.MappingProxyType({})
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TensorSpec:
+class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An input or output of a model.
 
     Attributes:
@@ -47,8 +47,7 @@ class TimeoutAction(enum.Enum):
     DELAY = "DELAY"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class QueuePolicy:
+class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The queue of one priority level.
 
     Attributes:
@@ -64,8 +63,7 @@ class QueuePolicy:
     max_queue_size: int = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicBatching:
+class DynamicBatching(msgspec.Struct, frozen=True, kw_only=True):
     """The dynamic batcher's settings (row 11.22).
 
     Attributes:
@@ -84,7 +82,7 @@ class DynamicBatching:
     priority_levels: int = 0
     default_priority_level: int = 0
     default_queue_policy: QueuePolicy = QueuePolicy()
-    queue_policies: collections.abc.Mapping[int, QueuePolicy] = dataclasses.field(
+    queue_policies: collections.abc.Mapping[int, QueuePolicy] = msgspec.field(
         default_factory=lambda: types.MappingProxyType({})
     )
 
@@ -101,8 +99,7 @@ class InstanceKind(enum.Enum):
     MODEL = "MODEL"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InstanceGroup:
+class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True):
     """Instances alike.
 
     Attributes:
@@ -122,16 +119,14 @@ class InstanceGroup:
     host_policy: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Accelerator:
+class Accelerator(msgspec.Struct, frozen=True, kw_only=True):
     """An execution accelerator with its parameters (row 16.10)."""
 
     name: str
-    parameters: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=_nothing)
+    parameters: collections.abc.Mapping[str, str] = msgspec.field(default_factory=_nothing)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Optimization:
+class Optimization(msgspec.Struct, frozen=True, kw_only=True):
     """What the config asks of the framework.
 
     Attributes:
@@ -145,8 +140,7 @@ class Optimization:
     cpu_accelerators: tuple[Accelerator, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionPolicy:
+class VersionPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """Which versions are served (row 7.40); exactly one of the three is meant.
 
     Attributes:
@@ -160,8 +154,7 @@ class VersionPolicy:
     specific: tuple[int, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """Everything the server needs to know to load and run a model.
 
     Attributes:

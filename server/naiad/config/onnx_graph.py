@@ -8,10 +8,11 @@ Field numbers are those of onnx.proto (ModelProto, GraphProto, ValueInfoProto, T
 """
 
 import collections.abc
-import dataclasses
 import errno
 import mmap
 import pathlib
+
+import msgspec
 
 from naiad.config.wire_format import LENGTH, MAX_TEXT, Field, MalformedError, Wire
 from naiad.core import datatypes
@@ -58,8 +59,7 @@ class OnnxFileError(Exception):
     """The file is not a whole ONNX model; the message says in what way and what to do."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GraphTensor:
+class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
     """An input or output of the graph.
 
     Attributes:
@@ -90,8 +90,7 @@ class GraphTensor:
         return f"[{', '.join(sizes)}]"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class OnnxGraph:
+class OnnxGraph(msgspec.Struct, frozen=True, kw_only=True):
     """The outside of an ONNX model.
 
     Attributes:
@@ -185,14 +184,13 @@ def _model(wire: Wire) -> OnnxGraph:
     )
 
 
-@dataclasses.dataclass(slots=True)
-class _Outside:
+class _Outside(msgspec.Struct):
     """A GraphProto's values as they are listed, before inputs and initialisers are told apart."""
 
-    listed: list[GraphTensor] = dataclasses.field(default_factory=list)
-    outputs: list[GraphTensor] = dataclasses.field(default_factory=list)
-    initializers: set[str] = dataclasses.field(default_factory=set)
-    external_files: set[str] = dataclasses.field(default_factory=set)
+    listed: list[GraphTensor] = msgspec.field(default_factory=list)
+    outputs: list[GraphTensor] = msgspec.field(default_factory=list)
+    initializers: set[str] = msgspec.field(default_factory=set)
+    external_files: set[str] = msgspec.field(default_factory=set)
 
 
 def _outside(wire: Wire, graph: Field) -> _Outside:

@@ -5,9 +5,10 @@ Pure: what lies in the version folder is an argument.
 """
 
 import collections.abc
-import dataclasses
 import enum
 from typing import Any
+
+import msgspec
 
 ENSEMBLE = "ensemble"
 PYTHON = "python"
@@ -25,8 +26,7 @@ class _Shape(enum.Enum):
     EITHER = "either"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelKind:
+class ModelKind(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of model.
 
     Attributes:

@@ -3,12 +3,12 @@
 Every stage of reading a config adds to one list of these and goes on, so that a person sees all of them at once.
 """
 
-import dataclasses
 import pathlib
 
+import msgspec
 
-@dataclasses.dataclass(frozen=True, slots=True, order=True)
-class Position:
+
+class Position(msgspec.Struct, frozen=True, order=True):
     """A place in a file: 1-based line and column; `width` characters are marked by the caret line."""
 
     line: int
@@ -16,8 +16,7 @@ class Position:
     width: int = 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong.
 
     Attributes:

@@ -6,10 +6,11 @@ everything wrong is a `Problem` at its line.
 """
 
 import collections.abc
-import dataclasses
 import pathlib
 import types
 from typing import Any
+
+import msgspec
 
 from naiad.config import onnx_graph, pbtxt, platforms, versions
 from naiad.config.autocomplete import CompletionError, offline
@@ -44,8 +45,7 @@ _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Resolution:
+class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     """What a model's folder says.
 
     Attributes:
@@ -130,7 +130,9 @@ class _Resolving:
         self._backend_options = backend_options
         self._backends = backends
         there = (
-            document if document.path.is_file() else dataclasses.replace(document, path=model_dir)
+            document
+            if document.path.is_file()
+            else msgspec.structs.replace(document, path=model_dir)
         )
         self._findings = Findings(there)
         self._message: Any = document.message

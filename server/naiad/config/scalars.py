@@ -6,18 +6,17 @@ is clear, so that the rest of the config can still be judged.
 """
 
 import collections.abc
-import dataclasses
 import math
 import re
 from typing import Any
 
+import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 
 from naiad.config.vocabulary import meant_value
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True, kw_only=True):
     """What a value gave.
 
     Attributes:

@@ -1,7 +1,8 @@
 """What to say of a field name that a block does not have, and which field was meant. Pure."""
 
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from naiad.config.spelling import closest, distance, squeeze
 from naiad.config.vocabulary import FIELD_SYNONYMS, every_field_name, homes, meant_field
@@ -10,8 +11,7 @@ _MOST_LISTED = 12
 _MOST_HOMES = 3
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class UnknownField:
+class UnknownField(msgspec.Struct, frozen=True, kw_only=True):
     """What is known of an unknown field.
 
     Attributes:

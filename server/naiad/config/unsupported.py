@@ -5,8 +5,9 @@ its row out. A field that is written and asks for nothing (`response_cache { ena
 """
 
 import collections.abc
-import dataclasses
 from typing import Any
+
+import msgspec
 
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings
@@ -14,8 +15,7 @@ from naiad.config.findings import Findings
 CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True, kw_only=True):
     """Something that is not there yet.
 
     Attributes:

@@ -3,10 +3,10 @@
 One table, compared by identity. BYTES elements are `bytes` objects in a numpy object array.
 """
 
-import dataclasses
 import enum
 
 import ml_dtypes
+import msgspec
 import numpy as np
 from typing_extensions import override
 
@@ -21,8 +21,7 @@ class Kind(enum.Enum):
     BYTES = "bytes"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class DataType:
+class DataType(msgspec.Struct, frozen=True, eq=False):
     """One datatype.
 
     Attributes:

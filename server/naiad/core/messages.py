@@ -12,6 +12,8 @@ import sys
 import types
 from typing import Any
 
+from typing_extensions import override
+
 _PARENTS = ("tritonclient", "tritonclient.grpc")
 _MODULES = ("tritonclient.grpc.model_config_pb2", "tritonclient.grpc.service_pb2")
 
@@ -40,5 +42,24 @@ def _load() -> tuple[Any, Any]:
                 sys.modules[name] = module
 
 
+class _LaterModule(types.ModuleType):
+    """In a module's place until somebody asks it for something."""
+
+    @override
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # asked by who looks at every module, not by who uses this one
+            raise AttributeError(name)
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return getattr(importlib.import_module(self.__name__), name)
+
+
+def _import_later(name: str) -> None:
+    """Have the next import of a module not load it. Whoever uses it, then or later, gets the real one."""
+    sys.modules.setdefault(name, _LaterModule(name))
+
+
+# protobuf imports its Python implementation, eleven modules, beside the C one that is used: 48 ms without bytecode, 9 ms with it.
+_import_later("google.protobuf.internal.python_message")
 model_config_pb2, service_pb2 = _load()
 """Untyped: tritonclient ships no stubs. `model_config_pb2.ModelConfig`, `service_pb2.ModelInferRequest`, …"""

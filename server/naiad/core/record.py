@@ -1,7 +1,8 @@
 """`Record`: the base of what a request makes several of, cheap to make and never changed.
 
 A dataclass with slots costs 0.2 µs to make, a really frozen one 0.2 µs a field; a msgspec struct 0.05 µs, frozen or not. Everything
-that is made once a model or once a server is a `dataclass(frozen=True)`.
+that is made once a model or once a server, and is compared by what it says, is a plain `msgspec.Struct`: the start of the server imports
+sixty of them, and to define each as a dataclass took a tenth of its time.
 """
 
 import msgspec

@@ -21,7 +21,7 @@ class InferResponse(Record, frozen=True):
         id: the request's id, echoed.
         outputs: in the model's order, only the requested ones; shapes with the batch dimension.
         parameters: the model's own (row 3.37).
-        error: set instead of outputs when the request failed.
+        error: set instead of outputs when the request failed; `bare()` if it was raised.
         final: whether no further response follows.
         empty: it is final and says nothing else: the model had sent everything before, or sends nothing (row 10.30).
     """
@@ -38,4 +38,6 @@ class InferResponse(Record, frozen=True):
 
 def failure(request: InferRequest, error: InferenceError, *, version: int) -> InferResponse:
     """The final response to a request that failed on its own."""
-    return InferResponse(request.model_name, version, request.id, NO_OUTPUTS, NO_PARAMETERS, error)
+    return InferResponse(
+        request.model_name, version, request.id, NO_OUTPUTS, NO_PARAMETERS, error.bare()
+    )

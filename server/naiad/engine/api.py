@@ -4,10 +4,11 @@
 """
 
 import collections.abc
-import dataclasses
 import types
 import typing
 from typing import Any
+
+import msgspec
 
 from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
@@ -16,8 +17,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.statistics import ModelStatistics
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ServerMetadata:
+class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """Row 2.13."""
 
     name: str
@@ -25,8 +25,7 @@ class ServerMetadata:
     extensions: tuple[str, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TensorMetadata:
+class TensorMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """An input or output as metadata shows it: the batch dimension is a leading -1 (row 2.16)."""
 
     name: str
@@ -34,8 +33,7 @@ class TensorMetadata:
     shape: tuple[int, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelMetadata:
+class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
     """Row 2.15. `versions` are the READY ones, or only the one asked for."""
 
     name: str
@@ -45,8 +43,7 @@ class ModelMetadata:
     outputs: tuple[TensorMetadata, ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class IndexEntry:
+class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
     """One line of the repository index (row 7.2): a model never loaded has only a name."""
 
     name: str
@@ -55,8 +52,7 @@ class IndexEntry:
     reason: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelVersionStatistics:
+class ModelVersionStatistics(msgspec.Struct, frozen=True, kw_only=True):
     """The counters of one READY model version. `statistics` is live: read it at once, on the loop."""
 
     name: str
@@ -64,8 +60,7 @@ class ModelVersionStatistics:
     statistics: ModelStatistics
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelShape:
+class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """What a decoder must know of a model before it can decode (rows 3.1, 3.2, 3.4).
 
     Attributes:

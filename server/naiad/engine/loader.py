@@ -21,7 +21,6 @@ from naiad.backends.backend import (
     Instance,
     LoadedModel,
     ModelSource,
-    WorkerPlan,
 )
 from naiad.backends.instances import instance_specs
 from naiad.backends.registry import Registry
@@ -32,15 +31,15 @@ from naiad.config.resolve import Completer, Resolution, resolve
 from naiad.core.clock import Clock
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal, invalid
-from naiad.hosts.desk import Desk
-from naiad.hosts.errand import run_errand
 from naiad.hosts.host import Host
-from naiad.hosts.process import ProcessHost
 from naiad.hosts.thread import ThreadHost
-from naiad.hosts.worker_process import Identity
-from naiad.metrics.statistics import ModelStatistics, RestartReason
+from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.scheduling.factory import make_scheduler
+
+if typing.TYPE_CHECKING:
+    from naiad.engine.workers import Workers
+    from naiad.hosts.desk import Desk
 
 log = logging.getLogger("naiad.loader")
 
@@ -83,7 +82,7 @@ class Loader:
         gpus: collections.abc.Sequence[int],
         threads: int,
         clock: Clock,
-        desk_of: collections.abc.Callable[[str, str], Desk],
+        desk_of: collections.abc.Callable[[str, str], "Desk"],
     ) -> None:
         self._registry = registry
         self._desk_of = desk_of
@@ -207,41 +206,25 @@ class Loader:
     async def _in_processes(
         self, plan: VersionPlan, statistics: ModelStatistics
     ) -> tuple[list[Host], collections.abc.Callable[[], None]]:
-        """Start a worker process for every instance, all of them at once."""
-        config = plan.config
-        loop = asyncio.get_running_loop()
-        timeout_s = execute_timeout_s(config)
-        plans = await self._in_a_thread(self._worker_plans, plan)
-        statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
-        hosts = [
-            ProcessHost(
-                Identity(config.name, plan.version, name),
-                worker_plan,
-                config=config,
-                execute_timeout_s=timeout_s,
-                on_restart=statistics.record_restart,
-                desk=self._desk_of(config.name, name),
-                clock=self._clock,
-                loop=loop,
-            )
-            for name, worker_plan in plans
-        ]
-        try:
-            outcomes = await asyncio.gather(
-                *(host.start() for host in hosts), return_exceptions=True
-            )
-            _raise_first(outcomes)
-        except BaseException:
-            await asyncio.gather(*(host.close() for host in hosts))
-            raise
-        return list[Host](hosts), _nothing
+        timeout_s = execute_timeout_s(plan.config)
+        workers = await self._in_a_thread(self._workers, plan)
+        return await workers.start(statistics, execute_timeout_s=timeout_s), _nothing
 
-    def _worker_plans(self, plan: VersionPlan) -> list[tuple[str, WorkerPlan]]:
+    def _workers(self, plan: VersionPlan) -> "Workers":
+        # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
+        from naiad.engine.workers import Workers  # noqa: PLC0415
+
         source = self._source(plan)
         backend = self._registry.get(plan.config.backend)
-        return [
-            (spec.name, backend.worker_plan(source, spec)) for spec in instance_specs(plan.config)
-        ]
+        return Workers(
+            plan,
+            [
+                (spec.name, backend.worker_plan(source, spec))
+                for spec in instance_specs(plan.config)
+            ],
+            desk_of=self._desk_of,
+            clock=self._clock,
+        )
 
     def _source(self, plan: VersionPlan) -> ModelSource:
         return ModelSource(
@@ -319,8 +302,11 @@ def _complete(
         message, model_dir=model_dir, version_dir=version_dir, options=options
     )
     if plan is not None:
-        identity = Identity(message.name, int(version_dir.name), "config")
-        result = run_errand(identity, plan, timeout_s=COMPLETION_TIMEOUT_S)
+        from naiad.engine import workers  # noqa: PLC0415 - as in `Loader`
+
+        result = workers.run_once(
+            plan, model=message.name, version=int(version_dir.name), timeout_s=COMPLETION_TIMEOUT_S
+        )
         backend.take_completion(message, result)
 
 
@@ -349,12 +335,6 @@ def _needs_a_process(config: ModelConfig) -> InferenceError:
         f"model '{config.name}' sets {TIMEOUT_PARAMETER} and runs in a thread of the server, which cannot be ended: let it run in a "
         f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or take the limit away'
     )
-
-
-def _raise_first(outcomes: collections.abc.Iterable[BaseException | None]) -> None:
-    for outcome in outcomes:
-        if outcome is not None:
-            raise outcome
 
 
 def _nothing() -> None:

@@ -15,45 +15,15 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.control import Control, is_ready
-from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
+from naiad.engine.model_calls import Caller, ModelCall
+from naiad.engine.worker_desks import STOPPING, WorkerDesks
 from naiad.errors import InferenceError
 from naiad.hosts.desk import BatchAt, Tell
 from naiad.hosts.worker.link import TOLD, Parcel
-from naiad.metrics.custom import CustomMetrics
 
 _log = logging.getLogger(__name__)
 
 _CONTROL = frozenset(("load", "unload", "ready"))
-_STOPPING = "the server is stopping, or has not started yet"
-
-
-class WorkerDesks:
-    """Makes desks.
-
-    Args:
-        calls: makes the calls.
-        metrics: keeps models' metrics.
-    """
-
-    def __init__(self, calls: ModelCalls, metrics: CustomMetrics) -> None:
-        self.calls = calls
-        self.metrics = metrics
-        self.control: Control | None = None
-        self.tasks = set[asyncio.Task[None]]()
-
-    def open(self, control: Control) -> None:
-        """Answer about whole models from now on."""
-        self.control = control
-
-    def close(self) -> None:
-        """Answer no more about whole models; who waits gets an error."""
-        self.control = None
-        for task in tuple(self.tasks):
-            task.cancel()
-
-    def desk(self, model: str, instance: str) -> "WorkerDesk":
-        """The desk of one instance."""
-        return WorkerDesk(self, model, instance)
 
 
 class WorkerDesk:
@@ -157,7 +127,7 @@ class WorkerDesk:
     async def _control(
         self, number: int, what: str, rest: collections.abc.Sequence[Any], base: Any, answer: Tell
     ) -> None:
-        error: str | None = _STOPPING
+        error: str | None = STOPPING
         value: Any = None
         control = self._desks.control
         try:

@@ -1,7 +1,8 @@
 """From counters to metric series: what the page shows of every model version. Pure."""
 
 import collections.abc
-import dataclasses
+
+import msgspec
 
 from naiad.errors import FailureReason
 from naiad.metrics import families
@@ -13,8 +14,7 @@ _NS_A_US = 1_000
 _NS_A_SECOND = 1e9
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Counted:
+class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """A model version whose counters are shown.
 
     Attributes:

@@ -5,8 +5,9 @@ autoscalers depend on the exact names (row 8.14). The library's own parser reads
 """
 
 import collections.abc
-import dataclasses
 import math
+
+import msgspec
 
 from naiad.metrics.families import Family
 
@@ -15,8 +16,7 @@ CONTENT_TYPE = b"text/plain; charset=utf-8"
 Labels = tuple[tuple[str, str], ...]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(msgspec.Struct, frozen=True):
     """One line of the page: family name + suffix, labels, value."""
 
     labels: Labels
@@ -24,8 +24,7 @@ class Sample:
     suffix: str = ""
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Series:
+class Series(msgspec.Struct, frozen=True):
     """A family with its samples."""
 
     family: Family

@@ -4,14 +4,14 @@
 (user-pains 8, 12): real histograms, and why each batch was closed.
 """
 
-import dataclasses
 import typing
+
+import msgspec
 
 Type = typing.Literal["counter", "gauge", "histogram"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Family:
+class Family(msgspec.Struct, frozen=True):
     """A metric family."""
 
     name: str

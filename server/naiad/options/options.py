@@ -1,10 +1,11 @@
 """Everything the command line can decide, as one frozen dataclass; the defaults are Triton's (section 17)."""
 
 import collections.abc
-import dataclasses
 import enum
 import types
 import typing
+
+import msgspec
 
 Restrictions = collections.abc.Mapping[str, tuple[str, str]]
 """API category -> (header name, header value) that a caller must send (row 17.15)."""
@@ -28,8 +29,7 @@ def _nothing() -> types.MappingProxyType[str, typing.Any]:
     return types.MappingProxyType({})
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
+class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options that mean something here. Names are the flags' with underscores; units are in the names or said here.
 
     Attributes:
@@ -64,7 +64,7 @@ class Options:
     reuse_http_port: bool = False
     http_header_forward_pattern: str = ""
     http_max_input_size: int = 64 * 1024 * 1024
-    http_restricted_api: Restrictions = dataclasses.field(default_factory=_nothing)
+    http_restricted_api: Restrictions = msgspec.field(default_factory=_nothing)
 
     allow_grpc: bool = True
     grpc_address: str = "0.0.0.0"  # noqa: S104 - as above
@@ -85,7 +85,7 @@ class Options:
     grpc_http2_max_ping_strikes: int = 2
     grpc_max_connection_age: int = 0
     grpc_max_connection_age_grace: int = 0
-    grpc_restricted_protocol: Restrictions = dataclasses.field(default_factory=_nothing)
+    grpc_restricted_protocol: Restrictions = msgspec.field(default_factory=_nothing)
 
     log_verbose: int = 0
     log_info: bool = True
@@ -102,8 +102,8 @@ class Options:
     metrics_interval_ms: float = 2000.0
     counter_latencies: bool = True
 
-    backend_config: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
-        dataclasses.field(default_factory=_nothing)
+    backend_config: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = msgspec.field(
+        default_factory=_nothing
     )
 
     access_log: bool = False

@@ -1,8 +1,9 @@
 """The options whose values have a form of their own: lists, KEY=VALUE, API lists with a header. Pure."""
 
 import collections.abc
-import dataclasses
 import difflib
+
+import msgspec
 
 from naiad.options.backend_config import backend_setting
 from naiad.options.options import ControlMode
@@ -30,20 +31,19 @@ _IDLE_OF_PYTHON = {
 """Triton's `--backend-config=python,…` (row 15.32)."""
 
 
-@dataclasses.dataclass(slots=True)
-class Collected:
+class Collected(msgspec.Struct):
     """What the special options said so far; the parser turns it into fields."""
 
-    repositories: list[str] = dataclasses.field(default_factory=list)
-    backends: dict[str, dict[str, str]] = dataclasses.field(default_factory=dict)
-    http_restricted: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
-    grpc_restricted: dict[str, tuple[str, str]] = dataclasses.field(default_factory=dict)
+    repositories: list[str] = msgspec.field(default_factory=list)
+    backends: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
+    http_restricted: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
+    grpc_restricted: dict[str, tuple[str, str]] = msgspec.field(default_factory=dict)
     control_mode: ControlMode = ControlMode.NONE
-    models: list[str] = dataclasses.field(default_factory=list)
+    models: list[str] = msgspec.field(default_factory=list)
     log_verbose: int = 0
     counter_latencies: bool = True
     strict_model_config: bool | None = None
-    notes: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = msgspec.field(default_factory=list)
 
 
 def boolean(flag: Flag, value: str) -> bool:

@@ -4,9 +4,10 @@ A flag either sets a field of `Options`, or means nothing here (`idle`: accepted
 a feature that does not exist yet (`missing`: only its harmless default is accepted, anything else is refused by name).
 """
 
-import dataclasses
 import enum
 import sys
+
+import msgspec
 
 
 class Kind(enum.Enum):
@@ -18,8 +19,7 @@ class Kind(enum.Enum):
     STRING = "string"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Flag:
+class Flag(msgspec.Struct, frozen=True, kw_only=True):
     """One flag.
 
     Attributes:

@@ -1,7 +1,8 @@
 """What a mistake on the command line is, and what --help prints."""
 
-import dataclasses
 import sys
+
+import msgspec
 
 from naiad.options.options import Options
 from naiad.options.table import GROUPS, Flag
@@ -49,12 +50,11 @@ def _row(flag: Flag) -> str:
 
 
 def _default(flag: Flag) -> str:
-    field = Options.__dataclass_fields__.get(flag.field)
-    if field is None or field.default is dataclasses.MISSING:
+    fields = {field.name: field for field in msgspec.structs.fields(Options)}
+    default = fields[flag.field].default if flag.field in fields else msgspec.NODEFAULT
+    if default is msgspec.NODEFAULT:
         return ""
-    if isinstance(field.default, bool):
-        return str(field.default).lower()
-    return str(field.default)
+    return str(default).lower() if isinstance(default, bool) else str(default)
 
 
 if __name__ == "__main__":

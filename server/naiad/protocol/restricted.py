@@ -6,9 +6,10 @@ when routes are made.
 """
 
 import collections.abc
-import dataclasses
 import enum
 import hmac
+
+import msgspec
 
 
 class Category(enum.Enum):
@@ -25,8 +26,7 @@ class Category(enum.Enum):
     LOGGING = "logging"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Restriction:
+class Restriction(msgspec.Struct, frozen=True, kw_only=True):
     """What a call of a restricted category has to bring.
 
     Attributes:

@@ -5,16 +5,16 @@ A plan says either which versions to load with which config, or why the model ca
 
 import collections
 import collections.abc
-import dataclasses
 import pathlib
+
+import msgspec
 
 from naiad.config.model_config import ModelConfig
 
 DUPLICATE = "model appears in two or more repositories"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionPlan:
+class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One version to load."""
 
     config: ModelConfig
@@ -27,8 +27,7 @@ class VersionPlan:
         return self.model_dir / str(self.version)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ModelPlan:
+class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     """One model: either `versions` to load, or the `reason` why there are none.
 
     Attributes:

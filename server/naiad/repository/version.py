@@ -4,6 +4,8 @@ import collections.abc
 import dataclasses
 import typing
 
+import msgspec
+
 from naiad.repository.lifecycle import Event, State, after
 from naiad.repository.plan import ModelPlan, VersionPlan
 
@@ -49,8 +51,7 @@ class Version(typing.Generic[S]):
         )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class VersionState:
+class VersionState(msgspec.Struct, frozen=True, kw_only=True):
     """A version's state as a caller sees it. `version` is None for a model that could not even be planned.
 
     Attributes:

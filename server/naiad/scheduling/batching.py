@@ -7,7 +7,8 @@ time. Without a delay, what is queued runs at once, cut to the largest preferred
 """
 
 import collections.abc
-import dataclasses
+
+import msgspec
 
 from naiad.config.model_config import DynamicBatching, ModelConfig, TimeoutAction
 from naiad.core.inference import Inference
@@ -17,8 +18,7 @@ from naiad.metrics.statistics import CloseReason
 from naiad.scheduling.queue import MICROSECOND_NS, InferenceQueue
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class BatchingPolicy:
+class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A model's settings, in the form in which the decision needs them.
 
     Attributes:

@@ -10,8 +10,9 @@ half a second old.
 """
 
 import collections.abc
-import dataclasses
 from typing import Any
+
+import msgspec
 
 UNSURE_NS = 500_000_000
 """How long a circle must last in which somebody perhaps does not wait."""
@@ -23,8 +24,7 @@ Pool = collections.abc.Hashable
 """The instances of one model version."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """A call without its answer.
 
     Attributes:

@@ -69,7 +69,9 @@ class Settlement:
         request_id = inference.request.id
         self._answer(
             inference,
-            InferResponse(self._model, self._version, request_id, NO_OUTPUTS, NO_PARAMETERS, error),
+            InferResponse(
+                self._model, self._version, request_id, NO_OUTPUTS, NO_PARAMETERS, error.bare()
+            ),
         )
 
     def respond(self, answer: Answer) -> None:

@@ -4,10 +4,11 @@ Names and reasons are other people's text: rich's markup is escaped in them. On 
 """
 
 import collections.abc
-import dataclasses
 import logging
 import sys
 import typing
+
+import msgspec
 
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import UNLOADED, VersionState
@@ -22,8 +23,7 @@ _NS_A_SECOND = 1e9
 _BYTES_A_MB = 1e6
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Address:
+class Address(msgspec.Struct, frozen=True, kw_only=True):
     """Where one protocol is served; `service` is its name in the log, as the reference writes it (row 17.13)."""
 
     title: str

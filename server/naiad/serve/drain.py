@@ -6,8 +6,9 @@ Every step has the rest of one time budget; what is left when it is over is said
 import asyncio
 import collections.abc
 import contextlib
-import dataclasses
 import logging
+
+import msgspec
 
 from naiad.core.clock import Clock
 
@@ -17,8 +18,7 @@ _NS_A_SECOND = 1e9
 _COUNTDOWN_SECONDS = 1.0
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class DrainSteps:
+class DrainSteps(msgspec.Struct, frozen=True, kw_only=True):
     """What there is to do, each step given the seconds that are left.
 
     Attributes:

@@ -8,7 +8,7 @@ import collections.abc
 import contextlib
 import logging
 
-from naiad.metrics.devices import GpuMonitor, cpu_series, gpu_series
+from naiad.metrics.devices import GpuMonitor, ProcessorMeter, gpu_series
 from naiad.metrics.exposition import Series
 
 log = logging.getLogger("naiad.metrics")
@@ -25,14 +25,14 @@ class MachineFigures:
 
     def __init__(self, *, gpus: GpuMonitor | None, cpu: bool, interval_seconds: float) -> None:
         self._gpus = gpus
-        self._cpu = cpu
+        self._cpu = ProcessorMeter() if cpu else None
         self._interval = interval_seconds
         self._series: collections.abc.Sequence[Series] = ()
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Measure once, then go on in the background."""
-        if self._cpu or self._gpus is not None:
+        if self._cpu is not None or self._gpus is not None:
             self._series = await asyncio.to_thread(self._measure)
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -57,7 +57,7 @@ class MachineFigures:
                 log.exception("measuring the machine failed; the metrics page shows older figures")
 
     def _measure(self) -> list[Series]:
-        found = cpu_series() if self._cpu else []
+        found = [] if self._cpu is None else self._cpu.series()
         if self._gpus is not None:
             found += gpu_series(self._gpus.read())
         return found

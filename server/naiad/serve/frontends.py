@@ -1,9 +1,10 @@
 """The front ends made from the options: HTTP, gRPC, metrics. Only what is allowed is made, and gRPC is only then imported."""
 
 import collections.abc
-import dataclasses
 import logging
 import typing
+
+import msgspec
 
 from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
@@ -212,7 +213,7 @@ class Frontends:
         )
 
     def _settings(self) -> HttpSettings:
-        return dataclasses.replace(
+        return msgspec.structs.replace(
             HttpSettings(),
             keep_alive_timeout=self._options.http_idle_timeout_secs,
             body_idle_timeout=self._options.http_body_timeout_secs,

@@ -9,8 +9,6 @@ import functools
 import gc
 import sys
 
-import psutil
-
 _SWITCH_INTERVAL_SECONDS = 0.001
 """How long one thread may hold the interpreter while another wants it. At Python's 5 ms a model computing in Python holds up the
 event loop that long each time; at 1 ms the loop's p99 beside such a model was a tenth, for a few percent of the model's speed."""
@@ -23,6 +21,22 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _KIB = 1024
 _MIB = 1024 * _KIB
+
+
+def begin() -> None:
+    """Call before anything large is imported: nearly all that importing makes stays, and the collector would look at it over and over."""
+    gc.disable()
+
+
+def imported() -> None:
+    """Call once the server's own modules and those of its ports are there, before a model is: from here on there may be garbage again.
+
+    What is there by now stays, so the collector need not look at it while somebody waits for the start. The little garbage among it
+    (800 objects) goes with the first unload.
+    """
+    gc.freeze()
+    gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
+    gc.enable()
 
 
 def settle() -> None:
@@ -38,6 +52,8 @@ class ProcessMemory:
 
     def resident(self) -> int:
         """Bytes of resident memory; blocking, since it reads /proc. What two processes share counts for each."""
+        import psutil  # noqa: PLC0415 - 15 ms that a server pays when it first unloads a model, in a thread
+
         this = psutil.Process()
         size: int = this.memory_info().rss
         for child in this.children(recursive=True):

@@ -19,7 +19,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.engine.model_calls import ModelCalls
 from naiad.engine.thread_server import ThreadServer
-from naiad.engine.worker_desk import WorkerDesks
+from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import Gpu, GpuMonitor
@@ -104,6 +104,7 @@ class Server:
             desks.open(engine)
             try:
                 await frontends.open()
+                interpreter.imported()
                 return await self._serve(repository, loader, engine, frontends)
             finally:
                 await frontends.close_all()

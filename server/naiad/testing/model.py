@@ -2,12 +2,12 @@
 
 import collections.abc
 import contextvars
-import dataclasses
 import pathlib
 import queue
 import types
 from typing import Any, ParamSpec, Self, TypeVar
 
+import msgspec
 from google.protobuf import json_format
 
 from naiad.backends.backend import Answer, ModelSource
@@ -290,7 +290,7 @@ def _document(
     except json_format.ParseError as error:
         raise invalid(f"the config given for model '{model_dir.name}' is none: {error}") from error
     empty = pbtxt.parse("", path=path)
-    return dataclasses.replace(empty, message=message)
+    return msgspec.structs.replace(empty, message=message)
 
 
 def _apart(

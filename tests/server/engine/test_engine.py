@@ -126,6 +126,7 @@ def test_a_request_for_an_unknown_model_is_answered_and_not_raised() -> None:
     (answer,) = answers
     assert answer.error is not None
     assert (answer.error.code, answer.id, answer.final) == (ErrorCode.NOT_FOUND, "id", True)
+    assert answer.error.__traceback__ is None, "it would hold the request as long as the answer"
 
 
 @pytest.mark.parametrize(

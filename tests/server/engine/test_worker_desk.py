@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from naiad.core.inference import Inference
-from naiad.engine.worker_desk import WorkerDesk, WorkerDesks
+from naiad.engine.worker_desk import WorkerDesk
+from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import invalid
 from naiad.hosts.worker.link import TOLD, Parcel
 from naiad.metrics.custom import CustomMetrics

@@ -4,7 +4,6 @@ Real processes throughout; what is waited for is polled.
 """
 
 import asyncio
-import dataclasses
 import logging
 import os
 import pathlib
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import time
 
+import msgspec
 import pytest
 
 from naiad.backends.backend import WorkerPlan
@@ -179,7 +179,9 @@ async def test_a_worker_gets_the_variables_of_its_plan_besides_the_server_s(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OF_THE_SERVER", "1")
-    with_more = dataclasses.replace(plan(tmp_path, python_config()), environ={"OF_THE_PLAN": "2"})
+    with_more = msgspec.structs.replace(
+        plan(tmp_path, python_config()), environ={"OF_THE_PLAN": "2"}
+    )
     hosted = await hosts.start(
         """
         def execute(self, requests):
@@ -204,7 +206,7 @@ async def test_an_interpreter_without_numpy_is_a_load_error_that_says_so(
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S "$@"\n')
     bare.chmod(0o755)
-    elsewhere = dataclasses.replace(plan(tmp_path, python_config()), executable=str(bare))
+    elsewhere = msgspec.structs.replace(plan(tmp_path, python_config()), executable=str(bare))
     hosted = hosts.make(SAME, worker_plan=elsewhere)
     with pytest.raises(InferenceError) as refusal:
         await asyncio.wait_for(hosted.host.start(), GIVE_UP_S)

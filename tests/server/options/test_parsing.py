@@ -146,7 +146,7 @@ def test_help_lists_every_flag() -> None:
 
 
 def test_every_flag_is_wired_to_something() -> None:
-    fields = set(Options.__dataclass_fields__)
+    fields = set(Options.__struct_fields__)
     for flag in FLAGS.values():
         assert flag.field in fields or flag.idle or flag.missing or flag.name in SPECIAL, flag.name
 

@@ -8,7 +8,7 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends import batch as batches, whole_backend
+from naiad.backends import batch as batches
 from naiad.backends.backend import (
     Execution,
     HostKind,
@@ -71,6 +71,8 @@ class OnnxRuntimeBackend:
 
     def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
         """See `Backend`: as it is."""
+        from naiad.backends import whole_backend  # noqa: PLC0415 - with the first model that has workers, in a thread
+
         return whole_backend.plan_of(source, spec)
 
 

@@ -5,8 +5,9 @@ TensorRT follows the documentation of those providers and has not been run on a 
 """
 
 import collections.abc
-import dataclasses
 import typing
+
+import msgspec
 
 from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
 from naiad.errors import InferenceError, invalid
@@ -27,24 +28,21 @@ _PACKAGES = {
 _GRAPH_LEVELS: collections.abc.Mapping[int, GraphLevel] = {-1: "basic", 1: "extended", 2: "disable"}
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Provider:
+class Provider(msgspec.Struct, frozen=True, kw_only=True):
     """An execution provider and its options, as `InferenceSession(providers=…)` takes them."""
 
     name: str
-    options: collections.abc.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    options: collections.abc.Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GlobalThreads:
+class GlobalThreads(msgspec.Struct, frozen=True, kw_only=True):
     """One thread pool for all sessions of the process; 0 threads means onnxruntime's choice (row 16.11)."""
 
     intra_op: int
     inter_op: int
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class SessionPlan:
+class SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """A session to make.
 
     Attributes:

@@ -5,7 +5,8 @@ shapes that onnxruntime infers) and for models that come without that check. It 
 """
 
 import collections.abc
-import dataclasses
+
+import msgspec
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.config.onnx_graph import GraphTensor
@@ -32,8 +33,7 @@ _ELEMENTS: collections.abc.Mapping[str, DataType] = {
 """onnxruntime's element names (row 16.12)."""
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Signature:
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
     """What a model takes and gives.
 
     Attributes:

@@ -7,9 +7,10 @@ transport cancels the handle that the method gave it (row 10.24), so no method l
 
 import asyncio
 import collections.abc
-import dataclasses
 import logging
 import typing
+
+import msgspec
 
 from naiad.errors import InferenceError, internal
 from naiad.protocol.status import grpc_status
@@ -26,8 +27,7 @@ class Call(typing.Protocol):
         ...
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """An answer that is not OK.
 
     Attributes:

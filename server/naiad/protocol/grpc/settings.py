@@ -1,7 +1,8 @@
 """The gRPC options as one value, and what they are called in grpc (rows 10.7, 10.36-10.39, 17.4). Pure."""
 
-import dataclasses
 import types
+
+import msgspec
 
 from naiad.protocol.restricted import Restrictions
 from naiad.protocol.tokens import TokenFile
@@ -20,8 +21,7 @@ class CannotServeError(ValueError):
 COMPRESSION_LEVELS = ("none", "low", "medium", "high")
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class TlsSettings:
+class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """`--grpc-use-ssl` and its files (row 10.37).
 
     Attributes:
@@ -37,8 +37,7 @@ class TlsSettings:
     mutual: bool = False
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class GrpcSettings:
+class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may turn; names and defaults are Triton's without `grpc-`.
 
     Attributes:
@@ -59,9 +58,7 @@ class GrpcSettings:
     port: int = 8001
     reuse_port: bool = False
     header_forward_pattern: str = ""
-    restrictions: Restrictions = dataclasses.field(
-        default_factory=lambda: types.MappingProxyType({})
-    )
+    restrictions: Restrictions = msgspec.field(default_factory=lambda: types.MappingProxyType({}))
     tokens: TokenFile | None = None
     tls: TlsSettings | None = None
     infer_response_compression_level: str = "none"

@@ -74,14 +74,19 @@ class EventStream:
         """Ask, and answer. A request that is refused on the spot gets an ordinary error reply (row 6.12)."""
         inference = ask(self._on_response, self._flow)
         if self._refused is not None:
-            on_reply, self._on_reply = self._on_reply, None
-            assert on_reply is not None
-            assert self._refused.error is not None
-            on_reply(error_reply(self._refused.error, request_id=self._refused.id))
+            self._refuse()
             return None
         if not self._ended:
             self._inference = inference
         return self
+
+    def _refuse(self) -> None:
+        refused, self._refused = self._refused, None
+        on_reply, self._on_reply = self._on_reply, None
+        assert refused is not None
+        assert refused.error is not None
+        assert on_reply is not None
+        on_reply(error_reply(refused.error, request_id=refused.id))
 
     def begin(self, outlet: Outlet) -> None:
         """See `BodyStream`."""

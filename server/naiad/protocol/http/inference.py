@@ -6,10 +6,11 @@ the time of the (de)compression. The order of checks is row 3.1's: model and dec
 A decoupled model answers as events if the client accepts them, and 501 if not (row 3.2, design).
 """
 
-import dataclasses
 import functools
 import logging
 import re
+
+import msgspec
 
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
@@ -29,8 +30,7 @@ log = logging.getLogger(__name__)
 MAX_INT32 = 2**31 - 1
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class InferenceLimits:
+class InferenceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every infer request.
 
     Attributes:

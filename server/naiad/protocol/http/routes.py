@@ -4,9 +4,10 @@ A path is parsed once: its handlers are kept (bounded), so that finding them cos
 APIs (row 17.16) put a guard around the handlers when they are made; without restrictions nothing is asked.
 """
 
-import dataclasses
 import functools
 import re
+
+import msgspec
 
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
@@ -46,8 +47,7 @@ _MODEL_PATH = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class HttpOptions:
+class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the operator chose for HTTP.
 
     Attributes:
@@ -59,7 +59,7 @@ class HttpOptions:
 
     max_input_size: int = MAX_INPUT_SIZE
     header_forward_pattern: str = ""
-    restrictions: Restrictions = dataclasses.field(default_factory=dict)
+    restrictions: Restrictions = msgspec.field(default_factory=dict)
     tokens: TokenFile | None = None
 
     def limits(self) -> InferenceLimits:

@@ -1,6 +1,6 @@
 """What all connections of a listener share."""
 
-import dataclasses
+import msgspec
 
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
@@ -11,8 +11,7 @@ from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.settings import HttpSettings
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class HttpService:
+class HttpService(msgspec.Struct, frozen=True, kw_only=True):
     """One server's worth of collaborators.
 
     Attributes:

@@ -4,11 +4,10 @@ Times are seconds. They are watched by one coarse timer for all connections (`ro
 timer: a time is never cut short and is overrun by at most `tick`.
 """
 
-import dataclasses
+import msgspec
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class HttpSettings:
+class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What an operator may turn.
 
     Attributes:

@@ -1,4 +1,6 @@
+import gc
 import typing
+import weakref
 
 import pytest
 
@@ -150,6 +152,33 @@ def test_a_request_refused_on_the_spot_gets_an_ordinary_error_reply() -> None:
     (reply,) = exchange.replies
     assert (reply.status, reply.stream, reply.request_id) == (400, None, "r")
     assert error_of(reply) == "no such input"
+
+
+class Held:
+    """What a request holds."""
+
+
+def refuse_what_holds(held: Held) -> None:
+    """Refuse a request as the engine does: in a frame which has it, and which the error remembers."""
+
+    def refuse(on_response: OnResponse, flow: Flow) -> None:
+        of_the_request = held
+        try:
+            raise invalid("not now")
+        except InferenceError as error:
+            on_response(answer(error=error, final=True))
+        assert of_the_request is not None
+
+    EventStream(encode, Exchange()).run(refuse)
+
+
+def test_nothing_is_left_of_a_request_refused_on_the_spot() -> None:
+    held = Held()
+    left = weakref.ref(held)
+    refuse_what_holds(held)
+    del held
+    gc.collect()
+    assert left() is None
 
 
 def test_a_client_that_leaves_cancels_its_request_and_frees_the_model() -> None:

@@ -1,0 +1,84 @@
+"""The loader's worker processes: those of a model's instances, and one that lives for a single call.
+
+Apart from the loader, and imported by it with the first model that needs a process.
+"""
+
+import asyncio
+import collections.abc
+import typing
+
+from naiad.backends.backend import WorkerPlan
+from naiad.core.clock import Clock
+from naiad.hosts.desk import Desk
+from naiad.hosts.errand import run_errand
+from naiad.hosts.host import Host
+from naiad.hosts.process import ProcessHost
+from naiad.hosts.worker_process import Identity
+from naiad.metrics.statistics import ModelStatistics, RestartReason
+from naiad.repository.plan import VersionPlan
+
+
+class Workers:
+    """The workers of a model version.
+
+    Args:
+        plan: the version.
+        instances: name and plan of each instance.
+        desk_of: makes the desk that answers what an instance asks, by names of model and instance.
+        clock: for their hosts.
+    """
+
+    def __init__(
+        self,
+        plan: VersionPlan,
+        instances: collections.abc.Sequence[tuple[str, WorkerPlan]],
+        *,
+        desk_of: collections.abc.Callable[[str, str], Desk],
+        clock: Clock,
+    ) -> None:
+        self._plan = plan
+        self._instances = instances
+        self._desk_of = desk_of
+        self._clock = clock
+
+    async def start(self, statistics: ModelStatistics, *, execute_timeout_s: float) -> list[Host]:
+        """Start a worker process for every instance, all of them at once; on the loop that they belong to.
+
+        Raises:
+            InferenceError: one of them cannot load the model; none is left then.
+        """
+        config = self._plan.config
+        statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
+        hosts = [
+            ProcessHost(
+                Identity(config.name, self._plan.version, name),
+                worker_plan,
+                config=config,
+                execute_timeout_s=execute_timeout_s,
+                on_restart=statistics.record_restart,
+                desk=self._desk_of(config.name, name),
+                clock=self._clock,
+                loop=asyncio.get_running_loop(),
+            )
+            for name, worker_plan in self._instances
+        ]
+        try:
+            outcomes = await asyncio.gather(
+                *(host.start() for host in hosts), return_exceptions=True
+            )
+            _raise_first(outcomes)
+        except BaseException:
+            await asyncio.gather(*(host.close() for host in hosts))
+            raise
+        return list[Host](hosts)
+
+
+def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:
+    """Call a function of the model's in a process that lives for nothing else; blocking. See `run_errand`."""
+    return run_errand(Identity(model, version, "config"), plan, timeout_s=timeout_s)
+
+
+def _raise_first(outcomes: collections.abc.Iterable[BaseException | None]) -> None:
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome

@@ -1,0 +1,70 @@
+"""CPU and memory of the machine, from what /proc says, and GPUs where there is no driver."""
+
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from naiad.metrics.devices import ProcessorMeter
+
+_MEMINFO = """\
+MemTotal:        4000 kB
+MemFree:          500 kB
+MemAvailable:    3000 kB
+Buffers:          100 kB
+"""
+
+
+def figures(meter: ProcessorMeter) -> dict[str, float]:
+    """The meter's series by name."""
+    return {series.family.name: series.samples[0].value for series in meter.series()}
+
+
+def write(proc: pathlib.Path, ticks: str) -> None:
+    """As the kernel writes it: user, nice, system, idle, iowait, irq, softirq, steal, guest, guest_nice."""
+    (proc / "stat").write_text(f"cpu  {ticks}\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+    (proc / "meminfo").write_text(_MEMINFO)
+
+
+def test_utilisation_is_what_was_not_idle_since_the_last_look(tmp_path: pathlib.Path) -> None:
+    meter = ProcessorMeter(tmp_path)
+    write(tmp_path, "100 0 0 100 0 0 0 0 50 0")
+    assert figures(meter)["nv_cpu_utilization"] == 0
+    write(tmp_path, "110 5 5 170 10 1 1 1 60 0")  # 103 ticks, 80 of them idle or waiting
+    assert figures(meter)["nv_cpu_utilization"] == pytest.approx(23 / 103)
+
+
+def test_nothing_new_is_no_utilisation(tmp_path: pathlib.Path) -> None:
+    meter = ProcessorMeter(tmp_path)
+    write(tmp_path, "100 0 0 100 0 0 0 0 0 0")
+    figures(meter)
+    assert figures(meter)["nv_cpu_utilization"] == 0
+
+
+def test_memory_in_use_is_what_cannot_be_had(tmp_path: pathlib.Path) -> None:
+    write(tmp_path, "1 0 0 1 0 0 0 0 0 0")
+    found = figures(ProcessorMeter(tmp_path))
+    assert found["nv_cpu_memory_total_bytes"] == 4000 * 1024
+    assert found["nv_cpu_memory_used_bytes"] == 1000 * 1024
+
+
+def test_this_machine_tells_fractions_and_bytes() -> None:
+    meter = ProcessorMeter()
+    figures(meter)
+    found = figures(meter)
+    assert 0 <= found["nv_cpu_utilization"] <= 1
+    assert 0 < found["nv_cpu_memory_used_bytes"] < found["nv_cpu_memory_total_bytes"]
+
+
+def test_without_a_driver_there_are_no_gpus_and_no_binding_is_imported() -> None:
+    script = (
+        "import sys\n"
+        "from naiad.metrics import devices\n"
+        "devices._DRIVER = 'no-such-driver.so'\n"
+        "assert devices.GpuMonitor().open() == ()\n"
+        "assert 'pynvml' not in sys.modules\n"
+    )
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )

@@ -1,0 +1,52 @@
+"""What a start does without: each of these would be paid by every server, for what few of them do."""
+
+import subprocess
+import sys
+
+_EVERYTHING_A_START_IMPORTS = """
+import sys
+from naiad.serve import command
+from naiad.protocol.grpc import aio, methods
+from naiad.backends.onnxruntime import backend
+"""
+
+_NOT_AT_START = (
+    # The control plane, with its first request.
+    "fastapi", "starlette", "pydantic",
+    # A terminal.
+    "rich",
+    # The first unload of a model; a GPU.
+    "psutil", "pynvml",
+    # The first model that runs in a worker process.
+    "naiad.hosts.process", "naiad.hosts.worker_process", "naiad.hosts.errand", "naiad.engine.workers", "naiad.engine.worker_desk",
+    "naiad.backends.whole_backend",
+    # The first Python model.
+    "naiad.backends.python.backend", "naiad.environments.environments",
+    # protobuf's Python implementation, which nobody uses beside the C one.
+    "google.protobuf.internal.decoder", "google.protobuf.internal.encoder", "google.protobuf.text_format",
+)  # fmt: skip
+
+
+def run(script: str) -> None:
+    """In a new interpreter, where nothing is imported yet."""
+    subprocess.run(
+        [sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+
+
+def test_a_start_imports_nothing_that_can_wait() -> None:
+    run(
+        _EVERYTHING_A_START_IMPORTS
+        + f"early = sorted(set({_NOT_AT_START}) & set(sys.modules))\nassert not early, early"
+    )
+
+
+def test_garbage_is_not_collected_while_modules_are_imported_and_is_afterwards() -> None:
+    run(
+        "import gc\n"
+        "from naiad.serve import interpreter\n"
+        "interpreter.begin()\n"
+        "assert not gc.isenabled()\n"
+        "interpreter.imported()\n"
+        "assert gc.isenabled() and gc.get_freeze_count() and gc.get_threshold()[0]\n"
+    )
