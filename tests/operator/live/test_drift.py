@@ -151,9 +151,8 @@ def test_what_others_add_is_left_alone(kubectl: Kubectl, namespace: str) -> None
 
 
 def test_a_status_that_somebody_overwrote_is_put_back(kubectl: Kubectl, namespace: str) -> None:
-    live = kubectl.get("InferenceService", "drift", namespace)
-    live["status"]["replicas"] = 99
-    kubectl.replace_status(live)
+    wrong = {"status": {"replicas": 99}}
+    kubectl.patch("InferenceService", "drift", namespace, body=wrong, subresource="status")
     put_back(
         "the status",
         lambda: (

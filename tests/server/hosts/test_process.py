@@ -264,6 +264,83 @@ async def test_prints_and_log_lines_come_out_with_the_model_s_and_the_instance_s
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "sys.stderr.close()",
+        "sys.stderr = None",
+        "sys.stderr = io.StringIO()",
+        "sys.stdout = sys.stderr = open(os.devnull, 'w')",
+        "os.close(2)",
+    ],
+)
+async def test_a_model_that_leads_its_output_away_can_log_and_fail_as_ever(
+    hosts: Hosts, caplog: pytest.LogCaptureFixture, line: str
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")
+    hosted = await hosts.start(
+        f"""
+        def execute(self, requests):
+            import io
+            print("before", end="")
+            {line}
+            pb_utils.Logger.log_warn("a log line")
+            raise ValueError("out of luck")
+        """
+    )
+    pid = hosted.host.pid
+    error = (await hosted.run()).error
+    assert error is not None
+    assert "out of luck" in error.message
+    await hosted.host.close()
+    assert hosted.host.pid in {0, pid}
+    assert hosted.usable == []
+    said = [each.getMessage() for each in caplog.records if each.name == "naiad.models.m"]
+    assert said[:2] == ["[m m_0_0] before", "[m m_0_0] a log line"]
+
+
+async def test_a_model_that_prints_without_end_leaves_the_loop_time_for_others(
+    hosts: Hosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            os.write(1, b"a line\\n" * 7000)
+            return same(requests)
+        """
+    )
+    running = asyncio.ensure_future(hosted.run())
+    most = told = 0
+    while not running.done() or told < 7000:
+        await asyncio.sleep(0)
+        before, told = told, len(caplog.records)
+        most = max(most, told - before)
+    assert running.result().error is None
+    assert most < 500
+
+
+@pytest.mark.parametrize("end", ["return same(requests)", "sys.exit(0)", "raise ValueError"])
+async def test_a_forked_child_that_comes_back_from_execute_is_not_heard(
+    hosts: Hosts, end: str
+) -> None:
+    hosted = await hosts.start(
+        f"""
+        def execute(self, requests):
+            child = os.fork()
+            if not child:
+                {end}
+            os.waitpid(child, 0)
+            return same(requests)
+        """
+    )
+    pid = hosted.host.pid
+    for _ in range(2):
+        assert (await hosted.run()).error is None
+    assert hosted.host.pid == pid
+    assert hosted.usable == []
+
+
+@pytest.mark.parametrize(
     ("body", "ready"),
     [
         ("def is_ready(self): return True", [True]),

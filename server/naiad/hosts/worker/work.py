@@ -37,6 +37,7 @@ class Worker:
         self._control = link.Link(control)
         self._runner: Any = None
         self._under_way = _UnderWay()
+        self._process = os.getpid()
         self._server = AskingServer(self._link)
 
     def run(self) -> int:
@@ -89,6 +90,9 @@ class Worker:
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
             _log.exception("a batch failed")
             answer = content.pack_failure(Refusal("INTERNAL", f"{type(error).__name__}: {error}"))
+        if os.getpid() != self._process:
+            # A child that the model forked came back from execute as well: the answer is its parent's.
+            os._exit(0)
         self._under_way.ended()
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         self._link.send(link.OUTCOME, answer, parcel)
@@ -223,7 +227,11 @@ class _UnderWay:
 
 
 class _ToServer(logging.Handler):
-    """Writes log records as lines for the server."""
+    """Writes log records as lines for the server, wherever the model may have led or closed `sys.stderr` meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._descriptor = os.dup(2)
 
     def emit(  # type: ignore[explicit-override]  # `override` is in no standard library of 3.8
         self, record: logging.LogRecord
@@ -233,5 +241,13 @@ class _ToServer(logging.Handler):
         if record.exc_info:
             message += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
         fields = (record.levelno, record.name, record.pathname, record.lineno, message)
-        # One write of one line, so that prints of the model come before or after it.
-        sys.stderr.write(LOG_MARK + json.dumps(fields) + "\n")
+        # What was printed comes first. A line in one write, so that others come before or after it.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(
+                Exception
+            ):  # it may be closed, None or whatever a model put there
+                stream.flush()
+        line = memoryview((LOG_MARK + json.dumps(fields) + "\n").encode())
+        with contextlib.suppress(OSError):  # the descriptor may be closed too
+            while line:
+                line = line[os.write(self._descriptor, line) :]
