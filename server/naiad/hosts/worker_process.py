@@ -348,7 +348,7 @@ def spawn(
     ends = (data.fileno(), control.fileno())
     command = [
         plan.executable, _MAIN,
-        "--model", identity.model, "--version", str(identity.version), "--instance", identity.instance,
+        f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
         "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
     ]  # fmt: skip
     return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose

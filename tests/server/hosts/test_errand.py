@@ -18,14 +18,16 @@ from tests.server.hosts.workers import GIVE_UP_S, exists, lines, model, open_des
 IDENTITY = Identity("m", 1, "config")
 
 
-def completed(folder: pathlib.Path, body: str, *, timeout_s: float = GIVE_UP_S) -> Any:
+def completed(
+    folder: pathlib.Path, body: str, *, timeout_s: float = GIVE_UP_S, identity: Identity = IDENTITY
+) -> Any:
     """What becomes of the config of a model whose class has this body."""
     model(folder, body)
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     backend = PythonBackend(clock=SystemClock())
     plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
     assert plan is not None
-    backend.take_completion(message, run_errand(IDENTITY, plan, timeout_s=timeout_s))
+    backend.take_completion(message, run_errand(identity, plan, timeout_s=timeout_s))
     return message
 
 
@@ -133,3 +135,18 @@ def test_a_model_is_asked_only_when_it_may_have_something_to_say(
         model_config_pb2.ModelConfig(name="m"), model_dir=tmp_path, version_dir=tmp_path, options={}
     )
     assert [plan is not None] == asked
+
+
+def test_a_models_name_may_look_like_an_option(tmp_path: pathlib.Path) -> None:
+    message = completed(
+        tmp_path,
+        """
+        @staticmethod
+        def auto_complete_config(config):
+            config.set_max_batch_size(4)
+            return config
+        """
+        + EXECUTE.replace("\n", "\n        "),
+        identity=Identity("-dash", 1, "--instance"),
+    )
+    assert message.max_batch_size == 4
