@@ -255,13 +255,6 @@ SCENARIOS = [
         status=1,
     ),
     start(
-        "no input may have any size",
-        "17.3 1.11",
-        lambda target: _exits(target, "--http-max-input-size=0"),
-        says="--http-max-input-size",
-        status=1,
-    ),
-    start(
         "a broken model ends the start",
         "7.32 17.14 15.3",
         lambda target: _exits(target, broken=True),

@@ -242,11 +242,10 @@ class _ToServer(logging.Handler):
             message += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
         fields = (record.levelno, record.name, record.pathname, record.lineno, message)
         # What was printed comes first. A line in one write, so that others come before or after it.
-        for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(
-                Exception
-            ):  # it may be closed, None or whatever a model put there
-                stream.flush()
+        for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+            # It may be closed, None or whatever a model put there.
+            with contextlib.suppress(Exception):
+                stream.flush()  # type: ignore[union-attr]  # see above
         line = memoryview((LOG_MARK + json.dumps(fields) + "\n").encode())
         with contextlib.suppress(OSError):  # the descriptor may be closed too
             while line:
