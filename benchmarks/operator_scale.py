@@ -6,7 +6,8 @@ One fresh control plane a size. What is measured, and where it is counted:
 * the operator's writes in a minute in which nothing happens, from the API server's audit log;
 * one edit among n services, until it is in the Deployment (a watch again), one at a time, p50 and p99;
 * the operator's resident memory after all that;
-* a restart: from the start of the process until every service was looked at, and its writes.
+* a restart: from the start of the process until every service was looked at, and its writes;
+* one new service after another beside those, each until all its children exist, p50 and p99.
 
 etcd, the API server and its controllers share the machine's cores with the operator: they are part of what is measured, as they
 are for anybody. The controllers run at Kubernetes' own default rates. There is no node, so pods stay pending; that makes no service ready, and is the same for every size.
@@ -46,7 +47,10 @@ _REACHED = ("Ingress", "NetworkPolicy")
 """The children of the example, and those of one that is reached from outside beside them."""
 _NAMESPACE = "bench"
 _QUIET_S = 60.0
+_NEW_KIND_S = 2.5
+"""So long after a CustomResourceDefinition was made an API server answers: before, it holds back each creation for two seconds."""
 _EDITS = 100
+_NEW = 100
 _GIVE_UP_S = 600.0
 
 
@@ -68,6 +72,8 @@ class Result:
     restart: float
     restart_writes: int
     restart_memory: float
+    new_p50: float
+    new_p99: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -136,6 +142,7 @@ def measure(load: Load, binaries: toolchain.Binaries, *, quiet: float) -> Result
             folder, binaries, crds=crds, autoscaler_sync="15s", manager_rate=20
         )
         try:
+            time.sleep(_NEW_KIND_S)
             return _measured(load, plane, folder, quiet=quiet)
         finally:
             plane.stop()
@@ -159,19 +166,22 @@ def _measured(
         all_children = time.monotonic() - began
         _settle(plane)
         all_settled = time.monotonic() - began - _SETTLED_S
-        wrote = len(plane.writes())
+        wrote = plane.write_count()
         used = control_plane.cpu_seconds(operator.process.pid)
         kubernetes = sum(plane.cpu_seconds().values())
         time.sleep(quiet)
-        in_quiet = len(plane.writes()) - wrote
+        in_quiet = plane.write_count() - wrote
         edits = _edit(admin, names, watchers["Deployment"])
         _settle(plane)
         memory = operator.memory_mb()
         operator.stop()
-        before = len(plane.writes())
+        before = plane.write_count()
         began = time.monotonic()
         operator = OperatorProcess(config, log=folder / "again.log").wait_ready(seconds=120)
         restart = time.monotonic() - began
+        restart_writes = plane.write_count() - before
+        restart_memory = operator.memory_mb()
+        new = _add(admin, load, watchers)
         return Result(
             services=services,
             children=services * len(load.kinds),
@@ -182,11 +192,13 @@ def _measured(
             cpu_of_kubernetes=kubernetes,
             writes_in_a_quiet_minute=in_quiet,
             edit_p50=statistics.median(edits),
-            edit_p99=sorted(edits)[max(0, round(len(edits) * 0.99) - 1)],
+            edit_p99=_p99(edits),
             memory=memory,
             restart=restart,
-            restart_writes=len(plane.writes()) - before,
-            restart_memory=operator.memory_mb(),
+            restart_writes=restart_writes,
+            restart_memory=restart_memory,
+            new_p50=statistics.median(new),
+            new_p99=_p99(new),
         )
     finally:
         operator.stop()
@@ -198,11 +210,11 @@ _SETTLED_S = 5.0
 
 def _settle(plane: control_plane.ControlPlane) -> None:
     """Waits until the operator has not written for some seconds."""
-    count, since = len(plane.writes()), time.monotonic()
+    count, since = plane.write_count(), time.monotonic()
     started = since
     while time.monotonic() - since < _SETTLED_S:
         time.sleep(0.25)
-        now = len(plane.writes())
+        now = plane.write_count()
         if now != count:
             count, since = now, time.monotonic()
         if time.monotonic() - started > _GIVE_UP_S:
@@ -256,6 +268,26 @@ def _edit(admin: Kubectl, names: list[str], watcher: Watcher) -> list[float]:
     return times
 
 
+def _add(
+    admin: Kubectl, load: Load, watchers: collections.abc.Mapping[str, Watcher]
+) -> list[float]:
+    """Makes one new service at a time; the time until each has all its children."""
+    times = []
+    for number in range(_NEW):
+        name = f"new-{number:03d}"
+        heard = [watcher.expect(name, name) for watcher in watchers.values()]
+        began = time.monotonic()
+        admin.create(_service(name, load))
+        if not all(event.wait(60) for event in heard):
+            raise TimeoutError(f"the children of {name} are not all there")
+        times.append(time.monotonic() - began)
+    return times
+
+
+def _p99(times: collections.abc.Collection[float]) -> float:
+    return sorted(times)[max(0, round(len(times) * 0.99) - 1)]
+
+
 _Form = collections.abc.Callable[[Result], str]
 _COLUMNS: tuple[tuple[str, str, _Form], ...] = (
     ("services", "", lambda r: f"{r.services:,}"),
@@ -271,6 +303,8 @@ _COLUMNS: tuple[tuple[str, str, _Form], ...] = (
     ("memory", "≤ 150 MB", lambda r: f"{r.memory:.0f} MB"),
     ("restart until ready", "≤ 15 s", lambda r: f"{r.restart:.1f} s"),
     ("writes of a restart", "0", lambda r: f"{r.restart_writes}"),
+    ("a new service's children, p50", "", lambda r: f"{r.new_p50 * 1000:.0f} ms"),
+    ("a new service's children, p99", "≤ 1 s", lambda r: f"{r.new_p99 * 1000:.0f} ms"),
 )
 
 
@@ -298,6 +332,7 @@ def plot(results: collections.abc.Sequence[Result], path: pathlib.Path) -> None:
     panels: tuple[tuple[str, collections.abc.Callable[[Result], float], float], ...] = (
         ("all children, s", lambda r: r.all_children, 60),
         ("edit p99, ms", lambda r: r.edit_p99 * 1000, 1000),
+        ("new service p99, ms", lambda r: r.new_p99 * 1000, 1000),
         ("memory, MB", lambda r: r.memory, 150),
         ("restart, s", lambda r: r.restart, 15),
     )

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.apiserver.client import NAIAD, Kubectl, Object
+from tests.apiserver.client import NAIAD, Kubectl, Object, until
 
 
 def make_namespace(kubectl: Kubectl, like: str) -> str:
@@ -51,3 +51,13 @@ def events_of(kubectl: Kubectl, name: str, namespace: str) -> list[Object]:
         and event["involvedObject"].get("kind") == "InferenceService"
     ]
     return sorted(found, key=lambda event: int(event["metadata"]["resourceVersion"]))
+
+
+def event_of(kubectl: Kubectl, name: str, namespace: str, *, reason: str) -> Object:
+    """The first Event about a service with a reason, once it is there: an Event is written after the status that it tells of."""
+
+    def look() -> Object | None:
+        told = events_of(kubectl, name, namespace)
+        return next((event for event in told if event["reason"] == reason), None)
+
+    return until(f"an Event {reason} about {name}", look)

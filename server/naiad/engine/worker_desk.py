@@ -6,10 +6,8 @@ import json
 import logging
 from typing import Any
 
-import numpy as np
 import orjson
 
-from naiad.backends.python.api.byte_tensors import deserialize_bytes_tensor, serialize_byte_tensor
 from naiad.core import datatypes
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
@@ -19,6 +17,7 @@ from naiad.engine.model_calls import Caller, ModelCall
 from naiad.engine.worker_desks import STOPPING, WorkerDesks
 from naiad.errors import InferenceError
 from naiad.hosts.desk import BatchAt, Tell
+from naiad.hosts.tensor_frames import array_at, framed
 from naiad.hosts.worker.link import TOLD, Parcel
 
 _log = logging.getLogger(__name__)
@@ -198,12 +197,7 @@ def _printed(answer: tuple[str | None, Any]) -> bytes:
 
 def _packed(response: InferResponse) -> tuple[bytes, Parcel]:
     parcel = Parcel()
-    outputs: list[Any] = []
-    for tensor in response.outputs:
-        array = tensor.array
-        flat = tensor.datatype is datatypes.BYTES
-        at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)
-        outputs.append((tensor.name, tensor.datatype.name, array.shape, at, size))
+    outputs = [framed(tensor, parcel) for tensor in response.outputs]
     error = response.error
     said = None if error is None else (error.code.name, error.message)
     return orjson.dumps((response.final, (said, response.parameters, outputs))), parcel
@@ -212,10 +206,5 @@ def _packed(response: InferResponse) -> tuple[bytes, Parcel]:
 def _tensor(base: Any, fields: collections.abc.Sequence[Any]) -> Tensor:
     name, kind, shape, at, size = fields
     datatype = datatypes.BY_NAME[kind]
-    if datatype is datatypes.BYTES:
-        array = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
-    elif size:
-        array = np.ndarray(shape, datatype.dtype, base, at)
-    else:
-        array = np.empty(shape, datatype.dtype)
+    array = array_at(base, datatype, tuple(shape), at=at, size=size)
     return Tensor(name, datatype, tuple(shape), array)

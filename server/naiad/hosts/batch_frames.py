@@ -7,15 +7,10 @@ are copied together, large ones stay where the worker put them and are sent from
 import collections.abc
 from typing import Any
 
-import numpy as np
 import orjson
 
 from naiad.backends import batch as batches
 from naiad.backends.backend import Answer, Execution
-from naiad.backends.python.api.byte_tensors import (
-    deserialize_bytes_tensor,
-    serialize_byte_tensor,
-)
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.flow import ANSWER_BYTES
@@ -24,6 +19,7 @@ from naiad.core.request import Parameters
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.tensor_frames import array_at, framed
 from naiad.hosts.worker.content import TIMES
 from naiad.hosts.worker.link import ALIGNED, Parcel
 
@@ -46,12 +42,7 @@ def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Parcel]:
     requests: list[Any] = []
     for inference in batch:
         request = inference.request
-        inputs: list[Any] = []
-        for tensor in request.inputs:
-            array = tensor.array
-            flat = tensor.datatype is datatypes.BYTES
-            at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)
-            inputs.append((tensor.name, tensor.datatype.name, array.shape, at, size))
+        inputs = [framed(tensor, parcel) for tensor in request.inputs]
         requests.append(
             (
                 request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
@@ -174,12 +165,7 @@ def _tensor(  # noqa: PLR0917 - an output's own fields
     at: int,
     size: int,
 ) -> Tensor:
-    if datatype is datatypes.BYTES:
-        array = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(given)
-    elif size:
-        array = np.ndarray(given, datatype.dtype, base, at)
-    else:
-        array = np.empty(given, datatype.dtype)
+    array = array_at(base, datatype, given, at=at, size=size)
     return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
-from tests.apiserver.objects import condition, events_of, inference_service, is_true
+from tests.apiserver.objects import condition, event_of, inference_service, is_true
 from tests.apiserver.operator import OperatorProcess
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -41,13 +41,7 @@ def test_replicas_are_put_back_and_the_event_says_how_to_scale(
         "the replicas",
         lambda: kubectl.get("Deployment", "drift", namespace)["spec"]["replicas"] == 2 or None,
     )
-    event = until(
-        "an Event",
-        lambda: next(
-            (e for e in events_of(kubectl, "drift", namespace) if e["reason"] == "DriftCorrected"),
-            None,
-        ),
-    )
+    event = event_of(kubectl, "drift", namespace, reason="DriftCorrected")
     assert "kubectl scale infsvc" in event["message"]
 
 

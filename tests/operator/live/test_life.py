@@ -5,7 +5,7 @@ import pytest
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import condition, events_of, inference_service, is_true
+from tests.apiserver.objects import condition, event_of, events_of, inference_service, is_true
 from tests.apiserver.operator import OperatorProcess
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -51,6 +51,7 @@ def test_an_applied_service_has_all_its_children_owned_and_becomes_ready(
     assert (status["replicas"], status["readyReplicas"], status["availableReplicas"]) == (2, 2, 2)
     pods = kubectl.list("Pod", namespace, labels=status["selector"])
     assert len(pods) == 2
+    event_of(kubectl, "applied", namespace, reason="Ready")
     told = [event["reason"] for event in events_of(kubectl, "applied", namespace)]
     assert told[-1] == "Ready"
     assert len(told) <= 3

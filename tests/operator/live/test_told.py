@@ -10,7 +10,7 @@ from typing_extensions import override
 from tests.apiserver import kubelet as kubelets
 from tests.apiserver.client import Kubectl, Object, path_of, until
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import condition, events_of, inference_service, is_true
+from tests.apiserver.objects import condition, event_of, inference_service, is_true
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -48,9 +48,7 @@ def test_an_image_that_cannot_be_pulled(kubectl: Kubectl, kubelet: Kubelet, name
         ),
     )
     assert 'Back-off pulling image "x"' in said
-    [event] = [
-        e for e in events_of(kubectl, "image", namespace) if e["reason"] == "ImagePullBackOff"
-    ]
+    event = event_of(kubectl, "image", namespace, reason="ImagePullBackOff")
     assert event["type"] == "Warning"
     kubectl.delete("InferenceService", "image", namespace)
 

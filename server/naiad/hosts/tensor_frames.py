@@ -1,0 +1,46 @@
+"""One tensor in a worker's message, on the server's side: what a header says of it, and where it lies beside the header.
+
+What the fields mean is said in `worker/content.py`, which does the same for the worker, with its own types.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from naiad.backends.python.api.byte_tensors import (
+    deserialize_bytes_tensor,
+    serialize_byte_tensor,
+)
+from naiad.core import datatypes
+from naiad.core.tensor import Tensor
+from naiad.hosts.worker.link import Parcel
+
+Frame = tuple[str, str, tuple[int, ...], int, int]
+"""Name, datatype, shape, offset, bytes."""
+
+
+def framed(tensor: Tensor, parcel: Parcel) -> Frame:
+    """Takes a tensor along in a parcel; what the header says of it."""
+    array = tensor.array
+    flat = tensor.datatype is datatypes.BYTES
+    at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)
+    return tensor.name, tensor.datatype.name, array.shape, at, size
+
+
+def array_at(
+    base: Any, datatype: datatypes.DataType, shape: tuple[int, ...], *, at: int, size: int
+) -> np.ndarray[Any, Any]:
+    """The elements of a tensor that a worker sent.
+
+    Args:
+        base: where the message's tensors are.
+        datatype: the tensor's. BYTES are read into objects; the elements of all others stay where they lie.
+        shape: as the header says it.
+        at: offset in `base`.
+        size: bytes.
+    """
+    if datatype is datatypes.BYTES:
+        return deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
+    if size:
+        return np.ndarray(shape, datatype.dtype, base, at)
+    return np.empty(shape, datatype.dtype)
