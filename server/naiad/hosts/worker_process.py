@@ -192,14 +192,20 @@ class WorkerProcess:
 
     def dump_stacks(self) -> None:
         """Have it write the stacks of its threads into the log."""
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGUSR2)
+        self._signal(signal.SIGUSR2)
 
     def kill(self, because: str) -> None:
-        """End it now; `because` follows "its worker process ". Safe at any time."""
-        self._killed_because = self._killed_because or because
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """End it now; `because` follows "its worker process ". Safe at any time: one that has just ended by itself is not renamed."""
+        if self._signal(signal.SIGKILL):
+            self._killed_because = self._killed_because or because
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_bury`."""
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                os.kill(self.pid, number)
+                return True
+        return False
 
     def _receive(self) -> bool:
         """Take what it sent; gives back whether there may be more."""

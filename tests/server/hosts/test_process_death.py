@@ -271,6 +271,38 @@ async def test_children_of_a_model_hide_no_death_and_end_with_it(
     await until(lambda: not exists(child))
 
 
+async def test_a_kill_that_comes_too_late_hides_neither_how_a_worker_ended_nor_its_children(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    """As where the loop was busy while a worker that had closed its link came to its end."""
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            child = os.fork()
+            if not child:
+                time.sleep(60)
+                os._exit(0)
+            folder = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+            with open(folder + "/child", "w") as file:
+                file.write(str(child))
+            open(folder + "/begun", "w").close()
+            time.sleep(60)
+        """
+    )
+    out = hosted.submit()
+    await begun(tmp_path)
+    worker = hosted.host._worker
+    assert worker is not None
+    os.kill(worker.pid, signal.SIGABRT)
+    os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop is to be busy meanwhile
+    worker.kill("closed its link")
+    outcome = await asyncio.wait_for(out, GIVE_UP_S)
+    assert outcome.error is not None
+    assert "its worker process was ended by SIGABRT" in outcome.error.message
+    child = int((tmp_path / "child").read_text())
+    await until(lambda: not exists(child))
+
+
 async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
     async def life() -> None:
         hosted = await hosts.start(SAME)
