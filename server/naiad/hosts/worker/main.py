@@ -20,6 +20,7 @@ import pathlib
 import signal
 import socket
 import sys
+import traceback
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -30,7 +31,31 @@ _ARGUMENTS_START = 45
 
 
 def main() -> None:
-    """Run."""
+    """Run, and be gone at once when it is over.
+
+    An interpreter that shuts down closes the link well before it is gone, and the server could not say how its worker ended. And
+    threads that a model left running must not keep the process.
+    """
+    try:
+        _end(_run())
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(end.code + "\n")
+        _end(end.code if isinstance(end.code, int) else int(end.code is not None))
+    except BaseException:  # noqa: BLE001 - whatever it is, this is the end
+        traceback.print_exc()
+        _end(1)
+
+
+def _end(status: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def _run() -> int:
+    """Work to the end; gives back the exit status."""
     _find_naiad()
     arguments = _arguments()
     _be_a_child(arguments.parent, arguments.instance)
@@ -46,12 +71,7 @@ def main() -> None:
         )
     # Only now: the package was not there before.
     worker = importlib.import_module("naiad.hosts.worker.work").Worker(data, control)
-    status = worker.run()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    # Threads that a model left running must not keep the process.
-    os._exit(status)
+    return int(worker.run())
 
 
 def _find_naiad() -> None:
