@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="a file of InferenceServices, - for standard input; may be given several times",
+        help="a file of InferenceServices, a folder of such files, - for standard input; may be given several times",
     )
     parser.add_argument(
         "--image",
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
     made: list[dict[str, typing.Any]] = []
     wrong = 0
     checked = 0
-    for name in options.file:
+    for name in _files(options.file):
         for number, document in enumerate(_documents(name), start=1):
             where = f"{name} (document {number})"
             if isinstance(document, Problem):
@@ -99,6 +99,19 @@ def examine(
         return build(parsed, facts), ()
     except InvalidSpec as error:
         return [], error.problems
+
+
+_SUFFIXES = frozenset((".yaml", ".yml", ".json"))
+
+
+def _files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]:
+    """The files, and in a folder's place those in it that kubectl would take."""
+    for name in given:
+        path = pathlib.Path(name)
+        if name != "-" and path.is_dir():
+            yield from (str(file) for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+        else:
+            yield name
 
 
 def _documents(

@@ -6,12 +6,14 @@ Each flag `--watch-namespaces` is also read from `NAIAD_WATCH_NAMESPACES`, so th
 import argparse
 import collections.abc
 import dataclasses
+import re
 import typing
 
 from naiad_operator.builders.facts import Defaults
 
 DEFAULT_IMAGE = "naiad-server:latest"
 _PREFIX = "NAIAD_"
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,10 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         parser.error(
             f"--watch-namespaces: {given.watch_namespaces!r} names no namespace; leave it empty for all of them"
         )
+    for each in namespaces:
+        if not _NAMESPACE.fullmatch(each):
+            # An API server answers for a namespace that cannot be as for an empty one.
+            parser.error(f"--watch-namespaces: {each!r} is no namespace's name")
     defaults = Defaults(
         image=given.default_image,
         prometheus_address=given.prometheus_address,
@@ -123,8 +129,8 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         kubeconfig=given.kubeconfig,
         context=given.context,
         http_host=given.http_host,
-        http_port=int(_number(parser, "http-port", given.http_port, least=0, most=65535)),
-        workers=int(_number(parser, "workers", given.workers, least=1, most=256)),
+        http_port=_whole(parser, "http-port", given.http_port, least=0, most=65535),
+        workers=_whole(parser, "workers", given.workers, least=1, most=256),
         resync_seconds=_number(parser, "resync-seconds", given.resync_seconds, least=1, most=86400),
         discovery_seconds=_number(
             parser, "discovery-seconds", given.discovery_seconds, least=1, most=3600
@@ -135,6 +141,12 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         log_level=given.log_level,
         log_text=given.log_format == "text",
     )
+
+
+def _whole(parser: argparse.ArgumentParser, name: str, text: str, *, least: int, most: int) -> int:
+    if not text.strip().isdecimal():
+        parser.error(f"--{name}: {text!r} is no whole number from {least} to {most}")
+    return int(_number(parser, name, text, least=least, most=most))
 
 
 def _number(
