@@ -94,6 +94,7 @@ def status(
     models: typing.Sequence[ModelState] | None = (READY_MODEL,),
     conflicts: typing.Sequence[Conflict] = (),
     errors: typing.Sequence[ApiError] = (),
+    leaving: typing.Sequence[tuple[str, str]] = (),
     facts: ClusterFacts | None = None,
     now: str = NOW,
 ) -> Manifest:
@@ -110,6 +111,7 @@ def status(
         models=models,
         conflicts=conflicts,
         errors=errors,
+        leaving=leaving,
     )
     parsed = service.parse(resource or manifests.resource(replicas=2))
     return compute(parsed, observed, now)

@@ -129,7 +129,7 @@ class Reconciler:
             raise
         if not result.refused:
             self._troubles.pop(key, None)
-        if result.created and not (result.refused or result.conflicts or result.waits):
+        if result.created and not (result.refused or result.conflicts or result.leaving):
             # Their controllers are at work in this moment: a status would be out of date before it is written.
             for event in result.told:
                 await self._tell(key, service.raw, event)
@@ -149,12 +149,13 @@ class Reconciler:
             models=tools.models.of(key),
             conflicts=result.conflicts,
             errors=result.refused,
+            leaving=result.leaving,
         )
         status = compute(service, observed, self._now())
         await self._say(key, service.raw, status, result.told)
         if result.refused:
             return Retry()
-        if result.waits:
+        if result.leaving:
             return Done(again=_LEAVING_S)
         return Done(again=_LOOK_AGAIN_S if result.conflicts else None)
 
@@ -246,7 +247,7 @@ def _is_settled(service: services.InferenceService) -> bool:
     if service.status.get("observedGeneration") != service.generation:
         return False
     reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
-    return not reasons & {"ResourceConflict", "ApplyFailed", "InvalidSpec"}
+    return not reasons & {"ResourceConflict", "ApplyFailed", "BeingDeleted", "InvalidSpec"}
 
 
 def _ready_reason(status: collections.abc.Mapping[str, typing.Any]) -> str:

@@ -180,6 +180,9 @@ def progressing(  # noqa: PLR0911 - one return a state that people tell apart
         return Condition(
             PROGRESSING, "True", "NewTemplate", "a new pod template is being rolled out"
         )
+    if workload.rolled_out and workload.total > workload.desired:
+        said = f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
+        return Condition(PROGRESSING, "True", "RollingOut", said)
     said = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
     for waits in filter(None, (workload.fetching, workload.mounting)):
         said = f"{said}; {waits}"

@@ -281,6 +281,18 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         {"conflicts": [Conflict("Service", "demo", "nobody")]},
         ("ResourceConflict", "Service demo exists already and belongs to nobody: delete it, or give this service another name"),
     ),
+    "an Ingress that is wanted again is held by somebody's finalizer": (
+        {"resource": spec(ingress={"enabled": True, "host": "a.example"}), "leaving": [("Ingress", "demo")]},
+        ("BeingDeleted", "Ingress demo is still being deleted; it is made again once it is gone"),
+    ),
+    "the Deployment of the service that had this name goes": (
+        {"children": {("Deployment", "demo"): None}, "leaving": [("Deployment", "demo")]},
+        ("BeingDeleted", "Deployment demo is still being deleted; it is made again once it is gone"),
+    ),
+    "pods that are too many end": (
+        {"children": {("Deployment", "demo"): deployment(1, total=4)}},
+        ("RollingOut", "4 pods are there and 1 wanted: the others are being ended"),
+    ),
     "the Deployment is refused": (
         {"errors": [ApiError("Deployment", "demo", 'strict decoding error: unknown field "spec.template.spec.x"')]},
         ("ApplyFailed", 'Deployment demo was refused: strict decoding error: unknown field "spec.template.spec.x"'),
