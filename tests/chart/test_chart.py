@@ -169,6 +169,15 @@ def test_the_operators_pod_is_restricted_and_found_by_network_policies() -> None
     }
 
 
+def test_a_cluster_that_chooses_users_by_itself_is_left_to_it() -> None:
+    chosen: Manifest = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
+    (deployment,) = of_kind(helm.manifests(chosen), "Deployment")
+    assert deployment["spec"]["template"]["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 def test_monitoring_objects_hold_the_files_of_the_manifests() -> None:
     objects = helm.manifests(EVERYTHING)
     folder = generated.ROOT / "manifests" / "monitoring"

@@ -22,7 +22,7 @@ from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.place import Place
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
-from naiad_operator.reconcile import carry_out, events, merge, models, plan
+from naiad_operator.reconcile import carry_out, events, merge, models, ownership, plan
 from naiad_operator.reconcile.surroundings import Surroundings
 from naiad_operator.status import Observed
 from naiad_operator.status.compute import compute, compute_invalid
@@ -104,8 +104,9 @@ class Reconciler:
     async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
         tools = self._tools
         mine, pods = self._split(key)
+        replicas, ours = _replicas(mine, service.uid)
         facts = tools.surroundings.facts(
-            image.resolve(service, tools.surroundings.defaults), _replicas(mine, service.uid)
+            image.resolve(service, tools.surroundings.defaults), replicas, replicas_are_ours=ours
         )
         wanted = build(service, facts)
         steps = plan.decide(
@@ -234,12 +235,13 @@ class Reconciler:
         return self._tools.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> int | None:
+def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> tuple[int | None, bool]:
+    """How many pods the Deployment says, and whether that is our word."""
     for child in mine:
         if child.kind == kinds.DEPLOYMENT.kind and child.controller == uid:
             spec = child.manifest().get("spec") or {}
-            return int(spec.get("replicas", 1))
-    return None
+            return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
+    return None, True
 
 
 def _is_settled(service: services.InferenceService) -> bool:
