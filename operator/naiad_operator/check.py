@@ -63,8 +63,8 @@ def run(options: argparse.Namespace) -> int:
     wrong = 0
     checked = 0
     for name in _files(options.file):
-        for number, document in enumerate(_documents(name), start=1):
-            where = f"{name} (document {number})"
+        for number, document in _documents(name):
+            where = f"{name} (document {number})" if number else name
             if isinstance(document, Problem):
                 wrong += 1
                 _say(f"{where}: {document}")
@@ -116,27 +116,26 @@ def _files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str
 
 def _documents(
     name: str,
-) -> collections.abc.Iterator[collections.abc.Mapping[str, typing.Any] | Problem]:
-    """The InferenceServices of a file; other kinds beside them are somebody else's to check."""
+) -> collections.abc.Iterator[tuple[int, collections.abc.Mapping[str, typing.Any] | Problem]]:
+    """The InferenceServices of a file with their places in it, 0 for the file itself; other kinds beside them are somebody else's to check."""
     try:
         text = sys.stdin.read() if name == "-" else pathlib.Path(name).read_text()
         documents = yaml_text.read(text)
     except (OSError, UnicodeDecodeError) as error:
-        yield Problem("", f"cannot be read: {error}")
+        yield 0, Problem("", f"cannot be read: {error}")
         return
     except yaml.YAMLError as error:
-        yield Problem("", f"is no YAML: {' '.join(str(error).split())}")
+        yield 0, Problem("", f"is no YAML: {' '.join(str(error).split())}")
         return
     except RecursionError:
-        yield Problem("", "cannot be read: it is nested too deeply to be meant")
+        yield 0, Problem("", "cannot be read: it is nested too deeply to be meant")
         return
-    for document in _flat(documents):
+    for number, document in enumerate(_flat(documents), start=1):
         if not isinstance(document, dict):
-            yield Problem(
-                "", f"is {document!r}: write a mapping with apiVersion, kind, metadata and spec"
-            )
+            said = f"is {document!r}: write a mapping with apiVersion, kind, metadata and spec"
+            yield number, Problem("", said)
         elif service.is_meant(document):
-            yield document
+            yield number, document
 
 
 def _flat(documents: collections.abc.Iterable[typing.Any]) -> collections.abc.Iterator[typing.Any]:

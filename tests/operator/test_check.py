@@ -91,6 +91,13 @@ def test_a_missing_file_is_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFi
     assert "No such file" in capsys.readouterr().err
 
 
+def test_documents_are_counted_as_they_stand_in_the_file(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = yaml_text.write([{"kind": "Secret"}, {"kind": "Namespace"}, manifests.resource(a=1)])
+    assert "(document 3): spec.predictor.a" in checked(tmp_path, text, capsys)[1][0]
+
+
 def test_a_folder_stands_for_the_files_in_it(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
