@@ -318,7 +318,7 @@ class Runtime:
         namespace = self.options.lease_namespace or self.endpoint.namespace
         return lease.Lease(
             self.api,
-            Place("coordination.k8s.io/v1", "leases", namespace, "naiad-operator"),
+            Place("coordination.k8s.io/v1", "leases", namespace, self.options.lease_name),
             me=f"{socket.gethostname()}-{secrets.token_hex(4)}",
             terms=lease.Terms(),
             clock=_utc,

@@ -105,6 +105,14 @@ def test_two_replicas_take_turns_by_a_lease() -> None:
     assert lease["metadata"]["namespace"] == "naiad-system"
 
 
+def test_two_releases_in_one_namespace_do_not_take_turns_with_each_other() -> None:
+    values: Manifest = {"replicas": 2, "watchNamespaces": ["team-a"]}
+    objects = helm.manifests(values, name="blue")
+    assert "--lease-name=blue-naiad" in arguments(objects)
+    named = [rule["resourceNames"] for rule in rules(objects) if "resourceNames" in rule]
+    assert named == [["blue-naiad"]]
+
+
 RBAC = ("ClusterRole", "Role")
 
 

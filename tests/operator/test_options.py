@@ -51,6 +51,7 @@ def test_a_flag_wins_over_a_variable() -> None:
             {},
             "--watch-namespaces: 'Team_B' is no namespace's name",
         ),
+        (["--lease-name=A b"], {}, "--lease-name: 'A b' is no object's name"),
         (["--watch-namespaces=*"], {}, "--watch-namespaces: '*' is no namespace's name"),
         (["--http-port=70000"], {}, "--http-port: '70000' is no number from 0 to 65535"),
         ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is none of debug"),
