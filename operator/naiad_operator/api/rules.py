@@ -23,6 +23,7 @@ ROOT = (
     Rule(
         cel=f"size(self.metadata.name) <= 50 && self.metadata.name.matches('{NAME_PATTERN}')",
         message="the name becomes that of a Service: at most 50 lower-case letters, digits and '-', a letter first and no '-' at the end",
+        field="metadata.name",
         holds=lambda o: (
             len(o["metadata"]["name"]) <= 50  # noqa: PLR2004 - the limit stands in the rule above
             and matches(NAME_PATTERN, o["metadata"]["name"])

@@ -37,7 +37,7 @@ def examine(manifest: Manifest) -> tuple[typing.Any, list[Problem]]:
     filled, problems = with_defaults(manifest["spec"])
     if not problems:
         problems = [
-            Problem(".".join(filter(None, (path, rule.field))) or "metadata.name", rule.message)
+            Problem(".".join(filter(None, (path, rule.field))), rule.message)
             for rule, value, path in applied(manifest, filled)
             if not rule.holds(value)
         ]
