@@ -14,7 +14,7 @@ from naiad_operator.cluster.place import Place
 from naiad_operator.reconcile import plan
 from naiad_operator.reconcile.carry_out import Carrier, Result
 
-WANTED = {
+WANTED: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Service",
     "metadata": {
@@ -77,7 +77,7 @@ def foreign() -> dict[str, Any]:
     }
 
 
-async def carried_out(api: Api, *, fresh: bool) -> Result:
+async def carried_out(api: Api, *, fresh: bool, settled: bool = False) -> Result:
     store = Children(
         Labels(instance="app.kubernetes.io/instance", manager="naiad-operator"),
         wake=lambda _namespace, _name: None,
@@ -87,7 +87,7 @@ async def carried_out(api: Api, *, fresh: bool) -> Result:
         [plan.Create(WANTED)],
         namespace="ns",
         uid="ours",
-        settled=False,
+        settled=settled,
         fresh=fresh,
         troubled=False,
     )
@@ -121,3 +121,21 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
     result = await carried_out(api, fresh=True)
     assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
     assert (result.created, result.writes) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("present", "told"),
+    [
+        (None, "Service demo was missing and has been made"),
+        (
+            {**WANTED, "metadata": {**WANTED["metadata"], "uid": "x"}},
+            "Service demo was changed by someone else (metadata.labels) and put back",
+        ),
+    ],
+    ids=["gone", "without its labels"],
+)
+async def test_what_is_told_of_a_child_that_was_not_found(
+    present: dict[str, Any] | None, told: str
+) -> None:
+    result = await carried_out(Api(present), fresh=False, settled=True)
+    assert [event.message for event in result.told] == [told]
