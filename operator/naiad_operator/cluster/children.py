@@ -157,6 +157,9 @@ class Children:
     def __len__(self) -> int:
         return len(self._objects)
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._objects
+
     def _take_in(self, kind: str, item: Object) -> tuple[Child, bool]:
         metadata = item["metadata"]
         before = self._objects.get(metadata["uid"])

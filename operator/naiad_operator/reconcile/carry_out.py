@@ -208,6 +208,8 @@ class Carrier:
                 child.kind,
                 child.name,
             )
+            # Children mostly go with their service, and no step of ours tells of it.
+            self._partial = {uid: seen for uid, seen in self._partial.items() if uid in self._store}
             self._partial[child.uid] = (stamp, child.fields)
         else:
             self._partial.pop(child.uid, None)

@@ -46,7 +46,8 @@ def markdown() -> str:
 def _row(flag: Flag) -> str:
     value = ", ".join(f"`{choice}`" for choice in flag.choices) or flag.kind.value
     default = _default(flag)
-    return f"| `--{flag.name}` | {value} | {default} | {flag.help} |"
+    told = flag.help.replace("|", r"\|")  # or it would end the cell
+    return f"| `--{flag.name}` | {value} | {default} | {told} |"
 
 
 def _default(flag: Flag) -> str:

@@ -42,6 +42,7 @@ class Api(Client):
         self.present = present
         self.minds_versions = minds_versions
         self.asked: list[str] = []
+        self.uid = "made"
 
     @override
     async def get(self, place: Place) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class Api(Client):
         if version and (self.present is not None or self.minds_versions):
             raise errors.Conflict(f"apply {place}")
         made: dict[str, Any] = json.loads(json.dumps(manifest))
-        made["metadata"].update(uid="made", resourceVersion="7", managedFields=[])
+        made["metadata"].update(uid=self.uid, resourceVersion="7", managedFields=[])
         self.present = made
         return made
 
@@ -77,13 +78,20 @@ def foreign() -> dict[str, Any]:
     }
 
 
-async def carried_out(api: Api, *, fresh: bool) -> Result:
-    store = Children(
+def empty_store() -> Children:
+    return Children(
         Labels(instance="app.kubernetes.io/instance", manager="naiad-operator"),
         wake=lambda _namespace, _name: None,
         trims={},
     )
-    return await Carrier(api, store).carry_out(
+
+
+async def carried_out(api: Api, *, fresh: bool) -> Result:
+    return await carry_out(Carrier(api, empty_store()), fresh=fresh)
+
+
+async def carry_out(carrier: Carrier, *, fresh: bool) -> Result:
+    return await carrier.carry_out(
         [plan.Create(WANTED)],
         namespace="ns",
         uid="ours",
@@ -91,6 +99,18 @@ async def carried_out(api: Api, *, fresh: bool) -> Result:
         fresh=fresh,
         troubled=False,
     )
+
+
+async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
+    """A child of which the API server keeps less than was applied is remembered, until it goes with its service."""
+    store = empty_store()
+    api = Api()
+    carrier = Carrier(api, store)
+    for number in range(3):
+        api.present, api.uid = None, f"uid-{number}"
+        await carry_out(carrier, fresh=True)
+        store.drop(f"uid-{number}", "8")
+    assert len(carrier._partial) == 1
 
 
 async def test_a_new_service_s_child_is_made_with_one_request() -> None:
