@@ -90,7 +90,7 @@ class Reconciler:
             return await self._bring_in_order(key, service)
         except InvalidSpec as invalid:
             status = compute_invalid(manifest, invalid.problems, self._now())
-            await self._say(key, manifest, status, ())
+            await self._say(key, manifest, status)
             return Done()
         except errors.ApiError:
             raise
@@ -98,7 +98,7 @@ class Reconciler:
             # Nobody reads an operator's log while they wait for their service.
             said = f"the operator has a bug that this spec brings out ({bug!r}); its log has more, please report it"
             status = compute_invalid(manifest, [Problem("", said)], self._now())
-            await self._say(key, manifest, status, ())
+            await self._say(key, manifest, status)
             raise
 
     async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
@@ -129,10 +129,11 @@ class Reconciler:
             raise
         if not result.refused:
             self._troubles.pop(key, None)
+        # Before the status, whose write may fail: the next look finds nothing to put back and would say nothing of it.
+        for event in result.told:
+            await self._tell(key, service.raw, event)
         if result.created and not (result.refused or result.conflicts or result.waits):
             # Their controllers are at work in this moment: a status would be out of date before it is written.
-            for event in result.told:
-                await self._tell(key, service.raw, event)
             return Done(again=_CREATED_S)
         if steps:
             mine, pods = self._split(key)
@@ -151,7 +152,7 @@ class Reconciler:
             errors=result.refused,
         )
         status = compute(service, observed, self._now())
-        await self._say(key, service.raw, status, result.told)
+        await self._say(key, service.raw, status)
         if result.refused:
             return Retry()
         if result.waits:
@@ -165,15 +166,11 @@ class Reconciler:
         return [child for child in everything if child.kind != "Pod"], pods
 
     async def _say(
-        self,
-        key: Key,
-        manifest: services.Manifest,
-        status: dict[str, typing.Any],
-        told: collections.abc.Iterable[events.Event],
+        self, key: Key, manifest: services.Manifest, status: dict[str, typing.Any]
     ) -> None:
         """Writes the status if it is another one, and tells what is new."""
         before = manifest.get("status") or {}
-        news = list(told)
+        news: list[events.Event] = []
         patch = merge.patch(before, status)
         if patch:
             body = {
@@ -183,7 +180,7 @@ class Reconciler:
             place = Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
             answer = await self._tools.api.merge(place, body, subresource="status")
             self.written[key] = answer["metadata"]["resourceVersion"]
-            news += events.of_transition(before, status)
+            news = events.of_transition(before, status)
         self.states[key] = _ready_reason(status)
         for event in news:
             await self._tell(key, manifest, event)
