@@ -27,6 +27,7 @@ import threading
 import time
 import typing
 
+import httpx
 import matplotlib as mpl
 import yaml
 
@@ -49,6 +50,7 @@ _NAMESPACE = "bench"
 _QUIET_S = 60.0
 _NEW_KIND_S = 2.5
 """So long after a CustomResourceDefinition was made an API server answers: before, it holds back each creation for two seconds."""
+_WATCH_AGAIN_S = 0.1
 _EDITS = 100
 _NEW = 100
 _GIVE_UP_S = 600.0
@@ -95,12 +97,16 @@ class Load:
 
 
 class Watcher:
-    """Counts objects and hears of changes, by a watch of its own in a thread."""
+    """Counts objects and hears of changes, by a watch of its own in a thread, until it is stopped.
+
+    One that went on when its control plane is gone would ask again and again, and take the processor from what is measured next.
+    """
 
     def __init__(self, kubectl: Kubectl, kind: str, namespace: str) -> None:
         self.names: set[str] = set()
         self._heard: dict[str, tuple[str, threading.Event]] = {}
         self._kubectl, self._path = kubectl, path_of(kind, namespace)
+        self._stopped = threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
     def expect(self, name: str, text: str) -> threading.Event:
@@ -109,11 +115,18 @@ class Watcher:
         self._heard[name] = (text, event)
         return event
 
+    def stop(self) -> None:
+        """Asks no more, once the present watch ends."""
+        self._stopped.set()
+
     def _run(self) -> None:
         version = "0"
-        while True:
+        while not self._stopped.wait(_WATCH_AGAIN_S):
             query = f"?watch=true&resourceVersion={version}&timeoutSeconds=600"
-            with contextlib.suppress(Exception), self._kubectl.lines(self._path + query) as lines:
+            with (
+                contextlib.suppress(httpx.HTTPError),
+                self._kubectl.lines(self._path + query) as lines,
+            ):
                 for line in lines:
                     version = self._take(line) or version
 
@@ -201,6 +214,8 @@ def _measured(
             new_p99=_p99(new),
         )
     finally:
+        for watcher in watchers.values():
+            watcher.stop()
         operator.stop()
         admin.close()
 
