@@ -17,7 +17,9 @@ import argparse
 import collections.abc
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -244,9 +246,15 @@ def _until(holds: collections.abc.Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@functools.cache
+def _example() -> Object:
+    example: Object = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+    return example
+
+
 def _service(name: str, load: Load) -> Object:
     """The example under another name. No autoscaler: without a metrics API its controller alone would take a core."""
-    service: Object = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+    service: Object = copy.deepcopy(_example())
     service["metadata"] = {"name": name, "namespace": _NAMESPACE}
     if load.reached:
         service["spec"]["ingress"] = {"enabled": True, "host": f"{name}.example.com"}

@@ -8,7 +8,7 @@ import pytest
 from naiad_operator.cluster.children import Children, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import models, reconciler
+from naiad_operator.reconcile import models, news, reconciler
 from naiad_operator.reconcile.surroundings import Surroundings
 from tests.support import manifests
 
@@ -41,6 +41,7 @@ def looking(api: Api) -> reconciler.Reconciler:
     client = typing.cast("Client", api)
     tools = reconciler.Tools(
         api=client,
+        news=news.News(lambda: 0.0),
         children=Children(Labels(instance="i", manager="m"), wake=lambda *_: None, trims={}),
         surroundings=Surroundings(client, manifests.DEFAULTS, inspect_nodes=False),
         models=typing.cast("models.Models", None),
