@@ -17,7 +17,9 @@ import argparse
 import collections.abc
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
+import functools
 import json
 import os
 import pathlib
@@ -27,6 +29,7 @@ import threading
 import time
 import typing
 
+import httpx
 import matplotlib as mpl
 import yaml
 
@@ -49,6 +52,7 @@ _NAMESPACE = "bench"
 _QUIET_S = 60.0
 _NEW_KIND_S = 2.5
 """So long after a CustomResourceDefinition was made an API server answers: before, it holds back each creation for two seconds."""
+_WATCH_AGAIN_S = 0.1
 _EDITS = 100
 _NEW = 100
 _GIVE_UP_S = 600.0
@@ -95,12 +99,16 @@ class Load:
 
 
 class Watcher:
-    """Counts objects and hears of changes, by a watch of its own in a thread."""
+    """Counts objects and hears of changes, by a watch of its own in a thread, until it is stopped.
+
+    One that went on when its control plane is gone would ask again and again, and take the processor from what is measured next.
+    """
 
     def __init__(self, kubectl: Kubectl, kind: str, namespace: str) -> None:
         self.names: set[str] = set()
         self._heard: dict[str, tuple[str, threading.Event]] = {}
         self._kubectl, self._path = kubectl, path_of(kind, namespace)
+        self._stopped = threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
     def expect(self, name: str, text: str) -> threading.Event:
@@ -109,11 +117,18 @@ class Watcher:
         self._heard[name] = (text, event)
         return event
 
+    def stop(self) -> None:
+        """Asks no more, once the present watch ends."""
+        self._stopped.set()
+
     def _run(self) -> None:
         version = "0"
-        while True:
+        while not self._stopped.wait(_WATCH_AGAIN_S):
             query = f"?watch=true&resourceVersion={version}&timeoutSeconds=600"
-            with contextlib.suppress(Exception), self._kubectl.lines(self._path + query) as lines:
+            with (
+                contextlib.suppress(httpx.HTTPError),
+                self._kubectl.lines(self._path + query) as lines,
+            ):
                 for line in lines:
                     version = self._take(line) or version
 
@@ -201,6 +216,8 @@ def _measured(
             new_p99=_p99(new),
         )
     finally:
+        for watcher in watchers.values():
+            watcher.stop()
         operator.stop()
         admin.close()
 
@@ -229,9 +246,15 @@ def _until(holds: collections.abc.Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@functools.cache
+def _example() -> Object:
+    example: Object = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+    return example
+
+
 def _service(name: str, load: Load) -> Object:
     """The example under another name. No autoscaler: without a metrics API its controller alone would take a core."""
-    service: Object = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+    service: Object = copy.deepcopy(_example())
     service["metadata"] = {"name": name, "namespace": _NAMESPACE}
     if load.reached:
         service["spec"]["ingress"] = {"enabled": True, "host": f"{name}.example.com"}

@@ -9,7 +9,7 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.children import Children, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import carry_out, events, models, reconciler
+from naiad_operator.reconcile import carry_out, events, models, news, reconciler
 from naiad_operator.reconcile.surroundings import Surroundings
 from tests.support import manifests
 
@@ -47,6 +47,7 @@ def looking(api: Api) -> reconciler.Reconciler:
     client = typing.cast("Client", api)
     tools = reconciler.Tools(
         api=client,
+        news=news.News(lambda: 0.0),
         children=Children(Labels(instance="i", manager="m"), wake=lambda *_: None, trims={}),
         surroundings=Surroundings(client, manifests.DEFAULTS, inspect_nodes=False),
         models=typing.cast("models.Models", Silent()),
