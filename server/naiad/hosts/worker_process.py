@@ -297,7 +297,9 @@ class OutputLog:
     def _record(self, text: str) -> None:
         try:
             level, name, path, number, message = json.loads(text)
-            logger = logging.getLogger(str(name))
+            # Loggers stay for ever, and a model may name one for each request: the server has only its own by name.
+            ours = str(name).startswith("naiad.")
+            logger = logging.getLogger(name) if ours else logging.getLogger()
             wanted = logger.isEnabledFor(level)
         except (ValueError, TypeError):
             self._logger.info("%s%s", self._tag, text)
