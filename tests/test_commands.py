@@ -1,9 +1,15 @@
-"""The commands in an installation that lacks what they stand on: they say what to install."""
+"""The commands: what they say of their version, and of packages that are not installed."""
 
+import pathlib
 import subprocess
 import sys
+import tomllib
 
 import pytest
+
+import naiad
+import naiad_operator
+from naiad_operator import cli
 
 
 def said(module: str, function: str, arguments: list[str], *, missing: str) -> str:
@@ -44,3 +50,15 @@ def test_a_module_of_our_own_that_is_missing_is_a_bug_and_shown_as_one() -> None
         ("naiad_operator.__main__", "naiad_operator.cli"),
     ):
         assert "Traceback" in said(module, "main", ["serve"], missing=missing)
+
+
+def test_both_commands_say_the_version_of_the_distribution(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = (pathlib.Path(__file__).parent.parent / "pyproject.toml").read_text()
+    version = tomllib.loads(text)["project"]["version"]
+    assert naiad.__version__ == naiad_operator.__version__ == version
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"naiad-operator {version}\n"
