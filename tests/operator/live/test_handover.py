@@ -1,15 +1,17 @@
 """Replicas change hands between the resource and an autoscaler, both ways, and no pod is lost on the way."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.apiserver.client import Kubectl, until
-from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.objects import inference_service
+from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
+from tests.apiserver.objects import inference_service, make_namespace
+from tests.apiserver.operator import OperatorProcess, at_rest
+from tests.apiserver.proxy import Fault, Proxy
 
 pytestmark = pytest.mark.usefixtures("operator")
 HPA = {"class": "hpa", "minReplicas": 2, "maxReplicas": 8, "queueTimeMs": 10}
@@ -98,6 +100,31 @@ def test_from_none_to_an_autoscaler_and_back(
         )
         assert replicas(kubectl, "both", namespace) == 6
     assert set(seen) <= {4, 6}, seen
+
+
+def test_what_an_autoscaler_added_a_moment_before_it_is_switched_off_stays(
+    plane: ControlPlane, kubectl: Kubectl, start: Callable[..., OperatorProcess], proxy: Proxy
+) -> None:
+    """The operator hears of Deployments and of services by two watches, and one may be late."""
+    here = make_namespace(kubectl, "late")
+    config = plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url)
+    operator = start(f"--watch-namespaces={here}", kubeconfig=config).wait_ready()
+    kubectl.apply(inference_service("late", here, autoscaling=HPA))
+    until("an autoscaler", lambda: kubectl.find("HorizontalPodAutoscaler", "late", here))
+    until("its minimum", lambda: replicas(kubectl, "late", here) == 2)
+    at_rest(plane, operator)
+    deaf = proxy.add(Fault("WATCH", "/deployments$", silent=True))
+    proxy.cut_watches()
+    until("a watch that says nothing", lambda: deaf.used)
+    scaled(kubectl, "late", here, 6)
+    with replicas_seen(plane, "late", here) as seen:
+        kubectl.apply(inference_service("late", here))
+        until(
+            "replicas that are ours",
+            lambda: "naiad-operator" in owner_of_replicas(kubectl, "late", here),
+        )
+    assert set(seen) == {6}, seen
+    operator.stop()
 
 
 def test_replicas_that_an_autoscaler_owns_are_left_alone(kubectl: Kubectl, namespace: str) -> None:

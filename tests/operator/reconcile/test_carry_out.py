@@ -77,14 +77,23 @@ def foreign() -> dict[str, Any]:
     }
 
 
-async def carried_out(api: Api, *, fresh: bool) -> Result:
-    store = Children(
+def empty_store() -> Children:
+    return Children(
         Labels(instance="app.kubernetes.io/instance", manager="naiad-operator"),
         wake=lambda _namespace, _name: None,
         trims={},
     )
-    return await Carrier(api, store).carry_out(
-        [plan.Create(WANTED)],
+
+
+async def carried_out(
+    api: Api,
+    *,
+    fresh: bool = False,
+    step: plan.Step | None = None,
+    store: Children | None = None,
+) -> Result:
+    return await Carrier(api, store if store is not None else empty_store()).carry_out(
+        [step if step is not None else plan.Create(WANTED)],
         namespace="ns",
         uid="ours",
         settled=False,
@@ -121,3 +130,16 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
     result = await carried_out(api, fresh=True)
     assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
     assert (result.created, result.writes) == (True, 1)
+
+
+async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has_changed() -> None:
+    now: dict[str, Any] = json.loads(json.dumps(WANTED))
+    now["metadata"].update(
+        uid="made", resourceVersion="18", labels={"app.kubernetes.io/instance": "demo"}
+    )
+    api, store = Api(now), empty_store()
+    with pytest.raises(errors.Conflict):
+        await carried_out(api, step=plan.Apply(WANTED, "made", version="17"), store=store)
+    assert api.asked == ["apply 17 force=True", "get"]
+    [known] = store.of("ns", "demo")
+    assert known.version == "18", "the next look decides by what there is"
