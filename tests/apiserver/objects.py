@@ -103,6 +103,12 @@ def is_true(thing: Object, kind: str) -> bool:
     return condition(thing, kind).get("status") == "True"
 
 
+def replicas_of(kubectl: Kubectl, name: str, namespace: str) -> int:
+    """How many pods a Deployment should have."""
+    count: int = kubectl.get("Deployment", name, namespace)["spec"]["replicas"]
+    return count
+
+
 def events_of(kubectl: Kubectl, name: str, namespace: str) -> list[Object]:
     """The Events about a service, oldest first."""
     found = [

@@ -7,7 +7,7 @@ import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
-from tests.apiserver.objects import inference_service, make_namespace
+from tests.apiserver.objects import inference_service, make_namespace, replicas_of
 from tests.apiserver.operator import OperatorProcess
 from tests.apiserver.proxy import Fault, Proxy, proxying
 
@@ -52,7 +52,7 @@ def made(kubectl: Kubectl, name: str, namespace: str, *, seconds: float = 60) ->
 def replicas(kubectl: Kubectl, name: str, namespace: str, wanted: int) -> None:
     until(
         f"{wanted} replicas",
-        lambda: kubectl.get("Deployment", name, namespace)["spec"]["replicas"] == wanted or None,
+        lambda: replicas_of(kubectl, name, namespace) == wanted,
     )
 
 

@@ -14,7 +14,7 @@ from naiad_operator.api import names, yaml_text
 from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import ready, token_of
+from tests.apiserver.objects import ready, replicas_of, token_of
 from tests.apiserver.operator import OperatorProcess
 from tests.support import helm
 
@@ -85,11 +85,11 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
             definition = admin.get("CustomResourceDefinition", names.CRD_NAME)
             schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
             assert "later" in schema["properties"]["status"]["properties"], "CRDs are upgraded, too"
-            assert admin.get("Deployment", "naiad", NAMESPACE)["spec"]["replicas"] == 2
+            assert replicas_of(admin, "naiad", NAMESPACE) == 2
             assert admin.get("InferenceService", "demo", "models")["spec"] == before["spec"]
             assert operator.stop() == 0, operator.tail()
         config.rollback("naiad")
-        assert admin.get("Deployment", "naiad", NAMESPACE)["spec"]["replicas"] == 1
+        assert replicas_of(admin, "naiad", NAMESPACE) == 1
 
         config.uninstall("naiad")
         until("no operator", lambda: not admin.list("Deployment", NAMESPACE) or None)
@@ -109,7 +109,7 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
             )
             until(
                 "the new operator's work",
-                lambda: admin.get("Deployment", "demo", "models")["spec"]["replicas"] == 2,
+                lambda: replicas_of(admin, "demo", "models") == 2,
             )
             assert operator.stop() == 0, operator.tail()
         config.uninstall("naiad")

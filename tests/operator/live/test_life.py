@@ -15,6 +15,7 @@ from tests.apiserver.objects import (
     is_true,
     make_namespace,
     ready,
+    replicas_of,
 )
 from tests.apiserver.operator import OperatorProcess, at_rest
 
@@ -117,7 +118,7 @@ def test_scaling_the_resource_scales_the_pods(
     )
     until(
         "three",
-        lambda: kubectl.get("Deployment", "scaled", namespace)["spec"]["replicas"] == 3 or None,
+        lambda: replicas_of(kubectl, "scaled", namespace) == 3,
     )
     assert ready(kubectl, kubelet, "scaled", namespace)["status"]["replicas"] == 3
 
