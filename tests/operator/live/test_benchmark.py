@@ -38,6 +38,7 @@ def test_a_sigterm_ends_every_program_that_it_started(tmp_path: pathlib.Path) ->
             until(
                 "the operator",
                 lambda: [line for line in started_in(folder) if "naiad_operator" in line],
+                seconds=120,
             )
             benchmark.send_signal(signal.SIGTERM)
             assert benchmark.wait(40) == 128 + signal.SIGTERM

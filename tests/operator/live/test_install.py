@@ -14,7 +14,13 @@ from naiad_operator.builders import KINDS
 from tests.apiserver import foreign
 from tests.apiserver.client import Kubectl, Object, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.objects import condition, inference_service, served, token_of
+from tests.apiserver.objects import (
+    condition,
+    definitions,
+    inference_service,
+    served,
+    token_of,
+)
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.support import generated, helm
 
@@ -44,8 +50,8 @@ PREDICTORS: list[Manifest] = [
 
 @pytest.fixture(scope="module")
 def own_definitions() -> list[Object]:
-    """Every optional kind, and nothing of ours."""
-    return foreign.definitions()
+    """Every optional kind; and ours, which is installed again, since the garbage collector looks for kinds that came later only now and then."""
+    return [*foreign.definitions(), *definitions()]
 
 
 def install(admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:

@@ -113,7 +113,6 @@ def test_cluster_wide_with_kinds_that_come_later(
                 == wanted
                 or None
             ),
-            seconds=45,
         )
         disturbed(admin, namespace)
         shrunk(admin, namespace)
@@ -165,7 +164,6 @@ def shrunk(admin: Kubectl, namespace: str) -> None:
             == {"Deployment", "Service"}
             or None
         ),
-        seconds=45,
     )
 
 
