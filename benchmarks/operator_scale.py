@@ -23,7 +23,9 @@ import functools
 import json
 import os
 import pathlib
+import signal
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -31,6 +33,7 @@ import typing
 
 import httpx
 import matplotlib as mpl
+import psutil
 import yaml
 
 mpl.use("Agg")
@@ -38,7 +41,7 @@ from matplotlib import pyplot as plt
 
 from tests.apiserver import control_plane, toolchain
 from tests.apiserver.client import Kubectl, Object, path_of
-from tests.apiserver.objects import make_namespace
+from tests.apiserver.objects import definitions, make_namespace
 from tests.apiserver.operator import OperatorProcess
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -149,12 +152,8 @@ def measure(load: Load, binaries: toolchain.Binaries, *, quiet: float) -> Result
     """Runs one size on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="naiad-bench-") as name:
         folder = pathlib.Path(name)
-        crds = [
-            yaml.safe_load(path.read_text(encoding="utf-8"))
-            for path in sorted((_ROOT / "crds").glob("*.yaml"))
-        ]
         plane = control_plane.start(
-            folder, binaries, crds=crds, autoscaler_sync="15s", manager_rate=20
+            folder, binaries, crds=definitions(), autoscaler_sync="15s", manager_rate=20
         )
         try:
             time.sleep(_NEW_KIND_S)
@@ -172,8 +171,8 @@ def _measured(
     services = load.services
     watchers = {kind: Watcher(plane.admin(), kind, _NAMESPACE) for kind in load.kinds}
     config = plane.kubeconfig(control_plane.OPERATOR_TOKEN)
-    operator = OperatorProcess(config, log=folder / "operator.log").wait_ready()
-    try:
+    with OperatorProcess(config, log=folder / "operator.log") as operator:
+        operator.wait_ready()
         names = [f"service-{number:04d}" for number in range(services)]
         began = time.monotonic()
         _create(plane, names, load)
@@ -190,36 +189,36 @@ def _measured(
         _settle(plane)
         memory = operator.memory_mb()
         operator.stop()
-        before = plane.write_count()
-        began = time.monotonic()
-        operator = OperatorProcess(config, log=folder / "again.log").wait_ready(seconds=120)
+    before = plane.write_count()
+    began = time.monotonic()
+    with OperatorProcess(config, log=folder / "again.log") as operator:
+        operator.wait_ready(seconds=120)
         restart = time.monotonic() - began
         restart_writes = plane.write_count() - before
         restart_memory = operator.memory_mb()
         new = _add(admin, load, watchers)
-        return Result(
-            services=services,
-            children=services * len(load.kinds),
-            all_children=all_children,
-            all_settled=all_settled,
-            writes_to_settle=wrote,
-            cpu_to_settle=used,
-            cpu_of_kubernetes=kubernetes,
-            writes_in_a_quiet_minute=in_quiet,
-            edit_p50=statistics.median(edits),
-            edit_p99=_p99(edits),
-            memory=memory,
-            restart=restart,
-            restart_writes=restart_writes,
-            restart_memory=restart_memory,
-            new_p50=statistics.median(new),
-            new_p99=_p99(new),
-        )
-    finally:
         for watcher in watchers.values():
             watcher.stop()
         operator.stop()
-        admin.close()
+    admin.close()
+    return Result(
+        services=services,
+        children=services * len(load.kinds),
+        all_children=all_children,
+        all_settled=all_settled,
+        writes_to_settle=wrote,
+        cpu_to_settle=used,
+        cpu_of_kubernetes=kubernetes,
+        writes_in_a_quiet_minute=in_quiet,
+        edit_p50=statistics.median(edits),
+        edit_p99=_p99(edits),
+        memory=memory,
+        restart=restart,
+        restart_writes=restart_writes,
+        restart_memory=restart_memory,
+        new_p50=statistics.median(new),
+        new_p99=_p99(new),
+    )
 
 
 _SETTLED_S = 5.0
@@ -263,16 +262,24 @@ def _service(name: str, load: Load) -> Object:
 
 
 def _create(plane: control_plane.ControlPlane, names: list[str], load: Load) -> None:
+    given_up = threading.Event()
+
     def some(part: list[str]) -> None:
         kubectl = plane.admin()
         for name in part:
+            if given_up.is_set():
+                break
             kubectl.create(_service(name, load))
         kubectl.close()
 
     parts = [names[start::4] for start in range(4)]
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as threads:
-        for done in [threads.submit(some, part) for part in parts]:
-            done.result()
+        try:
+            for done in [threads.submit(some, part) for part in parts]:
+                done.result()
+        except BaseException:
+            given_up.set()
+            raise
 
 
 def _edit(admin: Kubectl, names: list[str], watcher: Watcher) -> list[float]:
@@ -387,6 +394,14 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, help="where the results go")
     given = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        _run(given)
+    finally:
+        _end_children()
+
+
+def _run(given: argparse.Namespace) -> None:
     binaries = toolchain.find()
     results: list[Result] = []
     for size in (int(part) for part in given.sizes.split(",")):
@@ -402,6 +417,21 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     if given.out == _RESULTS:
         _into_page(table(results), _ROOT / "docs" / "operator-inside.md")
     print(table(results))
+
+
+def _end(*_: object) -> None:
+    """As Ctrl-C does, SIGTERM leaves by every `with` and `finally` on the way: none of the programs that were started runs on."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _end_children() -> None:
+    """A program that was being started when a signal came has nobody yet who would end it."""
+    left = psutil.Process().children()
+    for child in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    psutil.wait_procs(left, timeout=10)
 
 
 if __name__ == "__main__":

@@ -119,9 +119,9 @@ class Carrier:
             case plan.Create(manifest):
                 if not (fresh and await self._created_at_once(manifest, result)):
                     await self._create(manifest, result, uid=uid)
-            case plan.Apply(manifest, child_uid, drift):
+            case plan.Apply(manifest, child_uid, drift, version):
                 result.writes += 1
-                await self._apply(_with_uid(manifest, child_uid))
+                await self._apply_as_read(_with_uid(manifest, child_uid), version)
                 if drift:
                     kind, name = _of(step)
                     _log.info("put %s %s back: %s", kind, name, ", ".join(drift))
@@ -189,6 +189,15 @@ class Carrier:
     def _conflict(kind: str, name: str, present: dict[str, typing.Any], result: Result) -> None:
         owner = _named(children.controller(present["metadata"]))
         result.conflicts.append(Conflict(kind, name, owner or "nobody"))
+
+    async def _apply_as_read(self, manifest: plan.Manifest, version: str) -> None:
+        try:
+            await self._apply(manifest, version=version)
+        except errors.Conflict:
+            if version:
+                # The watch is behind; the next look shall decide by what there is.
+                self._store.put(manifest["kind"], await self._api.get(_place(manifest)))
+            raise
 
     async def _apply(
         self, manifest: plan.Manifest, *, force: bool = True, version: str = ""

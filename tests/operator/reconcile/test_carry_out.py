@@ -86,13 +86,20 @@ def empty_store() -> Children:
     )
 
 
-async def carried_out(api: Api, *, fresh: bool) -> Result:
-    return await carry_out(Carrier(api, empty_store()), fresh=fresh)
+async def carried_out(
+    api: Api,
+    *,
+    fresh: bool = False,
+    step: plan.Step | None = None,
+    store: Children | None = None,
+) -> Result:
+    carrier = Carrier(api, store if store is not None else empty_store())
+    return await carry_out(carrier, step or plan.Create(WANTED), fresh=fresh)
 
 
-async def carry_out(carrier: Carrier, *, fresh: bool) -> Result:
+async def carry_out(carrier: Carrier, step: plan.Step, *, fresh: bool) -> Result:
     return await carrier.carry_out(
-        [plan.Create(WANTED)],
+        [step],
         namespace="ns",
         uid="ours",
         settled=False,
@@ -108,7 +115,7 @@ async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
     carrier = Carrier(api, store)
     for number in range(3):
         api.present, api.uid = None, f"uid-{number}"
-        await carry_out(carrier, fresh=True)
+        await carry_out(carrier, plan.Create(WANTED), fresh=True)
         store.drop(f"uid-{number}", "8")
     assert len(carrier._partial) == 1
 
@@ -141,3 +148,16 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
     result = await carried_out(api, fresh=True)
     assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
     assert (result.created, result.writes) == (True, 1)
+
+
+async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has_changed() -> None:
+    now: dict[str, Any] = json.loads(json.dumps(WANTED))
+    now["metadata"].update(
+        uid="made", resourceVersion="18", labels={"app.kubernetes.io/instance": "demo"}
+    )
+    api, store = Api(now), empty_store()
+    with pytest.raises(errors.Conflict):
+        await carried_out(api, step=plan.Apply(WANTED, "made", version="17"), store=store)
+    assert api.asked == ["apply 17 force=True", "get"]
+    [known] = store.of("ns", "demo")
+    assert known.version == "18", "the next look decides by what there is"
