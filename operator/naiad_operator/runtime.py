@@ -196,14 +196,16 @@ class Runtime:
         restarts: collections.Counter[str] = collections.Counter()
         for follower in self._followers.values():
             restarts[follower.place.plural] += follower.restarts
+        leads = self._lease is None or self._lease.held
         levels = Levels(
-            queue_depth=schedule.depth(now),
-            queue_oldest=schedule.oldest_wait(now),
+            # Without the Lease nothing waits for this process: its queue only keeps the names for when it leads.
+            queue_depth=schedule.depth(now) if leads else 0,
+            queue_oldest=schedule.oldest_wait(now) if leads else 0.0,
             queue_failing=schedule.failing(),
             states=collections.Counter(self.reconciler.states.values()),
             children=len(self.children),
             watch_restarts=restarts,
-            leader=self._lease is None or self._lease.held,
+            leader=leads,
         )
         return page(self.metrics, levels)
 
@@ -324,7 +326,7 @@ class Runtime:
         namespace = self.options.lease_namespace or self.endpoint.namespace
         return lease.Lease(
             self.api,
-            Place("coordination.k8s.io/v1", "leases", namespace, "naiad-operator"),
+            Place("coordination.k8s.io/v1", "leases", namespace, self.options.lease_name),
             me=f"{socket.gethostname()}-{secrets.token_hex(4)}",
             terms=lease.Terms(),
             clock=_utc,

@@ -35,7 +35,7 @@ class Result:
         refused: children that the API server does not take.
         told: what a person should hear of it.
         created: whether children were made.
-        waits: whether something is in the way that goes by itself.
+        leaving: what is in the way and goes by itself, by kind and name.
         writes: how many requests changed something, or tried to.
     """
 
@@ -43,7 +43,7 @@ class Result:
     refused: list[ApiError] = dataclasses.field(default_factory=list)
     told: list[events.Event] = dataclasses.field(default_factory=list)
     created: bool = False
-    waits: bool = False
+    leaving: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     writes: int = 0
 
 
@@ -137,7 +137,7 @@ class Carrier:
                 self._partial.pop(child.uid, None)
             case plan.Wait(kind, name):
                 _log.debug("%s %s is still being deleted", kind, name)
-                result.waits = True
+                result.leaving.append((kind, name))
 
     async def _created_at_once(self, manifest: plan.Manifest, result: Result) -> bool:
         """Creates an object unless one is there; False when one is, or when the API server minds the version."""
@@ -177,7 +177,7 @@ class Carrier:
         if "deletionTimestamp" in metadata or plan.is_left_over(
             children.in_full(owner), owner.get("uid") or "", owner=before, uid=uid
         ):
-            result.waits = True
+            result.leaving.append((kind, name))
         elif owner.get("uid") != uid:
             self._conflict(kind, name, present, result)
         else:

@@ -22,7 +22,7 @@ from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.place import Place
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
-from naiad_operator.reconcile import carry_out, events, merge, models, news, plan
+from naiad_operator.reconcile import carry_out, events, merge, models, news, ownership, plan
 from naiad_operator.reconcile.surroundings import Surroundings
 from naiad_operator.status import Observed
 from naiad_operator.status.compute import compute, compute_invalid
@@ -103,8 +103,9 @@ class Reconciler:
     async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
         tools = self._tools
         mine, pods = self._split(key)
+        replicas, ours = _replicas(mine, service.uid)
         facts = tools.surroundings.facts(
-            image.resolve(service, tools.surroundings.defaults), _replicas(mine, service.uid)
+            image.resolve(service, tools.surroundings.defaults), replicas, replicas_are_ours=ours
         )
         wanted = build(service, facts)
         steps = plan.decide(
@@ -131,7 +132,7 @@ class Reconciler:
         # Before the status, whose write may fail: the next look finds nothing to put back and would say nothing of it.
         for event in result.told:
             await self._tell(key, service.raw, event)
-        if result.created and not (result.refused or result.conflicts or result.waits):
+        if result.created and not (result.refused or result.conflicts or result.leaving):
             # Their controllers are at work in this moment: a status would be out of date before it is written.
             self._tools.news.saw(key, service.raw["metadata"]["resourceVersion"])
             return Done(again=_CREATED_S)
@@ -150,12 +151,13 @@ class Reconciler:
             models=tools.models.of(key),
             conflicts=result.conflicts,
             errors=result.refused,
+            leaving=result.leaving,
         )
         status = compute(service, observed, self._now())
         await self._say(key, service.raw, status)
         if result.refused:
             return Retry()
-        if result.waits:
+        if result.leaving:
             return Done(again=_LEAVING_S)
         return Done(again=_LOOK_AGAIN_S if result.conflicts else None)
 
@@ -233,12 +235,13 @@ def _place(key: Key) -> Place:
     return Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
 
 
-def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> int | None:
+def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> tuple[int | None, bool]:
+    """How many pods the Deployment says, and whether that is our word."""
     for child in mine:
         if child.kind == kinds.DEPLOYMENT.kind and child.controller == uid:
             spec = child.manifest().get("spec") or {}
-            return int(spec.get("replicas", 1))
-    return None
+            return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
+    return None, True
 
 
 def _is_settled(service: services.InferenceService) -> bool:
@@ -246,7 +249,7 @@ def _is_settled(service: services.InferenceService) -> bool:
     if service.status.get("observedGeneration") != service.generation:
         return False
     reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
-    return not reasons & {"ResourceConflict", "ApplyFailed", "InvalidSpec"}
+    return not reasons & {"ResourceConflict", "ApplyFailed", "BeingDeleted", "InvalidSpec"}
 
 
 def _ready_reason(status: collections.abc.Mapping[str, typing.Any]) -> str:

@@ -33,6 +33,7 @@ _ELSEWHERE = frozenset(
     )
 )  # fmt: skip
 """Kinds whose refusal has a condition of its own; the others stand in the way of the pods."""
+_IN_THE_WAY = frozenset(("ApplyFailed", "ResourceConflict", "BeingDeleted"))
 
 
 def compute(service: InferenceService, observed: Observed, now: str) -> Status:
@@ -94,7 +95,7 @@ def _ready(service: InferenceService, pods: workload.Workload, parts: list[Condi
         return Condition(READY, "False", stopped.reason, stopped.message)
     loaded = by_type[MODELS_LOADED]
     complete = workload.is_complete(service, pods)
-    if not complete or available.fails or progressing.reason in ("ApplyFailed", "ResourceConflict"):
+    if not complete or available.fails or progressing.reason in _IN_THE_WAY:
         speaks = progressing
         if pods.failure is None and loaded.fails:
             speaks = loaded

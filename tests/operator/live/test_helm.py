@@ -75,7 +75,7 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
         with started(own_plane, admin, tmp_path / "first.log") as operator:
             operator.wait_ready()
             # The very manifest that the notes give, with a store of the tests'.
-            text = notes.partition("<<'EOF'\n")[2].partition("  EOF\n")[0]
+            text = notes.partition("<<'EOF'\n")[2].partition("\nEOF\n")[0]
             (noted,) = yaml_text.read(text)
             noted["metadata"]["namespace"] = "models"
             admin.create(noted)

@@ -40,6 +40,7 @@ def test_what_breaks_a_rule_is_refused_in_the_rules_words(
         tried(kubectl, manifest, here)
     assert refused.value.code == 422
     assert message in refused.value.status["message"]
+    assert "<nil>" not in refused.value.status["message"], "the field is named, too"
 
 
 @pytest.mark.parametrize("case", GOOD)
