@@ -16,6 +16,7 @@ from naiad import fetch
 from naiad.errors import InferenceError
 from naiad.repository import contents
 from naiad.repository.store import open_store
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -298,16 +299,22 @@ def test_two_fetches_into_one_folder_take_turns(
 ) -> None:
     folder = tmp_path / "fetched"
     done: list[int] = []
+    said: list[str] = []
+
+    def says_that_it_waits() -> bool:
+        said.append(capsys.readouterr().err)
+        return "another fetch is writing" in "".join(said)
+
     with (tmp_path / ".fetched.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         other = threading.Thread(target=lambda: done.append(_status(repository, folder)))
         other.start()
-        other.join(timeout=0.3)
+        wait_until(says_that_it_waits)
+        other.join(timeout=0.1)
         assert not done
         assert not folder.exists()
     other.join(timeout=20)
     assert done == [0]
-    assert "another fetch is writing" in capsys.readouterr().err
 
 
 def _status(repository: pathlib.Path, folder: pathlib.Path) -> int:
