@@ -50,6 +50,8 @@ def tritonserver() -> int:
 def _serve(arguments: list[str], *, command: str) -> int:
     from naiad.serve import interpreter  # noqa: PLC0415 - see the module docstring
 
+    # What a model in a thread of the server reads (argparse, unittest.main) is not meant for it; in Triton it finds none either.
+    del sys.argv[1:]
     interpreter.begin()
     from naiad.serve.command import serve  # noqa: PLC0415 - after `begin`, which makes this cheaper
 

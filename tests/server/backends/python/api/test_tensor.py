@@ -1,4 +1,6 @@
 import gc
+import sys
+import types
 import weakref
 from typing import Any
 
@@ -40,6 +42,25 @@ def test_what_is_no_tensor_of_tritons_is_refused_with_what_to_do(
 ) -> None:
     with pytest.raises(error, match=fragment):
         Tensor("T", value)
+
+
+def test_arguments_of_another_type_are_told_from_an_empty_name() -> None:
+    with pytest.raises(TypeError, match="the name of a Tensor is a str, not NoneType"):
+        Tensor(None, np.zeros(1))  # type: ignore[arg-type]  # what a model may do
+    with pytest.raises(TypeError, match="the name of a Tensor is a str, not int"):
+        Tensor.from_dlpack(3, np.zeros(1))  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match="needs a numpy array, not a NoneType"):
+        Tensor("", None)  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match="needs a numpy array, not a float32"):
+        Tensor("T", np.float32(1))  # type: ignore[arg-type]  # as above
+    assert Tensor(b"T", np.zeros(1)).name() == "T"  # type: ignore[arg-type]  # as above
+
+
+def test_text_is_what_it_was_when_the_tensor_was_made() -> None:
+    buffer = np.array([b"one"], object)
+    tensor = Tensor("T", buffer)
+    buffer[0] = b"two"
+    assert tensor.as_numpy().tolist() == [b"one"]
 
 
 def test_an_array_in_another_order_is_copied_into_c_order() -> None:
@@ -152,7 +173,10 @@ class _Elsewhere:
 @pytest.mark.parametrize(
     ("source", "fragment"),
     [
-        (np.arange(6).reshape(2, 3).T, "DLPack tensor is not contiguous"),
+        (
+            np.arange(6).reshape(2, 3).T,
+            r"^DLPack tensor is not contiguous\. Only contiguous DLPack tensors that are stored in C-Order are supported\.$",
+        ),
         (np.zeros(1, np.complex64), "is none that Triton has"),
         ("text", "Provided tensor is not supported.*got a str"),
         (_Elsewhere(2), "memory allocated on GPU device"),
@@ -164,8 +188,24 @@ def test_what_dlpack_cannot_bring_is_refused(source: Any, fragment: str) -> None
         Tensor.from_dlpack("T", source)
 
 
+def test_an_empty_dlpack_tensor_is_contiguous_whatever_its_strides() -> None:
+    # As torch writes them; numpy writes none.
+    dlpack._require_contiguous(types.SimpleNamespace(ndim=2, shape=[3, 0], strides=[1, 1]))
+
+
+def test_a_capsule_counts_as_a_reference_to_its_tensor() -> None:
+    tensor = Tensor("T", np.ones(1))
+    before = sys.getrefcount(tensor)
+    capsule = tensor.to_dlpack()
+    assert sys.getrefcount(tensor) == before + 1
+    del capsule
+    assert sys.getrefcount(tensor) == before
+
+
 def test_text_has_no_dlpack() -> None:
-    with pytest.raises(TritonModelException, match="DLPack does not have support for string"):
+    with pytest.raises(
+        TritonModelException, match=r"^DLPack does not have support for string tensors\.$"
+    ):
         Tensor("T", np.array([b"a"], object)).to_dlpack()
 
 
