@@ -4,6 +4,7 @@ from typing import Any
 
 from naiad.backends.python.api import context
 from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.forked import here
 from naiad.backends.python.api.server import NO_SERVER
 
 
@@ -71,4 +72,4 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
 
 def _server() -> "tuple[Any, context.Running | None]":
     running = context.running()
-    return (NO_SERVER if running is None else running.server), running
+    return (NO_SERVER if running is None else here(running.server)), running

@@ -31,11 +31,8 @@ class Tensor:
     __slots__ = ("_array", "_code", "_name")
 
     def __init__(self, name: str, numpy_array: "np.ndarray[Any, Any]") -> None:
-        if type(numpy_array) is not _ARRAY and not isinstance(numpy_array, _ARRAY):
-            raise TypeError(
-                f"Tensor(name, numpy_array): '{name}' needs a numpy array, not a {type(numpy_array).__name__}; write np.asarray(...), or "
-                "Tensor.from_dlpack(name, tensor)"
-            )
+        if type(numpy_array) is not _ARRAY:
+            numpy_array = _plain(name, numpy_array)
         code = CODES.get(numpy_array.dtype)
         if code is None:
             code = code_of(numpy_array.dtype)
@@ -122,6 +119,16 @@ def _name(name: Any) -> str:
     if not name:
         raise TritonModelException("Tensor name cannot be an empty string.")
     return str(name)
+
+
+def _plain(name: Any, value: Any) -> "np.ndarray[Any, Any]":
+    """An array without the rules of its own that matrices and masked arrays have."""
+    if not isinstance(value, _ARRAY):
+        raise TypeError(
+            f"Tensor(name, numpy_array): '{name}' needs a numpy array, not a {type(value).__name__}; write np.asarray(...), or "
+            "Tensor.from_dlpack(name, tensor)"
+        )
+    return np.asarray(value)
 
 
 parts_of = operator.attrgetter("_name", "_array", "_code")

@@ -260,7 +260,7 @@ def test_errors_have_tritons_eight_codes() -> None:
     )
     for number, name in enumerate(names.split()):
         error = pb_utils.TritonError("text", getattr(pb_utils.TritonError, name))
-        assert (error.code(), error.code().name, error.message()) == (number, name, "text")
+        assert (error.code(), f"{error.code()}", error.message()) == (number, name, "text")
     assert pb_utils.TritonError("text").code() is pb_utils.TritonError.INTERNAL
     with pytest.raises(TypeError, match="message must be a str, not ValueError"):
         pb_utils.TritonError(ValueError("x"))  # type: ignore[arg-type] # what a model may do

@@ -56,6 +56,14 @@ def test_arguments_of_another_type_are_told_from_an_empty_name() -> None:
     assert Tensor(b"T", np.zeros(1)).name() == "T"  # type: ignore[arg-type]  # as above
 
 
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_matrices_and_masked_arrays_are_arrays() -> None:
+    for array in (np.matrix([[1.0, 2.0]]), np.ma.masked_array([[1.0, 2.0]], mask=[[False, False]])):
+        held = Tensor("T", array).as_numpy()
+        assert type(held) is np.ndarray
+        assert held.tolist() == [[1.0, 2.0]]
+
+
 def test_text_is_what_it_was_when_the_tensor_was_made() -> None:
     buffer = np.array([b"one"], object)
     tensor = Tensor("T", buffer)
@@ -218,6 +226,7 @@ def test_types_are_named_in_both_directions() -> None:
     assert pb_utils.triton_string_to_numpy("TYPE_FP32") is np.float32
     assert pb_utils.triton_string_to_numpy("TYPE_STRING") is np.object_
     assert pb_utils.triton_string_to_numpy("TYPE_BOOL") is bool
+    assert pb_utils.TRITON_STRING_TO_NUMPY["TYPE_FP32"] is np.float32
     with pytest.raises(KeyError):
         pb_utils.triton_string_to_numpy("TYPE_BF16")
 
