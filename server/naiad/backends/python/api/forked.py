@@ -9,7 +9,6 @@ Limits: processes that are started anew (`spawn`, `forkserver`) know no model an
 import os
 import queue
 import threading
-from multiprocessing import connection
 from typing import Any
 
 from naiad.backends.python.api import context
@@ -37,7 +36,10 @@ class Forks:
         """A fork begins, in this thread."""
         self._forking.acquire()
         known = _running()
-        self._pipe = (*connection.Pipe(), known) if known else None
+        if known:
+            from multiprocessing import connection  # noqa: PLC0415 - takes milliseconds, and most models never fork
+
+            self._pipe = (*connection.Pipe(), known)
 
     def in_parent(self) -> None:
         """It is over, or failed."""

@@ -232,6 +232,18 @@ def test_an_argument_of_another_type_is_a_type_error(name: str, value: Any) -> N
         )
 
 
+def test_model_control_takes_text() -> None:
+    for call in (pb_utils.load_model, pb_utils.unload_model, pb_utils.is_model_ready):
+        with pytest.raises(TypeError, match=r"model_name=…\) takes a str, not NoneType"):
+            call(None)  # type: ignore[arg-type]  # what a model may do
+    with pytest.raises(TypeError, match=r"config=…\) takes a str, not dict"):
+        pb_utils.load_model("m", {})  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match=r"model_version=…\) takes a str, not int"):
+        pb_utils.is_model_ready("m", 1)  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match=r"unload_dependents=…\) takes a bool, not str"):
+        pb_utils.unload_model("m", "yes")  # type: ignore[arg-type]  # as above
+
+
 def test_preferred_memory_is_one_of_two() -> None:
     pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 1)
     with pytest.raises(TypeError, match="TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU"):
