@@ -36,6 +36,9 @@ KEEP_DAYS = 30.0
 
 _NS_A_SECOND = 1e9
 
+_TELLING = ("bin/activate", "bin/python", "pyvenv.cfg", "etc/conda/activate.d")
+"""Where a change of a folder shows that its owner works on."""
+
 
 class Environments:
     """The environments of this server.
@@ -49,7 +52,7 @@ class Environments:
         self._closing = threading.Event()
         self._programs = Programs(self._closing)
         self._caches: dict[pathlib.Path, Cache] = {}
-        self._known: dict[pathlib.Path, Environment] = {}
+        self._known: dict[pathlib.Path, tuple[list[tuple[int, int]], Environment]] = {}
         self._mutex = threading.Lock()
 
     def get(self, model: str, need: Need, options: Options) -> Environment:
@@ -124,13 +127,14 @@ class Environments:
     def _remembered(
         self, folder: pathlib.Path, find: collections.abc.Callable[[], Environment]
     ) -> Environment:
-        """What was found out of an environment before: all instances of a model ask."""
+        """What was found out of an environment before, unless it has changed since: all instances of a model ask."""
+        stamps = [_stamp(folder / each) for each in _TELLING]
         with self._mutex:
-            known = self._known.get(folder)
-        if known is None or not pathlib.Path(known.executable).exists():
+            seen, known = self._known.get(folder, (None, None))
+        if known is None or seen != stamps or not pathlib.Path(known.executable).exists():
             known = find()
             with self._mutex:
-                self._known[folder] = known
+                self._known[folder] = (stamps, known)
         return known
 
     def _cache(self, options: Options) -> Cache:
@@ -152,6 +156,14 @@ class Environments:
         if removed:
             _log.info("removed %d environments that nobody needs from %s", len(removed), folder)
         return cache
+
+
+def _stamp(path: pathlib.Path) -> tuple[int, int]:
+    try:
+        status = path.stat()
+    except OSError:
+        return 0, 0
+    return status.st_ino, status.st_mtime_ns
 
 
 def _days(options: Options) -> float:

@@ -123,6 +123,18 @@ def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: path
     assert printed(found, "import packed_word, numpy; print(packed_word.WORD)") == "packed"
 
 
+def test_a_folder_that_its_owner_changes_is_looked_at_again(
+    environments: Environments, packed: pathlib.Path
+) -> None:
+    environments.get("m", Packed(path=packed), {})
+    activate = packed / "bin" / "activate"
+    activate.write_text(activate.read_text() + "\nexport FROM_ACTIVATE=anew\n")
+    status = activate.stat()
+    os.utime(activate, ns=(status.st_atime_ns, status.st_mtime_ns + 1))
+    environment = environments.get("m", Packed(path=packed), {})
+    assert printed(environment, "import os; print(os.environ['FROM_ACTIVATE'])") == "anew"
+
+
 def test_a_folder_is_not_written_to(environments: Environments, packed: pathlib.Path) -> None:
     shutil.rmtree(packages_in(packed) / "numpy" / "__pycache__", ignore_errors=True)
     Environments(clock=ManualClock()).get("m", Packed(path=packed), {})
