@@ -46,6 +46,7 @@ _BURST = 64
 _LOST_S = 0.3
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
+_LONGEST_RECORD = 1 << 20
 _LOG_MARK = "\x1e"  # as in worker/work.py
 
 
@@ -303,7 +304,9 @@ class OutputLog:
     def feed(self, data: bytes) -> None:
         """Take bytes as they come; a line is logged when it is complete, or very long."""
         *lines, begun = (self._begun + data).split(b"\n")
-        if len(begun) > _LONGEST_LINE:
+        if len(begun) > _LONGEST_LINE and (
+            len(begun) > _LONGEST_RECORD or _LOG_MARK.encode() not in begun
+        ):
             lines.append(begun)
             begun = b""
         self._begun = begun
