@@ -27,7 +27,8 @@ class Options:
         inspect_nodes: whether to read nodes, to say what they offer.
         kubeconfig: a file; "" means the pod's service account, or the usual places.
         context: of the kubeconfig; "" means its current one.
-        http_port: of /healthz, /readyz and /metrics; 0 takes a free one and logs it.
+        http_host: where /healthz, /readyz and /metrics are.
+        http_port: their port; 0 takes a free one and logs it.
         workers: services reconciled at once.
         resync_seconds: between looks at a service when nothing happens.
         discovery_seconds: between looks at which kinds the API server serves and what nodes offer.
@@ -100,6 +101,15 @@ def add_to(parser: argparse.ArgumentParser, environ: collections.abc.Mapping[str
             metavar=None if flag.choices else flag.name.rpartition("-")[2].upper(),
             help=f"{flag.help} [{variable}; default {flag.default or 'empty'}]",
         )
+
+
+def table() -> str:
+    """The options as a table for the documentation, in Markdown."""
+    lines = ["| option | value | default | |", "|---|---|---|---|"]
+    for flag in _FLAGS:
+        value = ", ".join(f"`{choice}`" for choice in flag.choices)
+        lines.append(f"| `--{flag.name}` | {value} | {flag.default} | {flag.help} |")
+    return "\n".join(lines) + "\n"
 
 
 def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:

@@ -121,9 +121,9 @@ class Carrier:
             case plan.Create(manifest):
                 if not (fresh and await self._created_at_once(manifest, result)):
                     await self._create(manifest, result, uid=uid)
-            case plan.Apply(manifest, child_uid, drift):
+            case plan.Apply(manifest, child_uid, drift, version):
                 result.writes += 1
-                await self._apply(_with_uid(manifest, child_uid))
+                await self._apply_as_read(_with_uid(manifest, child_uid), version)
                 if drift:
                     kind, name = _of(step)
                     _log.info("put %s %s back: %s", kind, name, ", ".join(drift))
@@ -193,6 +193,15 @@ class Carrier:
         owner = _named(children.controller(present["metadata"]))
         result.conflicts.append(Conflict(kind, name, owner or "nobody"))
 
+    async def _apply_as_read(self, manifest: plan.Manifest, version: str) -> None:
+        try:
+            await self._apply(manifest, version=version)
+        except errors.Conflict:
+            if version:
+                # The watch is behind; the next look shall decide by what there is.
+                self._store.put(manifest["kind"], await self._api.get(_place(manifest)))
+            raise
+
     async def _apply(
         self, manifest: plan.Manifest, *, force: bool = True, version: str = ""
     ) -> None:
@@ -211,6 +220,8 @@ class Carrier:
                 child.kind,
                 child.name,
             )
+            # Children mostly go with their service, and no step of ours tells of it.
+            self._partial = {uid: seen for uid, seen in self._partial.items() if uid in self._store}
             self._partial[child.uid] = (stamp, child.fields)
         else:
             self._partial.pop(child.uid, None)

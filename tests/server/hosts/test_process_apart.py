@@ -6,22 +6,10 @@ import pathlib
 import signal
 from typing import Any
 
-import pytest
-
 from naiad.core import datatypes
-from naiad.core.flow import Flow
 from naiad.errors import ErrorCode
 from tests.server.backends.configs import spec, values
-from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, exists, until
-
-TO_THE_LAST = """
-def execute(self, requests):
-    for request in requests:
-        sender = request.get_response_sender()
-        for number in range(int(request.inputs()[0].as_numpy()[0, 0])):
-            sender.send(response(number, 0))
-        sender.send(flags=FINAL)
-"""
+from tests.server.hosts.workers import GIVE_UP_S, TO_THE_LAST, Hosts, ask, exists, told, until
 
 UNTIL_CANCELLED = """
 def initialize(self, args):
@@ -36,21 +24,6 @@ def go_on(self, sender):
         time.sleep(0.005)
     sender.send(response(2, 2), flags=FINAL)
 """
-
-
-def told(hosted: Hosted) -> list[Any]:
-    """What came apart: the first value, "end", or the error's code; "!" behind what is final."""
-    shown: list[Any] = []
-    for answer in hosted.answers:
-        response = answer.response
-        if response.error is not None:
-            what: Any = response.error.code.name
-        elif response.empty:
-            what = "end"
-        else:
-            what = values(response)["OUT"][0][0]
-        shown.append(f"{what}!" if response.final else what)
-    return shown
 
 
 async def test_a_decoupled_model_answers_many_times_and_all_of_it_is_told_before_its_batch_ends(
@@ -77,42 +50,6 @@ async def test_a_thousand_answers_come_in_order(hosts: Hosts) -> None:
     hosted = await hosts.start(TO_THE_LAST, decoupled=True)
     await hosted.run(ask((1000, 0)))
     assert told(hosted) == [*range(1000), "end!"]
-
-
-async def test_a_model_waits_while_its_client_does_not_take_what_it_sends(hosts: Hosts) -> None:
-    hosted = await hosts.start(TO_THE_LAST, decoupled=True)
-    slow = ask((1000, 0))
-    slow.flow = Flow()
-    slow.flow.hold()
-    out = hosted.submit(slow)
-    await until(lambda: hosted.answers)
-    # The hold and the batch take different sockets, so a few answers may pass; most of a thousand may not.
-    stopped_at = -1
-    while stopped_at != len(hosted.answers):
-        stopped_at = len(hosted.answers)
-        await asyncio.sleep(0.1)
-    assert stopped_at < 1000
-    assert not out.done()
-    slow.flow.go_on()
-    await asyncio.wait_for(out, GIVE_UP_S)
-    assert told(hosted) == [*range(1000), "end!"]
-
-
-@pytest.mark.parametrize("way", ["cancel", "kill"])
-async def test_a_model_that_is_held_does_not_wait_for_a_client_that_left(
-    hosts: Hosts, way: str
-) -> None:
-    hosted = await hosts.start(TO_THE_LAST, decoupled=True)
-    slow = ask((1000, 0))
-    slow.flow = Flow()
-    slow.flow.hold()
-    out = hosted.submit(slow)
-    await until(lambda: hosted.answers)
-    if way == "cancel":
-        slow.cancel()
-    else:
-        os.kill(hosted.host.pid, signal.SIGKILL)
-    await asyncio.wait_for(out, GIVE_UP_S)
 
 
 async def test_large_answers_and_answers_of_words_come_whole(hosts: Hosts) -> None:
