@@ -25,6 +25,25 @@ def broken_link(folder: pathlib.Path) -> str:
     return ""
 
 
+Changes = tuple[tuple[int, int] | None, ...]
+"""Inode and time of the last change of some files; None for one that is not there."""
+
+
+def changes(folder: pathlib.Path) -> Changes:
+    """Tells whether an environment's interpreter, or what says its variables, is another one than before."""
+    telling = ["pyvenv.cfg", "etc/conda/activate.d", "bin/activate"]
+    telling += [f"bin/{name}" for name in _INTERPRETERS]
+    return tuple(_change(folder / each) for each in telling)
+
+
+def _change(path: pathlib.Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
 def packages_in(folder: pathlib.Path) -> pathlib.Path:
     """Where an environment has packages for this server's version of Python."""
     major, minor = sys.version_info[:2]

@@ -46,6 +46,7 @@ _BURST = 64
 _LOST_S = 0.3
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
+_LONGEST_RECORD = 1 << 20
 _LOG_MARK = "\x1e"  # as in worker/work.py
 
 
@@ -303,7 +304,9 @@ class OutputLog:
     def feed(self, data: bytes) -> None:
         """Take bytes as they come; a line is logged when it is complete, or very long."""
         *lines, begun = (self._begun + data).split(b"\n")
-        if len(begun) > _LONGEST_LINE:
+        if len(begun) > _LONGEST_LINE and (
+            len(begun) > _LONGEST_RECORD or _LOG_MARK.encode() not in begun
+        ):
             lines.append(begun)
             begun = b""
         self._begun = begun
@@ -327,7 +330,9 @@ class OutputLog:
     def _record(self, text: str) -> None:
         try:
             level, name, path, number, message = json.loads(text)
-            logger = logging.getLogger(str(name))
+            # Loggers stay for ever, and a model may name one for each request: the server has only its own by name.
+            ours = str(name).startswith("naiad.")
+            logger = logging.getLogger(name) if ours else logging.getLogger()
             wanted = logger.isEnabledFor(level)
         except (ValueError, TypeError):
             self._logger.info("%s%s", self._tag, text)

@@ -57,6 +57,16 @@ def test_a_record_keeps_its_level_its_place_and_its_lines(
     assert caplog.records[1].lineno == 7
 
 
+def test_a_long_record_is_a_record(output: OutputLog, caplog: pytest.LogCaptureFixture) -> None:
+    written = b"begun " + record(logging.ERROR, "é" * 80_000)
+    for at in range(0, len(written), 65_536):
+        output.feed(written[at : at + 65_536])
+    assert said(caplog) == [
+        ("INFO", "[m m_0_1] begun "),
+        ("ERROR", "[m m_0_1] " + "é" * 80_000),
+    ]
+
+
 @pytest.mark.parametrize("nonsense", [b"{", b"7", b"[1, 2]", b'["a", "b", "c", "d", "e"]'])
 def test_what_only_looks_like_a_record_is_a_line(
     output: OutputLog, caplog: pytest.LogCaptureFixture, nonsense: bytes
@@ -65,6 +75,18 @@ def test_what_only_looks_like_a_record_is_a_line(
     assert said(caplog) == [
         ("INFO", f"[m m_0_1] {nonsense.decode()}"),
         ("INFO", "[m m_0_1] \ufffd"),
+    ]
+
+
+def test_loggers_that_a_model_names_are_not_made_in_the_server(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = set(logging.getLogger().manager.loggerDict)
+    for number in range(3):
+        output.feed(record(logging.WARNING, "slow", f"request.{number}"))
+    assert set(logging.getLogger().manager.loggerDict) == known
+    assert [(each.name, each.getMessage()) for each in caplog.records] == [
+        (f"request.{number}", "[m m_0_1] slow") for number in range(3)
     ]
 
 
