@@ -25,6 +25,8 @@ from naiad.backends.python.served_model import APART, ServedModel
 from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest, Refusal
 
 _PACKAGE = "naiad_model"
+_FOLDERS = "NAIAD_MODEL_FOLDERS"
+"""The variable by which processes that a model starts learn where its modules are."""
 
 _NAMES = {
     number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
@@ -147,17 +149,13 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
         raise _refusal(name, f"Python model file not found in '{path}'")
     if path.suffix != ".py":
         raise _refusal(name, f"Model name must end with '.py'. Model name is \"{path.name}\".")
-    sys.modules.update(UTILS)
     # A model that reads a command line (argparse, unittest.main) finds none, as in Triton: ours is not meant for it.
     sys.argv = [""]
-    # A repository is not ours to write to.
-    sys.dont_write_bytecode = True
     folders = [str(path.parent), str(folder)]
     at = _before_installed_packages()
     sys.path[at:at] = folders
-    package = types.ModuleType(_PACKAGE)
-    package.__path__ = folders
-    sys.modules[_PACKAGE] = package
+    _make_importable(folders)
+    os.environ[_FOLDERS] = os.pathsep.join(folders)
     try:
         module = importlib.import_module(_PACKAGE + "." + path.stem)
     except RAISED as error:
@@ -175,6 +173,22 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
             "add execute(self, requests) to its TritonPythonModel",
         )
     return found
+
+
+def know_the_model() -> None:
+    """In a process that a model starts anew (multiprocessing's `spawn` and `forkserver`): its functions are found by their names here, too."""
+    folders = os.environ.get(_FOLDERS)
+    if folders:
+        _make_importable(folders.split(os.pathsep))
+
+
+def _make_importable(folders: "list[str]") -> None:
+    sys.modules.update(UTILS)
+    # A repository is not ours to write to.
+    sys.dont_write_bytecode = True
+    package = types.ModuleType(_PACKAGE)
+    package.__path__ = folders
+    sys.modules[_PACKAGE] = package
 
 
 def _refusal(name: str, text: str) -> Refusal:

@@ -130,3 +130,7 @@ def _leave_to_the_server(number: int, frame: Any) -> None:
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":
+    # multiprocessing reads this file in a process that it starts for a model, before what the model sends there.
+    _find_naiad()
+    importlib.import_module("naiad.backends.python.runner").know_the_model()
