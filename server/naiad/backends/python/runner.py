@@ -26,6 +26,9 @@ from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest
 _UTILS = "triton_python_backend_utils"
 _PACKAGE = "naiad_model"
 
+FOLDERS = "NAIAD_MODEL_FOLDERS"
+"""Where processes that the model spawns find its modules: an environment variable, which they inherit."""
+
 _NAMES = {
     number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
 }
@@ -132,6 +135,14 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
     return model
 
 
+def make_importable(folders: "list[str]") -> None:
+    """Have imports find the model's modules under their full names, and what they import themselves."""
+    sys.modules[_UTILS] = triton_python_backend_utils
+    package = types.ModuleType(_PACKAGE)
+    package.__path__ = folders
+    sys.modules[_PACKAGE] = package
+
+
 def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     """Import a model file and find TritonPythonModel (row 15.1).
 
@@ -147,15 +158,13 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
         raise _refusal(name, f"Python model file not found in '{path}'")
     if path.suffix != ".py":
         raise _refusal(name, f"Model name must end with '.py'. Model name is \"{path.name}\".")
-    sys.modules[_UTILS] = triton_python_backend_utils
     # A repository is not ours to write to.
     sys.dont_write_bytecode = True
     folders = [str(path.parent), str(folder)]
     at = _before_installed_packages()
     sys.path[at:at] = folders
-    package = types.ModuleType(_PACKAGE)
-    package.__path__ = folders
-    sys.modules[_PACKAGE] = package
+    make_importable(folders)
+    os.environ[FOLDERS] = os.pathsep.join(folders)
     try:
         module = importlib.import_module(_PACKAGE + "." + path.stem)
     except RAISED as error:

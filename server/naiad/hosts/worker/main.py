@@ -54,6 +54,15 @@ def main() -> None:
     os._exit(status)
 
 
+def _be_a_spawned_child() -> None:
+    """Have the model's own functions found where `multiprocessing` runs them in a child: one that it spawns runs this file first."""
+    _find_naiad()
+    runner = importlib.import_module("naiad.backends.python.runner")
+    folders = os.environ.get(runner.FOLDERS)
+    if folders:
+        runner.make_importable(folders.split(os.pathsep))
+
+
 def _find_naiad() -> None:
     """Make this package importable, and nothing else of where the server is installed."""
     here = pathlib.Path(__file__).resolve()
@@ -110,3 +119,5 @@ def _leave_to_the_server(number: int, frame: Any) -> None:
 
 if __name__ == "__main__":
     main()
+elif __name__ == "__mp_main__":
+    _be_a_spawned_child()
