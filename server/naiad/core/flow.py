@@ -66,11 +66,14 @@ class Flow:
                 return
             self._room.wait()
 
-    def arrived(self, size: int) -> None:
-        """An answer of so many bytes has come to the loop and was handed on."""
-        self._arrived += size
+    def coming(self, size: int) -> None:
+        """An answer of so many bytes has come to the loop and is handed on next: it piles up if the client takes nothing already."""
         if self._held:
             self._piled += size
+
+    def arrived(self, size: int) -> None:
+        """It was handed on."""
+        self._arrived += size
         if self._waiting:
             self._wake()
 
@@ -93,6 +96,10 @@ class Flow:
         self._on_hold = on_hold
         if self._held and not self._closed:
             on_hold(True)
+
+    def is_held(self) -> bool:
+        """Whether the client does not take what is sent to it just now."""
+        return self._held
 
     def overran(self) -> bool:
         """Whether too much has come for a client that takes nothing."""

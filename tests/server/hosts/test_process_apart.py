@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from naiad.backends.backend import Answer
 from naiad.core import datatypes
 from naiad.core.flow import Flow
 from naiad.errors import ErrorCode
@@ -96,6 +97,42 @@ async def test_a_model_waits_while_its_client_does_not_take_what_it_sends(hosts:
     slow.flow.go_on()
     await asyncio.wait_for(out, GIVE_UP_S)
     assert told(hosted) == [*range(1000), "end!"]
+
+
+@pytest.mark.parametrize("megabytes", [3, 20])
+async def test_large_answers_wait_for_each_other_and_their_client_is_not_taken_for_one_that_does_not_read(
+    hosts: Hosts, megabytes: int
+) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            count, megabytes = map(int, requests[0].inputs()[0].as_numpy()[0])
+            sender = requests[0].get_response_sender()
+            numbers = np.zeros((1, megabytes << 18), np.float32)
+            for _ in range(count):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", numbers)]))
+            sender.send(flags=FINAL)
+        """,
+        decoupled=True,
+        outputs=[spec("OUT", datatypes.FP32, (-1,))],
+    )
+    slow = ask((6, megabytes))
+    flow = slow.flow = Flow()
+    piled: list[bool] = []
+
+    def read(answer: Answer) -> None:
+        # As a protocol does: what is written fills the connection, and is gone from it a moment later.
+        flow.coming(answer.weight)
+        flow.hold()
+        flow.arrived(answer.weight)
+        piled.append(flow.overran())
+        asyncio.get_running_loop().call_later(0.2, flow.go_on)
+
+    hosted.host.answers_to(read)
+    outcome = await hosted.run(slow)
+    assert outcome.error is None
+    await until(lambda: len(piled) == 7)
+    assert not any(piled)
 
 
 @pytest.mark.parametrize("way", ["cancel", "kill"])

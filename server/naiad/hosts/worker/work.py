@@ -115,7 +115,7 @@ class Worker:
         self, request: ReceivedRequest, answer: "Answer | None", *, final: bool, begun_ns: int
     ) -> None:
         """A response apart from its batch, from whatever thread."""
-        header, parcel = content.pack_response(answer, final=final, begun_ns=begun_ns)
+        header, parcel = content.pack_response(request, answer, final=final, begun_ns=begun_ns)
         self._link.post(link.RESPONSE, header, parcel, request.number)
 
     def _listen(self) -> None:
