@@ -28,6 +28,7 @@ from naiad.hosts.desk import Desk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
+from naiad.hosts.pulse import Pulse
 from naiad.hosts.respawn import Backoff
 from naiad.hosts.watchdog import Watchdog
 from naiad.hosts.worker import link
@@ -100,6 +101,7 @@ class ProcessHost:
         self._on_outcome: OnOutcome | None = None
         self._started_ns = 0
         self._watchdog = Watchdog(identity, loop=loop)
+        self._pulse = Pulse(identity, limits.execute, loop=loop)
         self._stuck = False
         self._probe: asyncio.Future[bool] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -222,6 +224,7 @@ class ProcessHost:
         if self._in_flight.batch is not None and self._worker is not None:
             self._idle = self._loop.create_future()
             await self._idle
+        self._pulse.stop()
         was, self._state = self._state, _State.CLOSED
         worker = self._worker
         if worker is None:
@@ -257,6 +260,7 @@ class ProcessHost:
             execution = self._answers.unpack(worker.link.base, header, batch)
             if None in execution.responses:
                 self._in_flight.note_apart(execution)
+                self._pulse.feel(worker, self._in_flight.owes_apart, self._on_stuck)
         except InferenceError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
@@ -286,6 +290,8 @@ class ProcessHost:
             self._on_response(number, header)
         elif kind == link.ASK:
             self._on_question(number, header)
+        elif kind == link.PULSE:
+            self._pulse.felt()
         elif kind == link.READY and self._probe is not None and not self._probe.done():
             self._probe.set_result(bool(number))
 
@@ -344,6 +350,7 @@ class ProcessHost:
         if self._state is _State.UP:
             self._state = _State.DOWN
             self._usable(False)
+        self._pulse.stop()
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(False)
         error = self._unavailable(how)

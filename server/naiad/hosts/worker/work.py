@@ -128,6 +128,8 @@ class Worker:
                     self._under_way.cancel(number)
                 elif kind in (link.HOLD, link.GO_ON):
                     self._under_way.hold(number, held=kind == link.HOLD)
+                elif kind == link.ASK_PULSE:
+                    self._runner.beat(self._say_pulse)
                 elif kind == link.TOLD:
                     self._server.told(number, header, self._control.posted)
         except link.LinkBrokenError:
@@ -144,6 +146,10 @@ class Worker:
         except (RuntimeError, MemoryError):  # the system has no more threads for it
             _log.exception("it could not be asked whether it is ready")
             self._link.post(link.READY, b"", None, 0)
+
+    def _say_pulse(self) -> None:
+        with contextlib.suppress(link.LinkBrokenError):
+            self._link.post(link.PULSE, b"")
 
     def _say_ready(self) -> None:
         try:
