@@ -417,13 +417,14 @@ async def test_children_of_a_model_hide_no_death_and_end_with_it(
 
 
 async def test_a_child_that_writes_for_ever_outside_its_group_does_not_hold_the_loop(
-    hosts: Hosts,
+    hosts: Hosts, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO, "naiad")  # so that its lines take longer to log than to write
     hosted = await hosts.start(
         """
         def execute(self, requests):
             import subprocess
-            subprocess.Popen(["yes"], start_new_session=True)
+            subprocess.Popen(["yes", "a line of its own"], start_new_session=True)
             time.sleep(0.1)
             os._exit(1)
         """
