@@ -50,10 +50,6 @@ class ReceivedTensor:
         self.array = array
 
 
-MOST_UNHEARD = 1 << 22
-"""Bytes of answers to a request that may be on their way to the server; the one that passes it still goes."""
-
-
 class ReceivedRequest:
     """A request, as `api.request.Received` says; `request` is itself, so that it is a `Call` too.
 
@@ -64,7 +60,7 @@ class ReceivedRequest:
     """
 
     __slots__ = (
-        "__weakref__", "_room", "_unheard", "cancelled", "correlation_id", "flags", "id", "inputs", "number", "on_cancel",
+        "__weakref__", "_room", "cancelled", "correlation_id", "flags", "id", "inputs", "number", "on_cancel",
         "parameters", "requested_outputs", "timeout_us",
     )  # fmt: skip
 
@@ -81,7 +77,6 @@ class ReceivedRequest:
         self.number = number
         self.on_cancel: Callable[[], None] | None = None
         self._room: threading.Event | None = None
-        self._unheard = 0
 
     @property
     def request(self) -> "ReceivedRequest":
@@ -104,18 +99,6 @@ class ReceivedRequest:
             room.clear()
         elif room is not None:
             room.set()
-
-    def sends(self, size: int) -> bool:
-        """An answer of so many bytes is about to be sent; whether its sender shall `wait_for_room` behind it until the server says `hold(False)`.
-
-        Else a model that writes faster than the server reads would fill the memory with segments that nobody has looked at.
-        """
-        self._unheard += size
-        if self._unheard <= MOST_UNHEARD or self.cancelled:
-            return False
-        self._unheard = 0
-        self.hold(True)
-        return True
 
     def wait_for_room(self) -> None:
         """Return once its client takes more answers, or wants none; at once unless it is held."""

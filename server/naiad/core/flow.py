@@ -97,10 +97,6 @@ class Flow:
         if self._held and not self._closed:
             on_hold(True)
 
-    def is_held(self) -> bool:
-        """Whether the client does not take what is sent to it just now."""
-        return self._held
-
     def overran(self) -> bool:
         """Whether too much has come for a client that takes nothing."""
         return self._piled > OVERRUN_BYTES

@@ -20,7 +20,7 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.tensor_frames import array_at, framed
-from naiad.hosts.worker.content import FINAL, TIMES, WAITS
+from naiad.hosts.worker.content import TIMES
 from naiad.hosts.worker.link import ALIGNED, Parcel
 
 COPIED = 1 << 18
@@ -110,26 +110,21 @@ class Answers:
             self._known[text] = answers
         return answers
 
-    def response_of(
-        self, base: Any, header: bytes | bytearray, inference: Inference
-    ) -> tuple[Answer, bool]:
-        """A response that came apart from its batch, and whether its sender waits; `base` is its own."""
-        begins, begun_ns, answer = orjson.loads(header)
-        waits = begins == WAITS
+    def response_of(self, base: Any, header: bytes | bytearray, inference: Inference) -> Answer:
+        """A response that came apart from its batch; `base` is its own."""
+        final, begun_ns, answer = orjson.loads(header)
         if answer is not None:
-            response = self._response(
-                base, inference, self._resolved(answer), final=begins == FINAL
-            )
+            response = self._response(base, inference, self._resolved(answer), final=bool(final))
         else:
             request = inference.request
             response = InferResponse(
                 request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
             )
         if inference.flow is None:
-            return Answer(inference, response, begun_ns), waits
+            return Answer(inference, response, begun_ns)
         weight = ANSWER_BYTES + len(base)
         inference.flow.sent(weight)
-        return Answer(inference, response, begun_ns, weight), waits
+        return Answer(inference, response, begun_ns, weight)
 
     def failure(self, inference: Inference, error: InferenceError) -> InferResponse:
         """The final response to a request that gets no other."""

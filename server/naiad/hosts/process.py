@@ -317,7 +317,7 @@ class ProcessHost:
             return  # it has its last response: a sender that was let go of, or a coroutine that fails after that
         assert worker is not None
         try:
-            answer, waits = self._answers.response_of(worker.link.posted, header, inference)
+            answer = self._answers.response_of(worker.link.posted, header, inference)
         except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
             _log.exception("%s: the worker's response cannot be used", self._identity)
             worker.kill(f"sent a response that cannot be used ({failure})")
@@ -325,8 +325,6 @@ class ProcessHost:
         if answer.response.final:
             self._in_flight.answered(number)
         self._on_answer(answer)
-        if waits and (inference.flow is None or not inference.flow.is_held()):
-            worker.post(link.GO_ON, number)  # else its client says when
 
     def _tell_cancelled(self, inference: Inference) -> None:
         """Its client left: the model may ask."""

@@ -5,7 +5,7 @@ Read and written here by the worker; the server's side of the same (with its own
 A batch's header is a list of requests, each `[id, correlation id, flags, timeout µs, parameters, requested outputs, cancelled, inputs]`,
 an input or output being `[name, datatype, shape, offset, bytes]`. An outcome's is a list of answers, an answer
 being `[null, parameters, outputs]`, `[[code, message], {}, []]` or null for one that comes apart, or, when all of it failed,
-`{"error": [code, message]}`; behind it stand the two times of `Outcome`, eight bytes each. A posted response's is `[FINAL or WAITS or 0, begun ns, answer]`, the answer null when the end is all it says.
+`{"error": [code, message]}`; behind it stand the two times of `Outcome`, eight bytes each. A posted response's is `[final, begun ns, answer]`, the answer null when the end is all it says.
 BYTES lie as in the wire protocol, each element behind its length (row 15.28); BF16 are two bytes of no dtype that numpy has.
 
 Most batches look like one before: same tensors, other numbers. Both sides remember what a header means, and a worker how it wrote
@@ -132,18 +132,10 @@ def pack_outcome(outcome: Outcome) -> "tuple[bytes, Parcel]":
     return text + times, parcel
 
 
-FINAL, WAITS = 1, 2
-"""How a posted response begins: it is the last one; its sender waits for a GO_ON."""
-
-
-def pack_response(
-    request: ReceivedRequest, answer: "Answer | None", *, final: bool, begun_ns: int
-) -> "tuple[bytes, Parcel]":
+def pack_response(answer: "Answer | None", *, final: bool, begun_ns: int) -> "tuple[bytes, Parcel]":
     """The header and the tensors of a RESPONSE."""
     parcel = Parcel()
-    packed = _packed(answer, parcel)
-    begins = FINAL if final else WAITS if request.sends(parcel.size) else 0
-    return f"[{begins},{begun_ns},{packed}]".encode(errors=_SHOWN), parcel
+    return f"[{int(final)},{begun_ns},{_packed(answer, parcel)}]".encode(errors=_SHOWN), parcel
 
 
 def _packed(answer: "Answer | None", parcel: Parcel) -> str:
