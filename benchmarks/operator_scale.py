@@ -17,17 +17,23 @@ import argparse
 import collections.abc
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
+import functools
 import json
 import os
 import pathlib
+import signal
 import statistics
+import sys
 import tempfile
 import threading
 import time
 import typing
 
+import httpx
 import matplotlib as mpl
+import psutil
 import yaml
 
 mpl.use("Agg")
@@ -35,7 +41,7 @@ from matplotlib import pyplot as plt
 
 from tests.apiserver import control_plane, toolchain
 from tests.apiserver.client import Kubectl, Object, path_of
-from tests.apiserver.objects import make_namespace
+from tests.apiserver.objects import definitions, make_namespace
 from tests.apiserver.operator import OperatorProcess
 
 _ROOT = pathlib.Path(__file__).resolve().parents[1]
@@ -49,6 +55,7 @@ _NAMESPACE = "bench"
 _QUIET_S = 60.0
 _NEW_KIND_S = 2.5
 """So long after a CustomResourceDefinition was made an API server answers: before, it holds back each creation for two seconds."""
+_WATCH_AGAIN_S = 0.1
 _EDITS = 100
 _NEW = 100
 _GIVE_UP_S = 600.0
@@ -95,12 +102,16 @@ class Load:
 
 
 class Watcher:
-    """Counts objects and hears of changes, by a watch of its own in a thread."""
+    """Counts objects and hears of changes, by a watch of its own in a thread, until it is stopped.
+
+    One that went on when its control plane is gone would ask again and again, and take the processor from what is measured next.
+    """
 
     def __init__(self, kubectl: Kubectl, kind: str, namespace: str) -> None:
         self.names: set[str] = set()
         self._heard: dict[str, tuple[str, threading.Event]] = {}
         self._kubectl, self._path = kubectl, path_of(kind, namespace)
+        self._stopped = threading.Event()
         threading.Thread(target=self._run, daemon=True).start()
 
     def expect(self, name: str, text: str) -> threading.Event:
@@ -109,11 +120,18 @@ class Watcher:
         self._heard[name] = (text, event)
         return event
 
+    def stop(self) -> None:
+        """Asks no more, once the present watch ends."""
+        self._stopped.set()
+
     def _run(self) -> None:
         version = "0"
-        while True:
+        while not self._stopped.wait(_WATCH_AGAIN_S):
             query = f"?watch=true&resourceVersion={version}&timeoutSeconds=600"
-            with contextlib.suppress(Exception), self._kubectl.lines(self._path + query) as lines:
+            with (
+                contextlib.suppress(httpx.HTTPError),
+                self._kubectl.lines(self._path + query) as lines,
+            ):
                 for line in lines:
                     version = self._take(line) or version
 
@@ -134,12 +152,8 @@ def measure(load: Load, binaries: toolchain.Binaries, *, quiet: float) -> Result
     """Runs one size on a control plane of its own."""
     with tempfile.TemporaryDirectory(prefix="naiad-bench-") as name:
         folder = pathlib.Path(name)
-        crds = [
-            yaml.safe_load(path.read_text(encoding="utf-8"))
-            for path in sorted((_ROOT / "crds").glob("*.yaml"))
-        ]
         plane = control_plane.start(
-            folder, binaries, crds=crds, autoscaler_sync="15s", manager_rate=20
+            folder, binaries, crds=definitions(), autoscaler_sync="15s", manager_rate=20
         )
         try:
             time.sleep(_NEW_KIND_S)
@@ -157,8 +171,8 @@ def _measured(
     services = load.services
     watchers = {kind: Watcher(plane.admin(), kind, _NAMESPACE) for kind in load.kinds}
     config = plane.kubeconfig(control_plane.OPERATOR_TOKEN)
-    operator = OperatorProcess(config, log=folder / "operator.log").wait_ready()
-    try:
+    with OperatorProcess(config, log=folder / "operator.log") as operator:
+        operator.wait_ready()
         names = [f"service-{number:04d}" for number in range(services)]
         began = time.monotonic()
         _create(plane, names, load)
@@ -175,34 +189,36 @@ def _measured(
         _settle(plane)
         memory = operator.memory_mb()
         operator.stop()
-        before = plane.write_count()
-        began = time.monotonic()
-        operator = OperatorProcess(config, log=folder / "again.log").wait_ready(seconds=120)
+    before = plane.write_count()
+    began = time.monotonic()
+    with OperatorProcess(config, log=folder / "again.log") as operator:
+        operator.wait_ready(seconds=120)
         restart = time.monotonic() - began
         restart_writes = plane.write_count() - before
         restart_memory = operator.memory_mb()
         new = _add(admin, load, watchers)
-        return Result(
-            services=services,
-            children=services * len(load.kinds),
-            all_children=all_children,
-            all_settled=all_settled,
-            writes_to_settle=wrote,
-            cpu_to_settle=used,
-            cpu_of_kubernetes=kubernetes,
-            writes_in_a_quiet_minute=in_quiet,
-            edit_p50=statistics.median(edits),
-            edit_p99=_p99(edits),
-            memory=memory,
-            restart=restart,
-            restart_writes=restart_writes,
-            restart_memory=restart_memory,
-            new_p50=statistics.median(new),
-            new_p99=_p99(new),
-        )
-    finally:
+        for watcher in watchers.values():
+            watcher.stop()
         operator.stop()
-        admin.close()
+    admin.close()
+    return Result(
+        services=services,
+        children=services * len(load.kinds),
+        all_children=all_children,
+        all_settled=all_settled,
+        writes_to_settle=wrote,
+        cpu_to_settle=used,
+        cpu_of_kubernetes=kubernetes,
+        writes_in_a_quiet_minute=in_quiet,
+        edit_p50=statistics.median(edits),
+        edit_p99=_p99(edits),
+        memory=memory,
+        restart=restart,
+        restart_writes=restart_writes,
+        restart_memory=restart_memory,
+        new_p50=statistics.median(new),
+        new_p99=_p99(new),
+    )
 
 
 _SETTLED_S = 5.0
@@ -229,9 +245,15 @@ def _until(holds: collections.abc.Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@functools.cache
+def _example() -> Object:
+    example: Object = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+    return example
+
+
 def _service(name: str, load: Load) -> Object:
     """The example under another name. No autoscaler: without a metrics API its controller alone would take a core."""
-    service: Object = yaml.safe_load(_EXAMPLE.read_text(encoding="utf-8"))
+    service: Object = copy.deepcopy(_example())
     service["metadata"] = {"name": name, "namespace": _NAMESPACE}
     if load.reached:
         service["spec"]["ingress"] = {"enabled": True, "host": f"{name}.example.com"}
@@ -240,16 +262,24 @@ def _service(name: str, load: Load) -> Object:
 
 
 def _create(plane: control_plane.ControlPlane, names: list[str], load: Load) -> None:
+    given_up = threading.Event()
+
     def some(part: list[str]) -> None:
         kubectl = plane.admin()
         for name in part:
+            if given_up.is_set():
+                break
             kubectl.create(_service(name, load))
         kubectl.close()
 
     parts = [names[start::4] for start in range(4)]
     with concurrent.futures.ThreadPoolExecutor(len(parts)) as threads:
-        for done in [threads.submit(some, part) for part in parts]:
-            done.result()
+        try:
+            for done in [threads.submit(some, part) for part in parts]:
+                done.result()
+        except BaseException:
+            given_up.set()
+            raise
 
 
 def _edit(admin: Kubectl, names: list[str], watcher: Watcher) -> list[float]:
@@ -364,6 +394,14 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--out", type=pathlib.Path, default=_RESULTS, help="where the results go")
     given = parser.parse_args(argv)
+    signal.signal(signal.SIGTERM, _end)
+    try:
+        _run(given)
+    finally:
+        _end_children()
+
+
+def _run(given: argparse.Namespace) -> None:
     binaries = toolchain.find()
     results: list[Result] = []
     for size in (int(part) for part in given.sizes.split(",")):
@@ -379,6 +417,21 @@ def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     if given.out == _RESULTS:
         _into_page(table(results), _ROOT / "docs" / "operator-inside.md")
     print(table(results))
+
+
+def _end(*_: object) -> None:
+    """As Ctrl-C does, SIGTERM leaves by every `with` and `finally` on the way: none of the programs that were started runs on."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(128 + signal.SIGTERM)
+
+
+def _end_children() -> None:
+    """A program that was being started when a signal came has nobody yet who would end it."""
+    left = psutil.Process().children()
+    for child in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            child.kill()
+    psutil.wait_procs(left, timeout=10)
 
 
 if __name__ == "__main__":

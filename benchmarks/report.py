@@ -3,6 +3,7 @@
 import collections.abc
 import csv
 import dataclasses
+import itertools
 import pathlib
 import re
 import typing
@@ -56,19 +57,21 @@ def write_csv(rows: collections.abc.Iterable[Row], path: pathlib.Path) -> None:
 
 
 def plot(rows: collections.abc.Sequence[Row], path: pathlib.Path) -> None:
-    """Requests a second beside Triton's: a row of panels a model, one panel a wire."""
+    """Requests a second beside Triton's: a panel a model and wire, as many side by side as there are wires."""
     beside = [row for row in rows if row.theirs is not None]
-    wires = list(dict.fromkeys(row.wire for row in beside))
-    models = list(dict.fromkeys(row.model for row in beside))
-    size = (4 * len(wires), 2.6 * len(models) + 0.4)
-    figure, axes = plt.subplots(len(models), len(wires), figsize=size, squeeze=False)
-    for model, line in zip(models, axes, strict=True):
-        for wire, axis in zip(wires, line, strict=True):
-            shown = [row for row in beside if (row.wire, row.model) == (wire, model)]
-            if shown:
-                _panel(axis, shown, title=f"{model}, {wire}")
-            else:
-                axis.set_axis_off()
+    columns = len({row.wire for row in beside})
+    panels = list(dict.fromkeys((row.model, row.wire) for row in beside))
+    lines = -(-len(panels) // columns)
+    size = (4 * columns, 2.6 * lines + 0.4)
+    figure, axes = plt.subplots(lines, columns, figsize=size, squeeze=False)
+    for axis, panel in itertools.zip_longest(axes.flat, panels):
+        if panel is None:
+            axis.set_axis_off()
+            continue
+        model, wire = panel
+        shown = [row for row in beside if (row.model, row.wire) == panel]
+        _panel(axis, shown, title=f"{model}, {wire}")
+    for line in axes:
         line[0].set_ylabel("requests a second")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, ncols=2, loc="upper right")

@@ -50,9 +50,9 @@ def main() -> int:
             return 1
         ready = time.perf_counter() - started
         right = _ask(base, ready=ready)
-        _print_addresses(asked.address, ports)
         if asked.once:
             return 0 if right else 1
+        _print_addresses(asked.address, ports)
         print("\nServing until Ctrl-C.", flush=True)
         return server.wait()
     except KeyboardInterrupt:

@@ -2,12 +2,22 @@
 
 import sys
 
-from naiad_operator import cli
-
 
 def main() -> None:
     """The console command."""
-    sys.exit(cli.main())
+    try:
+        # Imported here: with `pip install 'naiad[server]'` this command is there, and what it stands on is not.
+        from naiad_operator import cli  # noqa: PLC0415 - see above
+
+        status = cli.main()
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "naiad_operator":
+            raise
+        sys.exit(
+            f"naiad-operator: the package {package} is missing: pip install 'naiad[operator]' brings it"
+        )
+    sys.exit(status)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="FILE",
-        help="a file of InferenceServices, - for standard input; may be given several times",
+        help="a file of InferenceServices, a folder of such files, - for standard input; may be given several times",
     )
     parser.add_argument(
         "--image",
@@ -62,9 +62,9 @@ def run(options: argparse.Namespace) -> int:
     made: list[dict[str, typing.Any]] = []
     wrong = 0
     checked = 0
-    for name in options.file:
-        for number, document in enumerate(_documents(name), start=1):
-            where = f"{name} (document {number})"
+    for name in _files(options.file):
+        for number, document in _documents(name):
+            where = f"{name} (document {number})" if number else name
             if isinstance(document, Problem):
                 wrong += 1
                 _say(f"{where}: {document}")
@@ -101,29 +101,41 @@ def examine(
         return [], error.problems
 
 
+_SUFFIXES = frozenset((".yaml", ".yml", ".json"))
+
+
+def _files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]:
+    """The files, and in a folder's place those in it that kubectl would take."""
+    for name in given:
+        path = pathlib.Path(name)
+        if name != "-" and path.is_dir():
+            yield from (str(file) for file in sorted(path.iterdir()) if file.suffix in _SUFFIXES)
+        else:
+            yield name
+
+
 def _documents(
     name: str,
-) -> collections.abc.Iterator[collections.abc.Mapping[str, typing.Any] | Problem]:
-    """The InferenceServices of a file; other kinds beside them are somebody else's to check."""
+) -> collections.abc.Iterator[tuple[int, collections.abc.Mapping[str, typing.Any] | Problem]]:
+    """The InferenceServices of a file with their places in it, 0 for the file itself; other kinds beside them are somebody else's to check."""
     try:
         text = sys.stdin.read() if name == "-" else pathlib.Path(name).read_text()
         documents = yaml_text.read(text)
     except (OSError, UnicodeDecodeError) as error:
-        yield Problem("", f"cannot be read: {error}")
+        yield 0, Problem("", f"cannot be read: {error}")
         return
     except yaml.YAMLError as error:
-        yield Problem("", f"is no YAML: {' '.join(str(error).split())}")
+        yield 0, Problem("", f"is no YAML: {' '.join(str(error).split())}")
         return
     except RecursionError:
-        yield Problem("", "cannot be read: it is nested too deeply to be meant")
+        yield 0, Problem("", "cannot be read: it is nested too deeply to be meant")
         return
-    for document in _flat(documents):
+    for number, document in enumerate(_flat(documents), start=1):
         if not isinstance(document, dict):
-            yield Problem(
-                "", f"is {document!r}: write a mapping with apiVersion, kind, metadata and spec"
-            )
+            said = f"is {document!r}: write a mapping with apiVersion, kind, metadata and spec"
+            yield number, Problem("", said)
         elif service.is_meant(document):
-            yield document
+            yield number, document
 
 
 def _flat(documents: collections.abc.Iterable[typing.Any]) -> collections.abc.Iterator[typing.Any]:

@@ -7,7 +7,7 @@ import os
 import sys
 import typing
 
-from naiad_operator import check, options
+from naiad_operator import __version__, check, options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -15,6 +15,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="naiad-operator", description="Turns InferenceService resources into serving pods."
     )
+    top.add_argument("--version", action="version", version=f"naiad-operator {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     running = commands.add_parser(
         "run",

@@ -69,5 +69,7 @@ def configure(*, level: str, text: bool) -> None:
     logging.getLogger("kopf.objects").setLevel(
         logging.WARNING
     )  # a line for each event that it passed on
-    for chatty in ("asyncio", "kopf"):
-        logging.getLogger(chatty).setLevel(max(logging.INFO, root.level))
+    logging.getLogger("asyncio").setLevel(max(logging.INFO, root.level))
+    # Its own course (a login, a stop) is told in our words already; what goes wrong there is not.
+    debugging = root.level <= logging.DEBUG
+    logging.getLogger("kopf").setLevel(logging.INFO if debugging else logging.WARNING)

@@ -15,7 +15,7 @@ class Metrics:
     """Counters that grow as things happen.
 
     Attributes:
-        reconciles: by result: "ok", "gone", "retry", "bug".
+        reconciles: by result: "ok", "gone", "refused" (by the API server, for one child), "retry", "bug".
         errors: failed reconciles by what failed: the API error's name.
         seconds: how many reconciles took at most so long, by bucket.
     """

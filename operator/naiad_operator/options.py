@@ -6,12 +6,15 @@ Each flag `--watch-namespaces` is also read from `NAIAD_WATCH_NAMESPACES`, so th
 import argparse
 import collections.abc
 import dataclasses
+import re
 import typing
 
 from naiad_operator.builders.facts import Defaults
 
 DEFAULT_IMAGE = "naiad-server:latest"
 _PREFIX = "NAIAD_"
+_OBJECT = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
+_NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,12 +27,14 @@ class Options:
         inspect_nodes: whether to read nodes, to say what they offer.
         kubeconfig: a file; "" means the pod's service account, or the usual places.
         context: of the kubeconfig; "" means its current one.
-        http_port: of /healthz, /readyz and /metrics; 0 takes a free one and logs it.
+        http_host: where /healthz, /readyz and /metrics are.
+        http_port: their port; 0 takes a free one and logs it.
         workers: services reconciled at once.
         resync_seconds: between looks at a service when nothing happens.
         discovery_seconds: between looks at which kinds the API server serves and what nodes offer.
         leader_election: whether to hold a Lease before writing anything.
         lease_namespace: where the Lease is; "" means where the operator runs.
+        lease_name: the Lease's name. Operators that share it take turns, so those of different installations must not.
         drain_seconds: how long what is being reconciled may take to end after SIGTERM.
         log_level: debug, info, warning or error.
         log_text: lines for people in place of JSON.
@@ -47,6 +52,7 @@ class Options:
     discovery_seconds: float = 30.0
     leader_election: bool = False
     lease_namespace: str = ""
+    lease_name: str = "naiad-operator"
     drain_seconds: float = 20.0
     log_level: str = "info"
     log_text: bool = False
@@ -77,6 +83,7 @@ _FLAGS = (
     _Flag("resync-seconds", "600", "between looks at a service when nothing happens"),
     _Flag("discovery-seconds", "30", "between looks at which kinds the API server serves and what nodes offer"),
     _Flag("leader-election", "false", "hold a Lease before writing anything, for two replicas", ("true", "false")),
+    _Flag("lease-name", "naiad-operator", "the Lease's name; operators that share it take turns"),
     _Flag("drain-seconds", "20", "how long a reconcile may take to end after SIGTERM"),
     _Flag("log-level", "info", "how much is logged", ("debug", "info", "warning", "error")),
     _Flag("log-format", "json", "json for machines, text for people", ("json", "text")),
@@ -96,6 +103,15 @@ def add_to(parser: argparse.ArgumentParser, environ: collections.abc.Mapping[str
         )
 
 
+def table() -> str:
+    """The options as a table for the documentation, in Markdown."""
+    lines = ["| option | value | default | |", "|---|---|---|---|"]
+    for flag in _FLAGS:
+        value = ", ".join(f"`{choice}`" for choice in flag.choices)
+        lines.append(f"| `--{flag.name}` | {value} | {flag.default} | {flag.help} |")
+    return "\n".join(lines) + "\n"
+
+
 def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
     """The options, checked; ends the program with a sentence where one cannot be."""
     for flag in _FLAGS:
@@ -109,6 +125,10 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         parser.error(
             f"--watch-namespaces: {given.watch_namespaces!r} names no namespace; leave it empty for all of them"
         )
+    for each in namespaces:
+        if not _NAMESPACE.fullmatch(each):
+            # An API server answers for a namespace that cannot be as for an empty one.
+            parser.error(f"--watch-namespaces: {each!r} is no namespace's name")
     defaults = Defaults(
         image=given.default_image,
         prometheus_address=given.prometheus_address,
@@ -123,18 +143,31 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         kubeconfig=given.kubeconfig,
         context=given.context,
         http_host=given.http_host,
-        http_port=int(_number(parser, "http-port", given.http_port, least=0, most=65535)),
-        workers=int(_number(parser, "workers", given.workers, least=1, most=256)),
+        http_port=_whole(parser, "http-port", given.http_port, least=0, most=65535),
+        workers=_whole(parser, "workers", given.workers, least=1, most=256),
         resync_seconds=_number(parser, "resync-seconds", given.resync_seconds, least=1, most=86400),
         discovery_seconds=_number(
             parser, "discovery-seconds", given.discovery_seconds, least=1, most=3600
         ),
         leader_election=given.leader_election == "true",
         lease_namespace=given.operator_namespace,
+        lease_name=_name(parser, "lease-name", given.lease_name),
         drain_seconds=_number(parser, "drain-seconds", given.drain_seconds, least=0, most=3600),
         log_level=given.log_level,
         log_text=given.log_format == "text",
     )
+
+
+def _name(parser: argparse.ArgumentParser, name: str, text: str) -> str:
+    if not _OBJECT.fullmatch(text):
+        parser.error(f"--{name}: {text!r} is no object's name")
+    return text
+
+
+def _whole(parser: argparse.ArgumentParser, name: str, text: str, *, least: int, most: int) -> int:
+    if not text.strip().isdecimal():
+        parser.error(f"--{name}: {text!r} is no whole number from {least} to {most}")
+    return int(_number(parser, name, text, least=least, most=most))
 
 
 def _number(

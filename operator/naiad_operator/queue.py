@@ -86,7 +86,7 @@ class Pace:
     workers: int = 16
     backoff: float = 0.25
     backoff_most: float = 60.0
-    patience: float = 30.0
+    patience: float = 60.0
     resync: float = 600.0
 
 

@@ -34,7 +34,7 @@ from naiad_operator.cluster.place import Place
 from naiad_operator.metrics import Levels, Metrics, page
 from naiad_operator.options import Options
 from naiad_operator.queue import Forget, Key, Outcome, Pace, Queue, Retry
-from naiad_operator.reconcile import models, reconciler
+from naiad_operator.reconcile import models, news, reconciler
 from naiad_operator.reconcile.surroundings import Surroundings
 
 _log = logging.getLogger(__name__)
@@ -100,9 +100,11 @@ class Runtime:
             changed=functools.partial(self.queue.add, behind=True),
             pace=models.AskingPace(),
         )
+        self.news = news.News(time.monotonic)
         self.reconciler = reconciler.Reconciler(
             reconciler.Tools(
                 api=self.api,
+                news=self.news,
                 children=self.children,
                 surroundings=self.surroundings,
                 models=self.models,
@@ -120,10 +122,9 @@ class Runtime:
         await self.surroundings.look()
         for namespace in self.options.namespaces or ("",):
             place = Place(names.API_VERSION, names.PLURAL, namespace)
-            for key in await self.api.names(place):
-                self._at_start.add(Key(*key))
-        for each in self._at_start:
-            self.queue.add(each)
+            async for services, _ in self.api.pages(place):
+                for manifest in services:
+                    self._at_start.add(self._heard_first(manifest))
         self._follow_kinds()
         every = self.options.discovery_seconds
         self._spawn("look around", self.surroundings.keep_looking(every, self._changed))
@@ -147,17 +148,20 @@ class Runtime:
         await self._pod_session.close()
         await self.api.close()
 
-    def heard(self, key: Key, *, version: str, gone: bool = False) -> None:
+    def heard(self, manifest: news.Manifest, *, listed: bool, gone: bool = False) -> None:
         """Something was heard of a service.
 
         Args:
-            key: which.
-            version: the resourceVersion that was heard.
+            manifest: the service as the API server has it, or had it last.
+            listed: whether a list said so and not a watch.
             gone: whether it was deleted.
         """
-        if not gone and version and self.reconciler.written.get(key) == version:
-            return  # the echo of our own status
-        self.queue.add(key)
+        key = _key(manifest)
+        if gone:
+            self.news.gone(key)
+            self.queue.add(key)
+        elif self.news.hear(key, manifest, listed=listed):
+            self.queue.add(key)
 
     def stuck(self) -> str:
         """Why this process should be restarted, in words; "" when all is well."""
@@ -192,16 +196,22 @@ class Runtime:
         restarts: collections.Counter[str] = collections.Counter()
         for follower in self._followers.values():
             restarts[follower.place.plural] += follower.restarts
+        leads = self._lease is None or self._lease.held
         levels = Levels(
-            queue_depth=schedule.depth(now),
-            queue_oldest=schedule.oldest_wait(now),
+            # Without the Lease nothing waits for this process: its queue only keeps the names for when it leads.
+            queue_depth=schedule.depth(now) if leads else 0,
+            queue_oldest=schedule.oldest_wait(now) if leads else 0.0,
             queue_failing=schedule.failing(),
             states=collections.Counter(self.reconciler.states.values()),
             children=len(self.children),
             watch_restarts=restarts,
-            leader=self._lease is None or self._lease.held,
+            leader=leads,
         )
         return page(self.metrics, levels)
+
+    def _heard_first(self, manifest: news.Manifest) -> Key:
+        self.heard(manifest, listed=True)
+        return _key(manifest)
 
     async def _begin(self) -> None:
         for follower in list(self._followers.values()):
@@ -316,7 +326,7 @@ class Runtime:
         namespace = self.options.lease_namespace or self.endpoint.namespace
         return lease.Lease(
             self.api,
-            Place("coordination.k8s.io/v1", "leases", namespace, "naiad-operator"),
+            Place("coordination.k8s.io/v1", "leases", namespace, self.options.lease_name),
             me=f"{socket.gethostname()}-{secrets.token_hex(4)}",
             terms=lease.Terms(),
             clock=_utc,
@@ -352,6 +362,11 @@ async def running(runtime: Runtime) -> collections.abc.AsyncIterator[Runtime]:
         yield runtime
     finally:
         await runtime.stop()
+
+
+def _key(manifest: news.Manifest) -> Key:
+    metadata = manifest["metadata"]
+    return Key(metadata.get("namespace") or "", metadata["name"])
 
 
 def _watching(place: Place) -> str:

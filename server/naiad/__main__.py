@@ -3,6 +3,8 @@
 Imports only what the command needs: `naiad check` starts no server, `naiad --help` nothing at all.
 """
 
+import collections.abc
+import contextlib
 import sys
 
 from naiad import __version__
@@ -24,12 +26,12 @@ def main() -> int:
         case "serve":
             return _serve(arguments, command="naiad serve")
         case "check":
-            from naiad.check import main as check  # noqa: PLC0415 - see the module docstring
-
+            with _installed():
+                from naiad.check import main as check  # noqa: PLC0415 - see the module docstring
             return check(arguments)
         case "fetch":
-            from naiad.fetch import main as fetch  # noqa: PLC0415 - see the module docstring
-
+            with _installed():
+                from naiad.fetch import main as fetch  # noqa: PLC0415 - see the module docstring
             return fetch(arguments)
         case "--version" | "-V" | "version":
             sys.stdout.write(f"naiad {__version__}\n")
@@ -48,12 +50,24 @@ def tritonserver() -> int:
 
 
 def _serve(arguments: list[str], *, command: str) -> int:
-    from naiad.serve import interpreter  # noqa: PLC0415 - see the module docstring
+    with _installed():
+        from naiad.serve import interpreter  # noqa: PLC0415 - see the module docstring
 
-    interpreter.begin()
-    from naiad.serve.command import serve  # noqa: PLC0415 - after `begin`, which makes this cheaper
-
+        interpreter.begin()
+        from naiad.serve.command import serve  # noqa: PLC0415 - after `begin`, which makes this cheaper
     return serve(arguments, command=command)
+
+
+@contextlib.contextmanager
+def _installed() -> collections.abc.Iterator[None]:
+    """Says what to install where packages that the server stands on are missing: `pip install naiad` alone brings none of them."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package == "naiad":
+            raise
+        sys.exit(f"naiad: the package {package} is missing: pip install 'naiad[server]' brings it")
 
 
 if __name__ == "__main__":

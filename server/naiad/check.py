@@ -161,7 +161,7 @@ def _models(location: str, *, config_name: str) -> list[pathlib.Path]:
         UsageError: there is no such folder, or no model in it.
         InferenceError: it cannot be read, or is no local folder.
     """
-    store = open_store(location)
+    store = open_store(location, option="")
     folder = pathlib.Path(location)
     if not folder.is_dir() and "://" not in location:
         what = "is a file" if folder.exists() else "does not exist"

@@ -99,8 +99,8 @@ def fetch(uri: str, folder: pathlib.Path) -> str:
         InferenceError: the repository cannot be read or copied, or the folder is somebody else's.
         OSError: the folder cannot be written.
     """
-    root = local_root(uri)
-    models = len(LocalStore(root).model_folders())
+    root = local_root(uri, option="")
+    models = len(LocalStore(root, option="").model_folders())
     source = pathlib.Path(root)
     folder = folder.absolute()
     _check_apart(source, folder)

@@ -141,11 +141,15 @@ class Kubectl:
         """Waits until no object of a kind has these labels."""
         until(f"no {kind}", lambda: not self.list(kind, namespace, labels=labels) or None)
 
-    def create(self, manifest: Object) -> Object:
-        """Creates an object, and refuses unknown fields as `kubectl create` does."""
-        return self.request(
-            "POST", _path(manifest, named=False) + "?fieldValidation=Strict", body=manifest
-        )
+    def create(self, manifest: Object, *, dry_run: bool = False) -> Object:
+        """Creates an object, and refuses unknown fields as `kubectl create` does.
+
+        Args:
+            manifest: the object.
+            dry_run: give what would be stored, and store nothing.
+        """
+        query = "?fieldValidation=Strict" + ("&dryRun=All" if dry_run else "")
+        return self.request("POST", _path(manifest, named=False) + query, body=manifest)
 
     def apply(self, manifest: Object, *, manager: str = "kubectl", force: bool = False) -> Object:
         """`kubectl apply --server-side` with strict validation."""
@@ -219,13 +223,15 @@ def _path(manifest: Mapping[str, Any], *, named: bool = True) -> str:
 def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 60) -> _Found:
     """Asks until the answer is there: what a test of a real system does in place of sleeping for a guessed time.
 
+    An answer that is None, False, 0 or empty is none yet.
+
     Raises:
         AssertionError: it did not come in time; the message says what was waited for.
     """
     deadline = time.monotonic() + seconds
     while True:
         found = look()
-        if found is not None and found is not False:
+        if found:
             return found
         assert time.monotonic() < deadline, (
             f"waited {seconds:g} s for {what}; the last look gave {found!r}"

@@ -10,12 +10,14 @@ so that "nothing was written" is counted where it cannot be argued with.
 
 import json
 import os
+import random
 import signal
 import socket
 import ssl
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,8 @@ import httpx
 
 from tests.apiserver import certificates
 from tests.apiserver.client import Kubectl
-from tests.apiserver.toolchain import Binaries
+from tests.apiserver.objects import served
+from tests.apiserver.toolchain import Binaries, find
 
 ADMIN_TOKEN = "admin-of-the-tests"
 OPERATOR_TOKEN = "operator-of-the-tests"
@@ -102,13 +105,21 @@ class ControlPlane:
         }
         return json.dumps(content)
 
-    def writes(self, since: int = 0) -> list[dict[str, Any]]:
-        """The operator's writes from the audit log, from the `since`th on, as the API server saw them."""
+    def writes(self, since: int = 0, *, namespace: str = "") -> list[dict[str, Any]]:
+        """The operator's writes from the audit log, as the API server saw them.
+
+        Args:
+            since: from which of all writes on.
+            namespace: only those to this namespace; "" gives all.
+        """
         log = self.folder / "audit.log"
         if not log.exists():
             return []
-        lines = log.read_text(encoding="utf-8").splitlines()
-        return [json.loads(line) for line in lines[since:]]
+        # Behind the last line break is a line that is only being written.
+        whole = log.read_bytes().rpartition(b"\n")[0].splitlines()
+        found = [json.loads(line) for line in whole[since:]]
+        wanted = [each for each in found if _namespace_of(each) == namespace]
+        return wanted if namespace else found
 
     def write_count(self) -> int:
         """How many writes that log holds: what is asked often while something is measured must not cost anything."""
@@ -207,6 +218,8 @@ def start(
         admin = plane.admin()
         for crd in crds:
             admin.apply(crd, force=True)
+        for crd in crds:
+            served(admin, crd)
         admin.close()
         plane._start(
             "kube-controller-manager", _controller_manager(plane, autoscaler_sync, manager_rate)
@@ -215,6 +228,16 @@ def start(
         plane.stop()
         raise
     return plane
+
+
+@contextmanager
+def running(folder: Path, *, crds: Sequence[dict[str, Any]] = ()) -> Iterator[ControlPlane]:
+    """A control plane that runs as long as the block; see `start`."""
+    plane = start(folder, find(), crds=crds)
+    try:
+        yield plane
+    finally:
+        plane.stop()
 
 
 def everything_for(user: str) -> dict[str, Any]:
@@ -335,14 +358,32 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports below those that the kernel gives away by itself.
+
+    A program here listens seconds after its port was chosen. One of the kernel's could be somebody's outgoing connection by then, even
+    the one that asks whether the program is there yet.
+    """
+    found: list[int] = []
+    while len(found) < count:
+        port = random.SystemRandom().randrange(10_000, _first_ephemeral_port())
+        with socket.socket() as tried:
+            try:
+                tried.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in found:
+            found.append(port)
+    return found
+
+
+def _first_ephemeral_port() -> int:
+    text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text(encoding="ascii")
+    return max(int(text.split()[0]), 11_000)
+
+
+def _namespace_of(write: dict[str, Any]) -> str:
+    namespace: str = (write.get("objectRef") or {}).get("namespace") or ""
+    return namespace
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

@@ -1,8 +1,21 @@
 """Small objects that many tests make, and questions that many tests ask of them."""
 
+from pathlib import Path
 from typing import Any
 
-from tests.apiserver.client import NAIAD, Kubectl, Object, until
+import yaml
+
+from tests.apiserver.client import NAIAD, Kubectl, Object, RefusedError, path_of, until
+from tests.apiserver.kubelet import Kubelet
+
+_CRDS = Path(__file__).parents[2] / "crds"
+
+
+def definitions() -> list[Object]:
+    """The CustomResourceDefinitions of this release."""
+    return [
+        yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))
+    ]
 
 
 def make_namespace(kubectl: Kubectl, like: str) -> str:
@@ -11,6 +24,54 @@ def make_namespace(kubectl: Kubectl, like: str) -> str:
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     kubectl.create(manifest)
     return name
+
+
+def served(kubectl: Kubectl, definition: Object) -> None:
+    """Waits until the API server serves the kind of a CustomResourceDefinition, which it does not yet when it has taken the definition."""
+    spec = definition["spec"]
+    version = next(each["name"] for each in spec["versions"] if each["served"])
+    path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+
+    def look() -> bool:
+        try:
+            kubectl.request("GET", f"{path}?limit=1")
+        except RefusedError as refused:
+            if refused.code not in (404, 429, 503):
+                raise
+            return False
+        return True
+
+    until(f"{definition['metadata']['name']} to be served", look)
+
+
+def is_refused(kubectl: Kubectl, manifest: Object, *, words: str) -> bool:
+    """Whether the API server would refuse to make this object now, in these words; what it judges by comes to it a moment after it was written."""
+    try:
+        kubectl.create(manifest, dry_run=True)
+    except RefusedError as refused:
+        return words in str(refused)
+    return False
+
+
+def token_of(kubectl: Kubectl, account: str, namespace: str) -> str:
+    """A token of a ServiceAccount, as its pods get one."""
+    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
+    path = f"{path_of('ServiceAccount', namespace, account)}/token"
+    token: str = kubectl.request("POST", path, body=asked)["status"]["token"]
+    return token
+
+
+def ready(kubectl: Kubectl, kubelet: Kubelet, name: str, namespace: str) -> Object:
+    """Plays the node until a service is ready in its present generation."""
+
+    def look() -> Object | None:
+        kubelet.step(namespace)
+        service = kubectl.get("InferenceService", name, namespace)
+        status, generation = service.get("status") or {}, service["metadata"]["generation"]
+        current = status.get("observedGeneration") == generation
+        return service if current and is_true(service, "Ready") else None
+
+    return until(f"{name} to be ready", look)
 
 
 def inference_service(name: str, namespace: str, **predictor: Any) -> Object:
@@ -40,6 +101,12 @@ def condition(thing: Object, kind: str) -> Object:
 def is_true(thing: Object, kind: str) -> bool:
     """Whether a condition holds."""
     return condition(thing, kind).get("status") == "True"
+
+
+def replicas_of(kubectl: Kubectl, name: str, namespace: str) -> int:
+    """How many pods a Deployment should have."""
+    count: int = kubectl.get("Deployment", name, namespace)["spec"]["replicas"]
+    return count
 
 
 def events_of(kubectl: Kubectl, name: str, namespace: str) -> list[Object]:

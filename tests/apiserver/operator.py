@@ -6,16 +6,19 @@ import signal
 import subprocess
 import sys
 import time
+import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import httpx
 
 from tests.apiserver import toolchain
+from tests.apiserver.control_plane import ControlPlane
 
 _ROOT = Path(__file__).resolve().parents[2]
 _START_TIMEOUT_S = 30.0
+_AT_REST_S = 2.0
+"""Longer than an operator puts anything off by itself while nothing is in its way."""
 
 
 class OperatorProcess:
@@ -51,6 +54,16 @@ class OperatorProcess:
                 env={**inherited, **(environ or {}), "PYTHONPATH": paths},
             )
         self._port = 0
+        # One for all its life: to make the TLS context of another takes longer than most answers, and this asks often. Each connection is
+        # closed with its answer, since the operator may end at any time.
+        self._http = httpx.Client(timeout=30, trust_env=False, headers={"Connection": "close"})
+
+    def __enter__(self) -> typing.Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Whatever happened in the block, it runs no more."""
+        self.kill()
 
     @property
     def port(self) -> int:
@@ -66,10 +79,13 @@ class OperatorProcess:
             self._port = int(found[0]["message"].split()[-1])
         return self._port
 
-    def lines(self) -> list[dict[str, Any]]:
+    def lines(self) -> list[dict[str, typing.Any]]:
         """Its log lines since it was started."""
         found = []
-        for line in self.log.read_bytes()[self._seen :].splitlines():
+        ended = self.process.poll() is not None
+        text = self.log.read_bytes()[self._seen :]
+        # Behind the last line break is a line that is only being written.
+        for line in (text if ended else text.rpartition(b"\n")[0]).splitlines():
             try:
                 found.append(json.loads(line))
             except ValueError:
@@ -86,9 +102,9 @@ class OperatorProcess:
 
     def get(self, path: str) -> httpx.Response:
         """Asks its own port."""
-        return httpx.get(f"http://127.0.0.1:{self.port}{path}", timeout=5, trust_env=False)
+        return self._http.get(f"http://127.0.0.1:{self.port}{path}")
 
-    def wait_ready(self, *, seconds: float = _START_TIMEOUT_S) -> "OperatorProcess":
+    def wait_ready(self, *, seconds: float = _START_TIMEOUT_S) -> typing.Self:
         """Waits until it has looked at everything once."""
         deadline = time.monotonic() + seconds
         while True:
@@ -115,6 +131,12 @@ class OperatorProcess:
                 return float(line.rpartition(" ")[2])
         return 0.0
 
+    def looks(self) -> float:
+        """How often it has looked at a service, however that ended."""
+        lines = self.get("/metrics").text.splitlines()
+        found = [line for line in lines if line.startswith("naiad_operator_reconciles_total{")]
+        return sum(float(line.rpartition(" ")[2]) for line in found)
+
     def memory_mb(self) -> float:
         """Its resident memory."""
         pages = Path(f"/proc/{self.process.pid}/statm").read_text(encoding="ascii").split()[1]
@@ -124,19 +146,44 @@ class OperatorProcess:
         """Ends it as a crash would."""
         self.process.kill()
         self.process.wait(10)
+        self._http.close()
 
     def stop(self, *, seconds: float = 30) -> int:
         """SIGTERM; gives its exit status."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
         try:
-            return self.process.wait(seconds)
+            status = self.process.wait(seconds)
         except subprocess.TimeoutExpired:
             self.kill()
             raise
+        self._http.close()
+        return status
 
 
-def bugs(lines: Sequence[Mapping[str, Any]]) -> list[str]:
+def at_rest(plane: ControlPlane, *operators: OperatorProcess) -> int:
+    """Waits until for a while nobody has written and these operators have not looked at anything; two that undo each other's work never rest.
+
+    An empty queue is no rest: a look that was put off, or that the next event of a rollout asks for, is not in it yet.
+
+    Returns:
+        How many writes there have been.
+    """
+    deadline = time.monotonic() + 60
+    first = plane.write_count()
+    seen: tuple[float, ...] = ()
+    since = time.monotonic()
+    while True:
+        now = (plane.write_count(), *(each.looks() for each in operators))
+        if now != seen:
+            seen, since = now, time.monotonic()
+        elif time.monotonic() - since > _AT_REST_S:
+            return int(now[0])
+        assert time.monotonic() < deadline, f"no rest; written meanwhile: {plane.writes(first)}"
+        time.sleep(0.1)
+
+
+def bugs(lines: Sequence[Mapping[str, typing.Any]]) -> list[str]:
     """What a test must never find in an operator's log: exceptions, and lines that are no JSON."""
     return [
         f"{line['message']}\n{line.get('exception', '')}"

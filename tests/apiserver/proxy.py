@@ -11,9 +11,10 @@ import json
 import re
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import aiohttp
 from aiohttp import web
@@ -66,12 +67,20 @@ class Fault:
         )
 
 
+class Request(NamedTuple):
+    """A request that came, and when."""
+
+    method: str
+    path: str
+    at: float
+
+
 class Proxy:
     """A running proxy.
 
     Attributes:
         url: where it listens.
-        requests: method and path of everything that came.
+        requests: everything that came.
     """
 
     def __init__(self, upstream: str, ca: str) -> None:
@@ -82,7 +91,7 @@ class Proxy:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopped = asyncio.Event()
         self.url = ""
-        self.requests: list[tuple[str, str]] = []
+        self.requests: list[Request] = []
         self.down = False
 
     def add(self, fault: Fault) -> Fault:
@@ -130,9 +139,11 @@ class Proxy:
             ready()
             await self._stopped.wait()
             await runner.cleanup()
+        # Connections with TLS close in later rounds of the loop, also those of an operator that outlives its proxy.
+        await asyncio.sleep(0.1)
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
-        self.requests.append((request.method, request.path_qs))
+        self.requests.append(Request(request.method, request.path_qs, time.monotonic()))
         if self.down:
             return _drop(request)
         fault = next((each for each in self._faults if each.matches(request)), None)

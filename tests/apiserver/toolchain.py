@@ -169,10 +169,14 @@ def _compile(packages: Sequence[str], folder: Path, stamp: str, say: Say) -> Non
         command, cwd=folder, env=_environment(), stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
-        for count, line in enumerate(process.stderr, start=1):
-            last = [*last[-40:], line]
-            if count % _EVERY_PACKAGES == 0:
-                say(f"{count} packages compiled")
+        try:
+            for count, line in enumerate(process.stderr, start=1):
+                last = [*last[-40:], line]
+                if count % _EVERY_PACKAGES == 0:
+                    say(f"{count} packages compiled")
+        except BaseException:
+            process.terminate()  # or its end would be waited for, for minutes
+            raise
     if process.returncode != 0:
         raise BinariesUnavailableError(
             f"{' '.join(command)} exited {process.returncode}:\n{''.join(last)}"

@@ -105,6 +105,14 @@ def test_two_replicas_take_turns_by_a_lease() -> None:
     assert lease["metadata"]["namespace"] == "naiad-system"
 
 
+def test_two_releases_in_one_namespace_do_not_take_turns_with_each_other() -> None:
+    values: Manifest = {"replicas": 2, "watchNamespaces": ["team-a"]}
+    objects = helm.manifests(values, name="blue")
+    assert "--lease-name=blue-naiad" in arguments(objects)
+    named = [rule["resourceNames"] for rule in rules(objects) if "resourceNames" in rule]
+    assert named == [["blue-naiad"]]
+
+
 RBAC = ("ClusterRole", "Role")
 
 
@@ -169,6 +177,15 @@ def test_the_operators_pod_is_restricted_and_found_by_network_policies() -> None
     }
 
 
+def test_a_cluster_that_chooses_users_by_itself_is_left_to_it() -> None:
+    chosen: Manifest = {"podSecurityContext": {"runAsUser": None, "runAsGroup": None}}
+    (deployment,) = of_kind(helm.manifests(chosen), "Deployment")
+    assert deployment["spec"]["template"]["spec"]["securityContext"] == {
+        "runAsNonRoot": True,
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+
+
 def test_monitoring_objects_hold_the_files_of_the_manifests() -> None:
     objects = helm.manifests(EVERYTHING)
     folder = generated.ROOT / "manifests" / "monitoring"
@@ -195,6 +212,17 @@ def test_monitoring_objects_hold_the_files_of_the_manifests() -> None:
         {"watchNamespaces": ["Team A"]},
         {"watchNamespaces": "team-a"},
         {"prometheusAddress": "prometheus:9090"},
+        {"prometheusAddress": "http://prometheus:9090 #main"},
+        {"serverImage": "registry.example.com/server: 1"},
+        {"image": {"tag": "1 2"}},
+        {"ingressNamespace": "Ingress Nginx"},
+        {"serviceAccount": {"name": "Bad Name"}},
+        {"resources": {"limits": {"memory": "lots"}}},
+        {"resources": {"requests": {"cpu": -1}}},
+        {"podLabels": {"app.kubernetes.io/name": "mine"}},
+        {"podSecurityContext": {"runAsUser": "root"}},
+        {"monitoring": {"alerts": {"enabled": True, "labels": {"app.kubernetes.io/name": "mine"}}}},
+        {"monitoring": {"podMonitor": {"interval": "soon"}}},
         {"monitoring": {"alert": {"enabled": True}}},
     ],
     ids=str,
@@ -214,8 +242,10 @@ def test_the_notes_tell_the_next_command() -> None:
 
 def test_the_service_of_the_notes_is_right() -> None:
     text = (helm.CHART / "templates" / "NOTES.txt").read_text()
-    lines = text.partition("<<'EOF'\n")[2].partition("\n  EOF")[0]
-    (example,) = yaml_text.read("\n".join(line.removeprefix("  ") for line in lines.splitlines()))
+    # A shell ends the text only at a line that holds nothing but EOF: notes are for copying.
+    manifest, end, _ = text.partition("<<'EOF'\n")[2].partition("\nEOF\n")
+    assert end
+    (example,) = yaml_text.read(manifest)
 
     assert validation.check(example) == []
 

@@ -41,6 +41,8 @@ FIRES: dict[str, tuple[str, list[dict[str, str]]]] = {
             series("nv_inference_pending_request_count", "3x30"),
             series("nv_inference_request_success", "100x30"),
             series("nv_inference_request_failure", "0x30", f'{MODEL},reason="BACKEND"'),
+            # Clients that give up waiting, which is what they do then.
+            series("nv_inference_request_failure", "0+6x30", f'{MODEL},reason="CANCELED"'),
         ],
     ),
     "NaiadQueueTimeHigh": (
@@ -104,6 +106,11 @@ HEALTHY = [
     series("naiad_operator_reconcile_errors_total", "1x60", 'namespace="naiad-system",error="Conflict"'),
     series("naiad_operator_queue_oldest_seconds", "0x60", 'namespace="naiad-system"'),
     series("naiad_operator_leader", "1x60", 'namespace="naiad-system"'),
+    # A pod that was started again once, with four models: each has counters of its own.
+    *(
+        series("naiad_request_duration_seconds_count", "9x40 1x20", f'{IDENTITY.replace("demo-1", "demo-2")},model="{model}",version="1"')
+        for model in "abcd"
+    ),
     # A service without traffic.
     series("nv_inference_request_success", "0x60", 'namespace="models",inference_service="idle",pod="idle-1",model="m",version="1"'),
     series("nv_inference_queue_duration_us", "0x60", 'namespace="models",inference_service="idle",pod="idle-1",model="m",version="1"'),

@@ -91,6 +91,30 @@ def test_a_missing_file_is_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFi
     assert "No such file" in capsys.readouterr().err
 
 
+def test_documents_are_counted_as_they_stand_in_the_file(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = yaml_text.write([{"kind": "Secret"}, {"kind": "Namespace"}, manifests.resource(a=1)])
+    assert "(document 3): spec.predictor.a" in checked(tmp_path, text, capsys)[1][0]
+
+
+def test_a_folder_stands_for_the_files_in_it(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.yaml").write_text(yaml_text.write([manifests.resource()]))
+    (tmp_path / "b.yml").write_text(yaml_text.write([manifests.resource(replics=1)]))
+    (tmp_path / "notes.txt").write_text("just words")
+    (tmp_path / "below").mkdir()
+    assert cli.main(["check", "-q", "-f", str(tmp_path)]) == 1
+    said = capsys.readouterr().err
+    assert "b.yml (document 1): spec.predictor.replics" in said
+    assert "1 problem\n" in said
+
+    empty = tmp_path / "below"
+    assert cli.main(["check", "-f", str(empty)]) == 1
+    assert "nothing to check" in capsys.readouterr().err
+
+
 def test_standard_input_is_a_file_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -3,7 +3,9 @@
 import json
 import logging
 
-from naiad_operator.logs import OBJECT, JsonFormatter, TextFormatter
+import pytest
+
+from naiad_operator.logs import OBJECT, JsonFormatter, TextFormatter, configure
 
 
 def record(message: str, **more: object) -> logging.LogRecord:
@@ -31,6 +33,28 @@ def test_a_line_of_kopfs_names_the_service_that_it_knows() -> None:
     reference = {"namespace": "prod", "name": "demo"}
     line = json.loads(JsonFormatter().format(record("heard", k8s_ref=reference)))
     assert line["object"] == "prod/demo"
+
+
+@pytest.mark.parametrize(
+    ("level", "shown"), [("info", ["ours", "worse"]), ("debug", ["ours", "course", "worse"])]
+)
+def test_what_kopf_says_of_its_own_course_is_for_those_who_look_for_faults(
+    level: str, shown: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    root = logging.getLogger()
+    before = (root.handlers[:], root.level)
+    try:
+        configure(level=level, text=False)
+        logging.getLogger("naiad_operator.x").info("ours")
+        logging.getLogger("kopf.activities.x").info("course")
+        logging.getLogger("kopf.activities.x").warning("worse")
+    finally:
+        root.handlers[:] = before[0]
+        root.setLevel(before[1])
+        for name in ("kopf", "kopf.objects", "asyncio", "aiohttp.access"):
+            logging.getLogger(name).setLevel(logging.NOTSET)
+    lines = capsys.readouterr().err.splitlines()
+    assert [json.loads(line)["message"] for line in lines] == shown
 
 
 def test_an_exception_stays_on_the_line() -> None:

@@ -44,7 +44,15 @@ def test_a_flag_wins_over_a_variable() -> None:
 @pytest.mark.parametrize(
     ("argv", "environ", "said"),
     [
-        (["--workers=many"], {}, "--workers: 'many' is no number from 1 to 256"),
+        (["--workers=many"], {}, "--workers: 'many' is no whole number from 1 to 256"),
+        (["--workers=2.5"], {}, "--workers: '2.5' is no whole number from 1 to 256"),
+        (
+            ["--watch-namespaces=team-a,Team_B"],
+            {},
+            "--watch-namespaces: 'Team_B' is no namespace's name",
+        ),
+        (["--lease-name=A b"], {}, "--lease-name: 'A b' is no object's name"),
+        (["--watch-namespaces=*"], {}, "--watch-namespaces: '*' is no namespace's name"),
         (["--http-port=70000"], {}, "--http-port: '70000' is no number from 0 to 65535"),
         ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is none of debug"),
         (["--watch-namespaces=,"], {}, "--watch-namespaces: ',' names no namespace"),

@@ -3,12 +3,14 @@
 import pathlib
 import typing
 
+from naiad_operator import options
 from naiad_operator.api import crd, reference, yaml_text
 from tests.support import helm, manifests
 
 ROOT = pathlib.Path(__file__).parent.parent.parent
 CRD_FILE = "inferenceservices.serving.naiad.dev.yaml"
 INSTALL = ROOT / "manifests" / "install.yaml"
+INSIDE = ROOT / "docs" / "operator-inside.md"
 NAMESPACE = "naiad-system"
 
 _ORDER = (
@@ -32,6 +34,7 @@ def files() -> dict[pathlib.Path, str]:
         ROOT / "crds" / CRD_FILE: yaml_text.write([definition]),
         ROOT / "charts" / "naiad" / "files" / "crd.yaml": yaml_text.write([_kept(definition)]),
         ROOT / "docs" / "inferenceservice.md": reference.page(),
+        INSIDE: _with_part(INSIDE.read_text(), "options", options.table()),
     }
     for name in ("alerts.yaml", "dashboard.json", "prometheus-adapter-values.yaml"):
         text = (ROOT / "manifests" / "monitoring" / name).read_text()
@@ -40,6 +43,13 @@ def files() -> dict[pathlib.Path, str]:
         text = yaml_text.write(manifests.built(path))
         found[manifests.expected(path)] = f"{manifests.reason(path)}\n{text}"
     return found
+
+
+def _with_part(page: str, name: str, text: str) -> str:
+    """A page with this text between the marks of that name; the rest of it is written by hand."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    before, _, rest = page.partition(begin)
+    return f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
 
 
 def _kept(definition: dict[str, typing.Any]) -> dict[str, typing.Any]:

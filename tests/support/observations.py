@@ -20,6 +20,7 @@ def deployment(
     ready: int | None = None,
     updated: int | None = None,
     stale: bool = False,
+    spec: Manifest | None = None,
     conditions: typing.Sequence[Manifest] = (),
 ) -> Manifest:
     """A Deployment whose pods are all there and ready, unless said otherwise."""
@@ -27,7 +28,7 @@ def deployment(
     ready = total if ready is None else ready
     return {
         "metadata": {"name": "demo", "generation": 5},
-        "spec": {"replicas": desired},
+        "spec": {"replicas": desired, **(spec or {})},
         "status": {
             "observedGeneration": 4 if stale else 5,
             "replicas": total,
@@ -61,9 +62,17 @@ def container(**state: typing.Any) -> Manifest:
     return pod(phase="Running", containerStatuses=[{"name": "server", "ready": False, **state}])
 
 
-def waiting(reason: str, message: str = "", **more: typing.Any) -> Manifest:
+def waiting(
+    reason: str,
+    message: str = "",
+    *,
+    conditions: typing.Sequence[Manifest] = (),
+    **more: typing.Any,
+) -> Manifest:
     """A pod whose server waits for this reason."""
-    return container(state={"waiting": {"reason": reason, "message": message}}, **more)
+    made = container(state={"waiting": {"reason": reason, "message": message}}, **more)
+    made["status"]["conditions"] = list(conditions)
+    return made
 
 
 def ended(message: str, *, code: int = 1, reason: str = "Error", restarts: int = 3) -> Manifest:
@@ -85,6 +94,7 @@ def status(
     models: typing.Sequence[ModelState] | None = (READY_MODEL,),
     conflicts: typing.Sequence[Conflict] = (),
     errors: typing.Sequence[ApiError] = (),
+    leaving: typing.Sequence[tuple[str, str]] = (),
     facts: ClusterFacts | None = None,
     now: str = NOW,
 ) -> Manifest:
@@ -101,6 +111,7 @@ def status(
         models=models,
         conflicts=conflicts,
         errors=errors,
+        leaving=leaving,
     )
     parsed = service.parse(resource or manifests.resource(replicas=2))
     return compute(parsed, observed, now)

@@ -53,6 +53,7 @@ class TritonPythonModel:
         responses = []
         for request in requests:
             seconds = pb_utils.get_input_tensor_by_name(request, "SECONDS").as_numpy()
+            print("slow: begun", flush=True)
             time.sleep(float(seconds[0]))
             responses.append(pb_utils.InferenceResponse([pb_utils.Tensor("DONE", seconds)]))
         return responses

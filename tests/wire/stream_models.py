@@ -12,6 +12,7 @@ instance_group {{ kind: KIND_CPU count: 1 }}
 
 _HEAD = """\
 import asyncio
+import os
 import time
 
 import numpy as np
@@ -26,6 +27,10 @@ def word(text):
 
 def steps(request):
     return pb_utils.get_input_tensor_by_name(request, "SCRIPT").as_numpy()[0].decode().split()
+
+
+def shut(gate):
+    return not os.path.exists(gate)
 
 
 def large(sender, megabytes):
@@ -47,7 +52,7 @@ def wait(sender):
 
 _SCRIPTED = '''\
 class TritonPythonModel:
-    """Words are sent; error, raise, wait, sleep, large:<MB> and last (the final flag with a word) do what they say."""
+    """Words are sent; error, raise, wait, sleep, gate:<file>, large:<MB> and last (the final flag with a word) do what they say."""
 
     def execute(self, requests):
         for request in requests:
@@ -63,6 +68,9 @@ class TritonPythonModel:
                     wait(sender)
                 elif name == "sleep":
                     time.sleep(float(more))
+                elif name == "gate":
+                    while shut(more):
+                        time.sleep(0.005)
                 elif name == "large":
                     large(sender, int(more))
                 elif name == "last":
@@ -75,7 +83,7 @@ class TritonPythonModel:
 
 _ASYNCHRONOUS = '''\
 class TritonPythonModel:
-    """Sends each word after so many milliseconds, or large:<MB> at once; requests run side by side."""
+    """Sends each word after so many milliseconds, large:<MB> at once, and waits at gate:<file>; requests run side by side."""
 
     async def execute(self, requests):
         for request in requests:
@@ -84,6 +92,9 @@ class TritonPythonModel:
                 name, _, more = step.partition(":")
                 if name == "large":
                     large(sender, int(more))
+                elif name == "gate":
+                    while shut(more):
+                        await asyncio.sleep(0.005)
                 else:
                     await asyncio.sleep(float(step) / 1000)
                     sender.send(word(step))

@@ -49,7 +49,7 @@ class Terminal:
         self._descriptor = descriptor
         self.screen = ""
 
-    def wait_for(self, text: str, *, seconds: float = 20) -> None:
+    def wait_for(self, text: str, *, seconds: float = 45) -> None:
         """Read until a text is on the screen, behind what was waited for before."""
         end = time.monotonic() + seconds
         while text not in self.screen:

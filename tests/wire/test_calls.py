@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
-from tests.support.waiting import wait_until
+from tests.support.waiting import wait_until, within
 from tests.wire import calling_models
 from tests.wire.plain_http import call, get
 
@@ -90,11 +90,16 @@ def test_calls_that_wait_for_each_other_fail_within_a_second_and_say_how(
     calling: ServerProcess, model: str
 ) -> None:
     infer(calling, model)
-    started = time.monotonic()
-    error = ask(calling, model)
-    assert time.monotonic() - started < 1
-    assert "deadlock" in error
-    assert f"waits for model '{model}' (held: {model}_0_0)" in error
+
+    def deadlock() -> float:
+        started = time.monotonic()
+        error = ask(calling, model)
+        took = time.monotonic() - started
+        assert "deadlock" in error
+        assert f"waits for model '{model}' (held: {model}_0_0)" in error
+        return took
+
+    assert within(1, deadlock)
     assert infer(calling, "through") == [2, 4]
 
 
@@ -111,7 +116,7 @@ def test_fifty_calls_of_a_coroutine_run_at_the_same_time(calling: ServerProcess)
     infer(calling, "fifty")
     started = time.monotonic()
     assert ask(calling, "fifty") == [50, 0]
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 25, "one after the other they take 50 seconds"
 
 
 def test_a_cancelled_call_is_noticed_by_the_model_that_works_on_it(calling: ServerProcess) -> None:
@@ -130,7 +135,8 @@ def test_a_models_metric_is_on_the_page_while_the_model_is_loaded(calling: Serve
     infer(calling, "keeps")
     assert metric(calling, 'kept_total{who="keeps"}') == 2
     assert call(calling.http, "POST", "/v2/repository/models/keeps/unload")[0] == 200
-    assert metric(calling, 'kept_total{who="keeps"}') is None
+    # The reply to an unload does not wait for ever until the model is gone.
+    wait_until(lambda: metric(calling, 'kept_total{who="keeps"}') is None)
     assert call(calling.http, "POST", "/v2/repository/models/keeps/load")[0] == 200
     assert metric(calling, 'kept_total{who="keeps"}') == 0
 

@@ -55,9 +55,7 @@ def one_running_one_waiting(
     asking = [threading.Thread(target=ask, args=(each,)) for each in (seconds, 0.0)]
     waiting = b'nv_inference_pending_request_count{model="slow",version="1"} 1'
     asking[0].start()
-    wait_until(
-        lambda: b'nv_inference_exec_count{model="slow"' in get(server.metrics, "/metrics")[1]
-    )
+    wait_until(lambda: "slow: begun" in server.output())
     asking[1].start()
     wait_until(lambda: waiting in get(server.metrics, "/metrics")[1])
     yield statuses
@@ -70,7 +68,7 @@ def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
 ) -> None:
     with (
         launched(models, tmp_path) as server,
-        one_running_one_waiting(server, seconds=2.0) as statuses,
+        one_running_one_waiting(server, seconds=3.0) as statuses,
     ):
         assert server.stop() == 0
     assert statuses == [200, 200]
@@ -79,14 +77,14 @@ def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
 def test_during_the_delay_it_is_not_ready_and_still_answers(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path, "--shutdown-delay-secs=1.5") as server:
+    with launched(models, tmp_path, "--shutdown-delay-secs=4") as server:
         assert server.process is not None
         assert get(server.http, "/v2/health/ready")[0] == 200
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: get(server.http, "/v2/health/ready")[0] == 400)
         assert get(server.http, "/v2/health/live")[0] == 200
         assert infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4]) == 200
-        assert server.process.wait(10) == 0
+        assert server.process.wait(20) == 0
 
 
 def test_no_request_is_lost_while_it_drains_under_load(
@@ -95,7 +93,7 @@ def test_no_request_is_lost_while_it_drains_under_load(
     """Clients that open a connection a request and stop once the server says not ready, as behind a load balancer."""
     lost: list[int] = []
     answered: list[int] = []
-    with launched(models, tmp_path, "--shutdown-delay-secs=1.5") as server:
+    with launched(models, tmp_path, "--shutdown-delay-secs=4") as server:
         ready = threading.Event()
         ready.set()
 
@@ -107,16 +105,16 @@ def test_no_request_is_lost_while_it_drains_under_load(
         clients = [threading.Thread(target=ask) for _ in range(4)]
         for each in clients:
             each.start()
-        wait_until(lambda: len(answered) > 50)
+        wait_until(lambda: len(answered) > 20)
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: get(server.http, "/v2/health/ready")[0] == 400)
         before = len(answered)
-        wait_until(lambda: len(answered) > before + 50)
+        wait_until(lambda: len(answered) > before + 20)
         ready.clear()
         for each in clients:
             each.join()
-        assert server.process.wait(10) == 0
+        assert server.process.wait(20) == 0
     assert lost == []
 
 
@@ -125,11 +123,11 @@ def test_what_does_not_end_in_time_is_said_and_exits_with_1(
 ) -> None:
     with (
         launched(models, tmp_path, "--exit-timeout-secs=1") as server,
-        one_running_one_waiting(server, seconds=8.0) as statuses,
+        one_running_one_waiting(server, seconds=30.0) as statuses,
     ):
         before = time.monotonic()
         assert server.stop() == 1
-        assert time.monotonic() - before < 5
+        assert time.monotonic() - before < 15
         assert "Exit timeout expired. Exiting immediately." in server.output()
     assert 200 not in statuses
 
@@ -140,7 +138,7 @@ def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.P
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "SIGTERM: stopping" in server.output())
         server.process.send_signal(signal.SIGTERM)
-        assert server.process.wait(5) == 1
+        assert server.process.wait(15) == 1
 
 
 def stuck_while_loading(folder: pathlib.Path) -> pathlib.Path:
@@ -176,7 +174,7 @@ def test_a_model_that_loads_in_a_process_of_its_own_is_given_up_at_the_end(
     wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
     assert server.process is not None
     server.ask_to_stop()
-    assert server.process.wait(10) == 0
+    assert server.process.wait(20) == 0
 
 
 def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
@@ -187,7 +185,7 @@ def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Pat
     server.ask_to_stop()
     wait_until(lambda: "SIGTERM: stopping" in server.output())
     server.ask_to_stop()
-    assert server.process.wait(5) == 1
+    assert server.process.wait(15) == 1
 
 
 @pytest.mark.parametrize("exit_on_error", [True, False])

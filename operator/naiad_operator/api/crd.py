@@ -86,7 +86,11 @@ def _root() -> Manifest:
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
-            "metadata": {"type": "object"},
+            "metadata": {
+                "type": "object",
+                # Every object has one; it stands here because an error can only name a field that does.
+                "properties": {"name": {"type": "string", "maxLength": 253}},
+            },
             "spec": {"description": schema.descriptions(Spec)[""], **schema.of(Spec)},
             "status": {"description": schema.descriptions(Status)[""], **status},
         },

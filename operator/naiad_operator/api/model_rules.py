@@ -1,9 +1,8 @@
 """The rules about where models come from."""
 
 import collections.abc
-import re
 
-from naiad_operator.api.rule import Rule, Value
+from naiad_operator.api.rule import Rule, Value, matches
 
 URI_PATTERN = r"^((s3|gs|as)://[^/ ].*|pvc://[a-z0-9]([-a-z0-9.]*[a-z0-9])?(/.*)?)$"
 
@@ -23,6 +22,11 @@ _SAME_ACCOUNT = " && ".join(
 _SAME_FILE = " && ".join(
     f"(has(a.storage.{field}) ? a.storage.{field} : '') == (has(b.storage.{field}) ? b.storage.{field} : '')"
     for field in ("secretName", "credentialFileKey")
+)
+
+_SAME_ENDPOINT = (
+    "(has(a.storage) && has(a.storage.endpoint) ? a.storage.endpoint : '') == "
+    "(has(b.storage) && has(b.storage.endpoint) ? b.storage.endpoint : '')"
 )
 
 MODEL = (
@@ -65,9 +69,7 @@ MODEL = (
         cel=f"!has(self.storageUri) || self.storageUri.matches('{URI_PATTERN}')",
         message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
         field="storageUri",
-        holds=lambda o: (
-            "storageUri" not in o or re.search(URI_PATTERN, o["storageUri"]) is not None
-        ),
+        holds=lambda o: "storageUri" not in o or matches(URI_PATTERN, o["storageUri"]),
     ),
     Rule(
         cel="!has(self.repositories) || ['s3://', 'gs://', 'as://'].all(scheme, self.repositories.all(a, "
@@ -87,6 +89,13 @@ MODEL = (
         "that uses it",
         field="repositories",
         holds=lambda o: _share_file(o.get("repositories", ())),
+    ),
+    Rule(
+        cel="!has(self.repositories) || self.repositories.all(a, self.repositories.exists_one(b, b.storageUri == a.storageUri && "
+        f"{_SAME_ENDPOINT}))",
+        message="a repository stands twice here: write each once, since a model that is found twice is not served at all",
+        field="repositories",
+        holds=lambda o: _all_differ(o.get("repositories", ())),
     ),
     Rule(
         cel="self.delivery != 'init' || !((has(self.storageUri) && self.storageUri.startsWith('pvc://')) || (has(self.repositories) && "
@@ -134,6 +143,11 @@ def _share_accounts(repositories: collections.abc.Sequence[Value]) -> bool:
     return True
 
 
+def _all_differ(repositories: collections.abc.Sequence[Value]) -> bool:
+    told = [(one["storageUri"], one.get("storage", {}).get("endpoint")) for one in repositories]
+    return len(set(told)) == len(told)
+
+
 def _share_file(repositories: collections.abc.Sequence[Value]) -> bool:
     files = {
         (storage.get("secretName"), storage["credentialFileKey"])
@@ -148,7 +162,7 @@ REPOSITORY = (
         cel=f"self.storageUri.matches('{URI_PATTERN}')",
         message="write s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path",
         field="storageUri",
-        holds=lambda o: re.search(URI_PATTERN, o["storageUri"]) is not None,
+        holds=lambda o: matches(URI_PATTERN, o["storageUri"]),
     ),
     Rule(
         cel="!(has(self.storage) && self.storageUri.startsWith('pvc://'))",

@@ -5,10 +5,9 @@ stored before a rule was; tests hold the two against each other. CEL here is its
 """
 
 import collections.abc
-import re
 
 from naiad_operator.api import accelerator, model, model_rules, pod, scaling, spec, structs, traffic
-from naiad_operator.api.rule import Rule, Value
+from naiad_operator.api.rule import Rule, Value, matches
 
 NAME_PATTERN = "^[a-z]([-a-z0-9]*[a-z0-9])?$"
 SCALERS = ("hpa", "keda")
@@ -24,9 +23,10 @@ ROOT = (
     Rule(
         cel=f"size(self.metadata.name) <= 50 && self.metadata.name.matches('{NAME_PATTERN}')",
         message="the name becomes that of a Service: at most 50 lower-case letters, digits and '-', a letter first and no '-' at the end",
+        field="metadata.name",
         holds=lambda o: (
             len(o["metadata"]["name"]) <= 50  # noqa: PLR2004 - the limit stands in the rule above
-            and re.search(NAME_PATTERN, o["metadata"]["name"]) is not None
+            and matches(NAME_PATTERN, o["metadata"]["name"])
         ),
     ),
 )
@@ -85,7 +85,7 @@ _PREDICTOR = (
         "terminationGracePeriodSeconds or spec.auth instead of --http-port, --grpc-port, --metrics-port, --shutdown-delay-secs, "
         "--exit-timeout-secs or --auth-token-file",
         field="args",
-        holds=lambda o: not any(re.search(OWN_OPTIONS_PATTERN, one) for one in o.get("args", ())),
+        holds=lambda o: not any(matches(OWN_OPTIONS_PATTERN, one) for one in o.get("args", ())),
     ),
 )
 
@@ -100,9 +100,7 @@ _ACCELERATOR = (
         cel=f"!has(self.profile) || self.profile.matches('{accelerator.CEL_PROFILE_PATTERN}')",
         message="write a MIG profile as nvidia-smi does, e.g. 1g.10gb, 3g.40gb or 1g.10gb+me",
         field="profile",
-        holds=lambda o: (
-            "profile" not in o or re.search(accelerator.PROFILE_PATTERN, o["profile"]) is not None
-        ),
+        holds=lambda o: "profile" not in o or matches(accelerator.PROFILE_PATTERN, o["profile"]),
     ),
     Rule(
         cel="self.type != 'mig' || self.count == 1",
@@ -136,8 +134,7 @@ _ACCELERATOR = (
         message="write the resource as nodes offer it, with its domain, e.g. nvidia.com/gpu.shared or amd.com/gpu",
         field="resourceName",
         holds=lambda o: (
-            "resourceName" not in o
-            or re.search(accelerator.RESOURCE_PATTERN, o["resourceName"]) is not None
+            "resourceName" not in o or matches(accelerator.RESOURCE_PATTERN, o["resourceName"])
         ),
     ),
     Rule(

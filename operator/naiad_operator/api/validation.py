@@ -3,13 +3,12 @@
 import collections.abc
 import difflib
 import functools
-import re
 import typing
 
 import msgspec
 
 from naiad_operator.api import names, rules, schema, structs
-from naiad_operator.api.rule import Rule
+from naiad_operator.api.rule import Rule, matches
 from naiad_operator.api.spec import Spec
 from naiad_operator.errors import Problem
 
@@ -38,7 +37,7 @@ def examine(manifest: Manifest) -> tuple[typing.Any, list[Problem]]:
     filled, problems = with_defaults(manifest["spec"])
     if not problems:
         problems = [
-            Problem(".".join(filter(None, (path, rule.field))) or "metadata.name", rule.message)
+            Problem(".".join(filter(None, (path, rule.field))), rule.message)
             for rule, value, path in applied(manifest, filled)
             if not rule.holds(value)
         ]
@@ -195,7 +194,7 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
     if isinstance(value, str):
         if not wanted.get("minLength", 0) <= len(value) <= wanted.get("maxLength", len(value)):
             return f"has {len(value)} characters: write {wanted.get('minLength', 0)} to {wanted['maxLength']}"
-        if "pattern" in wanted and not re.search(wanted["pattern"], value):
+        if "pattern" in wanted and not matches(wanted["pattern"], value):
             return f"is {value!r}: write something that matches {wanted['pattern']}"
         return ""
     if isinstance(value, list | tuple):

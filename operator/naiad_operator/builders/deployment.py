@@ -55,9 +55,11 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
     now = facts.current_replicas
     if is_autoscaled(service):
         assert predictor.autoscaling is not None
-        # An HPA leaves a Deployment of 0 alone, so after a suspension the first pods are ours to ask for.
+        # An HPA leaves a Deployment of 0 alone, so after a suspension the first pods are ours to ask for. KEDA does not: the 0 of
+        # somebody else is its own, of a ScaledObject that a person paused.
         least = predictor.autoscaling.fewest
-        return least if now == 0 and least > 0 else None
+        ours = facts.replicas_are_ours or predictor.autoscaling.scaler == "hpa"
+        return least if now == 0 and least > 0 and ours else None
     if predictor.replicas is not None:
         return predictor.replicas
     return kept_replicas(service) or now or 1

@@ -34,6 +34,7 @@ class ClusterFacts:
         defaults: the operator's.
         node_resources: what all nodes together can allocate, by resource name; None when nodes may not be read.
         current_replicas: what the Deployment says now; None when there is no Deployment.
+        replicas_are_ours: whether it was the operator who said so.
     """
 
     apis: frozenset[str]
@@ -41,3 +42,4 @@ class ClusterFacts:
     defaults: Defaults
     node_resources: collections.abc.Mapping[str, int] | None = None
     current_replicas: int | None = None
+    replicas_are_ours: bool = True

@@ -11,7 +11,7 @@ from naiad_operator.api.structs import Part
 from naiad_operator.builders.facts import Defaults
 
 _NOT_THE_PODS = frozenset(
-    ("replicas", "autoscaling", "deployment_strategy", "pod_disruption_budget", "image")
+    ("replicas", "autoscaling", "deployment_strategy", "pod_disruption_budget")
 )
 """Fields of the predictor that change nothing about a pod: a change of them must not bring a new image."""
 

@@ -69,11 +69,7 @@ def strategic(base: Object, patch: Object, path: str = "") -> Object:
         elif isinstance(merged.get(field), dict):
             raise Misfit(where, f"is {value!r}: write a mapping")
         elif field in _MERGE_KEYS and isinstance(merged.get(field, []), list):
-            if not isinstance(value, list):
-                raise Misfit(where, f"is {value!r}: write a list")
-            merged[field] = _merge_list(
-                merged.get(field, []), value, key=_MERGE_KEYS[field], path=where
-            )
+            _merge_list(merged, field, value, where)
         elif isinstance(merged.get(field), list) and not isinstance(value, list):
             raise Misfit(where, f"is {value!r}: write a list")
         else:
@@ -81,7 +77,17 @@ def strategic(base: Object, patch: Object, path: str = "") -> Object:
     return merged
 
 
-def _merge_list(
+def _merge_list(into: Object, field: str, patch: typing.Any, path: str) -> None:
+    """Merges a list of a mapping; one that is empty then goes, as the API server keeps none."""
+    if not isinstance(patch, list):
+        raise Misfit(path, f"is {patch!r}: write a list")
+    entries = _merged(into.get(field, []), patch, key=_MERGE_KEYS[field], path=path)
+    into[field] = entries
+    if not entries:
+        del into[field]
+
+
+def _merged(
     base: list[typing.Any], patch: list[typing.Any], *, key: str, path: str
 ) -> list[typing.Any]:
     merged = list(base)

@@ -31,6 +31,10 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
         # Whatever the patch says, the Deployment and the Services must find their pods.
         metadata = made.setdefault("metadata", {})
         metadata["labels"] = {**metadata.get("labels", {}), **names.labels(service)}
+    account = made.get("spec", {}).get("serviceAccountName")
+    if account is not None:
+        # The API server copies it into this old field, and from there back: unless it is ours, too, the account would outlive its removal.
+        made["spec"] = {**made["spec"], "serviceAccount": account}
     return made
 
 
@@ -75,7 +79,8 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
     if fetching.is_wanted(service):
         spec["initContainers"] = fetching.containers(service, facts)
     if predictor.image_pull_secrets:
-        spec["imagePullSecrets"] = [{"name": s.name} for s in predictor.image_pull_secrets]
+        names_ = dict.fromkeys(secret.name for secret in predictor.image_pull_secrets)
+        spec["imagePullSecrets"] = [{"name": name} for name in names_]
     if predictor.service_account_name is not None:
         spec["serviceAccountName"] = predictor.service_account_name
     if predictor.priority_class_name is not None:

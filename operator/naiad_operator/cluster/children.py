@@ -121,7 +121,7 @@ class Children:
     def drop(self, uid: str, version: str) -> None:
         """An object is gone, or its labels are no longer ours, as of a version."""
         child = self._objects.get(uid)
-        if child is None or _is_newer(child.version, version):
+        if child is None or is_newer(child.version, version):
             return  # we have written it since: its labels are back
         del self._objects[uid]
         self._unlist(child)
@@ -157,10 +157,13 @@ class Children:
     def __len__(self) -> int:
         return len(self._objects)
 
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._objects
+
     def _take_in(self, kind: str, item: Object) -> tuple[Child, bool]:
         metadata = item["metadata"]
         before = self._objects.get(metadata["uid"])
-        if before is not None and not _is_newer(metadata["resourceVersion"], before.version):
+        if before is not None and not is_newer(metadata["resourceVersion"], before.version):
             return before, False
         child = self._child(kind, item)
         self._list(child)
@@ -229,8 +232,11 @@ def _ours(entries: collections.abc.Iterable[Object], manager: str) -> Object:
     return {}
 
 
-def _is_newer(version: str, than: str) -> bool:
-    """Versions are numbers that grow on every API server that follows the conformance rule; others are only unequal."""
+def is_newer(version: str, than: str) -> bool:
+    """Whether a resourceVersion came after another one.
+
+    Versions are numbers that grow on every API server that follows the conformance rule; others are only unequal.
+    """
     try:
         return int(version) > int(than)
     except ValueError:

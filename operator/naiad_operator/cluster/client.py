@@ -26,7 +26,6 @@ _PAGE = 250
 """Objects a list request: a page of Deployments is about 2 MB, which is what a list needs at its peak."""
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML, and parses faster
-_ONLY_METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 
 
@@ -152,16 +151,8 @@ class Client:
             body = msgspec.json.encode(options)
             await self._request("DELETE", place.url(), doing=f"delete {place}", body=body)
 
-    async def names(self, place: Place) -> list[tuple[str, str]]:
-        """Namespace and name of everything in a collection, without the objects."""
-        found: list[tuple[str, str]] = []
-        async for items, _ in self.pages(place, accept=_ONLY_METADATA):
-            heads = [item["metadata"] for item in items]
-            found += [(head.get("namespace") or "", head["name"]) for head in heads]
-        return found
-
     async def pages(
-        self, place: Place, *, labels: str = "", accept: str = "application/json"
+        self, place: Place, *, labels: str = ""
     ) -> collections.abc.AsyncIterator[tuple[list[Object], str]]:
         """Lists a collection, page by page, each with the version that a watch goes on from."""
         onward = ""
@@ -169,9 +160,7 @@ class Client:
             query = {"limit": str(_PAGE)}
             query |= {"labelSelector": labels} if labels else {}
             query |= {"continue": onward} if onward else {}
-            page = await self._json(
-                "GET", place.url(), doing=f"list {place}", query=query, headers={"Accept": accept}
-            )
+            page = await self._json("GET", place.url(), doing=f"list {place}", query=query)
             metadata = page.get("metadata") or {}
             yield page.get("items") or [], metadata.get("resourceVersion") or ""
             onward = metadata.get("continue") or ""

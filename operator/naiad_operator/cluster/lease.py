@@ -110,12 +110,19 @@ class Lease:
             return
         self.held = False
         try:
-            lease = await self._api.get(self._place)
-            if (lease.get("spec") or {}).get("holderIdentity") == self._me:
-                lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._api.replace(self._place, lease)
+            try:
+                await self._give_back()
+            except errors.Conflict:
+                # A renewal of our own that was on its way when we stopped; there is no other.
+                await self._give_back()
         except errors.ApiError as error:
             _log.warning("%s; another operator takes over when the lease runs out", error)
+
+    async def _give_back(self) -> None:
+        lease = await self._api.get(self._place)
+        if (lease.get("spec") or {}).get("holderIdentity") == self._me:
+            lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
+            await self._api.replace(self._place, lease)
 
     async def _try(self) -> bool:
         """Reads, and takes or renews if it may. False when it is somebody else's or the API server does not answer."""

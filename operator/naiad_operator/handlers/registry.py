@@ -11,7 +11,6 @@ from typing_extensions import override
 
 from naiad_operator.api import names
 from naiad_operator.cluster import client
-from naiad_operator.queue import Key
 from naiad_operator.runtime import Runtime
 
 _CHUNK = 250
@@ -67,13 +66,8 @@ def registry(runtime: Runtime) -> kopf.OperatorRegistry:
         )
 
     @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=made)
-    async def heard(
-        type: str | None,  # noqa: A002 - kopf passes it by this name
-        meta: kopf.Meta,
-        **_: typing.Any,
-    ) -> None:
-        key = Key(meta.namespace or "", meta.name or "")
-        version = str(meta.get("resourceVersion") or "")
-        runtime.heard(key, version=version, gone=type == "DELETED")
+    async def heard(event: kopf.RawEvent, **_: typing.Any) -> None:
+        kind = event["type"]
+        runtime.heard(event["object"], listed=kind is None, gone=kind == "DELETED")
 
     return made

@@ -35,7 +35,7 @@ class Result:
         refused: children that the API server does not take.
         told: what a person should hear of it.
         created: whether children were made.
-        waits: whether something is in the way that goes by itself.
+        leaving: what is in the way and goes by itself, by kind and name.
         writes: how many requests changed something, or tried to.
     """
 
@@ -43,7 +43,7 @@ class Result:
     refused: list[ApiError] = dataclasses.field(default_factory=list)
     told: list[events.Event] = dataclasses.field(default_factory=list)
     created: bool = False
-    waits: bool = False
+    leaving: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     writes: int = 0
 
 
@@ -119,9 +119,9 @@ class Carrier:
             case plan.Create(manifest):
                 if not (fresh and await self._created_at_once(manifest, result)):
                     await self._create(manifest, result, uid=uid)
-            case plan.Apply(manifest, child_uid, drift):
+            case plan.Apply(manifest, child_uid, drift, version):
                 result.writes += 1
-                await self._apply(_with_uid(manifest, child_uid))
+                await self._apply_as_read(_with_uid(manifest, child_uid), version)
                 if drift:
                     kind, name = _of(step)
                     _log.info("put %s %s back: %s", kind, name, ", ".join(drift))
@@ -137,7 +137,7 @@ class Carrier:
                 self._partial.pop(child.uid, None)
             case plan.Wait(kind, name):
                 _log.debug("%s %s is still being deleted", kind, name)
-                result.waits = True
+                result.leaving.append((kind, name))
 
     async def _created_at_once(self, manifest: plan.Manifest, result: Result) -> bool:
         """Creates an object unless one is there; False when one is, or when the API server minds the version."""
@@ -177,7 +177,7 @@ class Carrier:
         if "deletionTimestamp" in metadata or plan.is_left_over(
             children.in_full(owner), owner.get("uid") or "", owner=before, uid=uid
         ):
-            result.waits = True
+            result.leaving.append((kind, name))
         elif owner.get("uid") != uid:
             self._conflict(kind, name, present, result)
         else:
@@ -189,6 +189,15 @@ class Carrier:
     def _conflict(kind: str, name: str, present: dict[str, typing.Any], result: Result) -> None:
         owner = _named(children.controller(present["metadata"]))
         result.conflicts.append(Conflict(kind, name, owner or "nobody"))
+
+    async def _apply_as_read(self, manifest: plan.Manifest, version: str) -> None:
+        try:
+            await self._apply(manifest, version=version)
+        except errors.Conflict:
+            if version:
+                # The watch is behind; the next look shall decide by what there is.
+                self._store.put(manifest["kind"], await self._api.get(_place(manifest)))
+            raise
 
     async def _apply(
         self, manifest: plan.Manifest, *, force: bool = True, version: str = ""
@@ -208,6 +217,8 @@ class Carrier:
                 child.kind,
                 child.name,
             )
+            # Children mostly go with their service, and no step of ours tells of it.
+            self._partial = {uid: seen for uid, seen in self._partial.items() if uid in self._store}
             self._partial[child.uid] = (stamp, child.fields)
         else:
             self._partial.pop(child.uid, None)

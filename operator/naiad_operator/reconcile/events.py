@@ -23,6 +23,7 @@ _QUIET = frozenset(
         "NotAsked",
         "Complete",
         "ScaledToZero",
+        "BeingDeleted",
     }
 )
 """Reasons of Ready that are the ordinary course of things."""

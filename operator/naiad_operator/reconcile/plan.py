@@ -9,7 +9,9 @@ No step means that nothing is written. The rules:
   they would scale it meanwhile, everything else after, so that traffic finds the new way before it loses the old one;
 * one that is being deleted is waited for, and so is one of a service that had this name before: the garbage collector is at it;
 * when the Deployment's replicas stop being ours (an autoscaler takes over) and we are their owner, they are first given to a
-  second field manager: a field that its only owner stops applying is removed, and the Deployment would fall back to 1.
+  second field manager: a field that its only owner stops applying is removed, and the Deployment would fall back to 1;
+* when they become ours, it is applied only if it is still as it was when their number was read: an autoscaler may have scaled it
+  since, and what it added a moment ago would be lost.
 """
 
 import collections.abc
@@ -41,11 +43,13 @@ class Apply:
 
     Attributes:
         drift: the fields that somebody else changed; empty when it is us who want something new.
+        version: the only resourceVersion that it may have; "" for any.
     """
 
     manifest: Manifest
     uid: str
     drift: tuple[str, ...] = ()
+    version: str = ""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -147,7 +151,12 @@ def _one(
     same = child.applied == stamp
     if same and (not lost or accepted(child, stamp)):
         return
-    replicas_go = child.kind == "Deployment" and "replicas" not in manifest["spec"]
-    if replicas_go and ownership.owns(fields, "spec", "replicas"):
-        yield HandOver(child.name, child.uid, child.manifest()["spec"].get("replicas", 1))
-    yield Apply(manifest, child.uid, drift=tuple(lost) if same else ())
+    version = ""
+    if child.kind == "Deployment":
+        wanted = "replicas" in manifest["spec"]
+        ours = ownership.owns(fields, "spec", "replicas")
+        if ours and not wanted:
+            yield HandOver(child.name, child.uid, child.manifest()["spec"].get("replicas", 1))
+        if wanted and not ours and not same:
+            version = child.version
+    yield Apply(manifest, child.uid, drift=tuple(lost) if same else (), version=version)

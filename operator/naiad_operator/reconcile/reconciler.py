@@ -1,7 +1,7 @@
 """Brings one service in order: the function that every event, every failure and every restart leads to.
 
-It knows nothing of why it is called. It reads the resource fresh from the API server and the children as the watches have them
-(`cluster.children` says why that is as good), works out what should exist and what has to be written, writes it, and says in
+It knows nothing of why it is called. It takes the resource as it was just heard, or else reads it from the API server, and the children as the
+watches have them (`news` and `cluster.children` say why that is as good), works out what should exist and what has to be written, writes it, and says in
 the status how things stand. Run again when all is well, it writes nothing.
 """
 
@@ -22,7 +22,7 @@ from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.place import Place
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
-from naiad_operator.reconcile import carry_out, events, merge, models, plan
+from naiad_operator.reconcile import carry_out, events, merge, models, news, ownership, plan
 from naiad_operator.reconcile.surroundings import Surroundings
 from naiad_operator.status import Observed
 from naiad_operator.status.compute import compute, compute_invalid
@@ -47,10 +47,12 @@ class Tools:
     """What a reconcile works with.
 
     Attributes:
+        news: versions of services that were heard.
         clock: the time of day, for the times in a status.
     """
 
     api: Client
+    news: news.News
     children: Children
     surroundings: Surroundings
     models: models.Models
@@ -62,14 +64,12 @@ class Reconciler:
 
     Attributes:
         states: by service, its Ready condition's reason, for the metrics.
-        written: resourceVersions of our own last status writes, by service: a watch's echo of them is no news.
     """
 
     def __init__(self, tools: Tools) -> None:
         self._tools = tools
         self._carrier = carry_out.Carrier(tools.api, tools.children)
         self.states: dict[Key, str] = {}
-        self.written: dict[Key, str] = {}
         self._troubles: collections.Counter[Key] = collections.Counter()
 
     async def reconcile(self, key: Key) -> Outcome:
@@ -78,9 +78,8 @@ class Reconciler:
         Raises:
             ApiError: the API server could not do its part; nothing is lost by trying again.
         """
-        place = Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
         try:
-            manifest = await self._tools.api.get(place)
+            manifest = self._tools.news.take(key) or await self._tools.api.get(_place(key))
         except errors.NotFound:
             return self._forget(key)
         if "deletionTimestamp" in manifest["metadata"]:
@@ -90,7 +89,7 @@ class Reconciler:
             return await self._bring_in_order(key, service)
         except InvalidSpec as invalid:
             status = compute_invalid(manifest, invalid.problems, self._now())
-            await self._say(key, manifest, status, ())
+            await self._say(key, manifest, status)
             return Done()
         except errors.ApiError:
             raise
@@ -98,14 +97,15 @@ class Reconciler:
             # Nobody reads an operator's log while they wait for their service.
             said = f"the operator has a bug that this spec brings out ({bug!r}); its log has more, please report it"
             status = compute_invalid(manifest, [Problem("", said)], self._now())
-            await self._say(key, manifest, status, ())
+            await self._say(key, manifest, status)
             raise
 
     async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
         tools = self._tools
         mine, pods = self._split(key)
+        replicas, ours = _replicas(mine, service.uid)
         facts = tools.surroundings.facts(
-            image.resolve(service, tools.surroundings.defaults), _replicas(mine, service.uid)
+            image.resolve(service, tools.surroundings.defaults), replicas, replicas_are_ours=ours
         )
         wanted = build(service, facts)
         steps = plan.decide(
@@ -129,10 +129,12 @@ class Reconciler:
             raise
         if not result.refused:
             self._troubles.pop(key, None)
-        if result.created and not (result.refused or result.conflicts or result.waits):
+        # Before the status, whose write may fail: the next look finds nothing to put back and would say nothing of it.
+        for event in result.told:
+            await self._tell(key, service.raw, event)
+        if result.created and not (result.refused or result.conflicts or result.leaving):
             # Their controllers are at work in this moment: a status would be out of date before it is written.
-            for event in result.told:
-                await self._tell(key, service.raw, event)
+            self._tools.news.saw(key, service.raw["metadata"]["resourceVersion"])
             return Done(again=_CREATED_S)
         if steps:
             mine, pods = self._split(key)
@@ -149,12 +151,13 @@ class Reconciler:
             models=tools.models.of(key),
             conflicts=result.conflicts,
             errors=result.refused,
+            leaving=result.leaving,
         )
         status = compute(service, observed, self._now())
-        await self._say(key, service.raw, status, result.told)
+        await self._say(key, service.raw, status)
         if result.refused:
             return Retry()
-        if result.waits:
+        if result.leaving:
             return Done(again=_LEAVING_S)
         return Done(again=_LOOK_AGAIN_S if result.conflicts else None)
 
@@ -165,27 +168,21 @@ class Reconciler:
         return [child for child in everything if child.kind != "Pod"], pods
 
     async def _say(
-        self,
-        key: Key,
-        manifest: services.Manifest,
-        status: dict[str, typing.Any],
-        told: collections.abc.Iterable[events.Event],
+        self, key: Key, manifest: services.Manifest, status: dict[str, typing.Any]
     ) -> None:
         """Writes the status if it is another one, and tells what is new."""
         before = manifest.get("status") or {}
-        news = list(told)
+        tell: list[events.Event] = []
+        seen = manifest["metadata"]["resourceVersion"]
         patch = merge.patch(before, status)
         if patch:
-            body = {
-                "metadata": {"resourceVersion": manifest["metadata"]["resourceVersion"]},
-                "status": patch,
-            }
-            place = Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
-            answer = await self._tools.api.merge(place, body, subresource="status")
-            self.written[key] = answer["metadata"]["resourceVersion"]
-            news += events.of_transition(before, status)
+            body = {"metadata": {"resourceVersion": seen}, "status": patch}
+            answer = await self._tools.api.merge(_place(key), body, subresource="status")
+            seen = answer["metadata"]["resourceVersion"]
+            tell = events.of_transition(before, status)
+        self._tools.news.saw(key, seen)
         self.states[key] = _ready_reason(status)
-        for event in news:
+        for event in tell:
             await self._tell(key, manifest, event)
 
     async def _tell(self, key: Key, manifest: services.Manifest, event: events.Event) -> None:
@@ -224,7 +221,8 @@ class Reconciler:
 
     def _forget(self, key: Key) -> Outcome:
         self._tools.models.follow(key, "")
-        for known in (self.states, self.written, self._troubles):
+        self._tools.news.forget(key)
+        for known in (self.states, self._troubles):
             with contextlib.suppress(KeyError):
                 del known[key]
         return Forget()
@@ -233,12 +231,17 @@ class Reconciler:
         return self._tools.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> int | None:
+def _place(key: Key) -> Place:
+    return Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
+
+
+def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> tuple[int | None, bool]:
+    """How many pods the Deployment says, and whether that is our word."""
     for child in mine:
         if child.kind == kinds.DEPLOYMENT.kind and child.controller == uid:
             spec = child.manifest().get("spec") or {}
-            return int(spec.get("replicas", 1))
-    return None
+            return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
+    return None, True
 
 
 def _is_settled(service: services.InferenceService) -> bool:
@@ -246,7 +249,7 @@ def _is_settled(service: services.InferenceService) -> bool:
     if service.status.get("observedGeneration") != service.generation:
         return False
     reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}
-    return not reasons & {"ResourceConflict", "ApplyFailed", "InvalidSpec"}
+    return not reasons & {"ResourceConflict", "ApplyFailed", "BeingDeleted", "InvalidSpec"}
 
 
 def _ready_reason(status: collections.abc.Mapping[str, typing.Any]) -> str:

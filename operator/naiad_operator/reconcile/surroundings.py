@@ -76,7 +76,9 @@ class Surroundings:
             except errors.ApiError as error:
                 _log.warning("%s; what was known of the cluster is kept", error)
 
-    def facts(self, image: str, current_replicas: int | None) -> ClusterFacts:
+    def facts(
+        self, image: str, current_replicas: int | None, *, replicas_are_ours: bool
+    ) -> ClusterFacts:
         """The facts for one service."""
         return ClusterFacts(
             apis=self.seen.kinds,
@@ -84,6 +86,7 @@ class Surroundings:
             defaults=self._defaults,
             node_resources=self.seen.nodes,
             current_replicas=current_replicas,
+            replicas_are_ours=replicas_are_ours,
         )
 
     @property

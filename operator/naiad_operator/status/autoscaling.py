@@ -11,12 +11,15 @@ from naiad_operator.status.observed import Observed
 
 Manifest = collections.abc.Mapping[str, typing.Any]
 
+_ADAPTER = " (is prometheus-adapter installed with the rules of manifests/monitoring, and is there a PodMonitor?)"
 _HPA_PROBLEMS = {
-    "FailedGetPodsMetric",
-    "FailedGetExternalMetric",
-    "FailedGetObjectMetric",
-    "FailedGetResourceMetric",
+    "FailedGetPodsMetric": _ADAPTER,
+    "FailedGetObjectMetric": "",
+    "FailedGetExternalMetric": "",
+    "FailedGetResourceMetric": " (is metrics-server installed?)",
+    "FailedGetContainerResourceMetric": " (is metrics-server installed?)",
 }
+"""What the HorizontalPodAutoscaler says when it cannot read a metric, and what helps."""
 
 
 def ready(service: InferenceService, observed: Observed) -> Condition:
@@ -51,13 +54,9 @@ def _hpa(manifest: Manifest) -> Condition:
     if active is None:
         return _condition("Unknown", "NotLookedYet", "the autoscaler has not looked yet")
     if active["status"] == "False" and active["reason"] != "ScalingDisabled":
-        reason = "MetricsUnavailable" if active["reason"] in _HPA_PROBLEMS else active["reason"]
-        message = f"{active.get('message', '')} (is prometheus-adapter installed with the rules of manifests/monitoring, and is there a PodMonitor?)"
-        return _condition(
-            "False",
-            reason,
-            message if reason == "MetricsUnavailable" else active.get("message", ""),
-        )
+        hint = _HPA_PROBLEMS.get(active["reason"])
+        reason = active["reason"] if hint is None else "MetricsUnavailable"
+        return _condition("False", reason, f"{active.get('message', '')}{hint or ''}")
     limited = said.get("ScalingLimited")
     if (
         limited is not None

@@ -8,9 +8,15 @@ from naiad_operator.builders import accelerator, deployment, image, names
 from naiad_operator.errors import Problem
 from naiad_operator.status import autoscaling, models, traffic, workload
 from naiad_operator.status.conditions import (
+    AUTOSCALING_READY,
     AVAILABLE,
+    MODELS_LOADED,
+    MONITORING_READY,
+    NETWORK_READY,
+    PROGRESSING,
     READY,
     SPEC_VALID,
+    STOPPED,
     Condition,
     Manifest,
     dated,
@@ -27,6 +33,7 @@ _ELSEWHERE = frozenset(
     )
 )  # fmt: skip
 """Kinds whose refusal has a condition of its own; the others stand in the way of the pods."""
+_IN_THE_WAY = frozenset(("ApplyFailed", "ResourceConflict", "BeingDeleted"))
 
 
 def compute(service: InferenceService, observed: Observed, now: str) -> Status:
@@ -82,18 +89,18 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
 def _ready(service: InferenceService, pods: workload.Workload, parts: list[Condition]) -> Condition:
     """The first that fails speaks; a failing model speaks for the pods that are not ready because of it."""
     by_type = {part.type: part for part in parts}
-    stopped = by_type["Stopped"]
-    progressing, available = by_type["Progressing"], by_type[AVAILABLE]
+    stopped = by_type[STOPPED]
+    progressing, available = by_type[PROGRESSING], by_type[AVAILABLE]
     if stopped.status == "True":
         return Condition(READY, "False", stopped.reason, stopped.message)
-    loaded = by_type["ModelsLoaded"]
+    loaded = by_type[MODELS_LOADED]
     complete = workload.is_complete(service, pods)
-    if not complete or available.fails or progressing.reason in ("ApplyFailed", "ResourceConflict"):
+    if not complete or available.fails or progressing.reason in _IN_THE_WAY:
         speaks = progressing
         if pods.failure is None and loaded.fails:
             speaks = loaded
         return Condition(READY, "False", speaks.reason, speaks.message or available.message)
-    for part in (by_type["NetworkReady"], by_type["AutoscalingReady"], by_type["MonitoringReady"]):
+    for part in (by_type[NETWORK_READY], by_type[AUTOSCALING_READY], by_type[MONITORING_READY]):
         if part.fails:
             return Condition(READY, "False", part.reason, part.message)
     return Condition(READY, "True", "Ready", "")

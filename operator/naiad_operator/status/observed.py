@@ -54,6 +54,8 @@ class Observed:
         pods: of the service's selector; may be empty when the service is ready.
         models: what the pods' /status said; None when nobody could be asked.
         facts: what the manifests were built from.
+        leaving: children, by kind and name, that are wanted and on their way out: somebody's finalizer holds them, or they belong to a
+            service that had this name before.
     """
 
     children: collections.abc.Mapping[tuple[str, str], Manifest]
@@ -62,3 +64,4 @@ class Observed:
     models: collections.abc.Sequence[ModelState] | None = None
     conflicts: collections.abc.Sequence[Conflict] = ()
     errors: collections.abc.Sequence[ApiError] = ()
+    leaving: collections.abc.Sequence[tuple[str, str]] = ()

@@ -56,6 +56,55 @@ def fetching(pods: collections.abc.Sequence[Manifest]) -> str:
     return ""
 
 
+_SETTING_UP = frozenset(("ContainerCreating", "PodInitializing"))
+_SOURCES = (
+    ("secret", "secretName", "Secret"),
+    ("configMap", "name", "ConfigMap"),
+    ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
+)
+"""What a volume may name that somebody else has to make: the volume's field, the field in it, the kind."""
+
+
+def mounting(
+    pods: collections.abc.Sequence[Manifest], volumes: collections.abc.Sequence[Manifest]
+) -> str:
+    """The newest pod whose volumes are not mounted, and what they need; "" when there is none.
+
+    A kubelet that waits for a Secret says so in an Event alone: in the pod's status it looks like any other start.
+    """
+    needed = [
+        f"{kind} {volume[source][field]}"
+        for volume in volumes
+        for source, field, kind in _SOURCES
+        if isinstance(volume.get(source), dict) and volume[source].get(field)
+    ]
+    if not needed:
+        return ""
+    for pod in sorted(pods, key=_age, reverse=True):
+        if "deletionTimestamp" not in pod["metadata"] and _is_being_set_up(pod):
+            name = pod["metadata"]["name"]
+            named = ", ".join(dict.fromkeys(needed))
+            return f"pod {name} waits for its volumes ({named}); if that lasts, one of them is missing: kubectl describe pod {name}"
+    return ""
+
+
+def _is_being_set_up(pod: Manifest) -> bool:
+    """Whether a kubelet has the pod and no container of it has begun."""
+    status: Manifest = pod.get("status") or {}
+    for condition in status.get("conditions") or ():
+        if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "True":
+            return False  # what is left is the image
+    containers = [
+        container
+        for kind in ("initContainerStatuses", "containerStatuses")
+        for container in status.get(kind) or ()
+    ]
+    return bool(containers) and all(
+        ((container.get("state") or {}).get("waiting") or {}).get("reason") in _SETTING_UP
+        for container in containers
+    )
+
+
 def _age(pod: Manifest) -> tuple[str, str]:
     metadata = pod["metadata"]
     return (metadata.get("creationTimestamp") or "", metadata["name"])

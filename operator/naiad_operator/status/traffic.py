@@ -152,4 +152,10 @@ def refused(
     for error in observed.errors:
         if among(error.kind):
             return "ApplyFailed", f"{error.kind} {error.name} was refused: {error.message}"
+    for kind, name in observed.leaving:
+        if among(kind):
+            return (
+                "BeingDeleted",
+                f"{kind} {name} is still being deleted; it is made again once it is gone",
+            )
     return None

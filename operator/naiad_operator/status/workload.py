@@ -31,7 +31,9 @@ class Workload:
         current: whether its controller has seen its newest spec.
         failure: of the pods, or of the Deployment when it could not make pods; None when nothing fails.
         failed: how many pods fail.
+        paused: whether somebody stopped it from replacing pods.
         fetching: a pod that still fetches its models; "" when none does.
+        mounting: a pod whose volumes are not there yet; "" when there is none.
     """
 
     exists: bool
@@ -44,7 +46,9 @@ class Workload:
     late: bool
     failure: pods.Failure | None
     failed: int
+    paused: bool = False
     fetching: str = ""
+    mounting: str = ""
 
     @property
     def rolled_out(self) -> bool:
@@ -74,12 +78,21 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
         late=progressing.get("reason") == "ProgressDeadlineExceeded",
         failure=failure,
         failed=len(failures),
+        paused=bool((manifest.get("spec") or {}).get("paused")),
         fetching=pods.fetching(observed.pods),
+        mounting=pods.mounting(observed.pods, _volumes(manifest)),
     )
     if seen.rolled_out and seen.available == seen.desired:
         # An evicted pod is kept for people to look at; it stands in nobody's way when others serve in its place.
         return dataclasses.replace(seen, failure=None, failed=0)
     return seen
+
+
+def _volumes(manifest: Manifest) -> collections.abc.Sequence[Manifest]:
+    """Of the pods that the Deployment makes."""
+    template: Manifest = (manifest.get("spec") or {}).get("template") or {}
+    volumes: list[Manifest] = (template.get("spec") or {}).get("volumes") or []
+    return volumes
 
 
 def _condition(status: Manifest, type_: str) -> Manifest | None:
@@ -157,6 +170,9 @@ def progressing(  # noqa: PLR0911 - one return a state that people tell apart
         return Condition(PROGRESSING, "True", "NewTemplate", "the Deployment is being made")
     if is_complete(service, workload):
         return Condition(PROGRESSING, "False", "Complete", "")
+    if workload.paused:
+        said = f"Deployment {service.name} is paused, so its pods stay as they are: kubectl rollout resume deployment/{service.name}"
+        return Condition(PROGRESSING, "False", "DeploymentPaused", said)
     if workload.late:
         said = f"{workload.ready} of {workload.desired} pods became ready in the time that they have to load their models: raise predictor.probes.startup.failureThreshold, or look at the pods' logs"
         return Condition(PROGRESSING, "False", "DeadlineExceeded", said)
@@ -164,9 +180,12 @@ def progressing(  # noqa: PLR0911 - one return a state that people tell apart
         return Condition(
             PROGRESSING, "True", "NewTemplate", "a new pod template is being rolled out"
         )
+    if workload.rolled_out and workload.total > workload.desired:
+        said = f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
+        return Condition(PROGRESSING, "True", "RollingOut", said)
     said = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
-    if workload.fetching:
-        said = f"{said}; {workload.fetching}"
+    for waits in filter(None, (workload.fetching, workload.mounting)):
+        said = f"{said}; {waits}"
     return Condition(PROGRESSING, "True", "RollingOut", said)
 
 

@@ -12,9 +12,9 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.control import Control, is_ready
+from naiad.engine.control import STOPPING, Control, is_ready
 from naiad.engine.model_calls import Caller, ModelCall
-from naiad.engine.worker_desks import STOPPING, WorkerDesks
+from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.hosts.desk import BatchAt, Tell
 from naiad.hosts.tensor_frames import array_at, framed
@@ -30,8 +30,8 @@ class WorkerDesk:
 
     Args:
         desks: what is behind all desks.
-        model: whose questions it answers: the model's name,
-        instance: and the instance's.
+        model: the name of the model whose questions it answers.
+        instance: the instance's name.
     """
 
     def __init__(self, desks: WorkerDesks, model: str, instance: str) -> None:

@@ -10,8 +10,6 @@ from naiad.metrics.custom import CustomMetrics
 if typing.TYPE_CHECKING:
     from naiad.engine.worker_desk import WorkerDesk
 
-STOPPING = "the server is stopping, or has not started yet"
-
 
 class WorkerDesks:
     """Makes desks.

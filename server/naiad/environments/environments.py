@@ -25,7 +25,7 @@ from naiad.environments.need import (
     cannot_load,
 )
 from naiad.environments.packed import Environment, Look
-from naiad.environments.places import home
+from naiad.environments.places import Changes, changes, home
 from naiad.environments.programs import ClosedError, Programs
 from naiad.errors import invalid, unavailable
 
@@ -49,7 +49,7 @@ class Environments:
         self._closing = threading.Event()
         self._programs = Programs(self._closing)
         self._caches: dict[pathlib.Path, Cache] = {}
-        self._known: dict[pathlib.Path, Environment] = {}
+        self._known: dict[pathlib.Path, tuple[Changes, Environment]] = {}
         self._mutex = threading.Lock()
 
     def get(self, model: str, need: Need, options: Options) -> Environment:
@@ -124,14 +124,16 @@ class Environments:
     def _remembered(
         self, folder: pathlib.Path, find: collections.abc.Callable[[], Environment]
     ) -> Environment:
-        """What was found out of an environment before: all instances of a model ask."""
+        """What was found out of an environment before, unless it was changed since: all instances of a model ask."""
+        now = changes(folder)
         with self._mutex:
             known = self._known.get(folder)
-        if known is None or not pathlib.Path(known.executable).exists():
-            known = find()
-            with self._mutex:
-                self._known[folder] = known
-        return known
+        if known is not None and known[0] == now:
+            return known[1]
+        found = find()
+        with self._mutex:
+            self._known[folder] = (now, found)
+        return found
 
     def _cache(self, options: Options) -> Cache:
         named = options.get(CACHE_OPTION, "")

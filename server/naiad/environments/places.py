@@ -25,6 +25,23 @@ def broken_link(folder: pathlib.Path) -> str:
     return ""
 
 
+Changes = tuple[tuple[int, int] | None, ...]
+"""Inode and time of the last change of some files; None for one that is not there."""
+
+
+def changes(folder: pathlib.Path) -> Changes:
+    """Tells whether an environment's interpreter, or the script with its variables, is another one than before."""
+    return tuple(_change(folder / "bin" / name) for name in ("activate", *_INTERPRETERS))
+
+
+def _change(path: pathlib.Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_ctime_ns
+
+
 def packages_in(folder: pathlib.Path) -> pathlib.Path:
     """Where an environment has packages for this server's version of Python."""
     major, minor = sys.version_info[:2]

@@ -85,7 +85,7 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
                 f"{identity}: its worker process {how} while it completed the model's config{wrote}"
             ) from error
         except TimeoutError as error:
-            process.kill()
+            end_children(process)
             raise unavailable(
                 f"{identity}: auto_complete_config took longer than {timeout_s:g} s and was ended"
             ) from error

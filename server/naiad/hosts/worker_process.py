@@ -24,7 +24,16 @@ from naiad.backends.backend import WorkerPlan
 from naiad.core.record import Record
 from naiad.hosts import worker
 from naiad.hosts.survivors import SURVIVORS
-from naiad.hosts.worker.link import GONE, POSTED, Link, LinkBrokenError, Parcel
+from naiad.hosts.worker.link import (
+    AHEAD_BYTES,
+    GONE,
+    POSTED,
+    RESPONSE,
+    TAKEN,
+    Link,
+    LinkBrokenError,
+    Parcel,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -95,6 +104,7 @@ class WorkerProcess:
         self._output = OutputLog(identity)
         self._undo = contextlib.ExitStack()
         self._killed_because = ""
+        self._taken = 0
         self._unposted: collections.deque[tuple[int, int, bytes, Parcel | None]] = (
             collections.deque()
         )
@@ -184,28 +194,41 @@ class WorkerProcess:
 
     def put_down(self, because: str) -> None:
         """Have it write the stacks of its threads into the log, then end it; `because` as for `kill`."""
-        self._killed_because = self._killed_because or because
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGUSR2)
-        self._loop.call_later(_STACKS_S, self.kill, because)
+        if self._signal(signal.SIGUSR2):
+            self._killed_because = self._killed_because or because
+            self._loop.call_later(_STACKS_S, self.kill, because)
 
     def kill(self, because: str) -> None:
-        """End it now; `because` follows "its worker process ". Safe at any time."""
-        self._killed_because = self._killed_because or because
-        with contextlib.suppress(ProcessLookupError):
-            self._process.kill()
+        """End it now; `because` follows "its worker process ". Safe at any time: one that has just ended by itself is not renamed."""
+        if self._signal(signal.SIGKILL):
+            self._killed_because = self._killed_because or because
+
+    def _signal(self, number: signal.Signals) -> bool:
+        """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_bury`."""
+        with contextlib.suppress(ChildProcessError):
+            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                os.kill(self.pid, number)
+                return True
+        return False
 
     def _receive(self) -> bool:
         """Take what it sent; gives back whether there may be more."""
         link = self.link
         try:
-            # Posted messages come in bursts; after one in turn there is seldom another.
+            # Posted messages come in bursts; after one in turn there is seldom another. Large ones leave the loop a turn in between.
+            taken = 0
             for _ in range(_BURST):
                 kind, number, header = link.receive()
                 if kind < POSTED:
                     self._on_message(kind, header)
                     return True
+                size = len(link.posted) if kind == RESPONSE else 0
                 self._on_posted(kind, number, header)
+                if size:
+                    self._took(size)
+                    taken += size
+                    if taken > AHEAD_BYTES:
+                        break
         except BlockingIOError:  # that was all, or woken for nothing, as a loop may be
             return False
         except LinkBrokenError as error:
@@ -216,6 +239,13 @@ class WorkerProcess:
                 self.kill(f"sent nonsense ({error})")
             return False
         return True
+
+    def _took(self, size: int) -> None:
+        """A response is handed on: let the worker know before it has to wait. A HOLD on account of it has gone ahead of this."""
+        self._taken += size
+        if self._taken > AHEAD_BYTES // 2:
+            self.post(TAKEN, self._taken)
+            self._taken = 0
 
     def _take_output(self) -> None:
         """Take some of what it wrote."""
@@ -304,7 +334,9 @@ class OutputLog:
     def _record(self, text: str) -> None:
         try:
             level, name, path, number, message = json.loads(text)
-            logger = logging.getLogger(str(name))
+            # Loggers stay for ever, and a model may name one for each request: the server has only its own by name.
+            ours = str(name).startswith("naiad.")
+            logger = logging.getLogger(name) if ours else logging.getLogger()
             wanted = logger.isEnabledFor(level)
         except (ValueError, TypeError):
             self._logger.info("%s%s", self._tag, text)

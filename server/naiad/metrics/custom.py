@@ -1,7 +1,8 @@
 """Metrics that models make themselves (rows 8.34, 15.26): kept here, shown on the page behind the server's own.
 
 Called by the threads of models and by the page, so under a lock. A family lives while anybody holds it; every holder has a number
-of its own for it, and so does every metric that it made; metrics of the same labels are one series, which goes with its last holder.
+of its own for it, and one for each series that it made metrics of, however many: a model may make its metric anew for each request.
+Metrics of the same labels are one series, which goes with its last holder.
 What goes wrong raises ValueError in Triton's words.
 """
 
@@ -56,7 +57,7 @@ class CustomMetrics:
         )  # a family may be let go of by the garbage collector at any moment
         self._numbers = itertools.count(1)
         self._shown: dict[str, _Shown] = {}
-        self._families: dict[int, tuple[_Shown, list[int]]] = {}
+        self._families: dict[int, tuple[_Shown, dict[Labels, int]]] = {}
         self._metrics: dict[int, tuple[_Shown, Labels]] = {}
         self._own = frozenset(
             each.name for each in vars(server_families).values() if isinstance(each, Family)
@@ -89,17 +90,17 @@ class CustomMetrics:
                 )
             shown.holders += 1
             number = next(self._numbers)
-            self._families[number] = (shown, [])
+            self._families[number] = (shown, {})
             return number
 
     def close_family(self, number: int) -> None:
         """Let go of a family and of the metrics that were made with this number. Idempotent."""
         with self._lock:
-            shown, metrics = self._families.pop(number, (None, []))
+            shown, metrics = self._families.pop(number, (None, {}))
             if shown is None:
                 return
-            for metric in metrics:
-                _, labels = self._metrics.pop(metric)
+            for labels, metric in metrics.items():
+                del self._metrics[metric]
                 series = shown.series[labels]
                 series.holders -= 1
                 if not series.holders:
@@ -114,7 +115,7 @@ class CustomMetrics:
         labels: collections.abc.Mapping[str, str],
         buckets: collections.abc.Sequence[float] | None,
     ) -> int:
-        """Hold a metric of a family.
+        """Hold a metric of a family; the number stands for it, and is the same for the same labels.
 
         Raises:
             ValueError: a label is no text, or buckets do not ascend; one of infinity at the end is there anyway.
@@ -143,13 +144,15 @@ class CustomMetrics:
             if held is None:
                 raise ValueError(_GONE)
             shown, metrics = held
+            if key in metrics:
+                return metrics[key]
             series = shown.series.get(key)
             if series is None:
                 series = shown.series[key] = _Series(buckets)
             series.holders += 1
             number = next(self._numbers)
             self._metrics[number] = (shown, key)
-            metrics.append(number)
+            metrics[key] = number
             return number
 
     def change(self, metric: int, operation: str, value: float) -> None:

@@ -18,13 +18,14 @@ class HelpAsked(Exception):  # noqa: N818 - it is no error
 
 def usage(command: str) -> str:
     """What --help prints."""
-    lines = [f"Usage: {command} [options]", ""]
+    lines = [f"Usage: {command} [options]", "", "Defaults are in brackets.", ""]
     for group, flags in GROUPS.items():
         lines.append(f"{group}:")
         for flag in flags:
             word = "|".join(flag.choices) or flag.kind.value
             lines.append(f"  --{flag.name} <{word}>")
-            lines.append(f"        {flag.help}")
+            default = _default(flag)
+            lines.append(f"        {flag.help}" + (f" [{default}]" if default else ""))
         lines.append("")
     return "\n".join(lines)
 
@@ -46,7 +47,8 @@ def markdown() -> str:
 def _row(flag: Flag) -> str:
     value = ", ".join(f"`{choice}`" for choice in flag.choices) or flag.kind.value
     default = _default(flag)
-    return f"| `--{flag.name}` | {value} | {default} | {flag.help} |"
+    told = flag.help.replace("|", r"\|")  # or it would end the cell
+    return f"| `--{flag.name}` | {value} | {default} | {told} |"
 
 
 def _default(flag: Flag) -> str:

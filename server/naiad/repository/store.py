@@ -12,6 +12,9 @@ from naiad.errors import InferenceError, invalid
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
+OPTION = "--model-repository="
+"""Stands before a location in the sentences of the server; other commands take a location by itself."""
+
 
 class Store(typing.Protocol):
     """One model repository.
@@ -32,10 +35,16 @@ class Store(typing.Protocol):
 
 
 class LocalStore:
-    """A repository that is a folder of this machine."""
+    """A repository that is a folder of this machine.
 
-    def __init__(self, location: str) -> None:
+    Args:
+        location: as the user wrote it.
+        option: what stood before it.
+    """
+
+    def __init__(self, location: str, *, option: str = OPTION) -> None:
         self.location = location
+        self._given = f"{option}{location}"
         self._root = pathlib.Path(location)
 
     def model_folders(self) -> list[pathlib.Path]:
@@ -48,19 +57,19 @@ class LocalStore:
             ]
         except FileNotFoundError:
             raise invalid(
-                f"--model-repository={self.location}: there is no such folder; give the folder that holds one folder a model"
+                f"{self._given}: there is no such folder; give the folder that holds one folder a model"
             ) from None
         except NotADirectoryError:
             raise invalid(
-                f"--model-repository={self.location}: this is a file; give the folder that holds one folder a model"
+                f"{self._given}: this is a file; give the folder that holds one folder a model"
             ) from None
         except PermissionError:
             raise invalid(
-                f"--model-repository={self.location}: this user may not read the folder; check its permissions"
+                f"{self._given}: this user may not read the folder; check its permissions"
             ) from None
         if _is_model(self._root, found):
             raise invalid(
-                f"--model-repository={self.location}: this is the folder of one model; give the folder around it, "
+                f"{self._given}: this is the folder of one model; give the folder around it, "
                 f"{self._root.absolute().parent}"
             )
         return sorted(found)
@@ -74,16 +83,16 @@ def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:
     )
 
 
-def open_store(location: str) -> Store:
-    """The store of a `--model-repository` value.
+def open_store(location: str, *, option: str = OPTION) -> Store:
+    """The store of a `--model-repository` value; `option` is what stood before it.
 
     Raises:
         InferenceError: its kind of store does not exist here.
     """
-    return LocalStore(local_root(location))
+    return LocalStore(local_root(location, option=option), option=option)
 
 
-def local_root(location: str) -> str:
+def local_root(location: str, *, option: str = OPTION) -> str:
     """The folder that a `--model-repository` value names; `naiad fetch` reads the same values.
 
     Raises:
@@ -94,11 +103,11 @@ def local_root(location: str) -> str:
         return location
     if scheme[1].lower() == "file":
         return location[scheme.end() :] or "/"
-    raise unsupported_store(location, scheme[1])
+    raise unsupported_store(location, scheme[1], option=option)
 
 
-def unsupported_store(location: str, scheme: str) -> InferenceError:
+def unsupported_store(location: str, scheme: str, *, option: str = OPTION) -> InferenceError:
     """The one sentence for an object store."""
     return invalid(
-        f"--model-repository={location}: {scheme}:// repositories are not served yet; copy the models to a local folder and give that"
+        f"{option}{location}: {scheme}:// repositories are not served yet; copy the models to a local folder and give that"
     )

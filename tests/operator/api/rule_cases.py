@@ -163,6 +163,14 @@ BAD = {
         ),
         "spec.predictor.model.repositories",
     ),
+    "a repository that stands twice": (
+        repositories({"storageUri": "pvc://a/b"}, {"storageUri": "pvc://c"}, {"storageUri": "pvc://a/b"}),
+        "spec.predictor.model.repositories",
+    ),
+    "a line break behind a repository": (
+        model(storageUri="s3://models/production\n"),
+        "spec.predictor.model.storageUri",
+    ),
     "two credential files": (
         repositories(
             {"storageUri": "s3://a/p", "storage": {"secretName": "a", "credentialFileKey": "c"}},
@@ -323,6 +331,10 @@ BAD = {
 """What is wrong, and at which path."""
 
 GOOD = {
+    "one path in two stores": repositories(
+        {"storageUri": "s3://a/p", "storage": {"endpoint": "https://one.example"}},
+        {"storageUri": "s3://a/p", "storage": {"endpoint": "https://two.example"}},
+    ),
     "two claims": repositories({"storageUri": "pvc://a/b"}, {"storageUri": "pvc://c"}),
     "one account of two stores": repositories(
         {"storageUri": "s3://a/p", "storage": {"secretName": "a", "region": "x"}},

@@ -1,5 +1,6 @@
 """How many pods there should be, and how they are replaced: tables."""
 
+import dataclasses
 import typing
 
 import pytest
@@ -104,6 +105,15 @@ def test_one_field_never_leaves_both_at_0() -> None:
             for zero in (0, "0%"):
                 chosen = rolling(**predictor, deploymentStrategy={field: zero})
                 assert [amount for amount in chosen if amount not in (0, "0%")]
+
+
+@pytest.mark.parametrize(("scaler", "wanted"), [("hpa", 2), ("keda", None)])
+def test_a_paused_scaled_object_keeps_its_zero(scaler: str, wanted: int | None) -> None:
+    """KEDA's annotation paused-replicas: "0" must not start a tug-of-war; an HPA would leave such a Deployment alone for ever."""
+    scaling = {"class": scaler, "queueTimeMs": 5, "minReplicas": 2}
+    parsed = service.parse(manifests.resource(autoscaling=scaling))
+    theirs = dataclasses.replace(manifests.facts(current_replicas=0), replicas_are_ours=False)
+    assert deployment.replicas(parsed, theirs) == wanted
 
 
 def test_a_rollout_has_at_least_as_long_as_models_may_take_to_load() -> None:

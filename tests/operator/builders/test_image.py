@@ -52,6 +52,13 @@ def test_an_image_of_ones_own_wins() -> None:
     assert after(manifests.resource(), manifests.resource(image="mine:3")) == "mine:3"
 
 
+def test_an_image_of_ones_own_that_is_taken_out_makes_room_for_the_default() -> None:
+    own = manifests.resource(image="mine:3")
+    recorded = {"name": "mine:3", "forPods": image.pods_hash(service.parse(own))}
+    again = {**manifests.resource(), "status": {"image": recorded}}
+    assert image.resolve(service.parse(again), NEW) == "server:2"
+
+
 def test_defaults_that_the_api_server_filled_in_are_no_edit() -> None:
     """The stored resource has them, and a new release may bring new ones: its pods are the same."""
     first, second = manifests.resource(), manifests.resource()

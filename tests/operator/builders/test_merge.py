@@ -76,6 +76,12 @@ def test_nothing_of_the_input_is_changed() -> None:
     assert before == BASE
 
 
+def test_a_list_that_nothing_is_left_of_is_no_list() -> None:
+    gone = [{"name": "a", "$patch": "delete"}]
+    assert strategic({}, {"initContainers": gone}) == {}
+    assert strategic({"volumes": [{"name": "a"}]}, {"volumes": gone}) == {}
+
+
 def test_an_entry_that_is_to_go_goes() -> None:
     spec = patched({"containers": [{"name": "server", "env": [{"name": "A", "$patch": "delete"}]}]})
     assert [v["name"] for v in spec["containers"][0]["env"]] == ["B"]

@@ -4,18 +4,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import yaml
 
 from tests.apiserver import control_plane, toolchain
-from tests.apiserver.client import Kubectl
+from tests.apiserver.client import Kubectl, Object
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import make_namespace
+from tests.apiserver.objects import definitions, make_namespace
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.apiserver.proxy import Proxy, proxying
 
 _HERE = Path(__file__).parent
-_CRDS = _HERE.parents[2] / "crds"
 
 Start = Callable[..., OperatorProcess]
 
@@ -41,19 +39,13 @@ def pytest_runtestloop(session: pytest.Session) -> None:
 @pytest.fixture(scope="session")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows the resource; the operator's user may do everything in it."""
-    crds = [
-        yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))
-    ]
     folder = tmp_path_factory.mktemp("kubernetes")
-    started = control_plane.start(folder, toolchain.find(), crds=crds)
-    try:
+    with control_plane.running(folder, crds=definitions()) as started:
         admin = started.admin()
         admin.create(control_plane.everything_for(OPERATOR_USER))
         Kubelet(admin).register(resources={"nvidia.com/gpu": "8"})
         admin.close()
         yield started
-    finally:
-        started.stop()
 
 
 @pytest.fixture(scope="session")
@@ -62,6 +54,30 @@ def kubectl(plane: ControlPlane) -> Iterator[Kubectl]:
     admin = plane.admin()
     yield admin
     admin.close()
+
+
+@pytest.fixture(scope="module")
+def own_definitions() -> list[Object]:
+    """What a control plane of a module's own knows; a module that needs more than Kubernetes' kinds says so."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def own_plane(
+    own_definitions: list[Object], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ControlPlane]:
+    """A control plane of the module's own, with nothing of ours in it."""
+    folder = tmp_path_factory.mktemp("kubernetes")
+    with control_plane.running(folder, crds=own_definitions) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def admin(own_plane: ControlPlane) -> Iterator[Kubectl]:
+    """A person with all rights there."""
+    client = own_plane.admin()
+    yield client
+    client.close()
 
 
 @pytest.fixture(scope="module")

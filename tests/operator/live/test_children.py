@@ -10,9 +10,9 @@ import typing
 
 import pytest
 
-from tests.apiserver import control_plane, foreign, toolchain
-from tests.apiserver.client import Kubectl, RefusedError, path_of
-from tests.apiserver.objects import make_namespace
+from tests.apiserver import foreign
+from tests.apiserver.client import Kubectl, Object, RefusedError, until
+from tests.apiserver.objects import is_refused, make_namespace
 from tests.monitoring import files
 from tests.support import manifests
 
@@ -20,29 +20,21 @@ Manifest = dict[str, typing.Any]
 
 
 @pytest.fixture(scope="module")
-def everything(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[Kubectl]:
-    """An API server of this module's own, which knows every optional kind."""
-    folder = tmp_path_factory.mktemp("kubernetes")
-    started = control_plane.start(folder, toolchain.find(), crds=foreign.definitions())
-    try:
-        admin = started.admin()
-        yield admin
-        admin.close()
-    finally:
-        started.stop()
+def own_definitions() -> list[Object]:
+    """Every optional kind."""
+    return foreign.definitions()
 
 
 @pytest.fixture(scope="module")
-def here(everything: Kubectl) -> str:
-    return make_namespace(everything, "children")
+def here(admin: Kubectl) -> str:
+    return make_namespace(admin, "children")
 
 
 def created(kubectl: Kubectl, manifest: Manifest, namespace: str) -> Manifest:
     """What the API server would store; it is strict about unknown fields and stores nothing."""
     sent = copy.deepcopy(manifest)
     sent["metadata"]["namespace"] = namespace
-    path = path_of(manifest["kind"], namespace, api=manifest["apiVersion"])
-    return kubectl.request("POST", f"{path}?dryRun=All&fieldValidation=Strict", body=sent)
+    return kubectl.create(sent, dry_run=True)
 
 
 def differing(wanted: typing.Any, there: typing.Any, path: str) -> collections.abc.Iterator[str]:
@@ -61,52 +53,63 @@ def differing(wanted: typing.Any, there: typing.Any, path: str) -> collections.a
 
 @pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)
 def test_what_is_applied_is_accepted_and_stored_as_it_was_written(
-    everything: Kubectl, here: str, path: pathlib.Path
+    admin: Kubectl, here: str, path: pathlib.Path
 ) -> None:
     for manifest in manifests.built(path):
-        stored = created(everything, manifest, here)
+        stored = created(admin, manifest, here)
         name = f"{manifest['kind']} {manifest['metadata']['name']}"
         assert list(differing(manifest["spec"], stored["spec"], name)) == []
 
 
 @pytest.fixture(scope="module")
-def restricted(everything: Kubectl) -> str:
+def restricted(admin: Kubectl, here: str) -> str:
     """A namespace that takes only restricted pods, with all that the examples' pods refer to."""
     name = "restricted"
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
-    everything.create(
+    admin.create(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
     )
     for account in ("default", "models-reader"):
         if account != "default":  # which a controller makes
-            everything.create(
+            admin.create(
                 {
                     "apiVersion": "v1",
                     "kind": "ServiceAccount",
                     "metadata": {"name": account, "namespace": name},
                 }
             )
-        everything.wait_for("ServiceAccount", account, name)
+        admin.wait_for("ServiceAccount", account, name)
     priority = {
         "apiVersion": "scheduling.k8s.io/v1",
         "kind": "PriorityClass",
         "metadata": {"name": "serving"},
         "value": 1,
     }
-    everything.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=priority)
+    admin.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body=priority)
     runtime = {
         "apiVersion": "node.k8s.io/v1",
         "kind": "RuntimeClass",
         "metadata": {"name": "nvidia"},
         "handler": "nvidia",
     }
-    everything.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", body=runtime)
+    admin.request("POST", "/apis/node.k8s.io/v1/runtimeclasses", body=runtime)
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "any", "namespace": here},
+        "spec": {
+            "priorityClassName": "serving",
+            "runtimeClassName": "nvidia",
+            "containers": [{"name": "c", "image": "i"}],
+        },
+    }
+    until("both classes to be known", lambda: not is_refused(admin, pod, words="found"))
     return name
 
 
 @pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)
 def test_pods_keep_to_the_restricted_standard(
-    everything: Kubectl, restricted: str, path: pathlib.Path
+    admin: Kubectl, restricted: str, path: pathlib.Path
 ) -> None:
     deployment = next(m for m in manifests.built(path) if m["kind"] == "Deployment")
     template = deployment["spec"]["template"]
@@ -114,11 +117,11 @@ def test_pods_keep_to_the_restricted_standard(
     if path.stem == "pod-template":
         # A sidecar of the user's own is the user's own to restrict, and the API server says so.
         with pytest.raises(RefusedError, match=r'violates PodSecurity "restricted.*log-shipper'):
-            created(everything, pod, restricted)
+            created(admin, pod, restricted)
         return
-    created(everything, pod, restricted)
+    created(admin, pod, restricted)
 
 
-def test_the_alerts_are_accepted(everything: Kubectl, here: str) -> None:
-    stored = created(everything, files.ALERTS, here)
+def test_the_alerts_are_accepted(admin: Kubectl, here: str) -> None:
+    stored = created(admin, files.ALERTS, here)
     assert list(differing(files.ALERTS["spec"], stored["spec"], "spec")) == []

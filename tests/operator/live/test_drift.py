@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
-from tests.apiserver.objects import condition, event_of, inference_service, is_true
+from tests.apiserver.objects import condition, event_of, inference_service, is_true, replicas_of
 from tests.apiserver.operator import OperatorProcess
 
 pytestmark = pytest.mark.usefixtures("operator")
@@ -39,7 +39,7 @@ def test_replicas_are_put_back_and_the_event_says_how_to_scale(
     )
     put_back(
         "the replicas",
-        lambda: kubectl.get("Deployment", "drift", namespace)["spec"]["replicas"] == 2 or None,
+        lambda: replicas_of(kubectl, "drift", namespace) == 2,
     )
     event = event_of(kubectl, "drift", namespace, reason="DriftCorrected")
     assert "kubectl scale infsvc" in event["message"]
@@ -137,7 +137,7 @@ def test_what_others_add_is_left_alone(kubectl: Kubectl, namespace: str) -> None
     )
     put_back(
         "the replicas",
-        lambda: kubectl.get("Deployment", "drift", namespace)["spec"]["replicas"] == 2 or None,
+        lambda: replicas_of(kubectl, "drift", namespace) == 2,
     )
     metadata = kubectl.get("Deployment", "drift", namespace)["metadata"]
     assert metadata["annotations"]["their/own"] == "x"

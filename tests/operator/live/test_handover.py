@@ -1,15 +1,17 @@
 """Replicas change hands between the resource and an autoscaler, both ways, and no pod is lost on the way."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.apiserver.client import Kubectl, until
-from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.objects import inference_service
+from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
+from tests.apiserver.objects import inference_service, make_namespace, replicas_of
+from tests.apiserver.operator import OperatorProcess, at_rest
+from tests.apiserver.proxy import Fault, Proxy
 
 pytestmark = pytest.mark.usefixtures("operator")
 HPA = {"class": "hpa", "minReplicas": 2, "maxReplicas": 8, "queueTimeMs": 10}
@@ -46,11 +48,6 @@ def replicas_seen(plane: ControlPlane, name: str, namespace: str) -> Iterator[li
     admin.close()
 
 
-def replicas(kubectl: Kubectl, name: str, namespace: str) -> int:
-    count: int = kubectl.get("Deployment", name, namespace)["spec"]["replicas"]
-    return count
-
-
 def scaled(kubectl: Kubectl, name: str, namespace: str, count: int) -> None:
     """What the autoscaler does: it writes the Deployment's scale."""
     kubectl.patch(
@@ -84,7 +81,7 @@ def test_from_none_to_an_autoscaler_and_back(
             "replicas that are not ours",
             lambda: "naiad-operator" not in owner_of_replicas(kubectl, "both", namespace) or None,
         )
-        assert replicas(kubectl, "both", namespace) == 4
+        assert replicas_of(kubectl, "both", namespace) == 4
         scaled(kubectl, "both", namespace, 6)
         # Back, without naming a number: it stays what the autoscaler made it.
         kubectl.apply(inference_service("both", namespace))
@@ -96,14 +93,39 @@ def test_from_none_to_an_autoscaler_and_back(
             "replicas that are ours",
             lambda: "naiad-operator" in owner_of_replicas(kubectl, "both", namespace) or None,
         )
-        assert replicas(kubectl, "both", namespace) == 6
+        assert replicas_of(kubectl, "both", namespace) == 6
     assert set(seen) <= {4, 6}, seen
+
+
+def test_what_an_autoscaler_added_a_moment_before_it_is_switched_off_stays(
+    plane: ControlPlane, kubectl: Kubectl, start: Callable[..., OperatorProcess], proxy: Proxy
+) -> None:
+    """The operator hears of Deployments and of services by two watches, and one may be late."""
+    here = make_namespace(kubectl, "late")
+    config = plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url)
+    operator = start(f"--watch-namespaces={here}", kubeconfig=config).wait_ready()
+    kubectl.apply(inference_service("late", here, autoscaling=HPA))
+    until("an autoscaler", lambda: kubectl.find("HorizontalPodAutoscaler", "late", here))
+    until("its minimum", lambda: replicas_of(kubectl, "late", here) == 2)
+    at_rest(plane, operator)
+    deaf = proxy.add(Fault("WATCH", "/deployments$", silent=True))
+    proxy.cut_watches()
+    until("a watch that says nothing", lambda: deaf.used)
+    scaled(kubectl, "late", here, 6)
+    with replicas_seen(plane, "late", here) as seen:
+        kubectl.apply(inference_service("late", here))
+        until(
+            "replicas that are ours",
+            lambda: "naiad-operator" in owner_of_replicas(kubectl, "late", here),
+        )
+    assert set(seen) == {6}, seen
+    operator.stop()
 
 
 def test_replicas_that_an_autoscaler_owns_are_left_alone(kubectl: Kubectl, namespace: str) -> None:
     kubectl.apply(inference_service("left", namespace, autoscaling=HPA))
     until("an autoscaler", lambda: kubectl.find("HorizontalPodAutoscaler", "left", namespace))
-    until("its minimum", lambda: replicas(kubectl, "left", namespace) == 2 or None)
+    until("its minimum", lambda: replicas_of(kubectl, "left", namespace) == 2 or None)
     scaled(kubectl, "left", namespace, 5)
     # The operator applies something else to the same Deployment meanwhile.
     kubectl.apply(
@@ -115,7 +137,7 @@ def test_replicas_that_an_autoscaler_owns_are_left_alone(kubectl: Kubectl, names
         return any(each["name"] == "A" for each in pod["containers"][0].get("env", [])) or None
 
     until("the edit", env)
-    assert replicas(kubectl, "left", namespace) == 5
+    assert replicas_of(kubectl, "left", namespace) == 5
 
 
 def test_an_autoscaler_after_a_suspension_finds_pods_to_scale(
@@ -128,24 +150,24 @@ def test_an_autoscaler_after_a_suspension_finds_pods_to_scale(
         lambda: (
             (
                 kubectl.find("HorizontalPodAutoscaler", "woken", namespace)
-                and replicas(kubectl, "woken", namespace) == 2
+                and replicas_of(kubectl, "woken", namespace) == 2
             )
             or None
         ),
     )
     manifest["spec"]["suspend"] = True
     kubectl.apply(manifest)
-    until("none", lambda: replicas(kubectl, "woken", namespace) == 0 or None)
+    until("none", lambda: replicas_of(kubectl, "woken", namespace) == 0 or None)
     assert kubectl.find("HorizontalPodAutoscaler", "woken", namespace) is None
     manifest["spec"]["suspend"] = False
     kubectl.apply(manifest)
-    until("its minimum", lambda: replicas(kubectl, "woken", namespace) >= 2 or None)
+    until("its minimum", lambda: replicas_of(kubectl, "woken", namespace) >= 2 or None)
     until("an autoscaler", lambda: kubectl.find("HorizontalPodAutoscaler", "woken", namespace))
     until(
         "replicas that are the autoscaler's",
         lambda: "naiad-operator" not in owner_of_replicas(kubectl, "woken", namespace) or None,
     )
-    assert replicas(kubectl, "woken", namespace) >= 2
+    assert replicas_of(kubectl, "woken", namespace) >= 2
 
 
 def test_a_scaler_of_the_users_own_writes_the_resources_scale(
@@ -162,4 +184,4 @@ def test_a_scaler_of_the_users_own_writes_the_resources_scale(
         body={"spec": {"replicas": 4}},
         subresource="scale",
     )
-    until("four", lambda: replicas(kubectl, "external", namespace) == 4 or None)
+    until("four", lambda: replicas_of(kubectl, "external", namespace) == 4 or None)

@@ -4,7 +4,6 @@ A control plane of this module's own, without anything of ours: whatever is miss
 beside it with a token of the account that the chart made and the arguments of the chart's Deployment.
 """
 
-import collections.abc
 import pathlib
 import shutil
 import typing
@@ -12,11 +11,10 @@ import typing
 import pytest
 
 from naiad_operator.api import names, yaml_text
-from tests.apiserver import control_plane, toolchain
-from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import is_true
+from tests.apiserver.objects import ready, replicas_of, token_of
 from tests.apiserver.operator import OperatorProcess
 from tests.support import helm
 
@@ -27,50 +25,22 @@ helm_python = pytest.importorskip(
 NAMESPACE = "naiad-system"
 
 
-@pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ControlPlane]:
-    started = control_plane.start(tmp_path_factory.mktemp("kubernetes"), toolchain.find(), crds=[])
-    try:
-        yield started
-    finally:
-        started.stop()
-
-
-@pytest.fixture(scope="module")
-def admin(plane: ControlPlane) -> collections.abc.Iterator[Kubectl]:
-    client = plane.admin()
-    yield client
-    client.close()
-
-
-def releases(plane: ControlPlane, namespace: str = NAMESPACE) -> typing.Any:
+def releases(own_plane: ControlPlane, namespace: str = NAMESPACE) -> typing.Any:
     """Helm as a person with all rights runs it."""
-    return helm_python.Config(kubeconfig_path=plane.kubeconfig(ADMIN_TOKEN), namespace=namespace)
+    return helm_python.Config(
+        kubeconfig_path=own_plane.kubeconfig(ADMIN_TOKEN), namespace=namespace
+    )
 
 
 def started(
-    plane: ControlPlane, admin: Kubectl, log: pathlib.Path, *, name: str = "naiad"
+    own_plane: ControlPlane, admin: Kubectl, log: pathlib.Path, *, name: str = "naiad"
 ) -> OperatorProcess:
     """The operator as the release's Deployment would run it."""
     deployment = admin.get("Deployment", name, NAMESPACE)
     pod = deployment["spec"]["template"]["spec"]
-    account = pod["serviceAccountName"]
-    path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token: str = admin.request("POST", path, body=request)["status"]["token"]
+    token = token_of(admin, pod["serviceAccountName"], NAMESPACE)
     args = [one for one in pod["containers"][0]["args"] if not one.startswith("--http-port")]
-    return OperatorProcess(plane.kubeconfig(token), *args, log=log)
-
-
-def ready(admin: Kubectl, name: str, namespace: str) -> Object:
-    kubelet = Kubelet(admin)
-
-    def look() -> Object | None:
-        kubelet.step(namespace)
-        service = admin.get("InferenceService", name, namespace)
-        return service if is_true(service, "Ready") else None
-
-    return until(f"{name} to be ready", look)
+    return OperatorProcess(own_plane.kubeconfig(token), *args, log=log)
 
 
 def changed(folder: pathlib.Path) -> pathlib.Path:
@@ -86,11 +56,12 @@ def changed(folder: pathlib.Path) -> pathlib.Path:
 
 
 def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
-    plane: ControlPlane, admin: Kubectl, tmp_path: pathlib.Path
+    own_plane: ControlPlane, admin: Kubectl, tmp_path: pathlib.Path
 ) -> None:
-    Kubelet(admin).register()
+    kubelet = Kubelet(admin)
+    kubelet.register()
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "models"}})
-    with releases(plane) as config:
+    with releases(own_plane) as config:
         made = config.install(str(helm.CHART), "naiad", create_namespace=True)
         assert made["status"] == "deployed"
         notes = config.get_all("naiad")["info"]["notes"]
@@ -101,23 +72,24 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
         )
         assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
-        operator = started(plane, admin, tmp_path / "first.log").wait_ready()
-        # The very manifest that the notes give, with a store of the tests'.
-        text = notes.partition("<<'EOF'\n")[2].partition("  EOF\n")[0]
-        (noted,) = yaml_text.read(text)
-        noted["metadata"]["namespace"] = "models"
-        admin.create(noted)
-        before = ready(admin, "demo", "models")
+        with started(own_plane, admin, tmp_path / "first.log") as operator:
+            operator.wait_ready()
+            # The very manifest that the notes give, with a store of the tests'.
+            text = notes.partition("<<'EOF'\n")[2].partition("\nEOF\n")[0]
+            (noted,) = yaml_text.read(text)
+            noted["metadata"]["namespace"] = "models"
+            admin.create(noted)
+            before = ready(admin, kubelet, "demo", "models")
 
-        config.upgrade(str(changed(tmp_path)), "naiad", {"replicas": 2})
-        definition = admin.get("CustomResourceDefinition", names.CRD_NAME)
-        schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
-        assert "later" in schema["properties"]["status"]["properties"], "CRDs are upgraded, too"
-        assert admin.get("Deployment", "naiad", NAMESPACE)["spec"]["replicas"] == 2
-        assert admin.get("InferenceService", "demo", "models")["spec"] == before["spec"]
-        assert operator.stop() == 0, operator.tail()
+            config.upgrade(str(changed(tmp_path)), "naiad", {"replicas": 2})
+            definition = admin.get("CustomResourceDefinition", names.CRD_NAME)
+            schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+            assert "later" in schema["properties"]["status"]["properties"], "CRDs are upgraded, too"
+            assert replicas_of(admin, "naiad", NAMESPACE) == 2
+            assert admin.get("InferenceService", "demo", "models")["spec"] == before["spec"]
+            assert operator.stop() == 0, operator.tail()
         config.rollback("naiad")
-        assert admin.get("Deployment", "naiad", NAMESPACE)["spec"]["replicas"] == 1
+        assert replicas_of(admin, "naiad", NAMESPACE) == 1
 
         config.uninstall("naiad")
         until("no operator", lambda: not admin.list("Deployment", NAMESPACE) or None)
@@ -130,23 +102,24 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
         assert len(admin.list("Pod", "models")) == 1, "pods serve on"
 
         config.install(str(helm.CHART), "naiad")
-        operator = started(plane, admin, tmp_path / "second.log").wait_ready()
-        admin.patch(
-            "InferenceService", "demo", "models", body={"spec": {"predictor": {"replicas": 2}}}
-        )
-        until(
-            "the new operator's work",
-            lambda: admin.get("Deployment", "demo", "models")["spec"]["replicas"] == 2 or None,
-        )
-        assert operator.stop() == 0, operator.tail()
+        with started(own_plane, admin, tmp_path / "second.log") as operator:
+            operator.wait_ready()
+            admin.patch(
+                "InferenceService", "demo", "models", body={"spec": {"predictor": {"replicas": 2}}}
+            )
+            until(
+                "the new operator's work",
+                lambda: replicas_of(admin, "demo", "models") == 2,
+            )
+            assert operator.stop() == 0, operator.tail()
         config.uninstall("naiad")
 
 
 def test_a_release_of_another_name_takes_the_kept_resource_only_when_it_is_told_to(
-    plane: ControlPlane, admin: Kubectl
+    own_plane: ControlPlane, admin: Kubectl
 ) -> None:
     """After an uninstall the resource bears the old release's name; without it, or with ours already there, Helm refuses."""
-    with releases(plane) as config:
+    with releases(own_plane) as config:
         config.install(str(helm.CHART), "naiad", create_namespace=True)
         config.uninstall("naiad")
         with pytest.raises(helm_python.HelmError, match="invalid ownership metadata"):

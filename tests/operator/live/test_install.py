@@ -4,7 +4,6 @@
 ServiceAccount and the arguments of the Deployment that they made, and carries out a service that needs every kind of child.
 """
 
-import collections.abc
 import typing
 import urllib.parse
 
@@ -12,10 +11,16 @@ import pytest
 
 from naiad_operator.api import yaml_text
 from naiad_operator.builders import KINDS
-from tests.apiserver import control_plane, foreign, toolchain
-from tests.apiserver.client import Kubectl, RefusedError, path_of, until
+from tests.apiserver import foreign
+from tests.apiserver.client import Kubectl, Object, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
-from tests.apiserver.objects import condition, inference_service
+from tests.apiserver.objects import (
+    condition,
+    definitions,
+    inference_service,
+    served,
+    token_of,
+)
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.support import generated, helm
 
@@ -44,21 +49,9 @@ PREDICTORS: list[Manifest] = [
 
 
 @pytest.fixture(scope="module")
-def plane(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ControlPlane]:
-    """A control plane of this module's own, with every optional kind and nothing of ours."""
-    folder = tmp_path_factory.mktemp("kubernetes")
-    started = control_plane.start(folder, toolchain.find(), crds=foreign.definitions())
-    try:
-        yield started
-    finally:
-        started.stop()
-
-
-@pytest.fixture(scope="module")
-def admin(plane: ControlPlane) -> collections.abc.Iterator[Kubectl]:
-    client = plane.admin()
-    yield client
-    client.close()
+def own_definitions() -> list[Object]:
+    """Every optional kind; and ours, which is installed again, since the garbage collector looks for kinds that came later only now and then."""
+    return [*foreign.definitions(), *definitions()]
 
 
 def install(admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:
@@ -76,24 +69,14 @@ def install(admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:
                 body=manifest,
                 content_type="application/apply-patch+yaml",
             )
-            until("the resource", lambda: served(admin))
+            served(admin, manifest)
         else:
             admin.apply(manifest, manager="helm", force=True)
         made[manifest["kind"]] = manifest
     account = made["ServiceAccount"]["metadata"]
-    path = f"{path_of('ServiceAccount', account['namespace'], account['name'])}/token"
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token: str = admin.request("POST", path, body=request)["status"]["token"]
+    token = token_of(admin, account["name"], account["namespace"])
     args: list[str] = made["Deployment"]["spec"]["template"]["spec"]["containers"][0]["args"]
     return token, [one for one in args if not one.startswith("--http-port")]
-
-
-def served(admin: Kubectl) -> bool | None:
-    try:
-        admin.list("InferenceService")
-    except RefusedError:
-        return None
-    return True
 
 
 def table(admin: Kubectl, namespace: str, name: str) -> tuple[list[str], dict[str, typing.Any]]:
@@ -143,12 +126,12 @@ def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> No
 
 
 def test_the_plain_manifests_permit_all_that_is_needed(
-    plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
+    own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     token, arguments = install(admin, yaml_text.read(generated.INSTALL.read_text()))
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "anywhere"}})
     log = tmp_path_factory.mktemp("wide") / "operator.log"
-    operator = OperatorProcess(plane.kubeconfig(token), *arguments, log=log)
+    operator = OperatorProcess(own_plane.kubeconfig(token), *arguments, log=log)
     try:
         operator.wait_ready()
         carried_out(admin, operator, "anywhere")
@@ -160,7 +143,7 @@ def test_the_plain_manifests_permit_all_that_is_needed(
     not helm.AVAILABLE, reason="there is no Helm: install helm, or pip install helm-python-sdk"
 )
 def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
-    plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
+    own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     for name in ("narrow-system", "team-a", "team-b", "team-c"):
         admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
@@ -169,11 +152,11 @@ def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
         admin, helm.manifests(values, name="narrow", namespace="narrow-system")
     )
     log = tmp_path_factory.mktemp("narrow") / "operator.log"
-    operator = OperatorProcess(plane.kubeconfig(token), *arguments, log=log)
+    operator = OperatorProcess(own_plane.kubeconfig(token), *arguments, log=log)
     try:
         operator.wait_ready()
         carried_out(admin, operator, "team-b")
-        user = plane.user(token)
+        user = own_plane.user(token)
         assert user.list("InferenceService", "team-a") == []
         for kind, namespace in (
             ("InferenceService", "team-c"),
@@ -188,21 +171,21 @@ def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
 
 
 def test_a_resource_that_is_taken_away_ends_the_operator_with_a_sentence(
-    plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
+    own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """And the next one waits for it: a cluster's owner may delete the definition and apply it again."""
     objects = yaml_text.read(generated.INSTALL.read_text())
     token, arguments = install(admin, objects)
     folder = tmp_path_factory.mktemp("gone")
-    first = OperatorProcess(plane.kubeconfig(token), *arguments, log=folder / "first.log")
-    first.wait_ready()
+    config = own_plane.kubeconfig(token)
+    first = OperatorProcess(config, *arguments, log=folder / "first.log").wait_ready()
     (definition,) = (m for m in objects if m["kind"] == "CustomResourceDefinition")
     admin.delete("CustomResourceDefinition", definition["metadata"]["name"])
     assert first.process.wait(60) == 1
     said = [line["message"] for line in first.lines() if line["level"] != "raw"]
     assert any("no longer serves inferenceservices" in line for line in said), first.tail()
     assert not [line for line in first.lines() if line["level"] == "raw"], "each line is JSON"
-    second = OperatorProcess(plane.kubeconfig(token), *arguments, log=folder / "second.log")
+    second = OperatorProcess(config, *arguments, log=folder / "second.log")
     try:
         until("it to wait", lambda: "does not serve" in second.tail() or None)
         install(admin, objects)

@@ -3,14 +3,9 @@
 import pytest
 
 from tests.apiserver.client import Kubectl, until
-from tests.apiserver.objects import inference_service
+from tests.apiserver.objects import inference_service, replicas_of
 
 pytestmark = pytest.mark.usefixtures("operator")
-
-
-def replicas(kubectl: Kubectl, name: str, namespace: str) -> int:
-    found: int = kubectl.get("Deployment", name, namespace)["spec"]["replicas"]
-    return found
 
 
 def kept(kubectl: Kubectl, name: str, namespace: str) -> int | None:
@@ -31,7 +26,7 @@ def test_scaling_the_deployment_is_drift_also_where_the_spec_says_no_number(
     kubectl.patch(
         "Deployment", "plain", namespace, body={"spec": {"replicas": 4}}, subresource="scale"
     )
-    until("one again", lambda: replicas(kubectl, "plain", namespace) == 1 or None)
+    until("one again", lambda: replicas_of(kubectl, "plain", namespace) == 1 or None)
 
 
 def test_a_number_that_an_autoscaler_left_survives_a_suspension(
@@ -40,12 +35,12 @@ def test_a_number_that_an_autoscaler_left_survives_a_suspension(
     scaling = {"class": "hpa", "minReplicas": 3, "maxReplicas": 8, "queueTimeMs": 10}
     kubectl.create(inference_service("scaled", namespace, autoscaling=scaling))
     kubectl.wait_for("Deployment", "scaled", namespace)
-    until("three", lambda: replicas(kubectl, "scaled", namespace) == 3 or None)
+    until("three", lambda: replicas_of(kubectl, "scaled", namespace) == 3 or None)
     assert kept(kubectl, "scaled", namespace) is None
     off = {"spec": {"predictor": {"autoscaling": None}}}
     kubectl.patch("InferenceService", "scaled", namespace, body=off)
     until("three kept", lambda: kept(kubectl, "scaled", namespace) == 3 or None)
     suspend(kubectl, "scaled", namespace, on=True)
-    until("no pod", lambda: replicas(kubectl, "scaled", namespace) == 0 or None)
+    until("no pod", lambda: replicas_of(kubectl, "scaled", namespace) == 0 or None)
     suspend(kubectl, "scaled", namespace, on=False)
-    until("three again", lambda: replicas(kubectl, "scaled", namespace) == 3 or None)
+    until("three again", lambda: replicas_of(kubectl, "scaled", namespace) == 3 or None)

@@ -1,42 +1,25 @@
 """A service's life: applied, ready, edited, scaled, suspended, rolled back, deleted."""
 
+from collections.abc import Callable
+
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import condition, event_of, events_of, inference_service, is_true
-from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.objects import (
+    condition,
+    event_of,
+    events_of,
+    inference_service,
+    is_true,
+    make_namespace,
+    ready,
+    replicas_of,
+)
+from tests.apiserver.operator import OperatorProcess, at_rest
 
 pytestmark = pytest.mark.usefixtures("operator")
-
-
-def ready(kubectl: Kubectl, kubelet: Kubelet, name: str, namespace: str) -> Object:
-    """Plays the node until the service is ready."""
-
-    def look() -> Object | None:
-        kubelet.step(namespace)
-        service = kubectl.get("InferenceService", name, namespace)
-        current = (service.get("status") or {}).get("observedGeneration") == service["metadata"][
-            "generation"
-        ]
-        return service if current and is_true(service, "Ready") else None
-
-    return until(f"{name} to be ready", look)
-
-
-def quiet(plane: ControlPlane, operator: OperatorProcess) -> int:
-    """Waits until the operator has nothing to do; gives how many writes there have been."""
-    until("an idle operator", lambda: operator.metric("naiad_operator_queue_depth") == 0 or None)
-    seen = -1
-
-    def same() -> bool | None:
-        nonlocal seen
-        before, seen = seen, int(operator.metric('naiad_operator_reconciles_total{result="ok"}'))
-        return before == seen or None
-
-    until("no more reconciles", same)
-    return len(plane.writes())
 
 
 def test_an_applied_service_has_all_its_children_owned_and_becomes_ready(
@@ -66,17 +49,15 @@ def test_a_second_look_writes_nothing(
 ) -> None:
     kubectl.create(inference_service("idle", namespace))
     ready(kubectl, kubelet, "idle", namespace)
-    before = quiet(plane, operator)
-    looks = operator.metric('naiad_operator_reconciles_total{result="ok"}')
+    before = at_rest(plane, operator)
+    looks = operator.looks()
     # An annotation of the user's own changes nothing that the operator cares about, and makes it look.
     kubectl.patch(
         "InferenceService", "idle", namespace, body={"metadata": {"annotations": {"note": "x"}}}
     )
-    until(
-        "another look",
-        lambda: operator.metric('naiad_operator_reconciles_total{result="ok"}') > looks or None,
-    )
-    assert quiet(plane, operator) == before
+    until("another look", lambda: operator.looks() > looks)
+    at_rest(plane, operator)
+    assert plane.writes(before) == []
 
 
 def test_an_edit_rolls_the_pods_and_is_told_until_it_is_done(
@@ -137,7 +118,7 @@ def test_scaling_the_resource_scales_the_pods(
     )
     until(
         "three",
-        lambda: kubectl.get("Deployment", "scaled", namespace)["spec"]["replicas"] == 3 or None,
+        lambda: replicas_of(kubectl, "scaled", namespace) == 3,
     )
     assert ready(kubectl, kubelet, "scaled", namespace)["status"]["replicas"] == 3
 
@@ -171,6 +152,7 @@ def test_a_restart_on_demand_survives_the_reconcile(
 ) -> None:
     kubectl.create(inference_service("restarted", namespace))
     ready(kubectl, kubelet, "restarted", namespace)
+    labels = "app.kubernetes.io/instance=restarted"
     stamp = {"kubectl.kubernetes.io/restartedAt": "2026-01-01T00:00:00Z"}
     kubectl.patch(
         "Deployment",
@@ -178,9 +160,9 @@ def test_a_restart_on_demand_survives_the_reconcile(
         namespace,
         body={"spec": {"template": {"metadata": {"annotations": stamp}}}},
     )
-    kubelet.step(namespace)
+    until("new pods", lambda: len(kubectl.list("ReplicaSet", namespace, labels=labels)) == 2)
     ready(kubectl, kubelet, "restarted", namespace)
-    quiet(plane, operator)
+    at_rest(plane, operator)
     template = kubectl.get("Deployment", "restarted", namespace)["spec"]["template"]
     assert template["metadata"]["annotations"].items() >= stamp.items()
 
@@ -197,10 +179,13 @@ def test_a_child_that_is_no_longer_wanted_goes(
 
 
 def test_deleting_the_resource_deletes_everything_with_the_operator_down(
-    plane: ControlPlane, kubectl: Kubectl, start: object, namespace: str
+    kubectl: Kubectl, start: Callable[..., OperatorProcess]
 ) -> None:
+    namespace = make_namespace(kubectl, "deleted")
+    operator = start(f"--watch-namespaces={namespace}").wait_ready()
     kubectl.create(inference_service("deleted", namespace))
-    until("the children", lambda: kubectl.find("Deployment", "deleted", namespace))
+    until("a status", lambda: kubectl.get("InferenceService", "deleted", namespace).get("status"))
+    assert operator.stop() == 0
     service = kubectl.get("InferenceService", "deleted", namespace)
     assert "finalizers" not in service["metadata"]
     kubectl.delete("InferenceService", "deleted", namespace)

@@ -7,26 +7,14 @@ from collections.abc import Callable
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.apiserver.client import Kubectl, Object, until
+from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import inference_service, is_true, make_namespace
-from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.objects import inference_service, make_namespace, ready
+from tests.apiserver.operator import OperatorProcess, at_rest
 from tests.apiserver.proxy import Fault, Proxy
 
 Start = Callable[..., OperatorProcess]
-
-
-def ready(kubectl: Kubectl, kubelet: Kubelet, name: str, namespace: str) -> Object:
-    def look() -> Object | None:
-        kubelet.step(namespace)
-        service = kubectl.get("InferenceService", name, namespace)
-        current = (service.get("status") or {}).get("observedGeneration") == service["metadata"][
-            "generation"
-        ]
-        return service if current and is_true(service, "Ready") else None
-
-    return until(f"{name} to be ready", look)
 
 
 def test_one_that_is_killed_in_a_rollout_is_followed_by_one_that_ends_it(
@@ -68,10 +56,11 @@ def test_a_restart_with_nothing_to_do_writes_nothing(
         name = f"demo-{number}"
         kubectl.create(inference_service(name, namespace, replicas=2, spec_=host))
         ready(kubectl, kubelet, name, namespace)
+    before = at_rest(plane, first)
     assert first.stop() == 0
-    before = len(plane.writes())
     second = start(f"--watch-namespaces={namespace}").wait_ready()
     assert second.metric('naiad_operator_reconciles_total{result="ok"}') >= 5
+    at_rest(plane, second)
     assert plane.writes(before) == []
 
 
@@ -98,26 +87,13 @@ def test_two_at_once_come_to_the_same_end_and_then_rest(
         "both idle",
         lambda: all(not each.metric("naiad_operator_queue_failing") for each in both) or None,
     )
-    rest(plane, both)
+    at_rest(plane, *both)
     for number in range(5):
         for kind in ("Deployment", "Service", "PodDisruptionBudget"):
             assert (
                 len(kubectl.get(kind, f"demo-{number}", namespace)["metadata"]["ownerReferences"])
                 == 1
             )
-
-
-def rest(plane: ControlPlane, operators: list[OperatorProcess]) -> None:
-    """Waits until nobody has written for two seconds, which two that undo each other's work never do."""
-    deadline = time.monotonic() + 20
-    count, since = len(plane.writes()), time.monotonic()
-    while time.monotonic() - since < 2:
-        assert time.monotonic() < deadline, plane.writes(count)
-        for each in operators:
-            each.check()
-        if len(plane.writes()) != count:
-            count, since = len(plane.writes()), time.monotonic()
-        time.sleep(0.1)
 
 
 def test_of_two_with_a_lease_one_writes_and_the_other_takes_over(

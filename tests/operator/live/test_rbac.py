@@ -5,51 +5,42 @@ The kinds of KEDA, the Gateway API and the Prometheus operator come to the API s
 """
 
 import copy
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
-import yaml
 
-from tests.apiserver import control_plane, foreign, toolchain
+from tests.apiserver import foreign
 from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import events_of, inference_service, make_namespace
+from tests.apiserver.objects import (
+    definitions,
+    event_of,
+    inference_service,
+    make_namespace,
+    token_of,
+)
 from tests.apiserver.operator import OperatorProcess, bugs
 from tests.support import helm, manifests
 
-_CRDS = Path(__file__).parents[3] / "crds"
 _RBAC = frozenset({"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"})
 _OPERATOR_NAMESPACE = "naiad-system"
 
 
 @pytest.fixture(scope="module")
-def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane of the module's own: kinds are installed into it that other tests do without."""
-    crds = [
-        yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))
-    ]
-    started = control_plane.start(
-        tmp_path_factory.mktemp("kubernetes"), toolchain.find(), crds=crds
-    )
-    try:
-        yield started
-    finally:
-        started.stop()
+def own_definitions() -> list[Object]:
+    """Ours; more kinds are installed later, which other tests do without."""
+    return definitions()
 
 
 @pytest.fixture(scope="module")
-def admin(own: ControlPlane) -> Iterator[Kubectl]:
-    client = own.admin()
-    Kubelet(client).register(resources={"nvidia.com/gpu": "8"})
-    make_namespace(client, _OPERATOR_NAMESPACE)
-    yield client
-    client.close()
+def admin(admin: Kubectl) -> Kubectl:
+    Kubelet(admin).register(resources={"nvidia.com/gpu": "8"})
+    make_namespace(admin, _OPERATOR_NAMESPACE)
+    return admin
 
 
-def installed(admin: Kubectl, own: ControlPlane, values: Object) -> Path:
+def installed(admin: Kubectl, own_plane: ControlPlane, values: Object) -> Path:
     """The chart's rights, given; gives the kubeconfig of its ServiceAccount."""
     account = ""
     for manifest in helm.manifests(values, namespace=_OPERATOR_NAMESPACE):
@@ -59,10 +50,7 @@ def installed(admin: Kubectl, own: ControlPlane, values: Object) -> Path:
             admin.apply(manifest, force=True)
         if manifest["kind"] == "ServiceAccount":
             account = manifest["metadata"]["name"]
-    path = f"/api/v1/namespaces/{_OPERATOR_NAMESPACE}/serviceaccounts/{account}/token"
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-    token = admin.request("POST", path, body=asked)["status"]["token"]
-    return own.kubeconfig(token)
+    return own_plane.kubeconfig(token_of(admin, account, _OPERATOR_NAMESPACE))
 
 
 def refusals(operator: OperatorProcess) -> list[str]:
@@ -105,10 +93,10 @@ def examples(namespace: str) -> list[Object]:
 
 
 def test_cluster_wide_with_kinds_that_come_later(
-    own: ControlPlane, admin: Kubectl, tmp_path: Path
+    own_plane: ControlPlane, admin: Kubectl, tmp_path: Path
 ) -> None:
     namespace = make_namespace(admin, "everywhere")
-    kubeconfig = installed(admin, own, {})
+    kubeconfig = installed(admin, own_plane, {})
     operator = OperatorProcess(kubeconfig, "--discovery-seconds=2", log=tmp_path / "log")
     try:
         operator.wait_ready()
@@ -125,7 +113,6 @@ def test_cluster_wide_with_kinds_that_come_later(
                 == wanted
                 or None
             ),
-            seconds=45,
         )
         disturbed(admin, namespace)
         shrunk(admin, namespace)
@@ -177,12 +164,11 @@ def shrunk(admin: Kubectl, namespace: str) -> None:
             == {"Deployment", "Service"}
             or None
         ),
-        seconds=45,
     )
 
 
 def test_a_list_of_namespaces_with_roles_only_and_a_lease(
-    own: ControlPlane, admin: Kubectl, tmp_path: Path
+    own_plane: ControlPlane, admin: Kubectl, tmp_path: Path
 ) -> None:
     mine, theirs, other = (make_namespace(admin, name) for name in ("mine", "theirs", "other"))
     values = {"watchNamespaces": [mine, theirs], "replicas": 2}
@@ -190,7 +176,7 @@ def test_a_list_of_namespaces_with_roles_only_and_a_lease(
         for kind in ("ClusterRoleBinding", "ClusterRole"):
             if admin.find(kind, manifest) is not None:
                 admin.delete(kind, manifest)
-    kubeconfig = installed(admin, own, values)
+    kubeconfig = installed(admin, own_plane, values)
     [deployment] = [
         m
         for m in helm.manifests(values, namespace=_OPERATOR_NAMESPACE)
@@ -209,7 +195,7 @@ def test_a_list_of_namespaces_with_roles_only_and_a_lease(
             admin.patch(
                 "Deployment", "demo", namespace, body={"spec": {"replicas": 5}}, subresource="scale"
             )
-            until("an Event", partial(events_of, admin, "demo", namespace))
+            event_of(admin, "demo", namespace, reason="DriftCorrected")
         assert admin.find("Deployment", "demo", other) is None
         assert refusals(operator) == []
         assert operator.stop() == 0, operator.tail()

@@ -9,7 +9,7 @@ import typing
 import pytest
 
 from tests.apiserver.client import Kubectl, Object, until
-from tests.apiserver.objects import condition, inference_service
+from tests.apiserver.objects import condition, inference_service, is_refused
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -106,8 +106,20 @@ def test_a_webhook_that_is_down_is_told_and_stops_only_its_own_kind(
             }
         ],
     }
+    labels = {"app": "any"}
+    pod = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    any_deployment = {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "any", "namespace": namespace},
+        "spec": {"selector": {"matchLabels": labels}, "template": pod},
+    }
     kubectl.request("POST", hooks, body=hook)
     try:
+        until(
+            "the webhook to be asked",
+            lambda: is_refused(kubectl, any_deployment, words="down.example.com"),
+        )
         kubectl.create(inference_service("hooked", namespace))
         found = refused(kubectl, "hooked", namespace, words="down.example.com")
         assert found["reason"] == "ApplyFailed"

@@ -10,7 +10,7 @@ from typing_extensions import override
 from tests.apiserver import kubelet as kubelets
 from tests.apiserver.client import Kubectl, Object, path_of, until
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import condition, event_of, inference_service, is_true
+from tests.apiserver.objects import condition, event_of, inference_service, is_refused, ready
 
 pytestmark = pytest.mark.usefixtures("operator")
 
@@ -96,10 +96,15 @@ def test_a_quota_that_is_spent(kubectl: Kubectl, kubelet: Kubelet, namespace: st
         "spec": {"hard": {"pods": "0"}},
     }
     kubectl.create(quota)
-    until(
-        "the quota",
-        lambda: kubectl.get("ResourceQuota", "none", namespace).get("status", {}).get("hard"),
-    )
+    container = {"name": "c", "image": "i"}
+    metadata = {"name": "any", "namespace": namespace}
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]},
+    }
+    until("the quota to hold", lambda: is_refused(kubectl, pod, words="exceeded quota"))
     kubectl.create(inference_service("quota", namespace))
     said = told(
         kubectl=kubectl,
@@ -160,12 +165,7 @@ def test_kubectl_get_shows_what_a_person_asks_for(
     kubectl: Kubectl, kubelet: Kubelet, namespace: str
 ) -> None:
     kubectl.create(inference_service("table", namespace))
-
-    def ready() -> bool | None:
-        kubelet.step(namespace)
-        return is_true(kubectl.get("InferenceService", "table", namespace), "Ready") or None
-
-    until("a ready service", ready)
+    ready(kubectl, kubelet, "table", namespace)
     table = kubectl.request(
         "GET",
         path_of("InferenceService", namespace),

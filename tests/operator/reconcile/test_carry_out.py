@@ -42,6 +42,7 @@ class Api(Client):
         self.present = present
         self.minds_versions = minds_versions
         self.asked: list[str] = []
+        self.uid = "made"
 
     @override
     async def get(self, place: Place) -> dict[str, Any]:
@@ -64,7 +65,7 @@ class Api(Client):
         if version and (self.present is not None or self.minds_versions):
             raise errors.Conflict(f"apply {place}")
         made: dict[str, Any] = json.loads(json.dumps(manifest))
-        made["metadata"].update(uid="made", resourceVersion="7", managedFields=[])
+        made["metadata"].update(uid=self.uid, resourceVersion="7", managedFields=[])
         self.present = made
         return made
 
@@ -77,20 +78,46 @@ def foreign() -> dict[str, Any]:
     }
 
 
-async def carried_out(api: Api, *, fresh: bool) -> Result:
-    store = Children(
+def empty_store() -> Children:
+    return Children(
         Labels(instance="app.kubernetes.io/instance", manager="naiad-operator"),
         wake=lambda _namespace, _name: None,
         trims={},
     )
-    return await Carrier(api, store).carry_out(
-        [plan.Create(WANTED)],
+
+
+async def carried_out(
+    api: Api,
+    *,
+    fresh: bool = False,
+    step: plan.Step | None = None,
+    store: Children | None = None,
+) -> Result:
+    carrier = Carrier(api, store if store is not None else empty_store())
+    return await carry_out(carrier, step or plan.Create(WANTED), fresh=fresh)
+
+
+async def carry_out(carrier: Carrier, step: plan.Step, *, fresh: bool) -> Result:
+    return await carrier.carry_out(
+        [step],
         namespace="ns",
         uid="ours",
         settled=False,
         fresh=fresh,
         troubled=False,
     )
+
+
+async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
+    """A child of which the API server keeps less than was applied is remembered, until it goes with its service."""
+    store = empty_store()
+    api = Api()
+    carrier = Carrier(api, store)
+    for number in range(3):
+        api.present, api.uid = None, f"uid-{number}"
+        await carry_out(carrier, plan.Create(WANTED), fresh=True)
+        store.drop(f"uid-{number}", "8")
+    assert len(carrier._partial) == 1
 
 
 async def test_a_new_service_s_child_is_made_with_one_request() -> None:
@@ -121,3 +148,16 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
     result = await carried_out(api, fresh=True)
     assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
     assert (result.created, result.writes) == (True, 1)
+
+
+async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has_changed() -> None:
+    now: dict[str, Any] = json.loads(json.dumps(WANTED))
+    now["metadata"].update(
+        uid="made", resourceVersion="18", labels={"app.kubernetes.io/instance": "demo"}
+    )
+    api, store = Api(now), empty_store()
+    with pytest.raises(errors.Conflict):
+        await carried_out(api, step=plan.Apply(WANTED, "made", version="17"), store=store)
+    assert api.asked == ["apply 17 force=True", "get"]
+    [known] = store.of("ns", "demo")
+    assert known.version == "18", "the next look decides by what there is"

@@ -160,6 +160,21 @@ def test_replicas_that_are_not_ours_need_no_hand_over() -> None:
     assert isinstance(step, plan.Apply)
 
 
+def test_replicas_become_ours_only_as_they_were_read() -> None:
+    """The autoscaler may have scaled since; what it added must not be taken away again."""
+    child = applied(deployment(), version="17")
+    [step] = decide([deployment(replicas=4)], child)
+    assert isinstance(step, plan.Apply)
+    assert (step.version, step.drift) == ("17", ())
+
+
+def test_replicas_that_somebody_took_are_put_back_whatever_happened_since() -> None:
+    child = without(applied(deployment(replicas=4), version="17"), "spec", "replicas")
+    [step] = decide([deployment(replicas=4)], child)
+    assert isinstance(step, plan.Apply)
+    assert step.version == ""
+
+
 def test_the_digest_does_not_depend_on_the_order_of_keys() -> None:
     one = {"kind": "X", "metadata": {"name": "a", "labels": {"x": "1", "y": "2"}}}
     two = {"metadata": {"labels": {"y": "2", "x": "1"}, "name": "a"}, "kind": "X"}

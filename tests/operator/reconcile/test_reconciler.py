@@ -5,10 +5,11 @@ import typing
 
 import pytest
 
+from naiad_operator.cluster import errors
 from naiad_operator.cluster.children import Children, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import models, reconciler
+from naiad_operator.reconcile import carry_out, events, models, news, reconciler
 from naiad_operator.reconcile.surroundings import Surroundings
 from tests.support import manifests
 
@@ -16,7 +17,7 @@ Object = dict[str, typing.Any]
 
 
 class Api:
-    """An API server that holds one service."""
+    """An API server that holds one service. It tells whether the status may be written, and what it was told in Events."""
 
     manager = "naiad-operator"
 
@@ -24,16 +25,21 @@ class Api:
         self.service = manifests.resource()
         self.service["metadata"]["resourceVersion"] = "1"
         self.statuses: list[Object] = []
+        self.told: list[str] = []
+        self.refuses: Exception | None = None
 
     async def get(self, place: object) -> Object:
         return self.service
 
     async def merge(self, place: object, body: Object, *, subresource: str) -> Object:
+        if self.refuses is not None:
+            raise self.refuses
         self.statuses.append(body["status"])
         self.service = {**self.service, "status": body["status"]}
         return self.service
 
     async def create(self, place: object, body: Object) -> Object:
+        self.told.append(body["reason"])
         return body
 
 
@@ -41,12 +47,37 @@ def looking(api: Api) -> reconciler.Reconciler:
     client = typing.cast("Client", api)
     tools = reconciler.Tools(
         api=client,
+        news=news.News(lambda: 0.0),
         children=Children(Labels(instance="i", manager="m"), wake=lambda *_: None, trims={}),
         surroundings=Surroundings(client, manifests.DEFAULTS, inspect_nodes=False),
-        models=typing.cast("models.Models", None),
+        models=typing.cast("models.Models", Silent()),
         clock=lambda: dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC),
     )
     return reconciler.Reconciler(tools)
+
+
+class Silent:
+    """Nobody can be asked for models."""
+
+    def follow(self, key: Key, url: str) -> None:
+        """Asks nobody."""
+
+    def of(self, key: Key) -> None:
+        """Knows nothing."""
+
+
+async def test_drift_that_was_put_back_is_told_though_the_status_cannot_be_written(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def put_back(*_: object, **__: object) -> carry_out.Result:
+        return carry_out.Result(told=[events.of_drift("Deployment", "demo", ["spec.replicas"])])
+
+    monkeypatch.setattr(carry_out.Carrier, "carry_out", put_back)
+    api = Api()
+    api.refuses = errors.Conflict("patch status", code=409)
+    with pytest.raises(errors.Conflict):
+        await looking(api).reconcile(Key("models", "demo"))
+    assert api.told == ["DriftCorrected"]
 
 
 async def test_a_bug_is_told_in_the_status_once_and_still_counts_as_one(

@@ -16,6 +16,19 @@ NOT_READY = {("Deployment", "demo"): deployment(ready=0)}
 ONE_READY = {("Deployment", "demo"): deployment(ready=1)}
 
 
+VOLUMES: Manifest = {
+    "template": {
+        "spec": {
+            "volumes": [
+                {"name": "tmp", "emptyDir": {}},
+                {"name": "auth", "secret": {"secretName": "tokens"}},
+                {"name": "repository-0", "persistentVolumeClaim": {"claimName": "models"}},
+            ]
+        }
+    }
+}
+
+
 def hpa(*conditions: Manifest) -> dict[tuple[str, str], Manifest]:
     return {("HorizontalPodAutoscaler", "demo"): {"status": {"conditions": list(conditions)}}}
 
@@ -77,6 +90,27 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     "old pods still serve": (
         {"children": {("Deployment", "demo"): deployment(total=2, updated=1)}},
         ("RollingOut", "2 of 2 pods serve, 1 of the newest template"),
+    ),
+    "somebody paused the Deployment": (
+        {"children": {("Deployment", "demo"): deployment(updated=0, spec={"paused": True})}},
+        ("DeploymentPaused", "Deployment demo is paused, so its pods stay as they are: kubectl rollout resume deployment/demo"),
+    ),
+    "a pod's volumes are not there": (
+        {
+            "children": {("Deployment", "demo"): deployment(ready=1, spec=VOLUMES)},
+            "pods": [waiting("ContainerCreating")],
+        },
+        (
+            "RollingOut",
+            "1 of 2 pods serve, 2 of the newest template; pod demo-6d5f-x7k2p waits for its volumes (Secret tokens, PersistentVolumeClaim models); if that lasts, one of them is missing: kubectl describe pod demo-6d5f-x7k2p",
+        ),
+    ),
+    "a pod's volumes are there and its image is pulled": (
+        {
+            "children": {("Deployment", "demo"): deployment(ready=1, spec=VOLUMES)},
+            "pods": [waiting("ContainerCreating", conditions=[said("PodReadyToStartContainers", "True", "")])],
+        },
+        ("RollingOut", "1 of 2 pods serve, 2 of the newest template"),
     ),
     "an init container fetches models": (
         {
@@ -247,6 +281,18 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         {"conflicts": [Conflict("Service", "demo", "nobody")]},
         ("ResourceConflict", "Service demo exists already and belongs to nobody: delete it, or give this service another name"),
     ),
+    "an Ingress that is wanted again is held by somebody's finalizer": (
+        {"resource": spec(ingress={"enabled": True, "host": "a.example"}), "leaving": [("Ingress", "demo")]},
+        ("BeingDeleted", "Ingress demo is still being deleted; it is made again once it is gone"),
+    ),
+    "the Deployment of the service that had this name goes": (
+        {"children": {("Deployment", "demo"): None}, "leaving": [("Deployment", "demo")]},
+        ("BeingDeleted", "Deployment demo is still being deleted; it is made again once it is gone"),
+    ),
+    "pods that are too many end": (
+        {"children": {("Deployment", "demo"): deployment(1, total=4)}},
+        ("RollingOut", "4 pods are there and 1 wanted: the others are being ended"),
+    ),
     "the Deployment is refused": (
         {"errors": [ApiError("Deployment", "demo", 'strict decoding error: unknown field "spec.template.spec.x"')]},
         ("ApplyFailed", 'Deployment demo was refused: strict decoding error: unknown field "spec.template.spec.x"'),
@@ -289,6 +335,13 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "MetricsUnavailable",
             "no metrics returned from custom metrics API (is prometheus-adapter installed with the rules of manifests/monitoring, and is there a PodMonitor?)",
         ),
+    ),
+    "the autoscaler gets no CPU's use": (
+        {
+            "resource": manifests.resource(**HPA),
+            "children": hpa(said("ScalingActive", "False", "FailedGetResourceMetric", "unable to get metrics for resource cpu")),
+        },
+        ("MetricsUnavailable", "unable to get metrics for resource cpu (is metrics-server installed?)"),
     ),
     "the autoscaler cannot scale": (
         {"resource": manifests.resource(**HPA), "children": hpa(said("AbleToScale", "False", "FailedGetScale", "no scale"))},

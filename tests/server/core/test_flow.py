@@ -5,6 +5,7 @@ import threading
 import pytest
 
 from naiad.core.flow import OVERRUN_BYTES, Flow
+from tests.support.waiting import wait_until
 
 GIVE_UP_S = 10
 ONE_WRITER = threading.Lock()
@@ -28,7 +29,8 @@ class Sender:
             self._flow.wait()
 
     def waits(self) -> bool:
-        """Whether it has come to wait: seen once the flow says so and nothing moves."""
+        """Whether it has come to wait, and stays there."""
+        wait_until(lambda: self._flow._waiting or not self._thread.is_alive())
         self._thread.join(0.05)
         return self._thread.is_alive() and self._flow.is_full()
 
@@ -97,6 +99,7 @@ def test_what_comes_for_a_client_that_takes_nothing_is_counted_until_it_takes_ag
     flow.coming(OVERRUN_BYTES + 1)
     assert not flow.overran()
     flow.hold()
+    flow.coming(OVERRUN_BYTES + 1)
     flow.coming(OVERRUN_BYTES)
     assert not flow.overran()
     flow.coming(1)

@@ -123,6 +123,17 @@ def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: path
     assert printed(found, "import packed_word, numpy; print(packed_word.WORD)") == "packed"
 
 
+def test_a_folder_that_was_changed_is_looked_at_again(
+    environments: Environments, packed: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    need = Packed(path=shutil.copytree(packed, tmp_path / "env", symlinks=True))
+    before = environments.get("m", need, {})
+    assert environments.get("m", need, {}) is before
+    with (tmp_path / "env" / "bin" / "activate").open("a") as script:
+        script.write("export WORD=new\n")
+    assert environments.get("m", need, {}).variables["WORD"] == "new"
+
+
 def test_a_folder_is_not_written_to(environments: Environments, packed: pathlib.Path) -> None:
     shutil.rmtree(packages_in(packed) / "numpy" / "__pycache__", ignore_errors=True)
     Environments(clock=ManualClock()).get("m", Packed(path=packed), {})

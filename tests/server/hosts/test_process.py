@@ -403,7 +403,7 @@ async def test_a_forked_child_that_comes_back_from_execute_is_not_heard(
 async def test_readiness_is_what_the_model_says(
     hosts: Hosts, body: str, ready: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "READY_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(process, "READY_TIMEOUT_S", 0.5 if "sleep" in body else GIVE_UP_S)
     hosted = await hosts.start(f"{body}\ndef execute(self, requests): return same(requests)")
     assert [await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S)] == ready
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]

@@ -9,22 +9,20 @@ from typing import Any
 
 import pytest
 
-from naiad.backends.backend import Answer
 from naiad.core import datatypes
-from naiad.core.flow import Flow
 from naiad.errors import ErrorCode
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import spec, values
-from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, exists, lines, until
-
-TO_THE_LAST = """
-def execute(self, requests):
-    for request in requests:
-        sender = request.get_response_sender()
-        for number in range(int(request.inputs()[0].as_numpy()[0, 0])):
-            sender.send(response(number, 0))
-        sender.send(flags=FINAL)
-"""
+from tests.server.hosts.workers import (
+    GIVE_UP_S,
+    TO_THE_LAST,
+    Hosts,
+    ask,
+    exists,
+    lines,
+    told,
+    until,
+)
 
 UNTIL_CANCELLED = """
 def initialize(self, args):
@@ -39,21 +37,6 @@ def go_on(self, sender):
         time.sleep(0.005)
     sender.send(response(2, 2), flags=FINAL)
 """
-
-
-def told(hosted: Hosted) -> list[Any]:
-    """What came apart: the first value, "end", or the error's code; "!" behind what is final."""
-    shown: list[Any] = []
-    for answer in hosted.answers:
-        response = answer.response
-        if response.error is not None:
-            what: Any = response.error.code.name
-        elif response.empty:
-            what = "end"
-        else:
-            what = values(response)["OUT"][0][0]
-        shown.append(f"{what}!" if response.final else what)
-    return shown
 
 
 async def test_a_decoupled_model_answers_many_times_and_all_of_it_is_told_before_its_batch_ends(
@@ -80,78 +63,6 @@ async def test_a_thousand_answers_come_in_order(hosts: Hosts) -> None:
     hosted = await hosts.start(TO_THE_LAST, decoupled=True)
     await hosted.run(ask((1000, 0)))
     assert told(hosted) == [*range(1000), "end!"]
-
-
-async def test_a_model_waits_while_its_client_does_not_take_what_it_sends(hosts: Hosts) -> None:
-    hosted = await hosts.start(TO_THE_LAST, decoupled=True)
-    slow = ask((1000, 0))
-    slow.flow = Flow()
-    slow.flow.hold()
-    out = hosted.submit(slow)
-    await until(lambda: hosted.answers)
-    # The hold and the batch take different sockets, so a few answers may pass; most of a thousand may not.
-    stopped_at = -1
-    while stopped_at != len(hosted.answers):
-        stopped_at = len(hosted.answers)
-        await asyncio.sleep(0.1)
-    assert stopped_at < 1000
-    assert not out.done()
-    slow.flow.go_on()
-    await asyncio.wait_for(out, GIVE_UP_S)
-    assert told(hosted) == [*range(1000), "end!"]
-
-
-@pytest.mark.parametrize("megabytes", [3, 20])
-async def test_large_answers_wait_for_each_other_and_their_client_is_not_taken_for_one_that_does_not_read(
-    hosts: Hosts, megabytes: int
-) -> None:
-    hosted = await hosts.start(
-        """
-        def execute(self, requests):
-            count, megabytes = map(int, requests[0].inputs()[0].as_numpy()[0])
-            sender = requests[0].get_response_sender()
-            numbers = np.zeros((1, megabytes << 18), np.float32)
-            for _ in range(count):
-                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", numbers)]))
-            sender.send(flags=FINAL)
-        """,
-        decoupled=True,
-        outputs=[spec("OUT", datatypes.FP32, (-1,))],
-    )
-    slow = ask((6, megabytes))
-    flow = slow.flow = Flow()
-    piled: list[bool] = []
-
-    def read(answer: Answer) -> None:
-        # As a protocol does: what is written fills the connection, and is gone from it a moment later.
-        flow.coming(answer.weight)
-        flow.hold()
-        flow.arrived(answer.weight)
-        piled.append(flow.overran())
-        asyncio.get_running_loop().call_later(0.2, flow.go_on)
-
-    hosted.host.answers_to(read)
-    outcome = await hosted.run(slow)
-    assert outcome.error is None
-    await until(lambda: len(piled) == 7)
-    assert not any(piled)
-
-
-@pytest.mark.parametrize("way", ["cancel", "kill"])
-async def test_a_model_that_is_held_does_not_wait_for_a_client_that_left(
-    hosts: Hosts, way: str
-) -> None:
-    hosted = await hosts.start(TO_THE_LAST, decoupled=True)
-    slow = ask((1000, 0))
-    slow.flow = Flow()
-    slow.flow.hold()
-    out = hosted.submit(slow)
-    await until(lambda: hosted.answers)
-    if way == "cancel":
-        slow.cancel()
-    else:
-        os.kill(hosted.host.pid, signal.SIGKILL)
-    await asyncio.wait_for(out, GIVE_UP_S)
 
 
 async def test_large_answers_and_answers_of_words_come_whole(hosts: Hosts) -> None:

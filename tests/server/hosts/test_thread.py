@@ -218,15 +218,17 @@ async def test_no_answer_in_time_means_not_ready_and_asking_again_piles_nothing_
     hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread, "READY_TIMEOUT_S", 0.02)
-    may_end, asked = threading.Event(), []
+    begun, may_end, asked = threading.Event(), threading.Event(), []
 
     def readiness() -> bool:
         asked.append(1)
+        begun.set()
         may_end.wait(GIVE_UP_S)
         return True
 
     host = hosted(ScriptedInstance(readiness=readiness))
     assert not await host.ready()
+    assert await asyncio.to_thread(begun.wait, GIVE_UP_S)
     assert set(await asyncio.gather(host.ready(), host.ready())) == {False}
     assert len(asked) == 1
     monkeypatch.setattr(thread, "READY_TIMEOUT_S", GIVE_UP_S)

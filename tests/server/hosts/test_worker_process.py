@@ -68,6 +68,18 @@ def test_what_only_looks_like_a_record_is_a_line(
     ]
 
 
+def test_loggers_that_a_model_names_are_not_made_in_the_server(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = set(logging.getLogger().manager.loggerDict)
+    for number in range(3):
+        output.feed(record(logging.WARNING, "slow", f"request.{number}"))
+    assert set(logging.getLogger().manager.loggerDict) == known
+    assert [(each.name, each.getMessage()) for each in caplog.records] == [
+        (f"request.{number}", "[m m_0_1] slow") for number in range(3)
+    ]
+
+
 def test_the_last_lines_are_kept(output: OutputLog) -> None:
     for number in range(100):
         output.feed(f"line {number}\n".encode())

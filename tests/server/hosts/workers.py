@@ -46,6 +46,16 @@ def execute(self, requests):
 """
 
 
+TO_THE_LAST = """
+def execute(self, requests):
+    for request in requests:
+        sender = request.get_response_sender()
+        for number in range(int(request.inputs()[0].as_numpy()[0, 0])):
+            sender.send(response(number, 0))
+        sender.send(flags=FINAL)
+"""
+
+
 WAITS_FOR_A_FILE = """
     def initialize(self, args):
         self.folder = args["model_repository"]
@@ -211,6 +221,21 @@ def answers(outcome: BatchOutcome) -> list[dict[str, object]]:
     assert outcome.error is None, outcome.error
     assert outcome.execution is not None
     return [values(each) for each in outcome.execution.responses if each is not None]
+
+
+def told(hosted: Hosted) -> list[Any]:
+    """What came apart: the first value, "end", or the error's code; "!" behind what is final."""
+    shown: list[Any] = []
+    for answer in hosted.answers:
+        response = answer.response
+        if response.error is not None:
+            what: Any = response.error.code.name
+        elif response.empty:
+            what = "end"
+        else:
+            what = values(response)["OUT"][0][0]
+        shown.append(f"{what}!" if response.final else what)
+    return shown
 
 
 async def begun(folder: pathlib.Path) -> None:

@@ -45,6 +45,18 @@ def test_families_of_one_name_are_one_and_go_with_the_last_holder() -> None:
         metrics.open_metric(second, {}, None)
 
 
+def test_a_metric_that_is_made_anew_for_each_request_is_held_once() -> None:
+    metrics = CustomMetrics()
+    family = metrics.open_family("mine", "What it counts", "counter")
+    made = [metrics.open_metric(family, {"x": "y"}, None) for _ in range(1000)]
+    for each in made:
+        metrics.change(each, "increment", 1)
+    assert shown(metrics)[-1] == 'mine{x="y"} 1000'
+    assert len(set(made)) == 1, "each number is memory that stays for as long as the family"
+    metrics.close_family(family)
+    assert shown(metrics) == []
+
+
 def test_a_new_family_of_an_old_name_begins_anew() -> None:
     metrics = CustomMetrics()
     family = metrics.open_family("mine", "Old", "counter")

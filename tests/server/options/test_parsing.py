@@ -143,6 +143,7 @@ def test_help_lists_every_flag() -> None:
         parse(["--help"])
     text = usage("naiad serve")
     assert all(f"--{name} " in text for name in FLAGS)
+    assert "Port to listen on. [8000]" in text
 
 
 def test_every_flag_is_wired_to_something() -> None:

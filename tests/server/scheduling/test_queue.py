@@ -196,11 +196,11 @@ def _seconds_for_pairs(queue: InferenceQueue, pairs: int) -> float:
     inferences = [make_inference() for _ in range(pairs)]
     best = 1.0
     for _ in range(5):
-        started = time.perf_counter()
+        started = time.thread_time()  # what this thread computes, whoever else wants the processor
         for inference in inferences:
             queue.push(inference, 0)
             queue.take(1)
-        best = min(best, time.perf_counter() - started)
+        best = min(best, time.thread_time() - started)
     return best
 
 

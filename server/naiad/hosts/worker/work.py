@@ -37,6 +37,7 @@ class Worker:
         self._control = link.Link(control)
         self._runner: Any = None
         self._under_way = _UnderWay()
+        self._ahead = _Ahead()
         self._process = os.getpid()
         self._server = AskingServer(self._link)
 
@@ -115,10 +116,12 @@ class Worker:
         self, request: ReceivedRequest, answer: "Answer | None", *, final: bool, begun_ns: int
     ) -> None:
         """A response apart from its batch, from whatever thread."""
-        header, parcel = content.pack_response(request, answer, final=final, begun_ns=begun_ns)
+        header, parcel = content.pack_response(answer, final=final, begun_ns=begun_ns)
+        self._ahead.goes(parcel.size + len(header))
         self._link.post(link.RESPONSE, header, parcel, request.number)
 
     def _listen(self) -> None:
+        self._ahead.listener = threading.get_ident()
         try:
             while True:
                 kind, number, header = self._control.receive()
@@ -130,6 +133,8 @@ class Worker:
                     self._under_way.hold(number, held=kind == link.HOLD)
                 elif kind == link.ASK_PULSE:
                     self._runner.beat(self._say_pulse)
+                elif kind == link.TAKEN:
+                    self._ahead.taken(number)
                 elif kind == link.TOLD:
                     self._server.told(number, header, self._control.posted)
         except link.LinkBrokenError:
@@ -245,6 +250,41 @@ class _UnderWay:
             request = batch[number - first] if in_batch else self._apart.get(number)
             if request is not None:
                 request.hold(held)
+
+
+class _Ahead:
+    """How far the model is ahead of the server: bytes of responses that this has not taken yet. While they are many, who sends waits.
+
+    It waits for the server's loop, not for a client: coroutines as well, as they would where the socket is full. Without this a model
+    with large responses could be a hundred of them ahead before a server that is busy with others could say that a client is slow.
+
+    Attributes:
+        listener: the thread that listens. It never waits, because it is the one that hears.
+    """
+
+    def __init__(self) -> None:
+        self.listener = 0
+        self._bytes = 0
+        self._process = os.getpid()
+        # Reentrant: a sender that the garbage collector finds fails its request in the middle of whatever its thread does.
+        self._news = threading.Condition(threading.RLock())
+
+    def goes(self, size: int) -> None:
+        """A response of so many bytes is about to go on its way."""
+        with self._news:
+            while self._bytes > link.AHEAD_BYTES and self._may_wait():
+                self._news.wait()
+            self._bytes += size
+
+    def taken(self, size: int) -> None:
+        """So many bytes have come."""
+        with self._news:
+            self._bytes -= size
+            self._news.notify_all()
+
+    def _may_wait(self) -> bool:
+        # In a child that the model forked nobody listens.
+        return threading.get_ident() != self.listener and os.getpid() == self._process
 
 
 class _ToServer(logging.Handler):

@@ -238,6 +238,7 @@ def test_a_client_that_reads_nothing_of_a_model_that_does_not_wait_is_cut_off() 
     flow = scripted(talk).inferences[0].flow
     assert flow is not None
     flow.coming(OVERRUN_BYTES)
+    flow.coming(OVERRUN_BYTES)
     scripted(talk).respond(0, final=False)
     assert talk.end_of == []
     flow.coming(1)

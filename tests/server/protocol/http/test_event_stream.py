@@ -232,6 +232,7 @@ def test_a_client_that_reads_nothing_of_a_model_that_does_not_wait_is_cut_off() 
     asked.on_response(answer(1))
     asked.stream.pause()
     asked.flow.coming(OVERRUN_BYTES)
+    asked.flow.coming(OVERRUN_BYTES)
     asked.on_response(answer(2))
     assert exchange.cuts == 0
     asked.flow.coming(1)
