@@ -82,6 +82,7 @@ class Survivors:
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         cwd="/",
+                        env={},  # nothing in it may be taken for a group
                         start_new_session=True,
                         check=True,
                     )

@@ -26,8 +26,13 @@ sys.stdin.read()
 
 
 def test_what_a_killed_server_leaves_is_ended_and_what_was_over_before_is_not_touched() -> None:
+    bystander = subprocess.Popen(["sleep", "60"], process_group=0)
     server = subprocess.Popen(
-        [sys.executable, "-c", _SERVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", _SERVER],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "groups": str(bystander.pid)},
+        text=True,
     )
     assert server.stdout is not None
     assert server.stdin is not None
@@ -37,11 +42,14 @@ def test_what_a_killed_server_leaves_is_ended_and_what_was_over_before_is_not_to
         server.kill()
         server.wait()
         wait_until(lambda: [exists(each) for each in groups] == [False, True, False, True])
+        assert bystander.poll() is None
     finally:
         server.stdin.close()
         server.stdout.close()
         for each in groups[1::2]:
             os.kill(each, 9)
+        bystander.kill()
+        bystander.wait()
 
 
 def test_without_a_shell_there_is_nothing_but_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,7 @@ _UTILS = "triton_python_backend_utils"
 _PACKAGE = "naiad_model"
 
 FOLDERS = "NAIAD_MODEL_FOLDERS"
-"""Where processes that the model spawns find its modules: an environment variable, which they inherit."""
+"""Where processes that the model spawns find its modules, one a line: an environment variable, which they inherit."""
 
 _NAMES = {
     number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
@@ -164,7 +164,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     at = _before_installed_packages()
     sys.path[at:at] = folders
     make_importable(folders)
-    os.environ[FOLDERS] = os.pathsep.join(folders)
+    os.environ[FOLDERS] = "\n".join(folders)
     try:
         module = importlib.import_module(_PACKAGE + "." + path.stem)
     except RAISED as error:

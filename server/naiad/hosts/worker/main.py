@@ -60,7 +60,7 @@ def _be_a_spawned_child() -> None:
     runner = importlib.import_module("naiad.backends.python.runner")
     folders = os.environ.get(runner.FOLDERS)
     if folders:
-        runner.make_importable(folders.split(os.pathsep))
+        runner.make_importable(folders.splitlines())
 
 
 def _find_naiad() -> None:
