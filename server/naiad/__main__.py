@@ -53,6 +53,8 @@ def _serve(arguments: list[str], *, command: str) -> int:
     with _installed():
         from naiad.serve import interpreter  # noqa: PLC0415 - see the module docstring
 
+        # What a model in a thread of the server reads (argparse, unittest.main) is not meant for it; in Triton it finds none either.
+        del sys.argv[1:]
         interpreter.begin()
         from naiad.serve.command import serve  # noqa: PLC0415 - after `begin`, which makes this cheaper
     return serve(arguments, command=command)

@@ -125,6 +125,37 @@ _MODELS: dict[str, tuple[str, str]] = {
             return [answer(sum(not each.has_error() for each in found), 0)]
         """,
     ),
+    "forks": (
+        "",
+        """
+        def initialize(self, args):
+            self.family = pb_utils.MetricFamily("forks", "Children", pb_utils.MetricFamily.COUNTER)
+            self.metric = self.family.Metric()
+
+        def execute(self, requests):
+            asked = ask("double", requests[0])
+            children = []
+            for _ in range(4):
+                child = os.fork()
+                if child == 0:
+                    self.ask_and_end(asked, requests[0])
+                children.append(child)
+            assert not any(asked.exec().has_error() for _ in range(20))
+            ended = [os.waitpid(child, 0)[1] for child in children]
+            return [answer(ended.count(0), self.metric.value())]
+
+        def ask_and_end(self, asked, request):
+            status = 1
+            try:
+                answered = not any(asked.exec().has_error() for _ in range(20))
+                self.metric.increment(1)
+                del self.family
+                if answered and ask("nobody", request).exec().has_error():
+                    status = 0
+            finally:
+                os._exit(status)
+        """,
+    ),
     "late": (
         _DECOUPLED,
         """
@@ -266,6 +297,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "fifty": ("nap",),
     "some": ("endless",),
     "pool": ("double",),
+    "forks": ("double",),
     "late": ("double",),
     "outlives": ("late", "double"),
     "writes": ("double",),

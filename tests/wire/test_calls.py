@@ -64,6 +64,7 @@ def metric(server: ServerProcess, line: str) -> float | None:
         ("through", [2, 4]),
         ("some", [3, 0]),
         ("pool", [4, 0]),
+        ("forks", [4, 4]),
         ("outlives", [2, 4]),
         ("writes", [5, 8]),
         ("big", [1_000_002, 1]),

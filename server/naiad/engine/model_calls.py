@@ -174,8 +174,9 @@ class ModelCalls:
         try:
             model = self._models.model(name, request.model_version)
         except InferenceError as error:
+            # New releases say the first, 2.51 the second.
             raise internal(
-                f"Failed for execute the inference request. Model '{name}' is not ready. ({error.message})"
+                f"{error.message} (Failed for execute the inference request. Model '{name}' is not ready.)"
             ) from error
         if model.shape.decoupled and not decoupled:
             raise internal(

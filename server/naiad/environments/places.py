@@ -30,8 +30,10 @@ Changes = tuple[tuple[int, int] | None, ...]
 
 
 def changes(folder: pathlib.Path) -> Changes:
-    """Tells whether an environment's interpreter, or the script with its variables, is another one than before."""
-    return tuple(_change(folder / "bin" / name) for name in ("activate", *_INTERPRETERS))
+    """Tells whether an environment's interpreter, or what says its variables, is another one than before."""
+    telling = ["pyvenv.cfg", "etc/conda/activate.d", "bin/activate"]
+    telling += [f"bin/{name}" for name in _INTERPRETERS]
+    return tuple(_change(folder / each) for each in telling)
 
 
 def _change(path: pathlib.Path) -> tuple[int, int] | None:

@@ -48,6 +48,7 @@ _LOST_S = 0.3
 _STACKS_S = 0.2
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
+_LONGEST_RECORD = 1 << 20
 _LOG_MARK = "\x1e"  # as in worker/work.py
 
 
@@ -310,7 +311,9 @@ class OutputLog:
     def feed(self, data: bytes) -> None:
         """Take bytes as they come; a line is logged when it is complete, or very long."""
         *lines, begun = (self._begun + data).split(b"\n")
-        if len(begun) > _LONGEST_LINE:
+        if len(begun) > _LONGEST_LINE and (
+            len(begun) > _LONGEST_RECORD or _LOG_MARK.encode() not in begun
+        ):
             lines.append(begun)
             begun = b""
         self._begun = begun

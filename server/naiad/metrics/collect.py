@@ -109,7 +109,7 @@ def model_series(
 def _failures(counted: collections.abc.Sequence[Counted]) -> collections.abc.Iterator[Sample]:
     for one in counted:
         for reason in FailureReason:
-            yield Sample((*one.labels(), ("reason", reason.value)), one.statistics.failures[reason])
+            yield Sample(one.labels_with_reason(reason.value), one.statistics.failures[reason])
 
 
 def _closes(counted: collections.abc.Sequence[Counted]) -> collections.abc.Iterator[Sample]:

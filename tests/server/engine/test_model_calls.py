@@ -163,9 +163,12 @@ async def test_what_is_refused_at_once_is_told_in_the_callers_words(
 
 async def test_a_model_that_nobody_knows_is_not_ready() -> None:
     _, got = Asking().ask("nobody")
-    assert error_of(got).message.startswith(
-        "Model nobody - Error when running inference: Failed for execute the inference request. Model 'nobody' is not ready. "
+    message = error_of(got).message
+    assert message.startswith(
+        "Model nobody - Error when running inference: Request for unknown model: 'nobody' is not found"
     )
+    # 2.51's words.
+    assert "Failed for execute the inference request. Model 'nobody' is not ready." in message
 
 
 async def test_a_decoupled_model_answers_only_who_takes_many_responses() -> None:

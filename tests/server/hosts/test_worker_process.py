@@ -57,6 +57,16 @@ def test_a_record_keeps_its_level_its_place_and_its_lines(
     assert caplog.records[1].lineno == 7
 
 
+def test_a_long_record_is_a_record(output: OutputLog, caplog: pytest.LogCaptureFixture) -> None:
+    written = b"begun " + record(logging.ERROR, "é" * 80_000)
+    for at in range(0, len(written), 65_536):
+        output.feed(written[at : at + 65_536])
+    assert said(caplog) == [
+        ("INFO", "[m m_0_1] begun "),
+        ("ERROR", "[m m_0_1] " + "é" * 80_000),
+    ]
+
+
 @pytest.mark.parametrize("nonsense", [b"{", b"7", b"[1, 2]", b'["a", "b", "c", "d", "e"]'])
 def test_what_only_looks_like_a_record_is_a_line(
     output: OutputLog, caplog: pytest.LogCaptureFixture, nonsense: bytes

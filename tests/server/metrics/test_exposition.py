@@ -97,6 +97,11 @@ def test_why_batches_closed_is_counted() -> None:
     assert closes["full"] == 0
 
 
+def test_labels_stand_in_tritons_order() -> None:
+    text = page(model_series([counted()], counter_latencies=True)).decode()
+    assert 'nv_inference_request_failure{model="m",reason="BACKEND",version="1"} ' in text
+
+
 def test_latency_counters_can_be_switched_off() -> None:
     found = samples(page(model_series([counted()], counter_latencies=False)))
     assert "nv_inference_request_duration_us" not in found

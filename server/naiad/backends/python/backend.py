@@ -18,7 +18,7 @@ from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.api.server import NO_SERVER, Server
-from naiad.backends.python.completion import may_complete, not_a_config
+from naiad.backends.python.completion import may_complete, shown
 from naiad.backends.python.failures import RAISED, describe
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
@@ -78,7 +78,7 @@ class PythonBackend:
             completer = getattr(code.entry_class, "auto_complete_config", None)
             if completer is not None:
                 code.enter(instance="")
-                _merge(message, _completed(code, completer, message).as_dict())
+                _merge(message, _completed(code, completer, message))
         finally:
             code.close()
 
@@ -340,16 +340,17 @@ class _ModelCode:
         return invalid(f"unable to load model '{self._model}': {text}")
 
 
-def _completed(code: _ModelCode, completer: Any, message: Any) -> ModelConfig:
+def _completed(code: _ModelCode, completer: Any, message: Any) -> dict[str, Any]:
     """What `auto_complete_config` makes of a config."""
     given = ModelConfig(json.dumps(config_json.to_json(message)))
     try:
         completed = completer(given)
     except RAISED as error:
         raise code.call_error("auto_complete_config", error) from error
-    if not isinstance(completed, ModelConfig):
-        raise invalid(not_a_config(message.name, completed))
-    return completed
+    try:
+        return shown(message.name, completed)
+    except ValueError as error:
+        raise invalid(str(error)) from error
 
 
 def _merge(message: Any, shown: dict[str, Any]) -> None:

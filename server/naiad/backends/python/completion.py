@@ -4,8 +4,11 @@ Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
 """
 
 import ast
+import json
 import pathlib
 from typing import Any
+
+import numpy as np
 
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
@@ -57,12 +60,40 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
             "INVALID_ARG",
             f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}",
         ) from error
+    try:
+        return shown(name, completed)
+    except ValueError as error:
+        raise Refusal("INVALID_ARG", str(error)) from error
+
+
+def shown(name: str, completed: Any) -> "dict[str, Any]":
+    """What `auto_complete_config` gave back, as JSON has it.
+
+    Args:
+        name: the model's.
+        completed: what it gave back.
+
+    Raises:
+        ValueError: it is no config, or holds what no config can.
+    """
     if not isinstance(completed, ModelConfig):
-        raise Refusal("INVALID_ARG", not_a_config(name, completed))
-    return completed.as_dict()
+        raise ValueError(_not_a_config(name, completed))  # noqa: TRY004 - who calls translates one kind
+    try:
+        found: dict[str, Any] = json.loads(json.dumps(completed.as_dict(), default=_plain))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{_METHOD} function in model '{name}' set something that is no model configuration: {error}"
+        ) from error
+    return found
 
 
-def not_a_config(name: str, completed: Any) -> str:
+def _plain(value: Any) -> Any:
+    if isinstance(value, (np.generic, np.ndarray)):
+        return value.tolist()
+    raise TypeError(f"{value!r} is neither a number nor text, a list or a dict")
+
+
+def _not_a_config(name: str, completed: Any) -> str:
     """What is said of an `auto_complete_config` that gives back something else."""
     return (
         f"{_METHOD} function in model '{name}' must return a valid pb.ModelConfig object; it returned "

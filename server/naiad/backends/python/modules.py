@@ -31,10 +31,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from naiad.backends.python.api import triton_python_backend_utils
+from naiad.backends.python.api.names import UTILS
 
 _ROOT = "naiad_models"
-_UTILS = "triton_python_backend_utils"
 
 _serial = itertools.count()
 _lock = threading.Lock()
@@ -60,7 +59,7 @@ class ModelPackage:
     def open(self) -> None:
         """Make it importable, and `triton_python_backend_utils` with it."""
         with _lock:
-            sys.modules[_UTILS] = triton_python_backend_utils
+            sys.modules.update(UTILS)
             if _ROOT not in sys.modules:
                 sys.modules[_ROOT] = _package(_ROOT, [])
             sys.modules[self.name] = _package(self.name, self._folders)
@@ -158,7 +157,7 @@ class _Finder(importlib.abc.MetaPathFinder):
         return known
 
     def _look_for(self, top: str) -> bool:
-        if top in sys.stdlib_module_names or top == _UTILS:
+        if top in sys.stdlib_module_names or top in UTILS:
             return False
         spec = importlib.machinery.PathFinder.find_spec(self._prefix + top, self._folders)
         if spec is None:

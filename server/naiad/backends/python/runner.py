@@ -15,15 +15,15 @@ import time
 import types
 from typing import Any
 
-from naiad.backends.python.api import context, datatypes, triton_python_backend_utils
+from naiad.backends.python.api import context, datatypes
 from naiad.backends.python.api.context import Running
+from naiad.backends.python.api.names import UTILS
 from naiad.backends.python.api.response import InferenceResponse, contents_of
 from naiad.backends.python.api.tensor import parts_of
 from naiad.backends.python.failures import RAISED, describe
 from naiad.backends.python.served_model import APART, ServedModel
 from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest, Refusal
 
-_UTILS = "triton_python_backend_utils"
 _PACKAGE = "naiad_model"
 
 FOLDERS = "NAIAD_MODEL_FOLDERS"
@@ -137,7 +137,7 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
 
 def make_importable(folders: "list[str]") -> None:
     """Have imports find the model's modules under their full names, and what they import themselves."""
-    sys.modules[_UTILS] = triton_python_backend_utils
+    sys.modules.update(UTILS)
     package = types.ModuleType(_PACKAGE)
     package.__path__ = folders
     sys.modules[_PACKAGE] = package
@@ -158,6 +158,8 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
         raise _refusal(name, f"Python model file not found in '{path}'")
     if path.suffix != ".py":
         raise _refusal(name, f"Model name must end with '.py'. Model name is \"{path.name}\".")
+    # A model that reads a command line (argparse, unittest.main) finds none, as in Triton: ours is not meant for it.
+    sys.argv = [""]
     # A repository is not ours to write to.
     sys.dont_write_bytecode = True
     folders = [str(path.parent), str(folder)]

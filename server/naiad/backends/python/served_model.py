@@ -28,7 +28,12 @@ from naiad.backends.python.api.request import (
     sender_of,
 )
 from naiad.backends.python.api.response import InferenceResponse
-from naiad.backends.python.api.response_sender import InferenceResponseSender, close, has_sent
+from naiad.backends.python.api.response_sender import (
+    InferenceResponseSender,
+    close,
+    has_sent,
+    is_open,
+)
 from naiad.backends.python.coroutines import Coroutines
 from naiad.backends.python.failures import RAISED, describe
 from naiad.backends.python.forgotten import Forgotten
@@ -175,23 +180,23 @@ class ServedModel(abc.ABC):
             running.batch = None
 
     def _call_now(self, calls: "Sequence[Any]") -> "tuple[list[Any], int, int]":
-        # The list is the model's: it may take requests out of it.
         requests = [receive(call, self) for call in calls]
         self.begun_ns = begun_ns = self._now_ns()
         if self.decoupled:
             return self._call_decoupled(calls, requests), begun_ns, self._now_ns()
         try:
-            returned = self._model.execute(requests)
+            # The list is the model's: it may take requests out of it.
+            returned = self._model.execute(requests[:])
             if inspect.iscoroutine(returned):
                 returned = self._coroutines.run(returned)
         except RAISED as error:
             _close(map(sender_of, requests))
             raise self._failed(describe(error, self._folder)) from error
         ended_ns = self._now_ns()
+        if self.has_rescheduled:
+            returned = self._without_rescheduled(requests, returned)
         if self.has_senders:
             returned = self._without_senders(requests, returned)
-        if self.has_rescheduled:
-            returned = _without_rescheduled(requests, returned)
         if type(returned) is not list:
             raise self._failed(_not_a_list(returned))
         if len(returned) != len(calls):
@@ -208,15 +213,16 @@ class ServedModel(abc.ABC):
         # A coroutine goes on when the batch has come back, and other models that it asks then are asked for this batch.
         context.current.set(self._running.at(calls))
         try:
-            returned = self._model.execute(requests)
+            returned = self._model.execute(requests[:])
         except RAISED as error:
             _close(senders)
             raise self._failed(describe(error, self._folder)) from error
         if self.has_rescheduled:
-            self._refuse_rescheduled(calls, requests, senders)
+            self._refuse_rescheduled(calls, requests, senders, begun_ns)
         if inspect.iscoroutine(returned):
             self._coroutines.start(
-                returned, functools.partial(self._coroutine_ended, calls, senders, begun_ns)
+                returned,
+                functools.partial(self._coroutine_ended, calls, requests, senders, begun_ns),
             )
         elif returned is not None:
             _close(senders)
@@ -229,21 +235,25 @@ class ServedModel(abc.ABC):
         calls: "Sequence[Any]",
         requests: "list[InferenceRequest]",
         senders: "list[InferenceResponseSender]",
+        begun_ns: int,
     ) -> None:
         for call, request, sender in zip(calls, requests, senders):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
-            if is_rescheduled(request):
+            if is_rescheduled(request) and is_open(sender):
                 close(sender)
                 response = InferenceResponse(error=_reschedule_error())
-                self.send(call, response, final=True, begun_ns=self.begun_ns)
+                self.send(call, response, final=True, begun_ns=begun_ns)
 
     def _coroutine_ended(
         self,
         calls: "Sequence[Any]",
+        requests: "list[InferenceRequest]",
         senders: "list[InferenceResponseSender]",
         begun_ns: int,
         ended: Any,
     ) -> None:
         """A coroutine of a decoupled model is over: who has no answer yet gets its error."""
+        if self.has_rescheduled:
+            self._refuse_rescheduled(calls, requests, senders, begun_ns)
         if ended.cancelled():
             text = "its coroutine was cancelled"
         elif (error := ended.exception()) is not None:
@@ -281,6 +291,29 @@ class ServedModel(abc.ABC):
                 marked.append(APART)
         self._forgotten.watch(senders)
         return marked
+
+    def _without_rescheduled(self, requests: "list[InferenceRequest]", returned: Any) -> Any:
+        """What a model returned, with an error in place of the None that stands for a request it wants to see again (row 15.18)."""
+        again = [is_rescheduled(request) for request in requests]
+        if True not in again:
+            return returned
+        if returned is None:
+            returned = [None] * len(requests)
+        if type(returned) is not list or len(returned) != len(requests):
+            return returned
+        answers: list[Any] = []
+        for rescheduled, answer in zip(again, returned):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
+            if not rescheduled:
+                answers.append(answer)
+                continue
+            if answer is not None:
+                _close(map(sender_of, requests))
+                raise self._failed(
+                    "Expected a None object in the execute function return list for reschduled request, found type "
+                    f"'{type(answer)}'. A request is answered or seen again, not both"
+                )
+            answers.append(InferenceResponse(error=_reschedule_error()))
+        return answers
 
     def _must_return_none(self, returned: Any) -> str:
         return (
@@ -322,18 +355,6 @@ def _run(coroutine: "Coroutine[Any, Any, Any]") -> Any:
         return asyncio.run(coroutine)
     with concurrent.futures.ThreadPoolExecutor(1) as beside:
         return beside.submit(asyncio.run, coroutine).result()
-
-
-def _without_rescheduled(requests: "list[InferenceRequest]", returned: Any) -> Any:
-    """What a model returned, with an error in place of the None that stands for a request it wants to see again (row 15.18)."""
-    if type(returned) is not list or len(returned) != len(requests):
-        return returned
-    return [
-        InferenceResponse(error=_reschedule_error())
-        if answer is None and is_rescheduled(request)
-        else answer
-        for request, answer in zip(requests, returned)  # noqa: B905 - 3.8 knows no strict; they are as long as each other
-    ]
 
 
 def _reschedule_error() -> TritonError:

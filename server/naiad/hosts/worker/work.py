@@ -21,6 +21,9 @@ from naiad.hosts.worker.asking import AskingServer
 LOG_MARK = "\x1e"
 """In front of a line that is a log record: `[level, logger, path, line, message]` as JSON."""
 
+_LONGEST = 80_000
+"""Characters of a message; as JSON it has to fit into what the server takes for a record."""
+
 _log = logging.getLogger("naiad.worker")
 
 
@@ -301,6 +304,8 @@ class _ToServer(logging.Handler):
         message = record.getMessage()
         if record.exc_info:
             message += "\n" + "".join(traceback.format_exception(*record.exc_info)).rstrip()
+        if len(message) > _LONGEST:
+            message = f"{message[:_LONGEST]}… ({len(message) - _LONGEST} more characters)"
         fields = (record.levelno, record.name, record.pathname, record.lineno, message)
         # What was printed comes first. A line in one write, so that others come before or after it.
         for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):

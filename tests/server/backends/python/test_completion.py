@@ -1,10 +1,15 @@
 """`auto_complete_config` of a model in a thread: what it may change, and what is said when it goes wrong (rows 11.48, 15.27)."""
 
+import json
+import os
 import pathlib
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
+import naiad
 from naiad.backends.python.backend import PythonBackend
 from naiad.core.clock import ManualClock
 from naiad.core.messages import model_config_pb2
@@ -48,6 +53,50 @@ return config""",
     assert message.max_batch_size == 4
     assert message.HasField("dynamic_batching")
     assert not message.model_transaction_policy.decoupled
+
+
+def test_numbers_of_numpy_are_numbers(tmp_path: pathlib.Path) -> None:
+    body = """import numpy as np
+config.set_max_batch_size(np.int64(4))
+config.add_input({"name": "A", "data_type": "TYPE_FP32", "dims": list(np.array([2, 3]))})
+config.add_output({"name": "B", "data_type": "TYPE_FP32", "dims": np.array([5])})
+return config"""
+    message = complete(tmp_path, body)
+    assert message.max_batch_size == 4
+    assert (list(message.input[0].dims), list(message.output[0].dims)) == ([2, 3], [5])
+    settings = {"name": "m", "path": str(tmp_path / "1" / "model.py"), "model_dir": str(tmp_path)}
+    found = apart(tmp_path, settings)
+    assert found["result"]["input"][0]["dims"] == [2, 3]
+
+
+def apart(folder: pathlib.Path, settings: dict[str, str]) -> Any:
+    """What a process of its own makes of an empty config."""
+    config = '{"name": "m", "max_batch_size": 0, "input": [], "output": []}'
+    code = f"""
+import json
+from naiad.backends.python.completion import complete
+from naiad.backends.runner import Refusal
+try:
+    print(json.dumps({{"result": complete({{**{settings!r}, "config": {config!r}}})}}))
+except Refusal as refusal:
+    print(json.dumps({{"refusal": refusal.message}}))
+"""
+    ran = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        check=True,
+        timeout=50,
+        env={**os.environ, "PYTHONPATH": str(pathlib.Path(naiad.__file__).parents[1])},
+    )
+    return json.loads(ran.stdout)
+
+
+def test_what_no_config_can_hold_is_said_by_a_process_too(tmp_path: pathlib.Path) -> None:
+    body = 'config.add_input({"name": "A", "data_type": float, "dims": [1]})\nreturn config'
+    with pytest.raises(InferenceError, match="no model configuration: <class 'float'> is neither"):
+        complete(tmp_path, body)
+    settings = {"name": "m", "path": str(tmp_path / "1" / "model.py"), "model_dir": str(tmp_path)}
+    assert "<class 'float'> is neither" in apart(tmp_path, settings)["refusal"]
 
 
 def test_only_what_a_backend_may_set_is_taken_over(tmp_path: pathlib.Path) -> None:

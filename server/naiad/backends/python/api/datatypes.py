@@ -28,6 +28,9 @@ _NUMPY = (
 _TYPES = {number: scalar for number, _, scalar in _NUMPY}
 _BY_STRING: "dict[str, Any]" = {"TYPE_" + name: scalar for _, name, scalar in _NUMPY}
 _BY_STRING["TYPE_BOOL"] = bool  # as Triton's own table has it
+TRITON_STRING_TO_NUMPY = _BY_STRING
+"""What models find under this name in Triton."""
+
 CODES = {np.dtype(scalar): number for number, _, scalar in _NUMPY}
 """Triton's number of a numpy dtype; BF16 is not here, numpy has none."""
 

@@ -76,7 +76,7 @@ _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, cty
 )
 
 _lent: "dict[int, tuple[Any, ...]]" = {}
-"""What somebody else may still look at, by the address of its structure: the structure, its shape, the array."""
+"""What somebody else may still look at, by the address of its structure: the structure, its shape, the array, whose it is."""
 
 
 def _forget(address: int) -> None:
@@ -98,12 +98,13 @@ for _callback in (_FORGET, _DROP):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_callback))
 
 
-def export(array: "np.ndarray[Any, Any]", code: int) -> Any:
+def export(array: "np.ndarray[Any, Any]", code: int, *, owner: Any) -> Any:
     """A capsule over an array's memory, which lives until the consumer is done with it.
 
     Args:
         array: contiguous; BF16 as uint16.
         code: its Triton datatype.
+        owner: what else lives as long; models count the references of their tensors.
 
     Raises:
         TritonModelException: BYTES.
@@ -124,7 +125,7 @@ def export(array: "np.ndarray[Any, Any]", code: int) -> Any:
     )
     managed.deleter = ctypes.cast(_FORGET, ctypes.c_void_p).value
     address = ctypes.addressof(managed)
-    _lent[address] = (managed, shape, array)
+    _lent[address] = (managed, shape, array, owner)
     return _new(address, _NAME, ctypes.cast(_DROP, ctypes.c_void_p).value)
 
 
@@ -199,14 +200,13 @@ def _require_cpu(device: int) -> None:
 
 
 def _require_contiguous(tensor: Any) -> None:
-    if not tensor.strides:
+    if not tensor.strides or 0 in tensor.shape[: tensor.ndim]:
         return
     expected = 1
     for axis in reversed(range(tensor.ndim)):
         size = tensor.shape[axis]
         if size != 1 and tensor.strides[axis] != expected:
             raise TritonModelException(
-                "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are "
-                "supported: call .contiguous() first"
+                "DLPack tensor is not contiguous. Only contiguous DLPack tensors that are stored in C-Order are supported."
             )
         expected *= size

@@ -19,6 +19,9 @@ class TritonErrorCode(enum.IntEnum):
     ALREADY_EXISTS = 6
     CANCELLED = 7
 
+    def __str__(self) -> str:  # type: ignore[explicit-override]  # `override` is in no standard library of 3.8
+        return self.name
+
 
 class TritonError:
     """Why one request failed: given to its InferenceResponse, not raised.

@@ -11,6 +11,7 @@ from typing import Any
 
 from naiad.backends.python.api import context
 from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.forked import here
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 
@@ -121,7 +122,7 @@ def _send(
         )
     if not running.executes:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
-    cancel: Callable[[], None] = running.server.infer(
+    cancel: Callable[[], None] = here(running.server).infer(
         asked, caller=running, decoupled=decoupled, deliver=deliver
     )
     return cancel

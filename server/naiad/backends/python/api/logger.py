@@ -16,7 +16,11 @@ class Level(enum.IntEnum):
 
 
 class Logger:
-    """All of it is static, as in Triton: `Logger.log_info("ready")`."""
+    """All of it is static, as in Triton: `Logger.log_info("ready")`.
+
+    Raises:
+        TypeError: a message that is no text, or a level that is none of its own.
+    """
 
     LogLevel = Level
     INFO = Level.INFO
@@ -25,32 +29,42 @@ class Logger:
     VERBOSE = Level.VERBOSE
 
     @staticmethod
-    def log(message: str, level: Level = Level.INFO) -> None:
+    def log(message: "str | bytes", level: Level = Level.INFO) -> None:
         """Write a line at a level."""
         _write(message, level)
 
     @staticmethod
-    def log_info(message: str) -> None:
+    def log_info(message: "str | bytes") -> None:
         """Write a line at INFO."""
         _write(message, Level.INFO)
 
     @staticmethod
-    def log_warn(message: str) -> None:
+    def log_warn(message: "str | bytes") -> None:
         """Write a line at WARNING."""
         _write(message, Level.WARNING)
 
     @staticmethod
-    def log_error(message: str) -> None:
+    def log_error(message: "str | bytes") -> None:
         """Write a line at ERROR."""
         _write(message, Level.ERROR)
 
     @staticmethod
-    def log_verbose(message: str) -> None:
+    def log_verbose(message: "str | bytes") -> None:
         """Write a line that is seen when verbose logging is on."""
         _write(message, Level.VERBOSE)
 
 
-def _write(message: str, level: Level) -> None:
+def _write(message: "str | bytes", level: Level) -> None:
+    if isinstance(message, bytes):
+        message = message.decode(errors="backslashreplace")
+    if not isinstance(message, str):
+        raise TypeError(
+            f"Logger writes a str, not {type(message).__name__}: write str(...) or an f-string"
+        )
+    if not isinstance(level, Level):
+        raise TypeError(
+            f"the level of Logger.log is Logger.INFO, WARNING, ERROR or VERBOSE, not {level!r}"
+        )
     running = context.running()
     name = "naiad.models" if running is None else "naiad.models." + running.model
     # Two frames up is the model's line, which the log shows as its place.

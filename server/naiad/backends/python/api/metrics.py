@@ -1,11 +1,13 @@
 """Metrics of a model's own, on the server's metrics page while the model holds them (rows 8.34, 15.26)."""
 
 import enum
+import os
 import weakref
 from typing import Any
 
 from naiad.backends.python.api import context
 from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.forked import here
 from naiad.backends.python.api.server import NO_SERVER
 
 
@@ -46,13 +48,13 @@ class Metric:
     def value(self) -> float:
         """The value of a counter or a gauge."""
         try:
-            return float(self._server.metric_value(self._number))
+            return float(here(self._server).metric_value(self._number))
         except TritonModelException as error:
             raise TritonModelException(f"Failed to get metric value: {error}") from None
 
     def _change(self, operation: str, what: str, value: float) -> None:
         try:
-            self._server.change_metric(self._number, operation, float(value))
+            here(self._server).change_metric(self._number, operation, float(value))
         except TritonModelException as error:
             raise TritonModelException(f"Failed to {what}: {error}") from None
 
@@ -92,10 +94,10 @@ class MetricFamily:
         self._server = NO_SERVER if running is None else running.server
         self._kind = kind
         try:
-            self._number = self._server.open_family(name, description, kind.value)
+            self._number = here(self._server).open_family(name, description, kind.value)
         except TritonModelException as error:
             raise TritonModelException(f"Error when creating MetricFamily: {error}") from None
-        self._close = weakref.finalize(self, self._server.close_family, self._number)
+        self._close = weakref.finalize(self, _close, self._server, self._number, os.getpid())
         self._close.atexit = False
 
     def Metric(  # noqa: N802 - models call it so
@@ -122,10 +124,16 @@ class MetricFamily:
         elif self._kind is MetricKind.HISTOGRAM:
             raise TritonModelException("Failed to create metric. Missing required buckets.")
         try:
-            number = self._server.open_metric(self._number, labels or {}, bounds)
+            number = here(self._server).open_metric(self._number, labels or {}, bounds)
         except TritonModelException as error:
             raise TritonModelException(f"Error when creating Metric: {error}") from None
         return Metric(self._server, number)
+
+
+def _close(server: Any, family: int, process: int) -> None:
+    """Nobody holds a family any more; what a forked process lets go of its parent may still hold."""
+    if process == os.getpid():
+        here(server).close_family(family)
 
 
 def _bound(value: Any) -> float:

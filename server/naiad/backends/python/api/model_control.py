@@ -4,6 +4,8 @@ from typing import Any
 
 from naiad.backends.python.api import context
 from naiad.backends.python.api.errors import TritonModelException
+from naiad.backends.python.api.forked import here
+from naiad.backends.python.api.response import require_text
 from naiad.backends.python.api.server import NO_SERVER
 
 
@@ -17,7 +19,10 @@ def load_model(model_name: str, config: str = "", files: "dict[str, bytes] | Non
 
     Raises:
         TritonModelException: the server does not run with --model-control-mode=explicit, or the model does not load.
+        TypeError: an argument of another type.
     """
+    model_name = _text("load_model", "model_name", model_name)
+    config = _text("load_model", "config", config)
     if files is not None and not isinstance(files, dict):
         raise TritonModelException(
             f"failed to load model '{model_name}', files should be a dictionary of file paths and file contents"
@@ -34,7 +39,13 @@ def unload_model(model_name: str, unload_dependents: bool = False) -> None:  # n
 
     Raises:
         TritonModelException: the server does not run with --model-control-mode=explicit.
+        TypeError: an argument of another type.
     """
+    model_name = _text("unload_model", "model_name", model_name)
+    if not isinstance(unload_dependents, bool):
+        raise TypeError(
+            f"unload_model(unload_dependents=…) takes a bool, not {type(unload_dependents).__name__}"
+        )
     try:
         server, caller = _server()
         server.unload_model(model_name, unload_dependents=unload_dependents, caller=caller)
@@ -51,7 +62,10 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
 
     Raises:
         TritonModelException: the version is no number.
+        TypeError: an argument of another type.
     """
+    model_name = _text("is_model_ready", "model_name", model_name)
+    model_version = _text("is_model_ready", "model_version", model_version)
     version = -1
     if model_version:
         try:
@@ -69,6 +83,15 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
         raise TritonModelException(f"Failed to check model readiness: {error}") from None
 
 
+def _text(function: str, what: str, value: Any) -> str:
+    if isinstance(value, bytes):
+        value = value.decode()
+    if not isinstance(value, str):
+        raise TypeError(f"{function}({what}=…) takes a str, not {type(value).__name__}")
+    require_text(what, value)
+    return value
+
+
 def _server() -> "tuple[Any, context.Running | None]":
     running = context.running()
-    return (NO_SERVER if running is None else running.server), running
+    return (NO_SERVER if running is None else here(running.server)), running

@@ -38,6 +38,11 @@ class PreferredMemory:
     __slots__ = ("device_id", "memory_type")
 
     def __init__(self, preferred_memory_type: MemoryType, preferred_device_id: int = 0) -> None:
+        if not isinstance(preferred_memory_type, MemoryType):
+            raise TypeError(
+                "PreferredMemory takes pb_utils.TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU, not "
+                f"{preferred_memory_type!r}"
+            )
         self.memory_type = preferred_memory_type
         self.device_id = preferred_device_id
 
@@ -108,8 +113,8 @@ class InferenceRequest:
     Text may also be given as UTF-8 bytes, such as the element of a BYTES tensor.
 
     Raises:
-        TritonModelException: an input or a name that is empty, or a correlation id or a parameter of another type, or text that is none.
-        TypeError: inputs, requested_output_names or model_name is missing or of another type, or a number that is none.
+        TritonModelException: an input or a name that is empty, or a correlation id or parameters of another type, or text that is none.
+        TypeError: something is missing or of another type.
         ValueError: a number out of its range.
     """
 
@@ -168,14 +173,14 @@ class InferenceRequest:
         elif isinstance(correlation_id, int):
             correlation_id = _number("correlation_id", correlation_id, 0, _UINT64)
         else:
-            raise TritonModelException("Correlation ID must be integer or string")
+            raise _no_correlation_id(correlation_id)
         asked.correlation_id = correlation_id
         asked.requested_outputs = sorted(names)
         asked.model_version = _number("model_version", model_version, -1, _INT64)
         asked.flags = _number("flags", flags, 0, _UINT32)
         asked.timeout_us = _number("timeout", timeout, 0, _INT64)
-        asked.preferred_memory = preferred_memory
-        asked.trace = trace
+        asked.preferred_memory = _instance("preferred_memory", preferred_memory, PreferredMemory)
+        asked.trace = _instance("trace", trace, InferenceTrace)
         asked.parameters = {} if parameters is None else checked_parameters(parameters)
         self._received: Received = asked
         self._call = None
@@ -361,6 +366,11 @@ def _number(what: str, value: Any, least: int, most: int) -> int:
     return number
 
 
+def _no_correlation_id(value: Any) -> Exception:
+    text = f"Correlation ID must be integer or string, not {type(value).__name__}"
+    return TypeError(text + ": leave it out") if value is None else TritonModelException(text)
+
+
 def _text(what: str, value: Any) -> str:
     if isinstance(value, bytes):
         return value.decode()
@@ -372,6 +382,14 @@ def _text(what: str, value: Any) -> str:
         if value is _REQUIRED
         else f"InferenceRequest({what}=…) takes a str, not {type(value).__name__}"
     )
+
+
+def _instance(what: str, value: Any, kind: type) -> Any:
+    if not isinstance(value, kind):
+        raise TypeError(
+            f"InferenceRequest({what}=…) takes a pb_utils.{kind.__name__}, not {type(value).__name__}; leave it out for none"
+        )
+    return value
 
 
 def _sequence(what: str, value: Any) -> "list[Any]":

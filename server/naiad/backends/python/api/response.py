@@ -32,7 +32,9 @@ class InferenceResponse:
         error: "TritonError | None" = None,
         parameters: "dict[str, Any] | None" = None,
     ) -> None:
-        for tensor in output_tensors:
+        # A list of its own: the model may fill the one that it gave for the next response.
+        outputs = list(output_tensors)
+        for tensor in outputs:
             if not isinstance(tensor, Tensor):
                 raise _not_a_tensor(tensor)
         if error is not None and not isinstance(error, TritonError):
@@ -40,7 +42,7 @@ class InferenceResponse:
                 f"InferenceResponse(error=…) takes a TritonError, not a {type(error).__name__}; write "
                 "pb_utils.TritonError(str(error))"
             )
-        self._outputs = output_tensors
+        self._outputs = outputs
         self._error = error
         self._parameters = _NONE if parameters is None else checked_parameters(parameters)
 
@@ -74,11 +76,13 @@ def _not_a_tensor(value: Any) -> Exception:
 
 
 def checked_parameters(parameters: "dict[str, Any]") -> "dict[str, Any]":
-    """Parameters that a request or a response may have.
+    """Parameters that a request or a response may have, as they are now: the dict is the model's to go on with.
 
     Raises:
-        TritonModelException: a name or a value of another type, an int that takes more than 64 bits, or text that is none.
+        TritonModelException: no dict, a name or a value of another type, an int that takes more than 64 bits, or text that is none.
     """
+    if not isinstance(parameters, dict):
+        raise TritonModelException(f"Expect parameters to be a dict, got {type(parameters)}")
     for key, value in parameters.items():
         if not isinstance(key, str):
             raise TritonModelException(
@@ -95,7 +99,7 @@ def checked_parameters(parameters: "dict[str, Any]") -> "dict[str, Any]":
             raise TritonModelException(
                 f"parameters['{key}'] is {value}, which takes more than 64 bits: give it as a str"
             )
-    return parameters
+    return dict(parameters)
 
 
 _INT64 = 1 << 63

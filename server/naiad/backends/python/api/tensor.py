@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from naiad.backends.python.api import dlpack
-from naiad.backends.python.api.datatypes import BF16, CODES, code_of
+from naiad.backends.python.api.datatypes import BF16, BYTES, CODES, code_of
 from naiad.backends.python.api.errors import TritonModelException
+
+_ARRAY: Any = np.ndarray
 
 
 class Tensor:
@@ -23,25 +25,25 @@ class Tensor:
 
     Raises:
         TritonModelException: an empty name, or a dtype that Triton does not have.
-        TypeError: no numpy array.
+        TypeError: no numpy array, or a name that is no text.
     """
 
     __slots__ = ("_array", "_code", "_name")
 
     def __init__(self, name: str, numpy_array: "np.ndarray[Any, Any]") -> None:
-        if not name:
-            raise TritonModelException("Tensor name cannot be an empty string.")
-        try:
-            code = CODES.get(numpy_array.dtype)
+        if type(numpy_array) is not _ARRAY:
+            numpy_array = _plain(name, numpy_array)
+        code = CODES.get(numpy_array.dtype)
+        if code is None:
+            code = code_of(numpy_array.dtype)
+        self._name = name if type(name) is str and name else _name(name)
+        self._code = code
+        if code == BYTES:
+            # What the model puts into its array for the next tensor must not show in this one: Triton's is text by now.
+            self._array = numpy_array.copy()
+        else:
             contiguous = numpy_array.flags.c_contiguous
-        except AttributeError:
-            raise TypeError(
-                f"Tensor(name, numpy_array): '{name}' needs a numpy array, not a {type(numpy_array).__name__}; write np.asarray(...), or "
-                "Tensor.from_dlpack(name, tensor)"
-            ) from None
-        self._name = name
-        self._code = code_of(numpy_array.dtype) if code is None else code
-        self._array = numpy_array if contiguous else np.ascontiguousarray(numpy_array)
+            self._array = numpy_array if contiguous else np.ascontiguousarray(numpy_array)
 
     def name(self) -> str:
         """Its name."""
@@ -77,7 +79,7 @@ class Tensor:
         Raises:
             TritonModelException: BYTES.
         """
-        return dlpack.export(self._own(), self._code)
+        return dlpack.export(self._own(), self._code, owner=self)
 
     @staticmethod
     def from_dlpack(name: str, tensor: Any) -> "Tensor":
@@ -89,10 +91,9 @@ class Tensor:
 
         Raises:
             TritonModelException: as `dlpack.take`, or an empty name.
+            TypeError: a name that is no text.
         """
-        if not name:
-            raise TritonModelException("Tensor name cannot be an empty string.")
-        return wrap(name, *dlpack.take(tensor))
+        return wrap(_name(name), *dlpack.take(tensor))
 
     def __dlpack__(self, stream: Any = None, **_newer: Any) -> Any:
         """As `to_dlpack`; the stream and what newer consumers ask for mean nothing on the CPU."""
@@ -107,6 +108,27 @@ class Tensor:
         if not array.flags.writeable:
             array = self._array = array.copy()
         return array
+
+
+def _name(name: Any) -> str:
+    """Its name as a str: UTF-8 bytes are text as well."""
+    if isinstance(name, bytes):
+        name = name.decode()
+    if not isinstance(name, str):
+        raise TypeError(f"the name of a Tensor is a str, not {type(name).__name__}")
+    if not name:
+        raise TritonModelException("Tensor name cannot be an empty string.")
+    return str(name)
+
+
+def _plain(name: Any, value: Any) -> "np.ndarray[Any, Any]":
+    """An array without the rules of its own that matrices and masked arrays have."""
+    if not isinstance(value, _ARRAY):
+        raise TypeError(
+            f"Tensor(name, numpy_array): '{name}' needs a numpy array, not a {type(value).__name__}; write np.asarray(...), or "
+            "Tensor.from_dlpack(name, tensor)"
+        )
+    return np.asarray(value)
 
 
 parts_of = operator.attrgetter("_name", "_array", "_code")

@@ -11,6 +11,7 @@ from naiad.backends.python.api.byte_tensors import (
     serialize_byte_tensor,
 )
 from naiad.backends.python.api.datatypes import (
+    TRITON_STRING_TO_NUMPY,
     numpy_to_triton_type,
     triton_string_to_numpy,
     triton_to_numpy_type,
@@ -49,6 +50,7 @@ __all__ = (
     "TRITONSERVER_REQUEST_RELEASE_ALL",
     "TRITONSERVER_REQUEST_RELEASE_RESCHEDULE",
     "TRITONSERVER_RESPONSE_COMPLETE_FINAL",
+    "TRITON_STRING_TO_NUMPY",
     "InferenceRequest",
     "InferenceResponse",
     "InferenceResponseSender",

@@ -1,11 +1,13 @@
 """Requests, responses and errors, as models see them."""
 
+import logging
 from typing import Any
 
 import numpy as np
 import pytest
 
 from naiad.backends.python.api import context, triton_python_backend_utils as pb_utils
+from naiad.backends.python.api.names import UTILS
 from naiad.backends.python.api.request import receive
 from naiad.core import datatypes
 from tests.server.backends.configs import inference, tensor
@@ -194,13 +196,83 @@ def test_a_response_is_made_of_tensors_errors_and_plain_parameters() -> None:
         pb_utils.InferenceResponse(parameters={1: 1})  # type: ignore[dict-item] # what a model may do
 
 
+def test_a_response_is_what_it_was_when_it_was_made() -> None:
+    outputs, parameters = [T], {"k": 1}
+    response = pb_utils.InferenceResponse(outputs, parameters=parameters)
+    outputs.clear()
+    parameters["k"] = 2
+    assert response.output_tensors() == [T]
+    assert response.parameters() == '{"k": 1}'
+    assert pb_utils.InferenceResponse(each for each in [T]).output_tensors() == [T]  # type: ignore[arg-type]  # what a model may do
+
+
+def test_parameters_are_a_dict() -> None:
+    with pytest.raises(pb_utils.TritonModelException, match=", got <class 'list'>"):
+        pb_utils.InferenceResponse(parameters=[])  # type: ignore[arg-type]  # what a model may do
+    with pytest.raises(pb_utils.TritonModelException, match=", got <class 'str'>"):
+        pb_utils.InferenceRequest(
+            inputs=[],
+            requested_output_names=[],
+            model_name="m",
+            parameters="{}",  # type: ignore[arg-type]  # as above
+        )
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("Correlation ID", None), ("preferred_memory", None), ("preferred_memory", 1), ("trace", "t")],
+)
+def test_an_argument_of_another_type_is_a_type_error(name: str, value: Any) -> None:
+    with pytest.raises(TypeError, match=name):
+        pb_utils.InferenceRequest(
+            inputs=[],
+            requested_output_names=[],
+            model_name="m",
+            **{name.lower().replace(" ", "_"): value},
+        )
+
+
+def test_model_control_takes_text() -> None:
+    for call in (pb_utils.load_model, pb_utils.unload_model, pb_utils.is_model_ready):
+        with pytest.raises(TypeError, match=r"model_name=…\) takes a str, not NoneType"):
+            call(None)  # type: ignore[arg-type]  # what a model may do
+    with pytest.raises(TypeError, match=r"config=…\) takes a str, not dict"):
+        pb_utils.load_model("m", {})  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match=r"model_version=…\) takes a str, not int"):
+        pb_utils.is_model_ready("m", 1)  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match=r"unload_dependents=…\) takes a bool, not str"):
+        pb_utils.unload_model("m", "yes")  # type: ignore[arg-type]  # as above
+
+
+def test_preferred_memory_is_one_of_two() -> None:
+    pb_utils.PreferredMemory(pb_utils.TRITONSERVER_MEMORY_GPU, 1)
+    with pytest.raises(TypeError, match="TRITONSERVER_MEMORY_CPU or TRITONSERVER_MEMORY_GPU"):
+        pb_utils.PreferredMemory("cpu")  # type: ignore[arg-type]  # what a model may do
+
+
+def test_the_logger_takes_text_and_its_own_levels() -> None:
+    logger = pb_utils.Logger
+    for write in (logger.log_info, logger.log_warn, logger.log_error, logger.log_verbose):
+        with pytest.raises(TypeError, match="writes a str, not NoneType"):
+            write(None)  # type: ignore[arg-type]  # what a model may do
+    for level in (None, 1, logging.INFO):
+        with pytest.raises(TypeError, match=r"Logger\.INFO, WARNING, ERROR or VERBOSE"):
+            logger.log("text", level)  # type: ignore[arg-type]  # as above
+
+
+def test_triton_has_the_same_names_in_a_second_module() -> None:
+    behind = UTILS["c_python_backend_utils"]
+    assert behind.Tensor is pb_utils.Tensor
+    assert behind.shared_memory.free_memory() == 0
+
+
 def test_errors_have_tritons_eight_codes() -> None:
     names = (
         "UNKNOWN INTERNAL NOT_FOUND INVALID_ARG UNAVAILABLE UNSUPPORTED ALREADY_EXISTS CANCELLED"
     )
     for number, name in enumerate(names.split()):
         error = pb_utils.TritonError("text", getattr(pb_utils.TritonError, name))
-        assert (error.code(), error.code().name, error.message()) == (number, name, "text")
+        assert (error.code(), f"{error.code()}", error.message()) == (number, name, "text")
     assert pb_utils.TritonError("text").code() is pb_utils.TritonError.INTERNAL
     with pytest.raises(TypeError, match="message must be a str, not ValueError"):
         pb_utils.TritonError(ValueError("x"))  # type: ignore[arg-type] # what a model may do

@@ -1,4 +1,6 @@
 import gc
+import sys
+import types
 import weakref
 from typing import Any
 
@@ -40,6 +42,33 @@ def test_what_is_no_tensor_of_tritons_is_refused_with_what_to_do(
 ) -> None:
     with pytest.raises(error, match=fragment):
         Tensor("T", value)
+
+
+def test_arguments_of_another_type_are_told_from_an_empty_name() -> None:
+    with pytest.raises(TypeError, match="the name of a Tensor is a str, not NoneType"):
+        Tensor(None, np.zeros(1))  # type: ignore[arg-type]  # what a model may do
+    with pytest.raises(TypeError, match="the name of a Tensor is a str, not int"):
+        Tensor.from_dlpack(3, np.zeros(1))  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match="needs a numpy array, not a NoneType"):
+        Tensor("", None)  # type: ignore[arg-type]  # as above
+    with pytest.raises(TypeError, match="needs a numpy array, not a float32"):
+        Tensor("T", np.float32(1))  # type: ignore[arg-type]  # as above
+    assert Tensor(b"T", np.zeros(1)).name() == "T"  # type: ignore[arg-type]  # as above
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
+def test_matrices_and_masked_arrays_are_arrays() -> None:
+    for array in (np.matrix([[1.0, 2.0]]), np.ma.masked_array([[1.0, 2.0]], mask=[[False, False]])):
+        held = Tensor("T", array).as_numpy()
+        assert type(held) is np.ndarray
+        assert held.tolist() == [[1.0, 2.0]]
+
+
+def test_text_is_what_it_was_when_the_tensor_was_made() -> None:
+    buffer = np.array([b"one"], object)
+    tensor = Tensor("T", buffer)
+    buffer[0] = b"two"
+    assert tensor.as_numpy().tolist() == [b"one"]
 
 
 def test_an_array_in_another_order_is_copied_into_c_order() -> None:
@@ -152,7 +181,10 @@ class _Elsewhere:
 @pytest.mark.parametrize(
     ("source", "fragment"),
     [
-        (np.arange(6).reshape(2, 3).T, "DLPack tensor is not contiguous"),
+        (
+            np.arange(6).reshape(2, 3).T,
+            r"^DLPack tensor is not contiguous\. Only contiguous DLPack tensors that are stored in C-Order are supported\.$",
+        ),
         (np.zeros(1, np.complex64), "is none that Triton has"),
         ("text", "Provided tensor is not supported.*got a str"),
         (_Elsewhere(2), "memory allocated on GPU device"),
@@ -164,8 +196,24 @@ def test_what_dlpack_cannot_bring_is_refused(source: Any, fragment: str) -> None
         Tensor.from_dlpack("T", source)
 
 
+def test_an_empty_dlpack_tensor_is_contiguous_whatever_its_strides() -> None:
+    # As torch writes them; numpy writes none.
+    dlpack._require_contiguous(types.SimpleNamespace(ndim=2, shape=[3, 0], strides=[1, 1]))
+
+
+def test_a_capsule_counts_as_a_reference_to_its_tensor() -> None:
+    tensor = Tensor("T", np.ones(1))
+    before = sys.getrefcount(tensor)
+    capsule = tensor.to_dlpack()
+    assert sys.getrefcount(tensor) == before + 1
+    del capsule
+    assert sys.getrefcount(tensor) == before
+
+
 def test_text_has_no_dlpack() -> None:
-    with pytest.raises(TritonModelException, match="DLPack does not have support for string"):
+    with pytest.raises(
+        TritonModelException, match=r"^DLPack does not have support for string tensors\.$"
+    ):
         Tensor("T", np.array([b"a"], object)).to_dlpack()
 
 
@@ -178,6 +226,7 @@ def test_types_are_named_in_both_directions() -> None:
     assert pb_utils.triton_string_to_numpy("TYPE_FP32") is np.float32
     assert pb_utils.triton_string_to_numpy("TYPE_STRING") is np.object_
     assert pb_utils.triton_string_to_numpy("TYPE_BOOL") is bool
+    assert pb_utils.TRITON_STRING_TO_NUMPY["TYPE_FP32"] is np.float32
     with pytest.raises(KeyError):
         pb_utils.triton_string_to_numpy("TYPE_BF16")
 
