@@ -39,6 +39,7 @@ from naiad.core.tensor import Tensor
 from naiad.hosts.colocation import LOOKED_AT, current_processor
 from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.limits import Limits
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.worker_process import Identity
 from naiad.metrics.statistics import RestartReason
@@ -138,7 +139,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
         Identity("echo", 1, "echo_0"),
         PythonBackend(clock=SystemClock()).worker_plan(source, spec),
         config=config,
-        execute_timeout_s=0,
+        limits=Limits(),
         on_restart=_no_restart,
         desk=ClosedDesk(),
         clock=SystemClock(),

@@ -331,13 +331,16 @@ def test_two_instances_are_two_processes_that_work_at_the_same_time(tmp_path: pa
         assert len(set(pids)) == 2
 
 
-def test_a_limit_that_a_thread_cannot_keep_is_refused(tmp_path: pathlib.Path) -> None:
-    limit = 'parameters { key: "naiad.execute_timeout" value { string_value: "0.5" } }\n'
+@pytest.mark.parametrize("parameter", ["naiad.execute_timeout", "naiad.load_timeout"])
+def test_a_limit_that_a_thread_cannot_keep_is_refused(
+    tmp_path: pathlib.Path, parameter: str
+) -> None:
+    limit = f'parameters {{ key: "{parameter}" value {{ string_value: "0.5" }} }}\n'
     options = ("--backend-config=python,host=thread",)
     with launched(repository(tmp_path, m=(limit, MODEL)), tmp_path, *options) as server:
         (entry,) = json.loads(get(server.metrics, "/status")[1])["models"]
         assert entry["state"] == "UNAVAILABLE"
-        assert "naiad.execute_timeout and runs in a thread" in entry["reason"]
+        assert f"{parameter} and runs in a thread" in entry["reason"]
 
 
 def test_a_host_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:

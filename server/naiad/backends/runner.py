@@ -164,6 +164,10 @@ class Runner(Protocol):
         """Whether it could run a batch now; may come beside `execute`."""
         ...
 
+    def beat(self, call: "Callable[[], None]") -> None:
+        """Have `call` made by the thread that runs coroutines, once it gets to it; at once where there is none. In any thread."""
+        ...
+
     def close(self) -> None:
         """The end."""
         ...

@@ -5,6 +5,7 @@ the server's interpreter. Each process has a model of its own: instances share n
 """
 
 import base64
+import collections.abc
 import os
 import pathlib
 import sys
@@ -115,6 +116,10 @@ class WholeBackend:
     def ready(self) -> bool:
         """See `Runner`."""
         return self._instance.ready()
+
+    def beat(self, call: collections.abc.Callable[[], None]) -> None:
+        """See `Runner`."""
+        call()
 
     def close(self) -> None:
         """See `Runner`."""

@@ -33,7 +33,7 @@ class Flow:
     """
 
     __slots__ = (
-        "_arrived", "_closed", "_held", "_limit", "_on_hold", "_piled", "_room", "_sent", "_waiting",
+        "_arrived", "_closed", "_held", "_largest", "_limit", "_on_hold", "_piled", "_room", "_sent", "_waiting",
     )  # fmt: skip
 
     def __init__(self, limit: int = LIMIT_BYTES) -> None:
@@ -44,6 +44,7 @@ class Flow:
         self._closed = False
         self._waiting = False
         self._piled = 0
+        self._largest = 0
         self._room = threading.Event()
         self._on_hold: collections.abc.Callable[[bool], None] | None = None
 
@@ -66,11 +67,15 @@ class Flow:
                 return
             self._room.wait()
 
-    def arrived(self, size: int) -> None:
-        """An answer of so many bytes has come to the loop and was handed on."""
-        self._arrived += size
+    def coming(self, size: int) -> None:
+        """An answer of so many bytes has come to the loop and is handed on next: it piles up if the client takes nothing already."""
         if self._held:
             self._piled += size
+            self._largest = max(self._largest, size)
+
+    def arrived(self, size: int) -> None:
+        """It was handed on."""
+        self._arrived += size
         if self._waiting:
             self._wake()
 
@@ -84,7 +89,7 @@ class Flow:
     def go_on(self) -> None:
         """It does again."""
         self._let_go()
-        self._piled = 0
+        self._piled = self._largest = 0
         if self._waiting:
             self._wake()
 
@@ -95,8 +100,8 @@ class Flow:
             on_hold(True)
 
     def overran(self) -> bool:
-        """Whether too much has come for a client that takes nothing."""
-        return self._piled > OVERRUN_BYTES
+        """Whether too much has come for a client that takes nothing, beside the largest of it: one goes before the model knows."""
+        return self._piled - self._largest > OVERRUN_BYTES
 
     def close(self) -> None:
         """Nobody needs to wait any more: the client left, or has its last answer."""

@@ -32,6 +32,7 @@ from naiad.core.clock import Clock
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal, invalid
 from naiad.hosts.host import Host
+from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
 from naiad.hosts.thread import ThreadHost
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
@@ -44,7 +45,6 @@ if typing.TYPE_CHECKING:
 log = logging.getLogger("naiad.loader")
 
 HOST_PARAMETER = "naiad.host"
-TIMEOUT_PARAMETER = "naiad.execute_timeout"
 
 _NESTED = 256
 """Loads beside those that are allowed at once: each of them waits in its initialize for another one that it asked for (row 15.24)."""
@@ -115,8 +115,10 @@ class Loader:
         if host_of(plan.config, backend.default_host, options) == "process":
             hosts, release = await self._in_processes(plan, statistics)
         else:
-            if execute_timeout_s(plan.config):
-                raise _needs_a_process(plan.config)
+            limits = limits_of(plan.config)
+            for limit in (limits.execute, limits.load):
+                if limit.seconds:
+                    raise _needs_a_process(plan.config, limit)
             loaded, instances = await self._in_a_thread(self._load, plan)
             release = loaded.close
             hosts = [
@@ -206,9 +208,9 @@ class Loader:
     async def _in_processes(
         self, plan: VersionPlan, statistics: ModelStatistics
     ) -> tuple[list[Host], collections.abc.Callable[[], None]]:
-        timeout_s = execute_timeout_s(plan.config)
+        limits = limits_of(plan.config)
         workers = await self._in_a_thread(self._workers, plan)
-        return await workers.start(statistics, execute_timeout_s=timeout_s), _nothing
+        return await workers.start(statistics, limits=limits), _nothing
 
     def _workers(self, plan: VersionPlan) -> "Workers":
         # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
@@ -310,29 +312,31 @@ def _complete(
         backend.take_completion(message, result)
 
 
-def execute_timeout_s(config: ModelConfig) -> float:
-    """How many seconds a batch may take in a worker process; 0 for no limit.
+def limits_of(config: ModelConfig) -> Limits:
+    """How long a batch and a load may take in a worker process.
 
     Raises:
-        InferenceError: INVALID_ARG: it is no number of seconds.
+        InferenceError: INVALID_ARG: one of them is no number of seconds.
     """
-    text = config.parameters.get(TIMEOUT_PARAMETER, "")
-    if not text:
-        return 0.0
+    return Limits(execute=_limit(config, EXECUTE), load=_limit(config, LOAD))
+
+
+def _limit(config: ModelConfig, parameter: str) -> Limit:
+    text = config.parameters.get(parameter) or "0"
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < math.inf:
         raise invalid(
-            f"model '{config.name}': parameter {TIMEOUT_PARAMETER} is '{text}': it must be a number of seconds, e.g. 2.5"
+            f"model '{config.name}': parameter {parameter} is '{text}': it must be a number of seconds, e.g. 2.5"
         )
-    return seconds
+    return Limit(parameter, seconds)
 
 
-def _needs_a_process(config: ModelConfig) -> InferenceError:
+def _needs_a_process(config: ModelConfig, limit: Limit) -> InferenceError:
     return invalid(
-        f"model '{config.name}' sets {TIMEOUT_PARAMETER} and runs in a thread of the server, which cannot be ended: let it run in a "
+        f"model '{config.name}' sets {limit.parameter} and runs in a thread of the server, which cannot be ended: let it run in a "
         f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or take the limit away'
     )
 

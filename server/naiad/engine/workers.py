@@ -12,6 +12,7 @@ from naiad.core.clock import Clock
 from naiad.hosts.desk import Desk
 from naiad.hosts.errand import run_errand
 from naiad.hosts.host import Host
+from naiad.hosts.limits import Limits
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.worker_process import Identity
 from naiad.metrics.statistics import ModelStatistics, RestartReason
@@ -41,7 +42,7 @@ class Workers:
         self._desk_of = desk_of
         self._clock = clock
 
-    async def start(self, statistics: ModelStatistics, *, execute_timeout_s: float) -> list[Host]:
+    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[Host]:
         """Start a worker process for every instance, all of them at once; on the loop that they belong to.
 
         Raises:
@@ -54,7 +55,7 @@ class Workers:
                 Identity(config.name, self._plan.version, name),
                 worker_plan,
                 config=config,
-                execute_timeout_s=execute_timeout_s,
+                limits=limits,
                 on_restart=statistics.record_restart,
                 desk=self._desk_of(config.name, name),
                 clock=self._clock,

@@ -17,6 +17,7 @@ import orjson
 
 from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import link
 from naiad.hosts.worker.link import Link, LinkBrokenError
 from naiad.hosts.worker_process import Identity, OutputLog, end_children, in_words, pair, spawn
@@ -115,13 +116,13 @@ def _listen(ends: tuple[Link, int], reading: int, output: OutputLog, end: float)
                 selector.unregister(reading)
 
 
-def _read(reading: int, output: OutputLog) -> bool:
+def _read(reading: int, output: OutputLog, most: int = _PIPE_BYTES) -> int:
     try:
-        data = os.read(reading, _PIPE_BYTES)
+        data = os.read(reading, most)
     except BlockingIOError:
-        return False
+        return 0
     output.feed(data)
-    return bool(data)
+    return len(data)
 
 
 def _end(process: "subprocess.Popen[bytes]", gone: int, reading: int, output: OutputLog) -> None:
@@ -130,5 +131,8 @@ def _end(process: "subprocess.Popen[bytes]", gone: int, reading: int, output: Ou
         select.select([gone], [], [], _GRACE_S)
     end_children(process)
     process.wait()
-    while _read(reading, output):
-        pass
+    SURVIVORS.remove(process.pid)
+    # All that a pipe holds, and no more: a child that left its group may write for ever.
+    left = _PIPE_BYTES
+    while left > 0 and (taken := _read(reading, output, left)):
+        left -= taken

@@ -76,6 +76,10 @@ class InFlight:
         left = [self._apart[each] for each in range(first, first + count) if each in self._apart]
         return left or None
 
+    def owes_apart(self) -> bool:
+        """Whether anybody still waits for a response apart."""
+        return bool(self._apart)
+
     def lose_apart(self) -> list[Inference]:
         """The worker is gone: who still waited for a response apart."""
         lost = list(self._apart.values())

@@ -2,7 +2,7 @@
 
 A batch goes out with one wake-up and its outcome comes back with one (`worker/link.py`). When the worker dies its batch fails
 with UNAVAILABLE at once, the scheduler is told to send nothing more, and a new worker is started, later each time it dies again soon
-(`respawn.py`). A worker that takes longer than `execute_timeout_s` for a batch writes its stacks into the log and is killed.
+(`respawn.py`). A worker that takes longer than its limit for a batch, or to load, is ended by the `watchdog`.
 Requests that are answered apart from their batch are known by number, and fail with the worker as well.
 Whoever waits here gets an end: the batch by outcome or death, `start` by load, refusal or death, `ready` and `close` after a time.
 """
@@ -27,7 +27,10 @@ from naiad.hosts.colocation import WorkerPlace
 from naiad.hosts.desk import Desk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.in_flight import InFlight
+from naiad.hosts.limits import Limits
+from naiad.hosts.pulse import Pulse
 from naiad.hosts.respawn import Backoff
+from naiad.hosts.watchdog import Watchdog
 from naiad.hosts.worker import link
 from naiad.hosts.worker_process import Identity, WorkerProcess
 from naiad.metrics.statistics import RestartReason
@@ -39,9 +42,6 @@ READY_TIMEOUT_S = 5.0
 
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
-
-STACKS_TIMEOUT_S = 0.2
-"""How long a worker that hangs gets to write its stacks."""
 
 _NS_A_SECOND = 1e9
 
@@ -62,7 +62,7 @@ class ProcessHost:
         identity: whose process it is; the instance's name is the host's.
         plan: what runs in it.
         config: the model's.
-        execute_timeout_s: how long a batch may take; 0 for as long as it likes.
+        limits: how long a batch may take, and a load.
         on_restart: told why, each time a worker has to be replaced.
         desk: answers what its model asks of the server.
         clock: stamps when a batch began and ended.
@@ -75,7 +75,7 @@ class ProcessHost:
         plan: WorkerPlan,
         *,
         config: ModelConfig,
-        execute_timeout_s: float,
+        limits: Limits,
         on_restart: collections.abc.Callable[[RestartReason], None],
         desk: Desk,
         clock: Clock,
@@ -85,7 +85,7 @@ class ProcessHost:
         self._identity = identity
         self._plan = plan
         self._answers = Answers(config, identity.version)
-        self._timeout_s = execute_timeout_s
+        self._limits = limits
         self._on_restart = on_restart
         self._desk = desk
         self._now = clock.monotonic_ns
@@ -100,7 +100,8 @@ class ProcessHost:
         self._in_flight = InFlight()
         self._on_outcome: OnOutcome | None = None
         self._started_ns = 0
-        self._watchdog: asyncio.TimerHandle | None = None
+        self._watchdog = Watchdog(identity, loop=loop)
+        self._pulse = Pulse(identity, limits.execute, loop=loop)
         self._stuck = False
         self._probe: asyncio.Future[bool] | None = None
         self._idle: asyncio.Future[None] | None = None
@@ -144,6 +145,8 @@ class ProcessHost:
             "log_level": logging.getLogger("naiad").getEffectiveLevel(),
         }
         worker.send(link.LOAD, orjson.dumps(order))
+        if self._limits.load.seconds:
+            self._watchdog.watch(worker, "its load", self._limits.load, _ignore)
         try:
             await loading
         except BaseException:
@@ -153,6 +156,7 @@ class ProcessHost:
             raise
         finally:
             self._loading = None
+            self._watchdog.rest()
         self._state = _State.UP
         self._backoff.came_up(self._now())
         _log.info("worker process %d serves %s", worker.pid, self._identity)
@@ -189,8 +193,10 @@ class ProcessHost:
             inference.on_cancel = on_cancel
             if inference.flow is not None:
                 inference.flow.watch(functools.partial(self._tell_held, inference))
-        if self._timeout_s:
-            self._watchdog = self._loop.call_later(self._timeout_s, self._on_stuck, worker)
+        limit = self._limits.execute
+        if limit.seconds:
+            what = f"a batch of {len(batch)} requests"
+            self._watchdog.watch(worker, what, limit, self._on_stuck)
 
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out; calls that come while one is under way share its answer."""
@@ -218,6 +224,7 @@ class ProcessHost:
         if self._in_flight.batch is not None and self._worker is not None:
             self._idle = self._loop.create_future()
             await self._idle
+        self._pulse.stop()
         was, self._state = self._state, _State.CLOSED
         worker = self._worker
         if worker is None:
@@ -253,6 +260,7 @@ class ProcessHost:
             execution = self._answers.unpack(worker.link.base, header, batch)
             if None in execution.responses:
                 self._in_flight.note_apart(execution)
+                self._pulse.feel(worker, self._in_flight.owes_apart, self._on_stuck)
         except InferenceError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
@@ -269,9 +277,7 @@ class ProcessHost:
             return
         self._in_flight.end()
         self._on_outcome = None
-        if self._watchdog is not None:
-            self._watchdog.cancel()
-            self._watchdog = None
+        self._watchdog.rest()
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
         on_outcome(BatchOutcome(batch, execution, error, self._started_ns, self._now()))
@@ -284,6 +290,8 @@ class ProcessHost:
             self._on_response(number, header)
         elif kind == link.ASK:
             self._on_question(number, header)
+        elif kind == link.PULSE:
+            self._pulse.felt()
         elif kind == link.READY and self._probe is not None and not self._probe.done():
             self._probe.set_result(bool(number))
 
@@ -331,27 +339,16 @@ class ProcessHost:
         if number is not None and self._worker is not None and self._state is _State.UP:
             self._worker.post(kind, number)
 
-    def _on_stuck(self, worker: WorkerProcess) -> None:
-        batch = self._in_flight.batch
-        if worker is not self._worker or batch is None:
-            return
+    def _on_stuck(self, how: str) -> None:
         self._stuck = True
-        self._watchdog = None
-        _log.error(
-            "%s: a batch of %d requests takes longer than naiad.execute_timeout (%g s): the stacks of worker process %d follow, then "
-            "it is killed",
-            self._identity, len(batch), self._timeout_s, worker.pid,
-        )  # fmt: skip
-        worker.dump_stacks()
-        because = f"took longer than naiad.execute_timeout ({self._timeout_s:g} s) and was killed"
-        self._loop.call_later(STACKS_TIMEOUT_S, worker.kill, because)
-        self._go_down(because)
+        self._go_down(how)
 
     def _go_down(self, how: str) -> None:
         """The worker serves no more: nobody may wait for it."""
         if self._state is _State.UP:
             self._state = _State.DOWN
             self._usable(False)
+        self._pulse.stop()
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(False)
         error = self._unavailable(how)
@@ -410,7 +407,7 @@ class ProcessHost:
         )
 
 
-def _ignore(answer: Answer) -> None:
+def _ignore(answer: object) -> None:
     """Nobody wants to know."""
 
 

@@ -23,6 +23,7 @@ from typing_extensions import override
 from naiad.backends.backend import WorkerPlan
 from naiad.core.record import Record
 from naiad.hosts import worker
+from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker.link import (
     AHEAD_BYTES,
     GONE,
@@ -44,6 +45,7 @@ _PAUSE_S = 0.002
 it some 25 µs, and a pipe holds thousands."""
 _BURST = 64
 _LOST_S = 0.3
+_STACKS_S = 0.2
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
 _LONGEST_RECORD = 1 << 20
@@ -191,9 +193,11 @@ class WorkerProcess:
         self._loop.remove_writer(self._control.fileno())
         self._post_what_waits()
 
-    def dump_stacks(self) -> None:
-        """Have it write the stacks of its threads into the log."""
-        self._signal(signal.SIGUSR2)
+    def put_down(self, because: str) -> None:
+        """Have it write the stacks of its threads into the log, then end it; `because` as for `kill`."""
+        if self._signal(signal.SIGUSR2):
+            self._killed_because = self._killed_because or because
+            self._loop.call_later(_STACKS_S, self.kill, because)
 
     def kill(self, because: str) -> None:
         """End it now; `because` follows "its worker process ". Safe at any time: one that has just ended by itself is not renamed."""
@@ -270,11 +274,14 @@ class WorkerProcess:
         status = self._process.poll()
         if status is None:
             return
+        SURVIVORS.remove(self.pid)
         # What it sent before it ended still counts: why it could not load, the outcome of its last batch.
         while self._receive():
             pass
-        while self._read_output():
-            pass
+        # All that a pipe holds, and no more: a child that left its group may write for ever.
+        left = _PIPE_BYTES
+        while left > 0 and (taken := self._read_output(left)):
+            left -= taken
         self._output.close()
         if self._unposted:
             self._loop.remove_writer(self._control.fileno())
@@ -386,7 +393,7 @@ def spawn(
         f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
         "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
     ]  # fmt: skip
-    return subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
+    process = subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
         command,
         stdin=subprocess.DEVNULL,
         stdout=output,
@@ -395,6 +402,8 @@ def spawn(
         pass_fds=ends,
         process_group=0,  # so that what the model starts can be ended with it
     )
+    SURVIVORS.add(process.pid)
+    return process
 
 
 def end_children(process: "subprocess.Popen[bytes]") -> None:

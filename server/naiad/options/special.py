@@ -20,7 +20,10 @@ CATEGORIES = (
 
 
 _NO_REGION = "tensors reach Python models through anonymous memory, which nobody sizes"
-_NO_STUB = "there is no stub: a worker process may load for as long as it needs, and one that hangs later is found by naiad.execute_timeout"
+_NO_STUB = (
+    "there is no stub: a worker process may load for as long as it needs, or as naiad.load_timeout says, and one that hangs later is found "
+    "by naiad.execute_timeout"
+)
 _IDLE_OF_PYTHON = {
     "shm-default-byte-size": _NO_REGION,
     "shm-growth-byte-size": _NO_REGION,

@@ -314,9 +314,12 @@ class DynamicScheduler:
         if answer.response.final and inference in self._apart:
             self._apart.remove(inference)
             self._owned -= 1
+        flow = inference.flow
+        if flow is not None:
+            flow.coming(answer.weight)
         self._settlement.respond(answer)
-        if inference.flow is not None:
-            inference.flow.arrived(answer.weight)
+        if flow is not None:
+            flow.arrived(answer.weight)
         self._check_drained()
 
     def _withdraw(self, inference: Inference) -> None:

@@ -96,12 +96,13 @@ def test_once_closed_nobody_waits_any_more(*, held: bool) -> None:
 
 def test_what_comes_for_a_client_that_takes_nothing_is_counted_until_it_takes_again() -> None:
     flow = Flow()
-    flow.arrived(OVERRUN_BYTES + 1)
+    flow.coming(OVERRUN_BYTES + 1)
     assert not flow.overran()
     flow.hold()
-    flow.arrived(OVERRUN_BYTES)
+    flow.coming(OVERRUN_BYTES + 1)
+    flow.coming(OVERRUN_BYTES)
     assert not flow.overran()
-    flow.arrived(1)
+    flow.coming(1)
     assert flow.overran()
     flow.go_on()
     assert not flow.overran()

@@ -219,6 +219,28 @@ async def test_words_that_are_no_text_are_shown_and_end_nothing(hosts: Hosts) ->
     assert hosted.usable == []
 
 
+async def test_an_answer_that_there_is_no_memory_for_fails_its_batch_and_the_worker_lives_on(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            import resource
+            if requests[0].inputs()[0].as_numpy()[0, 0]:
+                resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+                return [response(*[0] * 100_000)]
+            return same(requests)
+        """,
+        outputs=[spec("OUT", datatypes.FP32, (-1,))],
+    )
+    outcome = await hosted.run()
+    assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.INTERNAL
+    assert "the answer of 400000 bytes could not be handed over" in outcome.error.message
+    assert answers(await hosted.run(ask((0, 1)))) == [{"OUT": [[0, 1]]}]
+    assert hosted.restarts == []
+
+
 async def test_a_model_that_calls_exit_fails_its_batch_and_the_worker_lives_on(
     hosts: Hosts,
 ) -> None:
@@ -319,6 +341,33 @@ async def test_a_model_that_prints_without_end_leaves_the_loop_time_for_others(
     assert most < 500
 
 
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+async def test_a_model_runs_its_own_functions_in_children_of_multiprocessing(
+    hosts: Hosts, tmp_path: pathlib.Path, method: str
+) -> None:
+    hosted = hosts.make(SAME)
+    (tmp_path / "1" / "beside.py").write_text("def doubled(number):\n    return number * 2\n")
+    (tmp_path / "1" / "model.py").write_text(
+        f"""
+import multiprocessing
+import numpy as np
+import triton_python_backend_utils as pb_utils
+import beside
+
+def raised(number):
+    return beside.doubled(number) + 1
+
+class TritonPythonModel:
+    def execute(self, requests):
+        with multiprocessing.get_context("{method}").Pool(1) as pool:
+            numbers = pool.map_async(raised, requests[0].inputs()[0].as_numpy()[0]).get(10)
+        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([numbers], np.float32))])]
+"""
+    )
+    await hosted.host.start()
+    assert answers(await hosted.run()) == [{"OUT": [[3, 5]]}]
+
+
 @pytest.mark.parametrize("end", ["return same(requests)", "sys.exit(0)", "raise ValueError"])
 async def test_a_forked_child_that_comes_back_from_execute_is_not_heard(
     hosts: Hosts, end: str
@@ -368,6 +417,29 @@ async def test_readiness_is_told_while_a_batch_runs(hosts: Hosts, tmp_path: path
     assert not out.done()
     (tmp_path / "go").touch()
     await out
+
+
+async def test_a_worker_that_cannot_start_a_thread_is_not_ready_until_it_can_again(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(
+        """
+        def initialize(self, args):
+            self.hook = threading.excepthook
+        def is_ready(self):
+            return True
+        def execute(self, requests):
+            # What any new thread fails for, as one does that the system has no room for.
+            threading.excepthook = None if requests[0].inputs()[0].as_numpy()[0, 0] else self.hook
+            return same(requests)
+        """
+    )
+    assert await hosted.host.ready()
+    await hosted.run()
+    assert not await asyncio.wait_for(hosted.host.ready(), process.READY_TIMEOUT_S - 1)
+    await hosted.run(ask((0, 1)))
+    assert await hosted.host.ready()
+    assert hosted.restarts == []
 
 
 async def test_a_backend_without_a_runner_of_its_own_runs_as_it_is(

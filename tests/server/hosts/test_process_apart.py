@@ -1,15 +1,28 @@
 """Answers apart from `execute` in a worker process: decoupled models, senders, async execute, cancels (rows 15.8, 15.9, 15.16, 15.17, 15.29)."""
 
 import asyncio
+import logging
 import os
 import pathlib
 import signal
 from typing import Any
 
+import pytest
+
 from naiad.core import datatypes
 from naiad.errors import ErrorCode
+from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import spec, values
-from tests.server.hosts.workers import GIVE_UP_S, TO_THE_LAST, Hosts, ask, exists, told, until
+from tests.server.hosts.workers import (
+    GIVE_UP_S,
+    TO_THE_LAST,
+    Hosts,
+    ask,
+    exists,
+    lines,
+    told,
+    until,
+)
 
 UNTIL_CANCELLED = """
 def initialize(self, args):
@@ -125,6 +138,39 @@ async def test_coroutines_of_a_decoupled_model_run_side_by_side(hosts: Hosts) ->
     await hosted.run()
     await until(lambda: len(hosted.answers) == 2)
     assert told(hosted) == ["1.0!", "1.0!"]
+
+
+async def test_a_coroutine_that_lets_no_other_run_is_found_and_its_worker_replaced(
+    hosts: Hosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")
+    hosted = await hosts.start(
+        """
+        async def execute(self, requests):
+            import asyncio
+            sender = requests[0].get_response_sender()
+            seconds, stuck = requests[0].inputs()[0].as_numpy()[0]
+            await asyncio.sleep(float(seconds))
+            while stuck:
+                pass
+            sender.send(flags=FINAL)
+        """,
+        decoupled=True,
+        timeout_s=0.5,
+    )
+    await hosted.run(ask((1.5, 0)))  # it may await for longer than that
+    await until(lambda: told(hosted) == ["end!"])
+    assert hosted.usable == []
+    outcome = await hosted.run(ask((0, 1)))
+    assert outcome.error is None
+    await until(lambda: len(hosted.answers) == 2)
+    error = hosted.answers[1].response.error
+    assert error is not None
+    assert error.code is ErrorCode.UNAVAILABLE
+    assert "took longer than naiad.execute_timeout (0.5 s) and was killed" in error.message
+    await until(lambda: hosted.usable == [False, True])
+    assert hosted.restarts == [RestartReason.TIMEOUT]
+    assert any("in execute" in line for line in lines(caplog, "naiad.models.m"))
 
 
 async def test_an_async_execute_of_an_ordinary_model_answers_with_its_batch(hosts: Hosts) -> None:

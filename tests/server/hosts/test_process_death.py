@@ -13,7 +13,7 @@ import sys
 
 import pytest
 
-from naiad.errors import ErrorCode
+from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts import process
 from naiad.hosts.host import BatchOutcome
 from naiad.metrics.statistics import RestartReason
@@ -125,6 +125,52 @@ async def test_a_batch_that_takes_too_long_has_its_stack_logged_its_worker_kille
     assert hosted.restarts == [RestartReason.TIMEOUT]
     assert any("in turn_for_ever" in line for line in lines(caplog, "naiad.models.m"))
     assert answers(await hosted.run(ask((0, 1)))) == [{"OUT": [[0, 1]]}]
+
+
+async def test_a_load_that_takes_too_long_is_ended_and_says_so(hosts: Hosts) -> None:
+    hosted = hosts.make(
+        """
+        def initialize(self, args):
+            time.sleep(1000)
+        def execute(self, requests):
+            return same(requests)
+        """,
+        load_timeout_s=0.5,
+    )
+    with pytest.raises(InferenceError) as failure:
+        await asyncio.wait_for(hosted.host.start(), GIVE_UP_S)
+    assert failure.value.code is ErrorCode.UNAVAILABLE
+    assert (
+        "took longer than naiad.load_timeout (0.5 s) and was killed while it loaded the model"
+        in failure.value.message
+    )
+    assert hosted.restarts == []
+
+
+async def test_a_new_worker_that_hangs_while_it_loads_shows_where_and_the_next_one_serves(
+    hosts: Hosts, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")
+    hosted = await hosts.start(
+        """
+        def initialize(self, args):
+            hangs = args["model_repository"] + "/hangs"
+            if os.path.exists(hangs):
+                os.remove(hangs)
+                self.wait_for_ever()
+        def wait_for_ever(self):
+            time.sleep(1000)
+        def execute(self, requests):
+            return same(requests)
+        """,
+        load_timeout_s=5,
+    )
+    (tmp_path / "hangs").touch()
+    os.kill(hosted.host.pid, signal.SIGKILL)
+    await until(lambda: hosted.usable == [False, True])
+    assert hosted.restarts == [RestartReason.DIED, RestartReason.LOAD]
+    assert any("in wait_for_ever" in line for line in lines(caplog, "naiad.models.m"))
+    assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
 
 
 async def test_a_batch_in_time_leaves_the_watchdog_asleep(hosts: Hosts) -> None:
@@ -271,6 +317,24 @@ async def test_children_of_a_model_hide_no_death_and_end_with_it(
     await until(lambda: not exists(child))
 
 
+async def test_a_child_that_writes_for_ever_outside_its_group_does_not_hold_the_loop(
+    hosts: Hosts, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "naiad")  # so that its lines take longer to log than to write
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            import subprocess
+            subprocess.Popen(["yes", "a line of its own"], start_new_session=True)
+            time.sleep(0.1)
+            os._exit(1)
+        """
+    )
+    outcome = await hosted.run()  # `yes` ends with the pipe that it writes to
+    assert outcome.error is not None
+    assert "exited with status 1" in outcome.error.message
+
+
 async def test_a_kill_that_comes_too_late_hides_neither_how_a_worker_ended_nor_its_children(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
@@ -318,8 +382,22 @@ async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
     assert open_descriptors() == before
 
 
-async def test_a_worker_ends_with_its_server_and_leaves_nothing(tmp_path: pathlib.Path) -> None:
-    model(tmp_path, WAITS_FOR_A_FILE)
+async def test_a_worker_and_its_children_end_with_a_server_that_is_killed(
+    tmp_path: pathlib.Path,
+) -> None:
+    model(
+        tmp_path,
+        """
+        def initialize(self, args):
+            import subprocess
+            self.folder = args["model_repository"]
+            with open(self.folder + "/child", "w") as file:
+                file.write(str(subprocess.Popen(["sleep", "60"]).pid))
+        """
+        + WAITS_FOR_A_FILE[WAITS_FOR_A_FILE.index("    def execute") - 1 :].replace(
+            "\n    ", "\n        "
+        ),
+    )
     server = subprocess.Popen(  # noqa: ASYNC220 - it is the one that is killed
         [sys.executable, "-c", _SERVER, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
@@ -331,6 +409,8 @@ async def test_a_worker_ends_with_its_server_and_leaves_nothing(tmp_path: pathli
     server.wait()
     server.stdout.close()
     await until(lambda: not exists(pid))
+    child = int((tmp_path / "child").read_text())
+    await until(lambda: not exists(child))
 
 
 _SERVER = """

@@ -100,6 +100,7 @@ async def test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_d
         nonlocal most
         hosted.answers.append(answer)
         # As a connection does that is full for a moment: it says so, and has room again in the loop's next turn.
+        flow.coming(answer.weight)
         flow.hold()
         flow.arrived(answer.weight)
         most = max(most, flow._piled)
@@ -113,3 +114,39 @@ async def test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_d
     await asyncio.wait_for(out, GIVE_UP_S)
     await until(lambda: len(hosted.answers) == 61)
     assert most < 6_000_000
+
+
+@pytest.mark.parametrize("megabytes", [3, 20])
+async def test_a_client_that_reads_large_answers_is_not_taken_for_one_that_does_not_read(
+    hosts: Hosts, megabytes: int
+) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            count, megabytes = map(int, requests[0].inputs()[0].as_numpy()[0])
+            sender = requests[0].get_response_sender()
+            numbers = np.zeros((1, megabytes << 18), np.float32)
+            for _ in range(count):
+                sender.send(pb_utils.InferenceResponse([pb_utils.Tensor("OUT", numbers)]))
+            sender.send(flags=FINAL)
+        """,
+        decoupled=True,
+        outputs=[spec("OUT", datatypes.FP32, (-1,))],
+    )
+    slow = ask((6, megabytes))
+    flow = slow.flow = Flow()
+    piled: list[bool] = []
+
+    def read(answer: Answer) -> None:
+        # As a protocol does: what is written fills the connection, and is gone from it a moment later.
+        flow.coming(answer.weight)
+        flow.hold()
+        flow.arrived(answer.weight)
+        piled.append(flow.overran())
+        asyncio.get_running_loop().call_later(0.2, flow.go_on)
+
+    hosted.host.answers_to(read)
+    outcome = await hosted.run(slow)
+    assert outcome.error is None
+    await until(lambda: len(piled) == 7)
+    assert not any(piled)

@@ -15,6 +15,7 @@ from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.worker_process import Identity
 from naiad.metrics.statistics import RestartReason
@@ -94,7 +95,14 @@ class Hosted:
         restarts: why workers were replaced.
     """
 
-    def __init__(self, worker_plan: WorkerPlan, config: ModelConfig, *, timeout_s: float) -> None:
+    def __init__(
+        self,
+        worker_plan: WorkerPlan,
+        config: ModelConfig,
+        *,
+        timeout_s: float,
+        load_timeout_s: float = 0,
+    ) -> None:
         self.usable: list[bool] = []
         self.answers: list[Answer] = []
         self.restarts: list[RestartReason] = []
@@ -102,7 +110,7 @@ class Hosted:
             Identity("m", 1, "m_0_0"),
             worker_plan,
             config=config,
-            execute_timeout_s=timeout_s,
+            limits=Limits(execute=Limit(EXECUTE, timeout_s), load=Limit(LOAD, load_timeout_s)),
             on_restart=self.restarts.append,
             desk=ClosedDesk(),
             clock=SystemClock(),
@@ -134,11 +142,18 @@ class Hosts:
         body: str,
         *,
         timeout_s: float = 0,
+        load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
         **config: Any,
     ) -> Hosted:
         """A host whose worker has loaded a model."""
-        made = self.make(body, timeout_s=timeout_s, worker_plan=worker_plan, **config)
+        made = self.make(
+            body,
+            timeout_s=timeout_s,
+            load_timeout_s=load_timeout_s,
+            worker_plan=worker_plan,
+            **config,
+        )
         await asyncio.wait_for(made.host.start(), GIVE_UP_S)
         return made
 
@@ -147,6 +162,7 @@ class Hosts:
         body: str,
         *,
         timeout_s: float = 0,
+        load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
         **config: Any,
     ) -> Hosted:
@@ -154,7 +170,7 @@ class Hosts:
         model(self._folder, body)
         of_model = python_config(**config)
         worker_plan = worker_plan or plan(self._folder, of_model)
-        made = Hosted(worker_plan, of_model, timeout_s=timeout_s)
+        made = Hosted(worker_plan, of_model, timeout_s=timeout_s, load_timeout_s=load_timeout_s)
         self._made.append(made)
         return made
 

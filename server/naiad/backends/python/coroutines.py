@@ -9,6 +9,7 @@ Limits: those of `backends/runner.py`: Python 3.8.
 
 import asyncio
 import concurrent.futures
+import contextlib
 import logging
 import threading
 from collections.abc import Callable, Coroutine
@@ -48,6 +49,15 @@ class Coroutines:
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         future.add_done_callback(on_end)
+
+    def beat(self, call: "Callable[[], None]") -> None:
+        """Have a call made between two steps of coroutines; at once where there are none."""
+        loop = self._loop
+        if loop is None:
+            call()
+            return
+        with contextlib.suppress(RuntimeError):  # it was closed just now
+            loop.call_soon_threadsafe(call)
 
     def close(self) -> None:
         """Wait for what still runs, cancel what goes on for too long, and end the thread; one that will not end is left alone."""

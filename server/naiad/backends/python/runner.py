@@ -26,7 +26,7 @@ from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest
 
 _PACKAGE = "naiad_model"
 _FOLDERS = "NAIAD_MODEL_FOLDERS"
-"""The variable by which processes that a model starts learn where its modules are."""
+"""The variable by which processes that a model starts learn where its modules are, one folder a line."""
 
 _NAMES = {
     number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
@@ -155,7 +155,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     at = _before_installed_packages()
     sys.path[at:at] = folders
     _make_importable(folders)
-    os.environ[_FOLDERS] = os.pathsep.join(folders)
+    os.environ[_FOLDERS] = "\n".join(folders)
     try:
         module = importlib.import_module(_PACKAGE + "." + path.stem)
     except RAISED as error:
@@ -179,7 +179,7 @@ def know_the_model() -> None:
     """In a process that a model starts anew (multiprocessing's `spawn` and `forkserver`): its functions are found by their names here, too."""
     folders = os.environ.get(_FOLDERS)
     if folders:
-        _make_importable(folders.split(os.pathsep))
+        _make_importable(folders.splitlines())
 
 
 def _make_importable(folders: "list[str]") -> None:

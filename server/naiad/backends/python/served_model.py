@@ -110,6 +110,10 @@ class ServedModel(abc.ABC):
         )
         self._fail_apart(call, text, begun_ns)
 
+    def beat(self, call: "Callable[[], None]") -> None:
+        """See `Runner`."""
+        self._coroutines.beat(call)
+
     def ready(self) -> bool:
         """What the model's own `is_ready` says, if it has one (row 2.12)."""
         model = self._model

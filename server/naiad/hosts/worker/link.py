@@ -36,13 +36,13 @@ LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
 POSTED = 64
 """Kinds from here on are posted."""
 
-ASK_READY, CANCEL, HOLD, GO_ON, TOLD, TAKEN = 64, 65, 66, 67, 68, 69
+ASK_READY, CANCEL, HOLD, GO_ON, TOLD, TAKEN, ASK_PULSE = 64, 65, 66, 67, 68, 69, 70
 """What the server posts: is the model ready; nobody wants the request of this number any more; its client does not take what is
-sent to it; it does again; an answer to the ASK of this number; so many bytes of responses have come."""
+sent to it; it does again; an answer to the ASK of this number; so many bytes of responses have come; do coroutines run."""
 
-READY, RESPONSE, ASK = 80, 81, 82
+READY, RESPONSE, ASK, PULSE = 80, 81, 82, 83
 """What a worker posts: the answer to ASK_READY as number, 0 or 1; a response to the request of this number; a question of the model's
-to the server, see `asking.py`."""
+to the server, see `asking.py`; they do."""
 
 AHEAD_BYTES = 1 << 20
 """Bytes of responses that may be on their way to the server; the one that passes it still goes, the next waits for a TAKEN. The socket

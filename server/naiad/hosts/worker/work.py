@@ -99,7 +99,12 @@ class Worker:
             os._exit(0)
         self._under_way.ended()
         # The batch is let go by now, so that the answer says only what the model still holds of it.
-        self._link.send(link.OUTCOME, answer, parcel)
+        try:
+            self._link.send(link.OUTCOME, answer, parcel)
+        except OSError as error:  # there is no memory for the segment: nothing was sent
+            _log.exception("a batch's answer could not be handed over")
+            text = f"the answer of {0 if parcel is None else parcel.size} bytes could not be handed over: {error}"
+            self._link.send(link.OUTCOME, content.pack_failure(Refusal("INTERNAL", text)))
 
     def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Parcel]":
         requests = content.requests_of(self._link.base, header, first)
@@ -120,23 +125,39 @@ class Worker:
 
     def _listen(self) -> None:
         self._ahead.listener = threading.get_ident()
-        with contextlib.suppress(link.LinkBrokenError):
+        try:
             while True:
                 kind, number, header = self._control.receive()
                 if kind == link.ASK_READY:
-                    # A thread of its own, because a model may think about it for ever.
-                    threading.Thread(
-                        target=self._say_ready, name="naiad-ready", daemon=True
-                    ).start()
+                    self._ask_whether_ready()
                 elif kind == link.CANCEL:
                     self._under_way.cancel(number)
                 elif kind in (link.HOLD, link.GO_ON):
                     self._under_way.hold(number, held=kind == link.HOLD)
+                elif kind == link.ASK_PULSE:
+                    self._runner.beat(self._say_pulse)
                 elif kind == link.TAKEN:
                     self._ahead.taken(number)
                 elif kind == link.TOLD:
                     self._server.told(number, header, self._control.posted)
+        except link.LinkBrokenError:
+            pass
+        except BaseException:  # noqa: BLE001 - the process ends, whatever it is
+            # Nobody would hear a cancel or an answer any more, and whoever waits for one would wait for ever.
+            _log.exception("the worker ends: it cannot listen to the server any more")
         os._exit(1)
+
+    def _ask_whether_ready(self) -> None:
+        try:
+            # A thread of its own, because a model may think about it for ever.
+            threading.Thread(target=self._say_ready, name="naiad-ready", daemon=True).start()
+        except (RuntimeError, MemoryError):  # the system has no more threads for it
+            _log.exception("it could not be asked whether it is ready")
+            self._link.post(link.READY, b"", None, 0)
+
+    def _say_pulse(self) -> None:
+        with contextlib.suppress(link.LinkBrokenError):
+            self._link.post(link.PULSE, b"")
 
     def _say_ready(self) -> None:
         try:

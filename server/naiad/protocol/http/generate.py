@@ -11,7 +11,7 @@ from naiad.core.flow import Flow
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
-from naiad.errors import InferenceError, internal, invalid
+from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.protocol.http import compression, generate_json
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import EventStream
@@ -109,7 +109,12 @@ class OneAnswer:
                 self._reply = _reply_of(response)
             self._count += 1
         if response.final:
-            self._on_reply(self._reply if self._count == 1 else self._wrong_count(response.id))
+            error = response.error
+            if error is not None and error.code is ErrorCode.UNAVAILABLE:
+                # Its worker died after it had answered: that is what a client shall hear, and ask again.
+                self._on_reply(error_reply(error, request_id=response.id))
+            else:
+                self._on_reply(self._reply if self._count == 1 else self._wrong_count(response.id))
 
     def _wrong_count(self, request_id: str) -> HttpReply:
         """The status is that of the first response, 200 if there is none."""

@@ -237,10 +237,11 @@ def test_a_client_that_reads_nothing_of_a_model_that_does_not_wait_is_cut_off() 
     talk.stream.hold()
     flow = scripted(talk).inferences[0].flow
     assert flow is not None
-    flow.arrived(OVERRUN_BYTES)
+    flow.coming(OVERRUN_BYTES)
+    flow.coming(OVERRUN_BYTES)
     scripted(talk).respond(0, final=False)
     assert talk.end_of == []
-    flow.arrived(1)
+    flow.coming(1)
     scripted(talk).respond(0, final=False)
     (refused,) = talk.end_of
     assert refused is not None

@@ -231,10 +231,11 @@ def test_a_client_that_reads_nothing_of_a_model_that_does_not_wait_is_cut_off() 
     asked = Asked(exchange)
     asked.on_response(answer(1))
     asked.stream.pause()
-    asked.flow.arrived(OVERRUN_BYTES)
+    asked.flow.coming(OVERRUN_BYTES)
+    asked.flow.coming(OVERRUN_BYTES)
     asked.on_response(answer(2))
     assert exchange.cuts == 0
-    asked.flow.arrived(1)
+    asked.flow.coming(1)
     asked.on_response(answer(3))
     assert (exchange.cuts, exchange.ended) == (1, 0)
 

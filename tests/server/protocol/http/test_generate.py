@@ -4,7 +4,7 @@ from naiad.core.datatypes import FP32
 from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.api import ModelShape, TensorMetadata
-from naiad.errors import InferenceError, not_found
+from naiad.errors import InferenceError, not_found, unavailable
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from tests.server.protocol.http.scripted_engine import (
@@ -85,6 +85,11 @@ def test_none_or_several_are_an_error_with_the_status_of_the_first(
     reply = Client(ScriptedEngine()).answer(*answers)
     assert reply.status == status
     assert WRONG_COUNT in error_of(reply)
+
+
+def test_a_worker_that_dies_after_an_answer_is_what_the_client_hears() -> None:
+    reply = Client(ScriptedEngine()).answer(part(), part(error=unavailable("it died"), final=True))
+    assert (reply.status, error_of(reply)) == (503, "it died")
 
 
 def test_the_only_answer_may_be_an_error_which_keeps_its_status() -> None:
