@@ -13,6 +13,7 @@ from tests.apiserver.objects import condition, inference_service, is_refused
 
 pytestmark = pytest.mark.usefixtures("operator")
 
+SPREAD: Object = {"topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule", "maxSkew": 1}
 TYPOS: dict[str, tuple[Object, str]] = {
     "pod-field": ({"podTemplate": {"spec": {"nodeSelctor": {"a": "b"}}}}, "nodeSelctor: field not declared in schema"),
     "container-field": (
@@ -27,10 +28,7 @@ TYPOS: dict[str, tuple[Object, str]] = {
         {"env": [{"name": "A", "valueFrom": {"secretKeyRf": {"name": "a", "key": "b"}}}]},
         "secretKeyRf: field not declared in schema",
     ),
-    "twice": (
-        {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}] * 2},
-        "duplicate entries for key",
-    ),
+    "twice": ({"podTemplate": {"spec": {"topologySpreadConstraints": [SPREAD, SPREAD]}}}, "duplicate entries for key"),
     "behavior": (
         {"autoscaling": {"class": "hpa", "queueTimeMs": 5, "behavior": {"scaleup": {}}}},
         "scaleup: field not declared in schema",
