@@ -119,7 +119,8 @@ def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
         if flag.choices and value not in flag.choices:
             variable = _PREFIX + flag.name.upper().replace("-", "_")
             parser.error(f"{variable}: {value!r} is none of {', '.join(flag.choices)}")
-    namespaces = tuple(part for each in given.watch_namespaces.split(",") if (part := each.strip()))
+    named = (each.strip() for each in given.watch_namespaces.split(","))
+    namespaces = tuple(dict.fromkeys(each for each in named if each))
     if given.watch_namespaces and not namespaces:
         # A mistake in a template must not widen what is watched to everything.
         parser.error(

@@ -64,7 +64,8 @@ def test_levels_are_switched_one_by_one(
 ) -> None:
     file = tmp_path / "log"
     root = logging.getLogger()
-    before = list(root.handlers), root.level
+    ours = logging.getLogger("naiad")
+    before = list(root.handlers), root.level, ours.level
     for handler in list(root.handlers):
         root.removeHandler(handler)
     try:
@@ -80,4 +81,5 @@ def test_levels_are_switched_one_by_one(
         for handler in before[0]:
             root.addHandler(handler)
         root.setLevel(before[1])
+        ours.setLevel(before[2])
     assert len(file.read_text().splitlines()) == expected

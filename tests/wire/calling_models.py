@@ -156,6 +156,22 @@ _MODELS: dict[str, tuple[str, str]] = {
                 os._exit(status)
         """,
     ),
+    "spawns": (
+        "",
+        """
+        def execute(self, requests):
+            import multiprocessing
+            from concurrent.futures import ProcessPoolExecutor
+
+            anew = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=anew) as processes:
+                return [answer(*processes.map(TritonPythonModel.squared, [3, 4]))]
+
+        @staticmethod
+        def squared(number):
+            return number**2
+        """,
+    ),
     "late": (
         _DECOUPLED,
         """

@@ -76,6 +76,14 @@ def test_a_model_is_answered_by_another(
     assert infer(calling, model) == expected
 
 
+def test_processes_that_a_model_starts_find_its_functions(
+    calling: ServerProcess, request: pytest.FixtureRequest
+) -> None:
+    if "thread" in request.node.name:
+        pytest.skip("in a thread of the server, modules of models have no names of their own")
+    assert infer(calling, "spawns") == [9, 16]
+
+
 def test_a_call_counts_as_a_request_of_the_model_that_answers(calling: ServerProcess) -> None:
     line = 'nv_inference_request_success{model="double",version="1"}'
     infer(calling, "through")

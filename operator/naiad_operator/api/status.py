@@ -138,7 +138,7 @@ class Status(Part, frozen=True):
     Attributes:
         observed_generation: the generation of the spec that this is about.
         conditions: the aspects of the service; Ready sums them up.
-        url: where clients reach HTTP: the first host outside the cluster, else the address inside.
+        url: where clients reach HTTP: the first host outside the cluster, else the load balancer, else the address inside.
         grpc_url: where clients reach gRPC, as they take it: host and port.
         address: where the service is reached inside the cluster.
         replicas: pods there are.

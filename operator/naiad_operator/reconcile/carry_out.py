@@ -35,6 +35,7 @@ class Result:
         refused: children that the API server does not take.
         told: what a person should hear of it.
         created: whether children were made.
+        relabelled: those of them, by kind and name, that were there without the labels by which we find them.
         leaving: what is in the way and goes by itself, by kind and name.
         writes: how many requests changed something, or tried to.
     """
@@ -43,6 +44,7 @@ class Result:
     refused: list[ApiError] = dataclasses.field(default_factory=list)
     told: list[events.Event] = dataclasses.field(default_factory=list)
     created: bool = False
+    relabelled: set[tuple[str, str]] = dataclasses.field(default_factory=set)
     leaving: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     writes: int = 0
 
@@ -98,7 +100,7 @@ class Carrier:
                 if isinstance(step, plan.Create) and result.writes > before:
                     result.created = True
                     if settled:
-                        result.told.append(events.of_recreation(*_of(step)))
+                        result.told.append(_told_of(step, result))
             except (
                 errors.Invalid,
                 errors.Forbidden,
@@ -183,6 +185,7 @@ class Carrier:
         else:
             # Ours: somebody took the labels off by which we find it, or the watch is a moment late.
             result.writes += 1
+            result.relabelled.add((kind, name))
             await self._apply(_with_uid(manifest, metadata["uid"]))
 
     @staticmethod
@@ -236,6 +239,14 @@ class Carrier:
         answer = await self._api.apply(place, manifest, manager=manager)
         self._store.put(kind.kind, answer)
         _log.info("the autoscaler takes over %s at %d replicas", name, replicas)
+
+
+def _told_of(step: plan.Create, result: Result) -> events.Event:
+    """That a child was missing; or only its labels were."""
+    kind, name = _of(step)
+    if (kind, name) in result.relabelled:
+        return events.of_drift(kind, name, ("metadata.labels",))
+    return events.of_recreation(kind, name)
 
 
 def _with_uid(manifest: plan.Manifest, uid: str) -> plan.Manifest:

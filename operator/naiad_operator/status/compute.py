@@ -63,7 +63,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
         stopped,
     ]
     ready = _ready(service, pods, parts)
-    url, grpc_url = traffic.urls(service)
+    url, grpc_url = traffic.urls(service, observed)
     internal, internal_grpc = traffic.internal_urls(service)
     return {
         "observedGeneration": service.generation,

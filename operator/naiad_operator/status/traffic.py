@@ -20,9 +20,14 @@ def internal_urls(service: InferenceService) -> tuple[str, str]:
     return f"http://{host}:{ports.http}", f"{host}:{ports.grpc}"
 
 
-def urls(service: InferenceService) -> tuple[str, str]:
-    """HTTP and gRPC as clients reach them: outside the cluster where there is a host, else inside."""
+def urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
+    """HTTP and gRPC as clients reach them: outside the cluster where there is a host or a load balancer's address, else inside."""
     url, grpc_url = internal_urls(service)
+    main = observed.children.get(("Service", service.name)) or {}
+    balancer = _address(main) if service.spec.service.type == "LoadBalancer" else ""
+    if balancer:
+        ports = service.spec.predictor.ports
+        url, grpc_url = f"http://{balancer}:{ports.http}", f"{balancer}:{ports.grpc}"
     entry, gateway = service.spec.ingress, service.spec.gateway
     if entry is not None and entry.enabled:
         tls = entry.tls is not None
@@ -59,7 +64,7 @@ def network(service: InferenceService, observed: Observed) -> Condition:
     main = observed.children.get(("Service", service.name))
     if main is None:
         return Condition(NETWORK_READY, "Unknown", "Applying", "the Service is being made")
-    if service.spec.service.type == "LoadBalancer" and not _has_address(main):
+    if service.spec.service.type == "LoadBalancer" and not _address(main):
         said = f"Service {service.name} waits for an address from the cluster's load balancer"
         return Condition(NETWORK_READY, "False", "NoAddress", said)
     if service.spec.gateway is not None:
@@ -84,9 +89,14 @@ def _policy(service: InferenceService, observed: Observed) -> Condition:
     return Condition(NETWORK_READY, "True", "IngressNotNamed", said)
 
 
-def _has_address(manifest: Manifest) -> bool:
+def _address(manifest: Manifest) -> str:
+    """A load balancer's first name or number, as a URL takes it; "" when it has none."""
     balancer = (manifest.get("status") or {}).get("loadBalancer") or {}
-    return bool(balancer.get("ingress"))
+    for point in balancer.get("ingress") or ():
+        address = str(point.get("hostname") or point.get("ip") or "")
+        if address:
+            return f"[{address}]" if ":" in address else address
+    return ""
 
 
 def _routes(observed: Observed, gateway: Gateway) -> Condition:

@@ -178,7 +178,10 @@ def progressing(  # noqa: PLR0911 - one return a state that people tell apart
         return Condition(PROGRESSING, "False", "DeadlineExceeded", said)
     if not workload.current:
         return Condition(
-            PROGRESSING, "True", "NewTemplate", "a new pod template is being rolled out"
+            PROGRESSING,
+            "True",
+            "NewTemplate",
+            "the Deployment has changed, and its controller takes it up",
         )
     if workload.rolled_out and workload.total > workload.desired:
         said = f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"

@@ -27,7 +27,10 @@ TYPOS: dict[str, tuple[Object, str]] = {
         {"env": [{"name": "A", "valueFrom": {"secretKeyRf": {"name": "a", "key": "b"}}}]},
         "secretKeyRf: field not declared in schema",
     ),
-    "twice": ({"imagePullSecrets": [{"name": "a"}, {"name": "a"}]}, "duplicate entries for key"),
+    "twice": (
+        {"topologySpreadConstraints": [{"maxSkew": 1, "topologyKey": "a", "whenUnsatisfiable": "DoNotSchedule"}] * 2},
+        "duplicate entries for key",
+    ),
     "behavior": (
         {"autoscaling": {"class": "hpa", "queueTimeMs": 5, "behavior": {"scaleup": {}}}},
         "scaleup: field not declared in schema",

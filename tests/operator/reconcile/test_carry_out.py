@@ -14,7 +14,7 @@ from naiad_operator.cluster.place import Place
 from naiad_operator.reconcile import plan
 from naiad_operator.reconcile.carry_out import Carrier, Result
 
-WANTED = {
+WANTED: dict[str, Any] = {
     "apiVersion": "v1",
     "kind": "Service",
     "metadata": {
@@ -90,19 +90,22 @@ async def carried_out(
     api: Api,
     *,
     fresh: bool = False,
+    settled: bool = False,
     step: plan.Step | None = None,
     store: Children | None = None,
 ) -> Result:
     carrier = Carrier(api, store if store is not None else empty_store())
-    return await carry_out(carrier, step or plan.Create(WANTED), fresh=fresh)
+    return await carry_out(carrier, step or plan.Create(WANTED), fresh=fresh, settled=settled)
 
 
-async def carry_out(carrier: Carrier, step: plan.Step, *, fresh: bool) -> Result:
+async def carry_out(
+    carrier: Carrier, step: plan.Step, *, fresh: bool, settled: bool = False
+) -> Result:
     return await carrier.carry_out(
         [step],
         namespace="ns",
         uid="ours",
-        settled=False,
+        settled=settled,
         fresh=fresh,
         troubled=False,
     )
@@ -148,6 +151,24 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
     result = await carried_out(api, fresh=True)
     assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
     assert (result.created, result.writes) == (True, 1)
+
+
+@pytest.mark.parametrize(
+    ("present", "told"),
+    [
+        (None, "Service demo was missing and has been made"),
+        (
+            {**WANTED, "metadata": {**WANTED["metadata"], "uid": "x"}},
+            "Service demo was changed by someone else (metadata.labels) and put back",
+        ),
+    ],
+    ids=["gone", "without its labels"],
+)
+async def test_what_is_told_of_a_child_that_was_not_found(
+    present: dict[str, Any] | None, told: str
+) -> None:
+    result = await carried_out(Api(present), fresh=False, settled=True)
+    assert [event.message for event in result.told] == [told]
 
 
 async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has_changed() -> None:

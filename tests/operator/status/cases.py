@@ -79,9 +79,9 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         {"children": {("Deployment", "demo"): None, ("Service", "demo"): None}},
         ("NewTemplate", "the Deployment is being made"),
     ),
-    "a new template is not seen yet": (
+    "a change is not seen yet": (
         {"children": {("Deployment", "demo"): deployment(stale=True)}},
-        ("NewTemplate", "a new pod template is being rolled out"),
+        ("NewTemplate", "the Deployment has changed, and its controller takes it up"),
     ),
     "pods start": (
         {"children": ONE_READY, "models": None},

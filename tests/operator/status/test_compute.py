@@ -203,6 +203,26 @@ def test_addresses_are_those_that_clients_use(case: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("point", "host"),
+    [
+        ({"ip": "192.0.2.7"}, "192.0.2.7"),
+        ({"ip": "2001:db8::7"}, "[2001:db8::7]"),
+        ({"hostname": "a.balancer.example", "ip": "192.0.2.7"}, "a.balancer.example"),
+    ],
+)
+def test_a_load_balancers_address_is_where_clients_reach_the_service(
+    point: Manifest, host: str
+) -> None:
+    given = status(
+        spec(service={"type": "LoadBalancer"}),
+        children={("Service", "demo"): {"status": {"loadBalancer": {"ingress": [point]}}}},
+    )
+    assert condition(given) == ("True", "Ready", "")
+    assert (given["url"], given["grpcUrl"]) == (f"http://{host}:8000", f"{host}:8001")
+    assert given["address"]["url"] == "http://demo.models.svc:8000"
+
+
+@pytest.mark.parametrize(
     ("accelerator", "shown"),
     [
         ({"type": "none"}, {"resourceName": "none", "strategy": "mixed", "count": 0}),

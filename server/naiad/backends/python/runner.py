@@ -25,9 +25,8 @@ from naiad.backends.python.served_model import APART, ServedModel
 from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest, Refusal
 
 _PACKAGE = "naiad_model"
-
-FOLDERS = "NAIAD_MODEL_FOLDERS"
-"""Where processes that the model spawns find its modules, one a line: an environment variable, which they inherit."""
+_FOLDERS = "NAIAD_MODEL_FOLDERS"
+"""The variable by which processes that a model starts learn where its modules are, one folder a line."""
 
 _NAMES = {
     number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
@@ -135,14 +134,6 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
     return model
 
 
-def make_importable(folders: "list[str]") -> None:
-    """Have imports find the model's modules under their full names, and what they import themselves."""
-    sys.modules.update(UTILS)
-    package = types.ModuleType(_PACKAGE)
-    package.__path__ = folders
-    sys.modules[_PACKAGE] = package
-
-
 def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     """Import a model file and find TritonPythonModel (row 15.1).
 
@@ -160,13 +151,11 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
         raise _refusal(name, f"Model name must end with '.py'. Model name is \"{path.name}\".")
     # A model that reads a command line (argparse, unittest.main) finds none, as in Triton: ours is not meant for it.
     sys.argv = [""]
-    # A repository is not ours to write to.
-    sys.dont_write_bytecode = True
     folders = [str(path.parent), str(folder)]
     at = _before_installed_packages()
     sys.path[at:at] = folders
-    make_importable(folders)
-    os.environ[FOLDERS] = "\n".join(folders)
+    _make_importable(folders)
+    os.environ[_FOLDERS] = "\n".join(folders)
     try:
         module = importlib.import_module(_PACKAGE + "." + path.stem)
     except RAISED as error:
@@ -184,6 +173,22 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
             "add execute(self, requests) to its TritonPythonModel",
         )
     return found
+
+
+def know_the_model() -> None:
+    """In a process that a model starts anew (multiprocessing's `spawn` and `forkserver`): its functions are found by their names here, too."""
+    folders = os.environ.get(_FOLDERS)
+    if folders:
+        _make_importable(folders.splitlines())
+
+
+def _make_importable(folders: "list[str]") -> None:
+    sys.modules.update(UTILS)
+    # A repository is not ours to write to.
+    sys.dont_write_bytecode = True
+    package = types.ModuleType(_PACKAGE)
+    package.__path__ = folders
+    sys.modules[_PACKAGE] = package
 
 
 def _refusal(name: str, text: str) -> Refusal:

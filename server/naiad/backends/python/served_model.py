@@ -42,6 +42,9 @@ APART: Any = object()
 """Stands for a response that a sender sends."""
 
 
+_NEEDS_ITERATIVE = "to see it again needs sequence_batching with iterative_sequence in the config, which is not there yet in this server"
+
+
 class ServedModel(abc.ABC):
     """A model; implements `Outlet` but for what a response becomes.
 
@@ -310,7 +313,7 @@ class ServedModel(abc.ABC):
                 _close(map(sender_of, requests))
                 raise self._failed(
                     "Expected a None object in the execute function return list for reschduled request, found type "
-                    f"'{type(answer)}'. A request is answered or seen again, not both"
+                    f"'{type(answer)}'. A request is answered or seen again, not both; {_NEEDS_ITERATIVE}"
                 )
             answers.append(InferenceResponse(error=_reschedule_error()))
         return answers
@@ -359,8 +362,7 @@ def _run(coroutine: "Coroutine[Any, Any, Any]") -> Any:
 
 def _reschedule_error() -> TritonError:
     return TritonError(
-        "the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE), which needs sequence_batching with "
-        "iterative_sequence in its config; that is not there yet in this server",
+        f"the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE); {_NEEDS_ITERATIVE}",
         TritonError.UNSUPPORTED,
     )
 

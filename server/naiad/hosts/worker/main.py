@@ -20,6 +20,7 @@ import pathlib
 import signal
 import socket
 import sys
+import traceback
 from typing import Any
 
 _PR_SET_PDEATHSIG = 1
@@ -30,7 +31,31 @@ _ARGUMENTS_START = 45
 
 
 def main() -> None:
-    """Run."""
+    """Run, and be gone at once when it is over.
+
+    An interpreter that shuts down closes the link well before it is gone, and the server could not say how its worker ended. And
+    threads that a model left running must not keep the process.
+    """
+    try:
+        _end(_run())
+    except SystemExit as end:
+        if isinstance(end.code, str):
+            sys.stderr.write(end.code + "\n")
+        _end(end.code if isinstance(end.code, int) else int(end.code is not None))
+    except BaseException:  # noqa: BLE001 - whatever it is, this is the end
+        traceback.print_exc()
+        _end(1)
+
+
+def _end(status: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(status)
+
+
+def _run() -> int:
+    """Work to the end; gives back the exit status."""
     _find_naiad()
     arguments = _arguments()
     _be_a_child(arguments.parent, arguments.instance)
@@ -46,21 +71,7 @@ def main() -> None:
         )
     # Only now: the package was not there before.
     worker = importlib.import_module("naiad.hosts.worker.work").Worker(data, control)
-    status = worker.run()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):
-            stream.flush()
-    # Threads that a model left running must not keep the process.
-    os._exit(status)
-
-
-def _be_a_spawned_child() -> None:
-    """Have the model's own functions found where `multiprocessing` runs them in a child: one that it spawns runs this file first."""
-    _find_naiad()
-    runner = importlib.import_module("naiad.backends.python.runner")
-    folders = os.environ.get(runner.FOLDERS)
-    if folders:
-        runner.make_importable(folders.splitlines())
+    return int(worker.run())
 
 
 def _find_naiad() -> None:
@@ -120,4 +131,6 @@ def _leave_to_the_server(number: int, frame: Any) -> None:
 if __name__ == "__main__":
     main()
 elif __name__ == "__mp_main__":
-    _be_a_spawned_child()
+    # multiprocessing reads this file in a process that it starts for a model, before what the model sends there.
+    _find_naiad()
+    importlib.import_module("naiad.backends.python.runner").know_the_model()

@@ -1,5 +1,6 @@
 """Requests, responses and errors, as models see them."""
 
+import contextvars
 import logging
 from typing import Any
 
@@ -39,6 +40,9 @@ class Nowhere:
 
 
 T = pb_utils.Tensor("T", np.zeros(1))
+
+NOBODYS = contextvars.Context()
+"""Where no model's code runs, whatever another test has left in this thread."""
 
 
 def test_a_request_shows_what_the_client_sent() -> None:
@@ -157,9 +161,13 @@ def test_a_request_that_came_in_is_not_sent_on() -> None:
 
 
 def test_who_asks_must_be_known_and_executing() -> None:
-    request = pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name="m")
+
+    def asked() -> pb_utils.InferenceRequest:
+        return pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name="m")
+
+    request = NOBODYS.run(asked)
     with pytest.raises(pb_utils.TritonModelException, match="not known which model asks"):
-        request.exec()
+        NOBODYS.run(request.exec)
     running = context.Running(model="m", instance="m_0", directory="/m")
     token = context.current.set(running)
     try:
@@ -303,7 +311,7 @@ def test_release_flags_other_than_the_usual_are_refused() -> None:
 
 def test_outside_a_models_threads_its_folder_is_not_known() -> None:
     with pytest.raises(pb_utils.TritonModelException, match="does not know in which model"):
-        pb_utils.get_model_dir()
+        NOBODYS.run(pb_utils.get_model_dir)
 
 
 @pytest.mark.parametrize(
