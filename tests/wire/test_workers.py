@@ -231,6 +231,17 @@ def test_a_stopped_server_takes_its_workers_along_in_order(tmp_path: pathlib.Pat
         assert "[one one_0_0] the model ends" in server.output()
 
 
+def test_a_model_in_a_thread_prints_under_its_name_too(tmp_path: pathlib.Path) -> None:
+    in_thread = 'parameters { key: "naiad.host" value { string_value: "thread" } }'
+    code = MODEL + "\n    def finalize(self):\n        print('the model ends')\n"
+    with launched(repository(tmp_path, one=(in_thread, code)), tmp_path) as server:
+        ask(server, "one", 0)
+        assert not workers(server)
+        assert server.stop() == 0
+        assert "[one one_0_0] the model speaks" in server.output()
+        assert "[one one_0_0] the model ends" in server.output()
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [

@@ -13,8 +13,8 @@ from naiad.hosts.desk import Desk
 from naiad.hosts.errand import run_errand
 from naiad.hosts.host import Host
 from naiad.hosts.limits import Limits
+from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
-from naiad.hosts.worker_process import Identity
 from naiad.metrics.statistics import ModelStatistics, RestartReason
 from naiad.repository.plan import VersionPlan
 

@@ -17,10 +17,11 @@ import orjson
 
 from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import link
 from naiad.hosts.worker.link import Link, LinkBrokenError
-from naiad.hosts.worker_process import Identity, OutputLog, end_children, in_words, pair, spawn
+from naiad.hosts.worker_process import end_children, in_words, pair, spawn
 
 _PIPE_BYTES = 1 << 16
 _GRACE_S = 2.0

@@ -28,11 +28,12 @@ from naiad.hosts.desk import Desk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
+from naiad.hosts.output_log import Identity
 from naiad.hosts.pulse import Pulse
 from naiad.hosts.respawn import Backoff
 from naiad.hosts.watchdog import Watchdog
 from naiad.hosts.worker import link
-from naiad.hosts.worker_process import Identity, WorkerProcess
+from naiad.hosts.worker_process import WorkerProcess
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)

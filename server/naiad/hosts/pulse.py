@@ -8,9 +8,10 @@ import asyncio
 import collections.abc
 
 from naiad.hosts.limits import Limit
+from naiad.hosts.output_log import Identity
 from naiad.hosts.watchdog import OnLate, Watchdog
 from naiad.hosts.worker import link
-from naiad.hosts.worker_process import Identity, WorkerProcess
+from naiad.hosts.worker_process import WorkerProcess
 
 Owes = collections.abc.Callable[[], bool]
 

@@ -9,7 +9,8 @@ import collections.abc
 import logging
 
 from naiad.hosts.limits import Limit
-from naiad.hosts.worker_process import Identity, WorkerProcess
+from naiad.hosts.output_log import Identity
+from naiad.hosts.worker_process import WorkerProcess
 
 _log = logging.getLogger(__name__)
 

@@ -12,7 +12,7 @@ from naiad.core.clock import SystemClock
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.errand import run_errand
-from naiad.hosts.worker_process import Identity
+from naiad.hosts.output_log import Identity
 from tests.server.hosts.workers import GIVE_UP_S, exists, lines, model, open_descriptors
 
 IDENTITY = Identity("m", 1, "config")

@@ -16,8 +16,8 @@ from naiad.core.inference import Inference
 from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
+from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
-from naiad.hosts.worker_process import Identity
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write

@@ -14,6 +14,7 @@ from typing import Any
 from google.protobuf import json_format
 
 from naiad.backends.backend import HostKind, InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.python import prints
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
@@ -309,6 +310,7 @@ class _ModelCode:
             directory=str(self._path.parent),
             server=self._server,
         )
+        prints.listen()
         context.current.set(running)
         context.of_module.setdefault(self._package.name, []).append(running)
         return running

@@ -16,7 +16,7 @@ from naiad.core.clock import ManualClock
 from naiad.core.messages import model_config_pb2
 from naiad.errors import InferenceError
 from naiad.hosts.errand import run_errand
-from naiad.hosts.worker_process import Identity
+from naiad.hosts.output_log import Identity
 from tests.server.backends.python.models import IDENTITY, python_config, write
 
 MODEL = """

@@ -1,0 +1,118 @@
+"""What models in threads of the server print: log lines with the model's and the instance's name, as those of worker processes are.
+
+Stands in for `sys.stdout` and `sys.stderr` from the first such model on. What anybody else writes goes straight on, and so does what a model
+writes while a debugger is at work in its thread: the prompt of `breakpoint()` has to stand in the terminal as it is.
+
+Limits: what goes past the two (`sys.stdout.buffer`, `os.write`, C code) is not seen, nor is a stream that the model puts in their place.
+"""
+
+import io
+import logging
+import sys
+import threading
+from typing import Any
+
+from typing_extensions import override
+
+from naiad.backends.python.api import context
+
+
+class Prints(io.TextIOBase):
+    """A text stream that knows who writes.
+
+    Args:
+        stream: where everything goes that no model writes.
+    """
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._mine = threading.local()
+
+    @override
+    def write(self, text: str) -> int:
+        """Log the lines of a model as they are complete.
+
+        Raises:
+            TypeError: not text.
+        """
+        running = self._whose()
+        if running is None or not isinstance(text, str):
+            return int(self._stream.write(text))
+        *lines, begun = (getattr(self._mine, "begun", "") + text).split("\n")
+        self._mine.begun = begun
+        self._log(running, lines)
+        return len(text)
+
+    @override
+    def flush(self) -> None:
+        """Log what a model has begun; it wants it to be seen."""
+        begun = getattr(self._mine, "begun", "")
+        running = self._whose() if begun else None
+        if running is not None:
+            self._mine.begun = ""
+            self._log(running, [begun])
+        self._stream.flush()
+
+    @override
+    def close(self) -> None:
+        """Stay open: it is not a model's to close."""
+
+    @override
+    def isatty(self) -> bool:
+        return bool(self._stream.isatty())
+
+    @override
+    def fileno(self) -> int:
+        return int(self._stream.fileno())
+
+    @override
+    def writable(self) -> bool:
+        return True
+
+    @property
+    @override
+    def encoding(self) -> str:
+        return str(self._stream.encoding)
+
+    @property
+    @override
+    def errors(self) -> str | None:
+        return str(self._stream.errors)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+    def _whose(self) -> "context.Running | None":
+        """The model that writes, unless its words are to be left alone."""
+        # A handler that writes to this very stream would come back here with its own line.
+        if getattr(self._mine, "logs", False) or sys.gettrace() is not None:
+            return None
+        running = context.running()
+        if running is None or not _logger(running).isEnabledFor(logging.INFO):
+            return None  # somebody who embeds the server and has no use for its log still sees what is printed
+        return running
+
+    def _log(self, running: context.Running, lines: list[str]) -> None:
+        logger = _logger(running)
+        instance = running.instance or "config"
+        extra = {"model": running.model, "instance": instance}
+        self._mine.logs = True
+        try:
+            for line in lines:
+                shown = line.strip("\r")  # as a progress bar begins or ends its line
+                if shown:
+                    logger.info("[%s %s] %s", running.model, instance, shown, extra=extra)
+        finally:
+            self._mine.logs = False
+
+
+def _logger(running: context.Running) -> logging.Logger:
+    return logging.getLogger(f"naiad.models.{running.model}")
+
+
+def listen() -> None:
+    """Put `Prints` in the place of the two streams, unless they stand there."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is not None and not isinstance(stream, Prints):
+            setattr(sys, name, Prints(stream))

@@ -1,0 +1,100 @@
+"""What a worker writes, as log lines of the server: prints tagged with whose they are, log records as they were meant.
+
+A line is logged when it is complete; one without an end is cut, so that no model fills the server's memory with it. The last lines are kept
+for the error of a worker that dies.
+"""
+
+import collections
+import json
+import logging
+
+from typing_extensions import override
+
+from naiad.core.record import Record
+
+_LAST_LINES = 30
+_LONGEST_LINE = 1 << 16
+_LONGEST_RECORD = 1 << 20
+_LOG_MARK = "\x1e"  # as in worker/work.py
+
+
+class Identity(Record, frozen=True):
+    """Whose process it is.
+
+    Attributes:
+        model: the model's name.
+        version: its version.
+        instance: the instance's name.
+    """
+
+    model: str
+    version: int
+    instance: str
+
+    @override
+    def __str__(self) -> str:
+        return f"model '{self.model}' version {self.version} (instance '{self.instance}')"
+
+
+class OutputLog:
+    """Turns what a worker writes into log lines of the server: prints tagged, log records as they were meant.
+
+    Args:
+        identity: whose they are.
+    """
+
+    def __init__(self, identity: Identity) -> None:
+        self._identity = identity
+        self._tag = f"[{identity.model} {identity.instance}] "
+        self._logger = logging.getLogger(f"naiad.models.{identity.model}")
+        self._begun = b""
+        self._last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
+
+    def last_lines(self) -> str:
+        """The last lines, as they were written."""
+        return "\n".join(self._last)
+
+    def feed(self, data: bytes) -> None:
+        """Take bytes as they come; a line is logged when it is complete, or very long."""
+        *lines, begun = (self._begun + data).split(b"\n")
+        if len(begun) > _LONGEST_LINE and (
+            len(begun) > _LONGEST_RECORD or _LOG_MARK.encode() not in begun
+        ):
+            lines.append(begun)
+            begun = b""
+        self._begun = begun
+        for line in lines:
+            self._line(line.decode(errors="replace"))
+
+    def close(self) -> None:
+        """There is no more."""
+        if self._begun:
+            self.feed(b"\n")
+
+    def _line(self, line: str) -> None:
+        printed, mark, record = line.partition(_LOG_MARK)
+        if printed:
+            self._last.append(printed)
+            extra = {"model": self._identity.model, "instance": self._identity.instance}
+            self._logger.info("%s%s", self._tag, printed, extra=extra)
+        if mark:
+            self._record(record)
+
+    def _record(self, text: str) -> None:
+        try:
+            level, name, path, number, message = json.loads(text)
+            # Loggers stay for ever, and a model may name one for each request: the server has only its own by name.
+            ours = str(name).startswith("naiad.")
+            logger = logging.getLogger(name) if ours else logging.getLogger()
+            wanted = logger.isEnabledFor(level)
+        except (ValueError, TypeError):
+            self._logger.info("%s%s", self._tag, text)
+            return
+        self._last.append(str(message))
+        if wanted:
+            extra = {"model": self._identity.model, "instance": self._identity.instance}
+            logger.handle(
+                logger.makeRecord(
+                    name, level, path, number, self._tag + str(message), (), None, extra=extra
+                )
+            )

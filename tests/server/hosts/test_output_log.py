@@ -1,0 +1,99 @@
+"""What a worker writes becomes log lines of the server."""
+
+import json
+import logging
+
+import pytest
+
+from naiad.hosts.output_log import Identity, OutputLog
+
+
+@pytest.fixture
+def output(caplog: pytest.LogCaptureFixture) -> OutputLog:
+    """A log of instance m_0_1 of model m."""
+    caplog.set_level(logging.INFO, "naiad")
+    return OutputLog(Identity("m", 1, "m_0_1"))
+
+
+def said(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str]]:
+    return [(each.levelname, each.getMessage()) for each in caplog.records]
+
+
+def record(level: int, message: str, name: str = "naiad.models.m") -> bytes:
+    return b"\x1e" + json.dumps([level, name, "/m/1/model.py", 7, message]).encode() + b"\n"
+
+
+def test_lines_are_logged_when_they_are_complete(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    output.feed(b"first li")
+    assert said(caplog) == []
+    output.feed(b"ne\nsecond\n\nthi")
+    output.close()
+    assert said(caplog) == [
+        ("INFO", "[m m_0_1] first line"),
+        ("INFO", "[m m_0_1] second"),
+        ("INFO", "[m m_0_1] thi"),
+    ]
+    assert vars(caplog.records[0])["model"] == "m"
+    assert vars(caplog.records[0])["instance"] == "m_0_1"
+
+
+def test_a_line_without_an_end_is_not_kept_for_ever(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    for _ in range(3):
+        output.feed(b"x" * 50_000)
+    assert len(caplog.records) == 1
+    assert len(caplog.records[0].getMessage()) > 65_536
+
+
+def test_a_record_keeps_its_level_its_place_and_its_lines(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    output.feed(b"begun " + record(logging.ERROR, "broken\nhere") + record(logging.DEBUG, "unseen"))
+    assert said(caplog) == [("INFO", "[m m_0_1] begun "), ("ERROR", "[m m_0_1] broken\nhere")]
+    assert caplog.records[1].filename == "model.py"
+    assert caplog.records[1].lineno == 7
+
+
+def test_a_long_record_is_a_record(output: OutputLog, caplog: pytest.LogCaptureFixture) -> None:
+    written = b"begun " + record(logging.ERROR, "é" * 80_000)
+    for at in range(0, len(written), 65_536):
+        output.feed(written[at : at + 65_536])
+    assert said(caplog) == [
+        ("INFO", "[m m_0_1] begun "),
+        ("ERROR", "[m m_0_1] " + "é" * 80_000),
+    ]
+
+
+@pytest.mark.parametrize("nonsense", [b"{", b"7", b"[1, 2]", b'["a", "b", "c", "d", "e"]'])
+def test_what_only_looks_like_a_record_is_a_line(
+    output: OutputLog, caplog: pytest.LogCaptureFixture, nonsense: bytes
+) -> None:
+    output.feed(b"\x1e" + nonsense + b"\n\xff\n")
+    assert said(caplog) == [
+        ("INFO", f"[m m_0_1] {nonsense.decode()}"),
+        ("INFO", "[m m_0_1] \ufffd"),
+    ]
+
+
+def test_loggers_that_a_model_names_are_not_made_in_the_server(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    known = set(logging.getLogger().manager.loggerDict)
+    for number in range(3):
+        output.feed(record(logging.WARNING, "slow", f"request.{number}"))
+    assert set(logging.getLogger().manager.loggerDict) == known
+    assert [(each.name, each.getMessage()) for each in caplog.records] == [
+        (f"request.{number}", "[m m_0_1] slow") for number in range(3)
+    ]
+
+
+def test_the_last_lines_are_kept(output: OutputLog) -> None:
+    for number in range(100):
+        output.feed(f"line {number}\n".encode())
+    output.feed(record(logging.ERROR, "the end"))
+    kept = output.last_lines().splitlines()
+    assert len(kept) == 30
+    assert kept[-2:] == ["line 99", "the end"]
