@@ -40,8 +40,8 @@ from naiad.hosts.colocation import LOOKED_AT, current_processor
 from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import Limits
+from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
-from naiad.hosts.worker_process import Identity
 from naiad.metrics.statistics import RestartReason
 
 _MODEL = """\

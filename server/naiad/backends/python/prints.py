@@ -6,19 +6,17 @@ writes while a debugger is at work in its thread: the prompt of `breakpoint()` h
 Limits: what goes past the two (`sys.stdout.buffer`, `os.write`, C code) is not seen, nor is a stream that the model puts in their place.
 """
 
-import io
+import collections.abc
 import logging
 import sys
 import threading
 from typing import Any
 
-from typing_extensions import override
-
 from naiad.backends.python.api import context
 
 
-class Prints(io.TextIOBase):
-    """A text stream that knows who writes.
+class Prints:
+    """A text stream that knows who writes; whatever is not about writing is the stream's own.
 
     Args:
         stream: where everything goes that no model writes.
@@ -28,7 +26,6 @@ class Prints(io.TextIOBase):
         self._stream = stream
         self._mine = threading.local()
 
-    @override
     def write(self, text: str) -> int:
         """Log the lines of a model as they are complete.
 
@@ -43,7 +40,11 @@ class Prints(io.TextIOBase):
         self._log(running, lines)
         return len(text)
 
-    @override
+    def writelines(self, lines: collections.abc.Iterable[str]) -> None:
+        """Write one after the other."""
+        for line in lines:
+            self.write(line)
+
     def flush(self) -> None:
         """Log what a model has begun; it wants it to be seen."""
         begun = getattr(self._mine, "begun", "")
@@ -53,31 +54,8 @@ class Prints(io.TextIOBase):
             self._log(running, [begun])
         self._stream.flush()
 
-    @override
     def close(self) -> None:
         """Stay open: it is not a model's to close."""
-
-    @override
-    def isatty(self) -> bool:
-        return bool(self._stream.isatty())
-
-    @override
-    def fileno(self) -> int:
-        return int(self._stream.fileno())
-
-    @override
-    def writable(self) -> bool:
-        return True
-
-    @property
-    @override
-    def encoding(self) -> str:
-        return str(self._stream.encoding)
-
-    @property
-    @override
-    def errors(self) -> str | None:
-        return str(self._stream.errors)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)

@@ -19,7 +19,13 @@ def stream() -> io.StringIO:
 
 
 @pytest.fixture
-def prints(stream: io.StringIO, caplog: pytest.LogCaptureFixture) -> Prints:
+def prints(
+    stream: io.StringIO, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> Prints:
+    # Other tests may have left a model in this thread.
+    monkeypatch.setattr(context, "current", contextvars.ContextVar("here", default=None))
+    monkeypatch.setattr(context, "only", None)
+    monkeypatch.setattr(context, "of_module", {})
     caplog.set_level(logging.INFO, "naiad")
     return Prints(stream)
 
@@ -134,7 +140,7 @@ def test_it_passes_for_the_stream_that_it_stands_for(prints: Prints, stream: io.
     assert not prints.isatty()
     assert prints.writable()
     prints.close()
-    print("open still", file=prints)
+    prints.writelines(["open ", "still\n"])
     assert prints.getvalue() == stream.getvalue() == "open still\n"
     with pytest.raises(TypeError, match="bytes"):
         as_model(lambda: prints.write(b"no text"))  # type: ignore[arg-type]  # what a model may do
