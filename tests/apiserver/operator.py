@@ -190,3 +190,12 @@ def bugs(lines: Sequence[Mapping[str, typing.Any]]) -> list[str]:
         for line in lines
         if "exception" in line or line.get("level") in ("raw", "critical")
     ]
+
+
+def in_turns(namespace: str) -> tuple[str, ...]:
+    """Options of operators that take turns: each watches a namespace, where their Lease is as well."""
+    return (
+        f"--watch-namespaces={namespace}",
+        "--leader-election=true",
+        f"--operator-namespace={namespace}",
+    )

@@ -11,7 +11,7 @@ from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import OPERATOR_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import inference_service, make_namespace, ready
-from tests.apiserver.operator import OperatorProcess, at_rest
+from tests.apiserver.operator import OperatorProcess, at_rest, in_turns
 from tests.apiserver.proxy import Fault, Proxy
 
 Start = Callable[..., OperatorProcess]
@@ -100,11 +100,7 @@ def test_of_two_with_a_lease_one_writes_and_the_other_takes_over(
     kubectl: Kubectl, start: Start
 ) -> None:
     namespace = make_namespace(kubectl, "lease")
-    options = (
-        f"--watch-namespaces={namespace}",
-        "--leader-election=true",
-        f"--operator-namespace={namespace}",
-    )
+    options = in_turns(namespace)
     first = start(*options).wait_ready()
     until("a leader", lambda: first.metric("naiad_operator_leader") or None)
     second = start(*options).wait_ready()
@@ -121,11 +117,7 @@ def test_of_two_with_a_lease_one_writes_and_the_other_takes_over(
 
 def test_one_that_loses_its_lease_ends_as_failed(kubectl: Kubectl, start: Start) -> None:
     namespace = make_namespace(kubectl, "lost-lease")
-    options = (
-        f"--watch-namespaces={namespace}",
-        "--leader-election=true",
-        f"--operator-namespace={namespace}",
-    )
+    options = in_turns(namespace)
     operator = start(*options).wait_ready()
     until("a leader", lambda: operator.metric("naiad_operator_leader") or None)
     kubectl.patch(

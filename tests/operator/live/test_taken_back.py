@@ -7,7 +7,7 @@ import pytest
 from tests.apiserver.client import Kubectl, Object, until
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import condition, inference_service, make_namespace
-from tests.apiserver.operator import OperatorProcess
+from tests.apiserver.operator import OperatorProcess, in_turns
 
 Start = Callable[..., OperatorProcess]
 
@@ -109,11 +109,7 @@ def test_a_child_that_is_wanted_again_while_it_is_held_says_so(
 def test_nothing_waits_for_an_operator_that_does_not_lead(kubectl: Kubectl, start: Start) -> None:
     """Else whoever is on call is woken for every service, since the second operator works on none of them."""
     namespace = make_namespace(kubectl, "standby")
-    options = (
-        f"--watch-namespaces={namespace}",
-        "--leader-election=true",
-        f"--operator-namespace={namespace}",
-    )
+    options = in_turns(namespace)
     first = start(*options).wait_ready()
     until("a leader", lambda: first.metric("naiad_operator_leader") or None)
     kubectl.create(inference_service("one", namespace))

@@ -14,6 +14,9 @@ from typing import Any
 
 from naiad.backends.python.api import context
 
+_LONGEST_LINE = 1 << 16
+"""Characters of a line without an end that are kept; those of worker processes are cut there, too."""
+
 
 class Prints:
     """A text stream that knows who writes; whatever is not about writing is the stream's own.
@@ -36,6 +39,9 @@ class Prints:
         if running is None or not isinstance(text, str):
             return int(self._stream.write(text))
         *lines, begun = (getattr(self._mine, "begun", "") + text).split("\n")
+        if len(begun) > _LONGEST_LINE:
+            lines.append(begun)
+            begun = ""
         self._mine.begun = begun
         self._log(running, lines)
         return len(text)

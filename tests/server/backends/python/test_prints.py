@@ -71,6 +71,17 @@ def test_what_is_flushed_is_logged_though_its_line_goes_on(
     assert said(caplog) == ["[m m_0_1] 50 %", "[m m_0_1] 100 %"]
 
 
+def test_a_line_without_an_end_is_not_kept_for_ever(
+    prints: Prints, caplog: pytest.LogCaptureFixture
+) -> None:
+    def work() -> None:
+        for _ in range(3):
+            prints.write("x" * 50_000)
+
+    as_model(work)
+    assert said(caplog) == ["[m m_0_1] " + "x" * 100_000]
+
+
 def test_while_a_config_is_completed_there_is_no_instance_yet(
     prints: Prints, caplog: pytest.LogCaptureFixture
 ) -> None:
