@@ -1,21 +1,18 @@
 """Fixtures of the conformance run, and its closing report: rows that nothing shows, and the differences that are meant."""
 
-import http.client
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import grpc
 import pytest
 
-from tests.conformance.differences import DIFFERENCES
+from tests.conformance import asking
 from tests.conformance.rows import ISSUE_ROWS, UNSHOWN
-from tests.conformance.scenario import Scenario, normalised
+from tests.conformance.scenario import Scenario
 from tests.conformance.setups import Servers, programs
-from tests.conformance.verdict import Difference, Verdict, judge
-from tests.conformance.wire import Answer, Target
+from tests.conformance.verdict import Difference
+from tests.conformance.wire import Target
 
 _HERE = Path(__file__).parent
 _SHOWN: pytest.StashKey[set[str]] = pytest.StashKey()
@@ -24,9 +21,6 @@ _USED: pytest.StashKey[list[Difference]] = pytest.StashKey()
 _AGAIN: pytest.StashKey[list[tuple[str, tuple[str, ...]]]] = pytest.StashKey()
 
 Ask = Callable[[Scenario], None]
-_TRIES = 3
-"""How often a scenario is asked before a fault counts: a busy machine can keep apart what is to meet in a queue, and the reference
-loses a log line or an answer now and then. What is wrong is wrong each time; what was asked again is told at the end."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -70,58 +64,26 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
 def ask(servers: Servers, pytestconfig: pytest.Config) -> Ask:
     """Asks both servers a scenario and fails with everything that is wrong about the answers."""
 
-    def once(scenario: Scenario) -> tuple[Verdict, bool]:
-        targets = servers.targets(scenario.server)
-        # Scenarios that start servers of their own wait for them most of the time, so they go side by side.
-        with ThreadPoolExecutor(len(targets) if scenario.server == "unstarted" else 1) as pool:
-            asked = [pool.submit(_answer, scenario, target, servers) for target in targets]
-        answers = [normalised(scenario, one.result()) for one in asked]
-        _record(scenario, [target.name for target in targets], answers)
-        ours = answers[1] if len(answers) > 1 else None
-        return judge(scenario, answers[0], ours, DIFFERENCES), _silent(answers[0])
-
     def run(scenario: Scenario) -> None:
-        verdict, silent = once(scenario)
-        for _ in range(_TRIES - 1):
-            if not verdict.faults:
-                break
-            pytestconfig.stash[_AGAIN].append((scenario.name, verdict.faults))
-            if silent:
-                servers.drop(scenario.server)
-            verdict, silent = once(scenario)
-        pytestconfig.stash[_USED].extend(verdict.used)
-        if verdict.faults:
-            pytest.fail("\n".join(verdict.faults), pytrace=False)
+        times = 1
+        while (asked := asking.ask(scenario, servers, _record)).again(times):
+            pytestconfig.stash[_AGAIN].append((scenario.name, asked.verdict.faults))
+            times += 1
+        pytestconfig.stash[_USED].extend(asked.verdict.used)
+        faults = asked.verdict.faults
+        if asked.ended is not None:
+            faults = (f"Naiad ended over it with {asked.ended}", *faults)
+        if faults:
+            pytest.fail("\n".join(faults), pytrace=False)
 
     return run
 
 
-def _answer(scenario: Scenario, target: Target, servers: Servers) -> Answer:
-    """Asks one server. Where it ends over it, the answer says so, and the next scenario gets new servers."""
-    try:
-        return scenario.ask(target)
-    except (OSError, http.client.HTTPException, grpc.RpcError) as error:
-        process = target.process.process
-        if process is None or process.poll() is None:
-            return {"no answer": f"{type(error).__name__}: {error}"}
-        servers.drop(scenario.server)
-        return {"ended with": process.returncode}
-
-
-def _silent(reference: Mapping[str, str]) -> bool:
-    """Whether the reference never answered. 2.51 hangs now and then over a stream, or ends: where that is a fault it is asked again."""
-    unanswered = {"no answer", "ended with"} & reference.keys()
-    return bool(unanswered) or repr("DEADLINE_EXCEEDED") in reference.values()
-
-
-def _record(scenario: Scenario, names: list[str], answers: list[dict[str, str]]) -> None:
+def _record(scenario: Scenario, target: Target, answer: Mapping[str, str]) -> None:
     path = os.environ.get("NAIAD_CONFORMANCE_RECORD")
     if path:
         with Path(path).open("a") as record:
-            record.writelines(
-                f"{scenario.name}\t{name}\t{json.dumps(answer)}\n"
-                for name, answer in zip(names, answers, strict=True)
-            )
+            record.write(f"{scenario.name}\t{target.name}\t{json.dumps(answer)}\n")
 
 
 def pytest_terminal_summary(

@@ -123,8 +123,8 @@ SETUPS: dict[str, Setup] = {
         ),
     ),
     "streams": Setup(_streaming(*catalogue.STREAMING), ("--disable-auto-complete-config",)),
-    # A server of its own: 2.51 does not always survive what is asked of it here.
-    "strict": Setup(_streaming("stream"), ("--disable-auto-complete-config",)),
+    # Servers of their own, quick to start again: 2.51 often does not survive what is asked of it here.
+    "fragile": Setup(_streaming("stream", "senders"), ("--disable-auto-complete-config",)),
     "restricted": Setup(
         _few("identity"),
         (

@@ -134,14 +134,14 @@ ERRORS = [
     _talk(
         "the first error ends a stream that asked for statuses", "10.28",
         asked("1 error+end", "a"),
-        metadata=(("triton_grpc_error", "true"),), server="strict", says="told to fail", expect={"code": "NOT_FOUND"},
+        metadata=(("triton_grpc_error", "true"),), server="fragile", says="told to fail", expect={"code": "NOT_FOUND"},
     ),
 ]  # fmt: skip
 
 OTHERS = [
     Scenario(
         "stream: responses of models that answer once keep their order", ("10.31", "10.32"), _ordered,
-        expect={"ordered.0": "a", "ordered.1": "b", "ordered.2": "c"}, server="streams",
+        expect={"ordered.0": "a", "ordered.1": "b", "ordered.2": "c"}, server="fragile",
     ),
     Scenario("stream: responses to one request keep their order", ("10.31",), _in_order_per_request, server="streams"),
     Scenario(

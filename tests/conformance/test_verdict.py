@@ -5,10 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.asking import TRIES, TRIES_OF_A_SILENT_REFERENCE, Asked, is_silent
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.rows import ISSUE_ROWS, UNSHOWN
 from tests.conformance.scenario import Scenario, leaves, normalised
-from tests.conformance.verdict import Difference, judge
+from tests.conformance.verdict import Difference, Verdict, judge
 
 _ASKED = Scenario("asked", ("1.1",), lambda _target: {}, expect={"status": 200})
 _OK = {"status": "200"}
@@ -65,6 +66,27 @@ def test_an_errors_text_counts_only_by_the_fragment() -> None:
     answer = {"error": "an unknown model, try another", "times": {"ns": 3}}
     assert normalised(scenario, answer) == {"says": "'unknown'"}
     assert "something else" in normalised(scenario, {"error": "no"})["says"]
+
+
+_FAULTY = Verdict(("wrong",), ())
+
+
+def test_a_fault_is_asked_about_again_and_more_often_where_the_reference_is_silent() -> None:
+    assert not Asked(Verdict((), ())).again(1)
+    assert [Asked(_FAULTY).again(times) for times in (1, TRIES - 1, TRIES)] == [True, True, False]
+    assert Asked(_FAULTY, silent=True).again(TRIES)
+    assert not Asked(_FAULTY, silent=True).again(TRIES_OF_A_SILENT_REFERENCE)
+
+
+def test_what_naiad_ended_over_is_not_asked_again() -> None:
+    assert not Asked(_FAULTY, silent=True, ended=-11).again(1)
+
+
+def test_a_lost_connection_and_an_expired_call_are_silence() -> None:
+    assert is_silent({"no answer": "'ConnectionRefusedError'"})
+    assert is_silent({"code": "'UNAVAILABLE'", "responses": "[]"})
+    assert is_silent({"code": "'DEADLINE_EXCEEDED'"})
+    assert not is_silent({"code": "'OK'"})
 
 
 def _collected(session: pytest.Session) -> tuple[list[Scenario], bool]:

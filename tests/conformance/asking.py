@@ -1,0 +1,99 @@
+"""Asks both servers a scenario, and again where that is fair: the reference must not fail a run by its own faults.
+
+2.51 ends or falls silent over a stream now and then (about one time in four where decoupled answers and others share
+one), and a busy machine can keep apart what is to meet in a queue. So a fault counts when it shows on fresh servers
+each time. What never is asked again is a scenario over which Naiad itself ended.
+"""
+
+import http.client
+import subprocess
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import grpc
+
+from tests.conformance.differences import DIFFERENCES
+from tests.conformance.scenario import Scenario, normalised
+from tests.conformance.setups import Servers
+from tests.conformance.verdict import Verdict, judge
+from tests.conformance.wire import Answer, Target
+
+TRIES = 3
+"""How often a scenario is asked before a fault counts."""
+
+TRIES_OF_A_SILENT_REFERENCE = 8
+"""The same where the reference gave no answer, so that nothing was compared."""
+
+_GONE = {repr("UNAVAILABLE"), repr("DEADLINE_EXCEEDED")}
+_GRACE_S = 1.0
+"""How long a process whose connection broke may take until it has ended."""
+
+Record = Callable[[Scenario, Target, Mapping[str, str]], None]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What came of asking once.
+
+    Attributes:
+        verdict: the faults, and the differences that showed.
+        silent: the reference gave no answer.
+        ended: Naiad's exit status, where it ended over the scenario.
+    """
+
+    verdict: Verdict
+    silent: bool = False
+    ended: int | None = None
+
+    def again(self, times: int) -> bool:
+        """Whether to ask again, on fresh servers, what has been asked so many times."""
+        if not self.verdict.faults or self.ended is not None:
+            return False
+        return times < (TRIES_OF_A_SILENT_REFERENCE if self.silent else TRIES)
+
+
+def ask(scenario: Scenario, servers: Servers, record: Record) -> Asked:
+    """Asks each server once. After a fault, and where one ended, the next scenario of the set-up gets fresh servers.
+
+    Args:
+        scenario: what to ask.
+        servers: those under comparison, the reference first.
+        record: is shown each normalised answer.
+    """
+    targets = servers.targets(scenario.server)
+    unstarted = scenario.server == "unstarted"
+    # Scenarios that start servers of their own wait for them most of the time, so they go side by side.
+    with ThreadPoolExecutor(len(targets) if unstarted else 1) as pool:
+        asked = [pool.submit(_answer, scenario, target) for target in targets]
+    answers = [normalised(scenario, one.result()) for one in asked]
+    for target, answer in zip(targets, answers, strict=True):
+        record(scenario, target, answer)
+    verdict = judge(scenario, answers[0], answers[1] if answers[1:] else None, DIFFERENCES)
+    if unstarted:
+        return Asked(verdict, is_silent(answers[0]))
+    grace_s = _GRACE_S if verdict.faults else 0
+    ended = [_ended(target, grace_s) for target in targets]
+    if verdict.faults or any(status is not None for status in ended):
+        servers.drop(scenario.server)
+    return Asked(verdict, is_silent(answers[0]), ended[1] if ended[1:] else None)
+
+
+def is_silent(answer: Mapping[str, str]) -> bool:
+    """Whether a server gave no answer, told by the leaves of what was made of it."""
+    return "no answer" in answer or not _GONE.isdisjoint(answer.values())
+
+
+def _answer(scenario: Scenario, target: Target) -> Answer:
+    try:
+        return scenario.ask(target)
+    except (OSError, http.client.HTTPException, grpc.RpcError) as error:
+        return {"no answer": f"{type(error).__name__}: {error}"}
+
+
+def _ended(target: Target, grace_s: float) -> int | None:
+    assert target.process.process is not None
+    try:
+        return target.process.process.wait(grace_s)
+    except subprocess.TimeoutExpired:
+        return None
