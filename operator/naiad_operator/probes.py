@@ -22,9 +22,34 @@ class PortUnavailable(Exception):  # noqa: N818 - reads as what happened
     """Nothing can be served on the port that was asked for."""
 
 
+_LEAVE_S = 1.0
+"""How long an answer that is on its way when the port is closed may take; none of them waits for anything."""
+
+
+class Probes:
+    """The port, while it is served.
+
+    Args:
+        runner: what serves it.
+    """
+
+    def __init__(self, runner: web.AppRunner) -> None:
+        self._runner = runner
+
+    @property
+    def port(self) -> int:
+        """Its number."""
+        port: int = self._runner.addresses[0][1]
+        return port
+
+    async def close(self) -> None:
+        """Serves no more, and lets go of every connection, also of those that say nothing. Safe to call again."""
+        await self._runner.cleanup()
+
+
 @contextlib.asynccontextmanager
-async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[int]:
-    """Serves as long as the block runs; gives the port.
+async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[Probes]:
+    """Serves as long as the block runs, or until it is closed before.
 
     Raises:
         PortUnavailable: see there; the message says what to do.
@@ -33,8 +58,9 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[int]:
     app.router.add_get("/healthz", _answering(runtime.stuck))
     app.router.add_get("/readyz", _answering(runtime.unready))
     app.router.add_get("/metrics", _metrics(runtime))
-    runner = web.AppRunner(app, access_log=None)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LEAVE_S)
     await runner.setup()
+    probes = Probes(runner)
     try:
         host, asked = runtime.options.http_host, runtime.options.http_port
         try:
@@ -43,11 +69,10 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[int]:
             raise PortUnavailable(
                 f"cannot listen on {host}:{asked} for probes and metrics: {os.strerror(error.errno or 0)}; choose another --http-port or --http-host"
             ) from error
-        port: int = runner.addresses[0][1]
-        _log.info("/healthz, /readyz and /metrics are on port %d", port)
-        yield port
+        _log.info("/healthz, /readyz and /metrics are on port %d", probes.port)
+        yield probes
     finally:
-        await runner.cleanup()
+        await probes.close()
 
 
 _Handler = collections.abc.Callable[[web.Request], collections.abc.Awaitable[web.Response]]

@@ -11,7 +11,7 @@ from naiad_operator.api import names
 from naiad_operator.cluster import credentials, errors
 from naiad_operator.handlers.registry import registry, settings
 from naiad_operator.options import Options
-from naiad_operator.probes import PortUnavailable, serving
+from naiad_operator.probes import PortUnavailable, Probes, serving
 from naiad_operator.runtime import Runtime, running
 
 _log = logging.getLogger(__name__)
@@ -45,25 +45,25 @@ async def _serve(runtime: Runtime) -> None:
     Raises:
         PortUnavailable: nothing can be served on their port.
     """
-    async with serving(runtime):
+    async with serving(runtime) as probes:
         try:
             await _until_served(runtime)
             async with running(runtime):
-                await _watch(runtime)
+                await _watch(runtime, probes)
         except _StoppedError:
             await runtime.stop()
         except errors.ApiError as error:
             runtime.fail(str(error))
 
 
-async def _watch(runtime: Runtime) -> None:
+async def _watch(runtime: Runtime, probes: Probes) -> None:
     """Hears of services, until it is asked to stop or cannot go on.
 
     Raises:
         ApiError: the resource is there no more; a new process waits for it.
     """
     worked = asyncio.Event()
-    ending = asyncio.create_task(_end(runtime, worked), name="end")
+    ending = asyncio.create_task(_end(runtime, probes, worked), name="end")
     ours = asyncio.all_tasks()
     try:
         tasks = await kopf.spawn_tasks(
@@ -86,12 +86,16 @@ async def _watch(runtime: Runtime) -> None:
         ending.cancel()
 
 
-async def _end(runtime: Runtime, worked: asyncio.Event) -> None:
-    """What is being reconciled comes to its end before kopf ends, which cancels every task that is younger than itself."""
+async def _end(runtime: Runtime, probes: Probes, worked: asyncio.Event) -> None:
+    """What is being reconciled comes to its end before kopf ends, which cancels every task that is younger than itself.
+
+    It gives each five seconds first, also those of connections to the probes: Prometheus keeps its own.
+    """
     await runtime.stop_wanted.wait()
     _log.info("asked to stop: no new work is taken")
     try:
         await runtime.wind_down()
+        await probes.close()
     finally:
         worked.set()
 
