@@ -21,7 +21,6 @@ import copy
 import dataclasses
 import functools
 import json
-import os
 import pathlib
 import signal
 import statistics
@@ -29,16 +28,12 @@ import sys
 import tempfile
 import threading
 import time
-import typing
 
 import httpx
-import matplotlib as mpl
 import psutil
 import yaml
 
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
+from benchmarks.operator_report import Result, in_a_line, into_page, table, written_down
 from tests.apiserver import control_plane, toolchain
 from tests.apiserver.client import Kubectl, Object, path_of
 from tests.apiserver.objects import definitions, make_namespace
@@ -59,28 +54,6 @@ _WATCH_AGAIN_S = 0.1
 _EDITS = 100
 _NEW = 100
 _GIVE_UP_S = 600.0
-
-
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Result:
-    """One size's figures. Times in seconds, memory in MB."""
-
-    services: int
-    children: int
-    all_children: float
-    all_settled: float
-    writes_to_settle: int
-    cpu_to_settle: float
-    cpu_of_kubernetes: float
-    writes_in_a_quiet_minute: int
-    edit_p50: float
-    edit_p99: float
-    memory: float
-    restart: float
-    restart_writes: int
-    restart_memory: float
-    new_p50: float
-    new_p99: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -318,68 +291,6 @@ def _p99(times: collections.abc.Collection[float]) -> float:
     return sorted(times)[max(0, round(len(times) * 0.99) - 1)]
 
 
-_Form = collections.abc.Callable[[Result], str]
-_COLUMNS: tuple[tuple[str, str, _Form], ...] = (
-    ("services", "", lambda r: f"{r.services:,}"),
-    ("children", "", lambda r: f"{r.children:,}"),
-    ("all children after", "≤ 60 s", lambda r: f"{r.all_children:.1f} s"),
-    ("at rest after", "", lambda r: f"{r.all_settled:.1f} s"),
-    ("writes until then", "", lambda r: f"{r.writes_to_settle:,}"),
-    ("processor time until then, operator", "", lambda r: f"{r.cpu_to_settle:.1f} s"),
-    ("processor time until then, Kubernetes", "", lambda r: f"{r.cpu_of_kubernetes:.0f} s"),
-    ("writes in a quiet minute", "0", lambda r: f"{r.writes_in_a_quiet_minute}"),
-    ("edit p50", "", lambda r: f"{r.edit_p50 * 1000:.0f} ms"),
-    ("edit p99", "≤ 1 s", lambda r: f"{r.edit_p99 * 1000:.0f} ms"),
-    ("memory", "≤ 150 MB", lambda r: f"{r.memory:.0f} MB"),
-    ("restart until ready", "≤ 15 s", lambda r: f"{r.restart:.1f} s"),
-    ("writes of a restart", "0", lambda r: f"{r.restart_writes}"),
-    ("a new service's children, p50", "", lambda r: f"{r.new_p50 * 1000:.0f} ms"),
-    ("a new service's children, p99", "≤ 1 s", lambda r: f"{r.new_p99 * 1000:.0f} ms"),
-)
-
-
-def table(results: collections.abc.Sequence[Result]) -> str:
-    """The figures as a Markdown table, a row a figure, with what they should be."""
-    heads = [f"{r.services:,} services" for r in results]
-    lines = ["| | " + " | ".join(heads) + " | should be |", "|---" * (len(heads) + 2) + "|"]
-    for name, target, form in _COLUMNS[1:]:
-        lines.append(f"| {name} | " + " | ".join(form(r) for r in results) + f" | {target} |")
-    return "\n".join(lines) + "\n"
-
-
-def _into_page(text: str, page: pathlib.Path) -> None:
-    """Puts the table between the page's two markers."""
-    before, rest = page.read_text(encoding="utf-8").split(_BEGIN)
-    _, after = rest.split(_END)
-    page.write_text(f"{before}{_BEGIN}\n{text}{_END}{after}", encoding="utf-8")
-
-
-_BEGIN, _END = "<!-- bench-operator -->", "<!-- /bench-operator -->"
-
-
-def plot(results: collections.abc.Sequence[Result], path: pathlib.Path) -> None:
-    """How the figures grow with the number of services."""
-    panels: tuple[tuple[str, collections.abc.Callable[[Result], float], float], ...] = (
-        ("all children, s", lambda r: r.all_children, 60),
-        ("edit p99, ms", lambda r: r.edit_p99 * 1000, 1000),
-        ("new service p99, ms", lambda r: r.new_p99 * 1000, 1000),
-        ("memory, MB", lambda r: r.memory, 150),
-        ("restart, s", lambda r: r.restart, 15),
-    )
-    figure, axes = plt.subplots(1, len(panels), figsize=(3.2 * len(panels), 3.0))
-    for axis, (name, value, most) in zip(axes, panels, strict=True):
-        axis.plot([r.services for r in results], [value(r) for r in results], marker="o")
-        axis.axhline(most, color="0.6", linestyle="--", linewidth=1)
-        axis.set_xscale("log")
-        axis.set_ylim(bottom=0)
-        axis.set_title(name, fontsize=10)
-        axis.set_xlabel("services")
-    figure.suptitle("The operator as services grow (dashed: what it may take)", fontsize=11)
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
-
-
 def main(argv: collections.abc.Sequence[str] | None = None) -> None:
     """Measures, prints, and writes the results."""
     parser = argparse.ArgumentParser(
@@ -407,15 +318,10 @@ def _run(given: argparse.Namespace) -> None:
     for size in (int(part) for part in given.sizes.split(",")):
         load = Load(size, reached=given.reached)
         results.append(measure(load, binaries, quiet=given.quiet))
-        said = ", ".join(f"{name} {form(results[-1])}" for name, _, form in _COLUMNS)
-        print(f"[bench] {said}", flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    rows: list[dict[str, typing.Any]] = [dataclasses.asdict(result) for result in results]
-    written = {"cores": os.cpu_count(), "results": rows}
-    (given.out / "operator.json").write_text(json.dumps(written, indent=1) + "\n", encoding="utf-8")
-    plot(results, given.out / "operator.png")
+        print(f"[bench] {in_a_line(results[-1])}", flush=True)
+    written_down(results, given.out)
     if given.out == _RESULTS:
-        _into_page(table(results), _ROOT / "docs" / "operator-inside.md")
+        into_page(table(results), _ROOT / "docs" / "operator-inside.md")
     print(table(results))
 
 
