@@ -145,7 +145,7 @@ def _meant(
     if not isinstance(found.value, dict):
         said = f"is {brief(found.value)}: write a mapping with apiVersion, kind, metadata and spec"
         yield f"{shown}:{found.line()}: {said}"
-    elif found.value.get("kind") in {"List", f"{names.KIND}List"}:
+    elif str(found.value.get("kind")) in {"List", f"{names.KIND}List"}:
         for item in found.items("items"):
             yield from _meant(item, shown)
     elif service.is_meant(found.value):

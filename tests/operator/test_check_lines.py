@@ -130,13 +130,18 @@ def test_a_merge_over_a_merge_is_no_key_that_stands_twice(said: Saying) -> None:
         (f"{GOOD}    replicas: !!python/object:a.b 1\n", 9, "leave the tag out"),
         (f"{GOOD}    replicas: 1{'0' * 5000}\n", 9, "this is no int that can be read"),
         (f"{GOOD}    replicas: !!int many\n", 9, "this is no int that can be read"),
+        (f"{GOOD}    replicas: !!int ''\n", 9, "this is no int that can be read"),
+        (f"{GOOD}    args: !!map 3\n", 9, "though its tag says so: leave the tag out"),
+        (GOOD.replace("kind: InferenceService", "kind: []"), 2, "write kind: InferenceService"),
+        (GOOD.replace("demo", "[]"), 4, "metadata.name: is []: write a text"),
+        (GOOD.replace("demo", "0"), 4, "metadata.name: is 0: write a text"),
         (f"{GOOD}    podTemplate: &a\n      spec: *a\n", 9, "this value holds itself"),
         (f"{GOOD}    image: a\x07\n", 9, "holds the character U+0007"),
         (GOOD.replace("s3://a/b", '"\\ud83d"'), 8, "half a character"),
         ('{"kind": "List"}\n{"kind": "List"}', 2, "put a line --- between two documents"),
     ],
 )
-def test_what_is_no_yaml_is_told_with_line_and_advice(
+def test_what_can_hardly_be_read_is_told_with_line_and_advice(
     said: Saying, text: str, line: int, words: str
 ) -> None:
     [told] = said(text)

@@ -141,6 +141,7 @@ _ADVICE = (
     ("holds itself", "write the value itself"),
     ("unfold", "write the values themselves"),
     ("a constructor for the tag", "leave the tag out"),
+    ("its tag says so", "leave the tag out"),
     ("that can be read", "write another value"),
     ("half a character", "write the character itself, or both of its \\u codes"),
     ("<stream end>", "a bracket or a quote is still open"),

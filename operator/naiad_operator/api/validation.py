@@ -69,7 +69,7 @@ def _envelope(manifest: Manifest) -> Problems:
             said = "is missing" if given is None else f"is {brief(given)}"
             yield Problem(field, f"{said}: write {field}: {wanted}")
     yield from _metadata(manifest.get("metadata"))
-    if not isinstance(manifest.get("status") or {}, dict):
+    if not isinstance(manifest.get("status"), dict | None):
         said = f"is {brief(manifest['status'])}: leave it out, the operator writes it"
         yield Problem("status", said)
     if "spec" not in manifest:
@@ -90,7 +90,7 @@ def _metadata(metadata: typing.Any) -> Problems:
         yield Problem("metadata.name", "is missing: give the service a name")
     else:
         for field in ("name", "namespace"):
-            if not isinstance(metadata.get(field) or "", str):
+            if not isinstance(metadata.get(field), str | None):
                 yield Problem(
                     f"metadata.{field}", f"is {brief(metadata[field])}: write a text, in quotes"
                 )

@@ -60,7 +60,7 @@ class Loader(yaml.SafeLoader):
         """A value; one that its tag does not fit is told with its line."""
         try:
             return super().construct_object(node, deep=deep)
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
                 None, None, f"this is no {kind} that can be read", node.start_mark
@@ -85,7 +85,9 @@ class Loader(yaml.SafeLoader):
         self, node: yaml.Node, deep: bool = False
     ) -> dict[typing.Any, typing.Any]:
         """A mapping with texts as keys."""
-        assert isinstance(node, yaml.MappingNode)
+        if not isinstance(node, yaml.MappingNode):
+            message = "this is no mapping, though its tag says so"
+            raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
         made = super().construct_mapping(node, deep=deep)
         return {_key(key): value for key, value in made.items()}
 
