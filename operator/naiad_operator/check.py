@@ -128,12 +128,16 @@ def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
         line = content.count(b"\n", 0, error.start) + 1
         yield f"{shown}:{line}: is no UTF-8 text: save it as UTF-8"
         return
+    lines: dict[tuple[str, str], int] = {}
     try:
         for each in document.read(text):
             if isinstance(each, document.Unreadable):
                 yield f"{shown}:{each.line}: {each.message}"
                 continue
-            yield from _meant(each, shown)
+            for found in _meant(each, shown):
+                yield found
+                if isinstance(found, document.Document):
+                    yield from _again(found, shown, lines)
     except RecursionError:
         yield f"{shown}: cannot be read: it is nested too deeply to be meant"
 
@@ -150,6 +154,29 @@ def _meant(
             yield from _meant(item, shown)
     elif service.is_meant(found.value):
         yield found
+
+
+def _again(
+    found: document.Document, shown: str, lines: dict[tuple[str, str], int]
+) -> collections.abc.Iterator[str]:
+    """That a file has a service twice: when it is applied, the later one silently takes the place of the first.
+
+    Args:
+        found: an InferenceService.
+        shown: its file.
+        lines: where the file has which service; this one is added.
+    """
+    metadata = found.value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str):
+        return
+    line = found.line("metadata.name")
+    key = (str(metadata.get("namespace") or ""), name)
+    first = lines.get(key)
+    lines[key] = first or line
+    if first is not None:
+        said = f"the service {name!r} stands in line {first} already: give this one another name, or write one of them"
+        yield f"{shown}:{line}: metadata.name: {said}"
 
 
 def _shown(name: str) -> str:

@@ -47,6 +47,7 @@ def test_what_is_wrong_is_told_with_file_and_field(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = manifests.resource(replics=2)
+    bad["metadata"]["name"] = "second"
     path = write(tmp_path, yaml_text.write([manifests.resource(), bad]))
     assert cli.main(["check", "-q", "-f", path]) == 1
     out, err = capsys.readouterr()

@@ -82,7 +82,8 @@ def test_a_field_that_is_missing_is_told_with_the_line_of_what_is_around_it(
 
 
 def test_each_of_several_documents_has_its_own_lines(said: Saying) -> None:
-    assert said.fields(f"{GOOD}    a: 1\n---\n# a remark\n---\n{GOOD}    b: 1\n") == [
+    second = GOOD.replace("demo", "second")
+    assert said.fields(f"{GOOD}    a: 1\n---\n# a remark\n---\n{second}    b: 1\n") == [
         "9: spec.predictor.a",
         "21: spec.predictor.b",
     ]
@@ -205,3 +206,11 @@ def test_lists_that_a_cluster_gives_are_looked_into(
     empty.write_text("apiVersion: v1\nkind: List\nitems: []\n")
     assert cli.main(["check", "-f", str(empty)]) == 1
     assert capsys.readouterr().err == f"nothing to check: there is no InferenceService in {empty}\n"
+
+
+def test_a_service_that_a_file_has_twice_is_told(said: Saying) -> None:
+    assert said(f"{GOOD}---\n{GOOD}") == [
+        "13: metadata.name: the service 'demo' stands in line 4 already: give this one another name, or write one of them"
+    ]
+    elsewhere = GOOD.replace("name: demo", "name: demo\n  namespace: other")
+    assert said(f"{GOOD}---\n{elsewhere}---\n{GOOD.replace('demo', 'second')}") == []
