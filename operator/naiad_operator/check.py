@@ -6,14 +6,14 @@ other objects are in the way.
 
 import argparse
 import collections.abc
+import operator
 import os
 import pathlib
 import sys
 import typing
 
-import yaml
-
-from naiad_operator.api import service, yaml_text
+from naiad_operator.api import document, names, service, yaml_text
+from naiad_operator.api.validation import brief
 from naiad_operator.builders import KINDS, build, image
 from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.errors import InvalidSpec, Problem
@@ -63,25 +63,26 @@ def run(options: argparse.Namespace) -> int:
     wrong = 0
     checked = 0
     for name in _files(options.file):
-        for number, document in _documents(name):
-            where = f"{name} (document {number})" if number else name
-            if isinstance(document, Problem):
+        for found in _documents(name):
+            if isinstance(found, str):
                 wrong += 1
-                _say(f"{where}: {document}")
+                _say(found)
                 continue
             checked += 1
-            children, problems = examine(document, options)
+            children, problems = examine(found.value, options)
             made += children
             wrong += len(problems)
-            for problem in problems:
-                _say(f"{where}: {problem}")
+            told = [(found.line(problem.path), problem) for problem in problems]
+            for line, problem in sorted(told, key=operator.itemgetter(0)):
+                _say(f"{_shown(name)}:{line}: {problem}")
     if not options.quiet and made:
         _print(yaml_text.write(made))
     if wrong:
         _say(f"{wrong} problem{'s' * (wrong > 1)}")
         return 1
     if not checked:
-        _say("nothing to check: no file holds an InferenceService")
+        given = ", ".join(_shown(name) for name in options.file)
+        _say(f"nothing to check: there is no InferenceService in {given}")
         return 1
     _say(f"{checked} service{'s' * (checked > 1)}, {len(made)} objects: all right")
     return 0
@@ -114,38 +115,73 @@ def _files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str
             yield name
 
 
-def _documents(
-    name: str,
-) -> collections.abc.Iterator[tuple[int, collections.abc.Mapping[str, typing.Any] | Problem]]:
-    """The InferenceServices of a file with their places in it, 0 for the file itself; other kinds beside them are somebody else's to check."""
+def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
+    """The InferenceServices of a file, and what is wrong with it, with its line; other kinds beside them are somebody else's to check."""
+    shown = _shown(name)
     try:
-        text = sys.stdin.read() if name == "-" else pathlib.Path(name).read_text()
-        documents = yaml_text.read(text)
-    except (OSError, UnicodeDecodeError) as error:
-        yield 0, Problem("", f"cannot be read: {error}")
+        content = sys.stdin.buffer.read() if name == "-" else pathlib.Path(name).read_bytes()
+        text = content.decode()
+    except OSError as error:
+        yield f"{shown}: cannot be read: {error.strerror or error}"
         return
-    except yaml.YAMLError as error:
-        yield 0, Problem("", f"is no YAML: {' '.join(str(error).split())}")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        yield f"{shown}:{line}: is no UTF-8 text: save it as UTF-8"
         return
+    lines: dict[tuple[str, str], int] = {}
+    try:
+        for each in document.read(text):
+            if isinstance(each, document.Unreadable):
+                yield f"{shown}:{each.line}: {each.message}"
+                continue
+            for found in _meant(each, shown):
+                yield found
+                if isinstance(found, document.Document):
+                    yield from _again(found, shown, lines)
     except RecursionError:
-        yield 0, Problem("", "cannot be read: it is nested too deeply to be meant")
+        yield f"{shown}: cannot be read: it is nested too deeply to be meant"
+
+
+def _meant(
+    found: document.Document, shown: str
+) -> collections.abc.Iterator[document.Document | str]:
+    """A document that is an InferenceService, or what is in a List in its place, as kubectl takes it."""
+    if not isinstance(found.value, dict):
+        said = f"is {brief(found.value)}: write a mapping with apiVersion, kind, metadata and spec"
+        yield f"{shown}:{found.line()}: {said}"
+    elif str(found.value.get("kind")) in {"List", f"{names.KIND}List"}:
+        for item in found.items("items"):
+            yield from _meant(item, shown)
+    elif service.is_meant(found.value):
+        yield found
+
+
+def _again(
+    found: document.Document, shown: str, lines: dict[tuple[str, str], int]
+) -> collections.abc.Iterator[str]:
+    """That a file has a service twice: when it is applied, the later one silently takes the place of the first.
+
+    Args:
+        found: an InferenceService.
+        shown: its file.
+        lines: where the file has which service; this one is added.
+    """
+    metadata = found.value.get("metadata")
+    name = metadata.get("name") if isinstance(metadata, dict) else None
+    if not isinstance(name, str):
         return
-    for number, document in enumerate(_flat(documents), start=1):
-        if not isinstance(document, dict):
-            said = f"is {document!r}: write a mapping with apiVersion, kind, metadata and spec"
-            yield number, Problem("", said)
-        elif service.is_meant(document):
-            yield number, document
+    line = found.line("metadata.name")
+    key = (str(metadata.get("namespace") or ""), name)
+    first = lines.get(key)
+    lines[key] = first or line
+    if first is not None:
+        said = f"the service {name!r} stands in line {first} already: give this one another name, or write one of them"
+        yield f"{shown}:{line}: metadata.name: {said}"
 
 
-def _flat(documents: collections.abc.Iterable[typing.Any]) -> collections.abc.Iterator[typing.Any]:
-    """The documents, and what is in a List in its place, as kubectl takes it."""
-    for document in documents:
-        if isinstance(document, dict) and document.get("kind") == "List":
-            items = document.get("items") or ()
-            yield from _flat(items if isinstance(items, list) else [items])
-        else:
-            yield document
+def _shown(name: str) -> str:
+    """A file as errors name it."""
+    return "<stdin>" if name == "-" else name
 
 
 def _print(text: str) -> None:

@@ -47,12 +47,13 @@ def test_what_is_wrong_is_told_with_file_and_field(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = manifests.resource(replics=2)
+    bad["metadata"]["name"] = "second"
     path = write(tmp_path, yaml_text.write([manifests.resource(), bad]))
     assert cli.main(["check", "-q", "-f", path]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert err.splitlines() == [
-        f"{path} (document 2): spec.predictor.replics: there is no such field: did you mean replicas?",
+        f"{path}:24: spec.predictor.replics: there is no such field: did you mean replicas?",
         "1 problem",
     ]
 
@@ -91,13 +92,6 @@ def test_a_missing_file_is_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFi
     assert "No such file" in capsys.readouterr().err
 
 
-def test_documents_are_counted_as_they_stand_in_the_file(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = yaml_text.write([{"kind": "Secret"}, {"kind": "Namespace"}, manifests.resource(a=1)])
-    assert "(document 3): spec.predictor.a" in checked(tmp_path, text, capsys)[1][0]
-
-
 def test_a_folder_stands_for_the_files_in_it(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -107,7 +101,7 @@ def test_a_folder_stands_for_the_files_in_it(
     (tmp_path / "below").mkdir()
     assert cli.main(["check", "-q", "-f", str(tmp_path)]) == 1
     said = capsys.readouterr().err
-    assert "b.yml (document 1): spec.predictor.replics" in said
+    assert "b.yml:12: spec.predictor.replics" in said
     assert "1 problem\n" in said
 
     empty = tmp_path / "below"
@@ -118,9 +112,16 @@ def test_a_folder_stands_for_the_files_in_it(
 def test_standard_input_is_a_file_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("sys.stdin", io.StringIO(yaml_text.write([manifests.resource()])))
+    def given(manifest: manifests.Manifest) -> None:
+        text = io.TextIOWrapper(io.BytesIO(yaml_text.write([manifest]).encode()))
+        monkeypatch.setattr("sys.stdin", text)
+
+    given(manifests.resource())
     assert cli.main(["check", "-f", "-"]) == 0
     assert "kind: Deployment" in capsys.readouterr().out
+    given(manifests.resource(replics=1))
+    assert cli.main(["check", "-f", "-"]) == 1
+    assert capsys.readouterr().err.startswith("<stdin>:12: spec.predictor.replics")
 
 
 def checked(
@@ -196,8 +197,7 @@ def test_the_items_of_a_list_are_checked(
     text = yaml_text.write([{"apiVersion": "v1", "kind": "List", "items": items}])
     status, lines = checked(tmp_path, text, capsys)
     assert status == 1
-    assert "document 2" in lines[0]
-    assert "replics" in lines[0]
+    assert lines[0].startswith(f"{tmp_path / 'service.yaml'}:26: spec.predictor.replics")
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:

@@ -64,27 +64,50 @@ def _schema() -> schema.Schema:
 
 def _envelope(manifest: Manifest) -> Problems:
     for field, wanted in (("apiVersion", names.API_VERSION), ("kind", names.KIND)):
-        if manifest.get(field) != wanted:
-            yield Problem(field, f"is {manifest.get(field)!r}: write {field}: {wanted}")
-    metadata = manifest.get("metadata")
-    if not isinstance(metadata, dict) or metadata.get("name") in (None, ""):
-        yield Problem("metadata.name", "is missing: give the service a name")
-    else:
-        for field in ("name", "namespace"):
-            if not isinstance(metadata.get(field) or "", str):
-                yield Problem(
-                    f"metadata.{field}", f"is {metadata[field]!r}: write a text, in quotes"
-                )
-        for field in ("labels", "annotations"):
-            yield from _texts(metadata.get(field), f"metadata.{field}")
-    if not isinstance(manifest.get("status") or {}, dict):
-        yield Problem("status", f"is {manifest['status']!r}: leave it out, the operator writes it")
+        given = manifest.get(field)
+        if given != wanted:
+            said = "is missing" if given is None else f"is {brief(given)}"
+            yield Problem(field, f"{said}: write {field}: {wanted}")
+    yield from _metadata(manifest.get("metadata"))
+    if not isinstance(manifest.get("status"), dict | None):
+        said = f"is {brief(manifest['status'])}: leave it out, the operator writes it"
+        yield Problem("status", said)
     if "spec" not in manifest:
         yield Problem(
             "spec", "is missing: write spec.predictor.model.storageUri, the rest has defaults"
         )
-    for unknown in manifest.keys() - {"apiVersion", "kind", "metadata", "spec", "status"}:
-        yield Problem(unknown, "there is no such field beside spec")
+    for field in manifest:
+        if field not in _TOP:
+            place = _places().get(field)
+            hint = f": did you mean {place}?" if place else ""
+            yield Problem(field, f"there is no such field beside spec{hint}")
+
+
+def _metadata(metadata: typing.Any) -> Problems:
+    if not isinstance(metadata or {}, dict):
+        yield Problem("metadata", f"is {brief(metadata)}: write a mapping with a name")
+    elif not metadata or metadata.get("name") in (None, ""):
+        yield Problem("metadata.name", "is missing: give the service a name")
+    else:
+        for field in ("name", "namespace"):
+            if not isinstance(metadata.get(field), str | None):
+                yield Problem(
+                    f"metadata.{field}", f"is {brief(metadata[field])}: write a text, in quotes"
+                )
+        for field in ("labels", "annotations"):
+            yield from _texts(metadata.get(field), f"metadata.{field}")
+
+
+_TOP = ("apiVersion", "kind", "metadata", "spec", "status")
+_LONG = 120
+
+
+def brief(value: typing.Any) -> str:
+    """A value as errors show it: what is long is cut."""
+    if value is None:
+        return "empty"
+    text = repr(value)
+    return text if len(text) <= _LONG else f"{text[: _LONG - 20]}… ({len(text)} characters)"
 
 
 def _texts(given: typing.Any, path: str) -> Problems:
@@ -92,11 +115,11 @@ def _texts(given: typing.Any, path: str) -> Problems:
     if given is None:
         return
     if not isinstance(given, dict):
-        yield Problem(path, f"is {given!r}: write a mapping")
+        yield Problem(path, f"is {brief(given)}: write a mapping")
         return
     for name, value in given.items():
         if not isinstance(value, str):
-            yield Problem(f"{path}[{name}]", f"is {value!r}: write a text, in quotes")
+            yield Problem(f"{path}[{name}]", f"is {brief(value)}: write a text, in quotes")
 
 
 def _fill(
@@ -166,7 +189,7 @@ def _places() -> dict[str, str]:
 def _type_problem(wanted: schema.Schema, value: typing.Any) -> str:
     if wanted.get("x-kubernetes-int-or-string"):
         fits = isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
-        return "" if fits else f"is {value!r}: write a whole number, or a text in quotes"
+        return "" if fits else f"is {brief(value)}: write a whole number, or a text in quotes"
     kind = wanted["type"]
     fits = {
         "object": isinstance(value, dict),
@@ -177,14 +200,14 @@ def _type_problem(wanted: schema.Schema, value: typing.Any) -> str:
     }[kind]
     if fits:
         return ""
-    return f"is {value!r}: write {_WORDS[kind]}" + (", in quotes" if kind == "string" else "")
+    return f"is {brief(value)}: write {_WORDS[kind]}" + (", in quotes" if kind == "string" else "")
 
 
 def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: PLR0911 - one return a bound
     if "enum" in wanted and value not in wanted["enum"]:
         near = difflib.get_close_matches(str(value), wanted["enum"], n=1, cutoff=0.4)
         hint = f" (did you mean {near[0]}?)" if near else ""
-        return f"is {value!r}: write one of {', '.join(wanted['enum'])}{hint}"
+        return f"is {brief(value)}: write one of {', '.join(wanted['enum'])}{hint}"
     if isinstance(value, int) and not isinstance(value, bool):
         if value < wanted.get("minimum", value):
             return f"is {value}: write at least {wanted['minimum']}"
@@ -195,7 +218,7 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
         if not wanted.get("minLength", 0) <= len(value) <= wanted.get("maxLength", len(value)):
             return f"has {len(value)} characters: write {wanted.get('minLength', 0)} to {wanted['maxLength']}"
         if "pattern" in wanted and not matches(wanted["pattern"], value):
-            return f"is {value!r}: write something that matches {wanted['pattern']}"
+            return f"is {brief(value)}: write something that matches {wanted['pattern']}"
         return ""
     if isinstance(value, list | tuple):
         few, many = wanted.get("minItems", 0), wanted.get("maxItems", len(value))

@@ -29,11 +29,11 @@ def write(manifests: collections.abc.Iterable[collections.abc.Mapping[str, typin
     )
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """Reads as kubectl does where YAML's own rules and a library's differ.
 
-    Dates and times of day are texts, `y` and `n` are no texts, 1e3 is a number and 2.0 a whole one, keys are texts, and a key
-    that stands twice is an error: of two values one would silently win.
+    Dates and times of day are texts, `y` and `n` are no texts, 1e3 is a number and 2.0 a whole one, and keys are texts. What
+    `flaws` finds is an error.
     """
 
     bool_values: typing.ClassVar[dict[str, bool]] = {
@@ -43,36 +43,111 @@ class _Loader(yaml.SafeLoader):
     }
 
     @override
+    def construct_document(self, node: yaml.Node) -> typing.Any:
+        """The value of a document; the next one can be read also where this one has none."""
+        for flaw in flaws(node):
+            raise flaw
+        try:
+            return super().construct_document(node)
+        finally:
+            self.constructed_objects = {}
+            self.recursive_objects = {}
+            self.state_generators: list[typing.Any] = []
+            self.deep_construct = False
+
+    @override
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> typing.Any:
+        """A value; one that its tag does not fit is told with its line."""
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
+            kind = node.tag.rpartition(":")[2]
+            raise yaml.constructor.ConstructorError(
+                None, None, f"this is no {kind} that can be read", node.start_mark
+            ) from error
+
+    @override
+    def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
+        """A scalar; JSON writes a character beyond the first 65,536 as two."""
+        text = super().construct_scalar(node)
+        if _SURROGATE.search(text):
+            try:
+                return text.encode("utf-16", "surrogatepass").decode("utf-16")
+            except UnicodeDecodeError:
+                message = "this text holds half a character"
+                raise yaml.constructor.ConstructorError(
+                    None, None, message, node.start_mark
+                ) from None
+        return text
+
+    @override
     def construct_mapping(
         self, node: yaml.Node, deep: bool = False
     ) -> dict[typing.Any, typing.Any]:
         """A mapping with texts as keys."""
-        assert isinstance(node, yaml.MappingNode)
-        written = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
-        for key, _ in node.value:
-            if (
-                isinstance(key, yaml.ScalarNode)
-                and key.value != "<<"
-                and written.count(key.value) > 1
-            ):
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key.value!r} stands twice", key.start_mark
-                )
+        if not isinstance(node, yaml.MappingNode):
+            message = "this is no mapping, though its tag says so"
+            raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
         made = super().construct_mapping(node, deep=deep)
         return {_key(key): value for key, value in made.items()}
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_MOST_VALUES = 1_000_000
+"""A document may unfold to. A few lines of aliases of aliases make more than any memory holds."""
+
+
+def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.ConstructorError]:
+    """What makes a document wrong before any of its values is looked at, each with its line.
+
+    A key that stands twice (of two values one would silently win), a value that holds itself, and aliases without bounds.
+    """
+    sizes: dict[int, int] = {}
+    found: list[tuple[yaml.Node, str]] = []
+    _measure(root, sizes, found)
+    if not found and sizes[id(root)] > _MOST_VALUES:
+        found.append((root, "the aliases of this document unfold to more than a million values"))
+    for node, message in found:
+        yield yaml.constructor.ConstructorError(None, None, message, node.start_mark)
+
+
+def _measure(node: yaml.Node, sizes: dict[int, int], found: list[tuple[yaml.Node, str]]) -> int:
+    """How many values a node unfolds to; 0 stands for one that is still being measured."""
+    known = sizes.get(id(node))
+    if known is not None:
+        if known == 0:
+            found.append((node, "this value holds itself, by an alias of its own anchor"))
+        return known
+    sizes[id(node)] = 0
+    total = 1
+    if isinstance(node, yaml.SequenceNode):
+        total += sum(_measure(item, sizes, found) for item in node.value)
+    elif isinstance(node, yaml.MappingNode):
+        first: dict[str, yaml.Node] = {}
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+                before = first.setdefault(key.value, key)
+                if before is not key:
+                    line = before.start_mark.line + 1
+                    found.append(
+                        (key, f"the key {key.value!r} stands twice, the first time in line {line}")
+                    )
+            total += 1 + _measure(value, sizes, found)
+    sizes[id(node)] = total
+    return total
 
 
 def _key(key: typing.Any) -> str:
     return str(key).lower() if isinstance(key, bool) else str(key)
 
 
-def _number(loader: _Loader, node: yaml.ScalarNode) -> float:
+def _number(loader: Loader, node: yaml.ScalarNode) -> float:
     value = float(loader.construct_yaml_float(node))
     return int(value) if value.is_integer() else value
 
 
 # The base's own resolvers are shared by every loader: these are this one's alone.
-_Loader.yaml_implicit_resolvers = {}
+Loader.yaml_implicit_resolvers = {}
 _INT = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
 for _tag, _pattern, _first in (
@@ -83,8 +158,8 @@ for _tag, _pattern, _first in (
     ("tag:yaml.org,2002:null", "~|null|Null|NULL|", ["~", "n", "N", ""]),
     ("tag:yaml.org,2002:merge", "<<", "<"),
 ):  # fmt: skip
-    _Loader.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_first))
-_Loader.add_constructor(_FLOAT, _number)
+    Loader.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_first))
+Loader.add_constructor(_FLOAT, _number)
 
 
 def read(text: str) -> list[typing.Any]:
@@ -93,5 +168,5 @@ def read(text: str) -> list[typing.Any]:
     Raises:
         yaml.YAMLError: when it is no YAML; the message names the line.
     """
-    loaded = yaml.load_all(text, Loader=_Loader)
+    loaded = yaml.load_all(text, Loader=Loader)
     return [document for document in loaded if document is not None]

@@ -4,6 +4,8 @@
 the queue has its own.
 """
 
+import collections.abc
+import itertools
 import typing
 
 import kopf
@@ -37,14 +39,27 @@ class _NoDiff(kopf.DiffBaseStorage):
         """Stores nothing."""
 
 
+class _Backoffs:
+    """How long to wait before a request is tried again: longer and longer up to ten seconds, and without an end.
+
+    kopf gives up where the numbers end, by its own after a minute, and the process with it. A new process could only wait as well, while
+    this one still knows the cluster. No length either: kopf counts tries where there is one.
+    """
+
+    def __iter__(self) -> collections.abc.Iterator[float]:
+        yield from (1.0, 1.0, 2.0, 3.0, 5.0, 8.0)
+        yield from itertools.repeat(10.0)
+
+
 def settings() -> kopf.OperatorSettings:
-    """Kopf's settings: no Events of its own, no look at CRDs and namespaces, and no request without an end."""
+    """Kopf's settings: no Events of its own, no look at CRDs and namespaces, no request without an end, and no end of trying."""
     chosen = kopf.OperatorSettings()
     chosen.posting.enabled = False
     chosen.scanning.disabled = True
     chosen.persistence.diffbase_storage = _NoDiff()
     chosen.networking.connect_timeout = 5
     chosen.networking.request_timeout = 30
+    chosen.networking.error_backoffs = _Backoffs()
     chosen.watching.connect_timeout = 5
     chosen.watching.server_timeout = 300
     chosen.watching.client_timeout = 330

@@ -1,0 +1,169 @@
+"""A file's documents with the lines of their fields, so that what is wrong is told where it stands. YAML, and JSON, which is YAML but for tabs.
+
+The marks of the parser's nodes are kept beside the values; a field is found again by the path that problems carry.
+"""
+
+import collections.abc
+import dataclasses
+import json
+import typing
+
+import yaml
+
+from naiad_operator.api import yaml_text
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A document, or the rest of a file, that is no YAML.
+
+    Attributes:
+        line: where, counted from 1.
+        message: what is wrong and what to write instead.
+    """
+
+    line: int
+    message: str
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Document:
+    """A document of a file, or an item of a List in it.
+
+    Attributes:
+        value: what it says.
+        node: where each part of it stands.
+    """
+
+    value: typing.Any
+    node: yaml.Node
+
+    def line(self, path: str = "") -> int:
+        """The line of a field, counted from 1; where the file does not have the field, of what is nearest around it."""
+        node, line = self.node, self.node.start_mark.line + 1
+        while path:
+            step = _step(node, path)
+            if step is None:
+                break
+            node, line, path = step
+        return line
+
+    def items(self, field: str) -> collections.abc.Iterator["Document"]:
+        """The items of a list below it."""
+        values = self.value.get(field) or []
+        assert isinstance(self.node, yaml.MappingNode)
+        nodes = [value for key, value in self.node.value if key.value == field]
+        if isinstance(values, list):
+            for value, node in zip(values, nodes[-1].value if values else (), strict=True):
+                yield Document(value, node)
+        else:
+            yield Document(values, nodes[-1])
+
+
+def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:
+    """Every document that is not empty, up to where the text is no YAML at all."""
+    try:
+        loader = yaml_text.Loader(_without_tabs(text))
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            wrong = [_said(flaw, text) for flaw in yaml_text.flaws(node)]
+            if wrong:
+                yield from wrong
+                continue
+            try:
+                value = loader.construct_document(node)
+            except yaml.MarkedYAMLError as error:
+                yield _said(error, text)
+                continue
+            if value is not None:
+                yield Document(value, node)
+    except json.JSONDecodeError as error:
+        yield Unreadable(error.lineno, f"is no JSON: {error.msg}, in column {error.colno}")
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        character = f"U+{ord(text[error.position]):04X}"
+        yield Unreadable(line, f"holds the character {character}, which no YAML may: delete it")
+    except yaml.MarkedYAMLError as error:
+        yield _said(error, text)
+
+
+def _without_tabs(text: str) -> str:
+    """JSON may be indented with tabs, YAML may not. In valid JSON no tab stands within a text.
+
+    Raises:
+        json.JSONDecodeError: it is JSON, by its looks, and wrong.
+    """
+    begin = text.lstrip("\ufeff \t\r\n")
+    if "\t" not in text or not begin.startswith(("{", "[")) or begin[1:].lstrip()[:1] not in '"{[':
+        return text
+    json.loads(text.removeprefix("\ufeff"))
+    return text.replace("\t", " ")
+
+
+_Step = tuple[yaml.Node, int, str]
+
+
+def _step(node: yaml.Node, path: str) -> _Step | None:
+    """One step down a path: the node below, its line, and the rest of the path."""
+    found: _Step | None = None
+    if isinstance(node, yaml.SequenceNode):
+        for index, item in enumerate(node.value):
+            rest = _rest(path, f"[{index}]")
+            if rest is not None:
+                return item, item.start_mark.line + 1, rest
+    elif isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or not key.value:
+                continue
+            for written in (key.value, f".{key.value}", f"[{key.value}]"):
+                rest = _rest(path, written)
+                # A key may hold dots, so the longest fits best; of two, the later one counts: the other came by a merge.
+                if rest is not None and (found is None or len(rest) <= len(found[2])):
+                    found = value, key.start_mark.line + 1, rest
+    return found
+
+
+def _rest(path: str, step: str) -> str | None:
+    rest = path.removeprefix(step)
+    return rest if rest != path and rest[:1] in {"", ".", "["} else None
+
+
+_ADVICE = (
+    ("'\\t'", "indent with spaces: YAML takes no tabs"),
+    ("stands twice", "write it once"),
+    ("mapping values are not allowed", "put a text that holds ': ' in quotes, and indent the fields of one mapping alike"),
+    ("expected <block end>", "indent the fields of one mapping alike, and the entries of one list"),
+    ("could not find expected ':'", "write a ':' and a space behind the field's name"),
+    ("'<document start>'", "put a line --- between two documents"),
+    ("unhashable key", "a name in {} or [] can be no field's name: put a text that begins with { or [ in quotes"),
+    ("undefined alias", "an anchor holds only in its own document, behind the place where it stands"),
+    ("holds itself", "write the value itself"),
+    ("unfold", "write the values themselves"),
+    ("a constructor for the tag", "leave the tag out"),
+    ("its tag says so", "leave the tag out"),
+    ("that can be read", "write another value"),
+    ("half a character", "write the character itself, or both of its \\u codes"),
+    ("<stream end>", "a bracket or a quote is still open"),
+    ("end of stream", "a bracket or a quote is still open"),
+)  # fmt: skip
+
+
+def _said(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
+    """The parser's complaint as one sentence, at its line, with what to do."""
+    mark = error.problem_mark or error.context_mark
+    line = mark.line + 1 if mark is not None else 1
+    said = error.problem or "cannot be understood"
+    if error.context and error.context != "while scanning for the next token":
+        begun = error.context_mark
+        since = f" that begins in line {begun.line + 1}" if begun and begun.line + 1 < line else ""
+        said = f"{error.context}{since}: {said}"
+    lines = text.splitlines()
+    if any("{{" in each for each in lines[max(0, line - 2) : line]):
+        advice = (
+            "it looks like a template: render it first (helm template), and check what comes out"
+        )
+    else:
+        advice = next((advice for words, advice in _ADVICE if words in said), "")
+    begin = "" if isinstance(error, yaml.constructor.ConstructorError) else "is no YAML: "
+    return Unreadable(line, f"{begin}{said}" + (f": {advice}" if advice else ""))

@@ -1,0 +1,216 @@
+"""`naiad-operator check` says in which line something is wrong, whatever a file holds."""
+
+import json
+import pathlib
+
+import pytest
+
+from naiad_operator import cli
+
+HEAD = """apiVersion: serving.naiad.dev/v1alpha1
+kind: InferenceService
+metadata:
+  name: demo
+"""
+GOOD = f"""{HEAD}spec:
+  predictor:
+    model:
+      storageUri: s3://a/b
+"""
+"""Eight lines: what a test adds stands in line 9."""
+
+
+class Saying:
+    """What is said of a file's text, without the file's name and the number of problems."""
+
+    def __init__(self, path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self._path = path
+        self._capsys = capsys
+
+    def __call__(self, content: str | bytes) -> list[str]:
+        self._path.write_bytes(content.encode() if isinstance(content, str) else content)
+        status = cli.main(["check", "-q", "-f", str(self._path)])
+        *lines, last = self._capsys.readouterr().err.splitlines()
+        assert status == (0 if last.endswith("all right") else 1)
+        assert all(line.startswith(f"{self._path}:") for line in lines)
+        return [line.removeprefix(f"{self._path}:") for line in lines]
+
+    def fields(self, content: str) -> list[str]:
+        """Only the lines and the fields."""
+        return [":".join(line.split(":")[:2]) for line in self(content)]
+
+
+@pytest.fixture
+def said(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Saying:
+    return Saying(tmp_path / "a.yaml", capsys)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{GOOD}    replicas: two\n    replics: 1\n", ["9: spec.predictor.replicas", "10: spec.predictor.replics"]),
+        (f"{GOOD}    env:\n      - name: A\n      - name: B\n        value: 7\n", ["12: spec.predictor.env[1].value"]),
+        (f"{GOOD}    nodeSelector:\n      a.b/c: x\n      a.b: 1\n", ["11: spec.predictor.nodeSelector[a.b]"]),
+        (f"{GOOD}    podTemplate:\n      spec:\n        containers: 3\n", ["11: spec.predictor.podTemplate.spec.containers"]),
+        (GOOD.replace("demo", "Demo"), ["4: metadata.name"]),
+        (f"{GOOD}status: 3\n", ["9: status"]),
+        (f"# one\n\n{GOOD}    replicas: two\n", ["11: spec.predictor.replicas"]),
+    ],
+)  # fmt: skip
+def test_a_field_is_told_with_its_line(said: Saying, text: str, told: list[str]) -> None:
+    if "drainSeconds" in text:
+        told = [
+            "8: spec.predictor.terminationGracePeriodSeconds"
+        ]  # not there: the predictor's line
+    assert said.fields(text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"{GOOD}    drainSeconds: 60\n", "6: spec.predictor.terminationGracePeriodSeconds"),
+        (f"{GOOD}    env:\n      - value: a\n", "10: spec.predictor.env[0].name"),
+        (GOOD.replace("  name: demo", "  labels: {a: b}"), "3: metadata.name"),
+        (HEAD, "1: spec"),
+        (GOOD.replace("kind: InferenceService\n", ""), "1: kind"),
+    ],
+)  # fmt: skip
+def test_a_field_that_is_missing_is_told_with_the_line_of_what_is_around_it(
+    said: Saying, text: str, told: str
+) -> None:
+    assert told in said.fields(text)
+
+
+def test_each_of_several_documents_has_its_own_lines(said: Saying) -> None:
+    second = GOOD.replace("demo", "second")
+    assert said.fields(f"{GOOD}    a: 1\n---\n# a remark\n---\n{second}    b: 1\n") == [
+        "9: spec.predictor.a",
+        "21: spec.predictor.b",
+    ]
+
+
+def test_json_has_lines_too_also_with_tabs(said: Saying) -> None:
+    manifest = {
+        "apiVersion": "serving.naiad.dev/v1alpha1",
+        "kind": "InferenceService",
+        "metadata": {"name": "demo"},
+        "spec": {"predictor": {"model": {"storageUri": "s3://a/b"}, "replics": 2}},
+    }
+    items = {"apiVersion": "v1", "kind": "List", "items": [manifest, 7]}
+    assert said.fields(json.dumps(manifest, indent=2)) == ["12: spec.predictor.replics"]
+    assert said.fields(json.dumps(manifest, indent="\t")) == ["12: spec.predictor.replics"]
+    assert said.fields(json.dumps(items, indent=1))[0] == "16: spec.predictor.replics"
+    assert said(json.dumps(items, indent=1))[1].startswith("20: is 7: write a mapping")
+    broken = json.dumps(manifest, indent="\t").replace('"demo"', "demo")
+    assert said(broken) == ["5: is no JSON: Expecting value, in column 11"]
+
+
+def test_what_comes_by_an_alias_is_told_where_it_is_written(said: Saying) -> None:
+    text = f"{GOOD}    env:\n      - &first {{name: A, value: 1}}\n      - <<: *first\n        name: B\n"
+    assert said.fields(text) == [
+        "10: spec.predictor.env[0].value",
+        "10: spec.predictor.env[1].value",
+    ]
+
+
+def test_a_merge_over_a_merge_is_no_key_that_stands_twice(said: Saying) -> None:
+    beside = "x: {y: &a {<<: &b {k: 1}, k: 2}}\nz: {<<: *a}\n"
+    assert said(f"{beside}---\n{GOOD}") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "words"),
+    [
+        (f"{GOOD}\treplicas: 1\n", 9, "indent with spaces"),
+        (GOOD.replace("s3://a/b", "s3://a/b: c"), 8, "in quotes"),
+        (f"{GOOD}   replicas: 1\n", 9, "indent the fields of one mapping alike"),
+        (f"{GOOD}    args: [--a\n", 10, "still open"),
+        (GOOD.replace("demo", "{{ .Values.name }}"), 4, "helm template"),
+        (f"{{{{- if .Values.on }}}}\n{GOOD}", 1, "helm template"),
+        (f"{GOOD}    replicas: *many\n", 9, "an anchor holds only in its own document"),
+        (f"{GOOD}    replicas: !!python/object:a.b 1\n", 9, "leave the tag out"),
+        (f"{GOOD}    replicas: 1{'0' * 5000}\n", 9, "this is no int that can be read"),
+        (f"{GOOD}    replicas: !!int many\n", 9, "this is no int that can be read"),
+        (f"{GOOD}    replicas: !!int ''\n", 9, "this is no int that can be read"),
+        (f"{GOOD}    args: !!map 3\n", 9, "though its tag says so: leave the tag out"),
+        (GOOD.replace("kind: InferenceService", "kind: []"), 2, "write kind: InferenceService"),
+        (GOOD.replace("demo", "[]"), 4, "metadata.name: is []: write a text"),
+        (GOOD.replace("demo", "0"), 4, "metadata.name: is 0: write a text"),
+        (f"{GOOD}    podTemplate: &a\n      spec: *a\n", 9, "this value holds itself"),
+        (f"{GOOD}    image: a\x07\n", 9, "holds the character U+0007"),
+        (GOOD.replace("s3://a/b", '"\\ud83d"'), 8, "half a character"),
+        ('{"kind": "List"}\n{"kind": "List"}', 2, "put a line --- between two documents"),
+    ],
+)
+def test_what_can_hardly_be_read_is_told_with_line_and_advice(
+    said: Saying, text: str, line: int, words: str
+) -> None:
+    [told] = said(text)
+    assert told.startswith(f"{line}: ")
+    assert words in told
+
+
+def test_text_that_is_no_utf_8_is_told_with_its_line(said: Saying) -> None:
+    assert said(f"{GOOD}    # \u00fc\n".encode("latin-1")) == [
+        "9: is no UTF-8 text: save it as UTF-8"
+    ]
+    assert said(f"\ufeff{GOOD}") == []
+
+
+def test_a_document_that_is_wrong_keeps_no_other_from_being_checked(said: Saying) -> None:
+    twice = f"{GOOD}    image: a\n    image: b\n    env: [{{name: A, name: B}}]\n"
+    assert said(f"{twice}---\n{GOOD}    a: 1\n---\nb: [")[:3] == [
+        "10: the key 'image' stands twice, the first time in line 9: write it once",
+        "11: the key 'name' stands twice, the first time in line 11: write it once",
+        said(f"{twice}---\n{GOOD}    a: 1\n")[-1],
+    ]
+
+
+def test_aliases_that_unfold_without_bounds_are_refused(said: Saying) -> None:
+    levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
+    text = "\n".join(["a0: &a0 [x]", *levels, f"{GOOD}    args: *a8\n"])
+    [told] = said(text)
+    assert "unfold to more than a million values" in told
+
+
+def test_long_values_are_cut(said: Saying) -> None:
+    [told] = said(f"{GOOD}    args: {{a: {list(range(1000))}}}\n")
+    assert len(told) < 250
+    assert told.endswith(": write a list")
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (GOOD.replace("kind: InferenceService\n", ""), "kind: is missing: write kind: InferenceService"),
+        (f"{HEAD}spec:\n", "spec: is empty: write a mapping"),
+        (f"{GOOD}predictor: {{}}\n", "there is no such field beside spec: did you mean spec.predictor?"),
+        (GOOD.replace("\n  name: demo", " demo"), "metadata: is 'demo': write a mapping with a name"),
+    ],
+)  # fmt: skip
+def test_sentences_are_about_the_file_and_not_about_the_program(
+    said: Saying, text: str, sentence: str
+) -> None:
+    assert any(sentence in line for line in said(text))
+
+
+def test_lists_that_a_cluster_gives_are_looked_into(
+    said: Saying, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    items = "".join(f"  {line}\n" for line in f"{GOOD}    a: 1".splitlines())
+    text = (
+        f"apiVersion: serving.naiad.dev/v1alpha1\nkind: InferenceServiceList\nitems:\n-{items[1:]}"
+    )
+    assert said.fields(text) == ["12: spec.predictor.a"]
+    empty = tmp_path / "empty.yaml"
+    empty.write_text("apiVersion: v1\nkind: List\nitems: []\n")
+    assert cli.main(["check", "-f", str(empty)]) == 1
+    assert capsys.readouterr().err == f"nothing to check: there is no InferenceService in {empty}\n"
+
+
+def test_a_service_that_a_file_has_twice_is_told(said: Saying) -> None:
+    assert said(f"{GOOD}---\n{GOOD}") == [
+        "13: metadata.name: the service 'demo' stands in line 4 already: give this one another name, or write one of them"
+    ]
+    elsewhere = GOOD.replace("name: demo", "name: demo\n  namespace: other")
+    assert said(f"{GOOD}---\n{elsewhere}---\n{GOOD.replace('demo', 'second')}") == []
