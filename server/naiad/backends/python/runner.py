@@ -20,7 +20,7 @@ from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.names import UTILS
 from naiad.backends.python.api.response import InferenceResponse, contents_of
 from naiad.backends.python.api.tensor import parts_of
-from naiad.backends.python.failures import RAISED, describe
+from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.served_model import APART, ServedModel
 from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest, Refusal
 
@@ -126,7 +126,7 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
         model = found()
         if hasattr(model, "initialize"):
             model.initialize(arguments)
-    except RAISED as error:
+    except raised() as error:
         raise Refusal(
             "INVALID_ARG",
             f"failed to initialize model '{name}' (instance '{arguments['model_instance_name']}'): {describe(error, folder)}",
@@ -158,7 +158,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     os.environ[_FOLDERS] = "\n".join(folders)
     try:
         module = importlib.import_module(_PACKAGE + "." + path.stem)
-    except RAISED as error:
+    except raised() as error:
         raise _refusal(name, describe(error, folder)) from error
     found = getattr(module, "TritonPythonModel", None)
     if found is None:
