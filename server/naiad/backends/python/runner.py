@@ -22,17 +22,11 @@ from naiad.backends.python.api.response import InferenceResponse, contents_of
 from naiad.backends.python.api.tensor import parts_of
 from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.served_model import APART, ServedModel
-from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest, Refusal
+from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, Refusal
 
 _PACKAGE = "naiad_model"
 _FOLDERS = "NAIAD_MODEL_FOLDERS"
 """The variable by which processes that a model starts learn where its modules are, one folder a line."""
-
-_NAMES = {
-    number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
-}
-_NAMES[datatypes.BYTES] = "BYTES"
-_NAMES[datatypes.BF16] = "BF16"
 
 
 class PythonRunner(ServedModel):
@@ -114,7 +108,7 @@ class PythonRunner(ServedModel):
             if name not in self.all_outputs:
                 self._note_dropped(name)
             elif not wanted or name in wanted:
-                outputs.append((name, _NAMES[code], values))
+                outputs.append((name, datatypes.WIRE_NAMES[code], values))
         return Answer(outputs, parameters)
 
 
