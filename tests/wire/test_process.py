@@ -11,8 +11,10 @@ import subprocess
 import threading
 import time
 
+import grpc
 import pytest
 
+from naiad.core.messages import service_pb2
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
 from tests.wire.plain_http import call, get
@@ -118,18 +120,38 @@ def test_no_request_is_lost_while_it_drains_under_load(
     assert lost == []
 
 
-def test_what_does_not_end_in_time_is_said_and_exits_with_1(
-    models: pathlib.Path, tmp_path: pathlib.Path
+@pytest.mark.parametrize("host", ["process", "thread"])
+def test_what_does_not_end_in_time_is_refused_and_said_and_exits_with_1(
+    host: str, models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
+    options = ("--exit-timeout-secs=1", f"--backend-config=python,host={host}")
     with (
-        launched(models, tmp_path, "--exit-timeout-secs=1") as server,
+        launched(models, tmp_path, *options) as server,
         one_running_one_waiting(server, seconds=30.0) as statuses,
+        grpc.insecure_channel(server.grpc) as channel,
     ):
+        over_grpc = channel.unary_unary("/inference.GRPCInferenceService/ModelInfer").future(
+            slow_request()
+        )
+        waiting = b'nv_inference_pending_request_count{model="slow",version="1"} 2'
+        wait_until(lambda: waiting in get(server.metrics, "/metrics")[1])
         before = time.monotonic()
         assert server.stop() == 1
         assert time.monotonic() - before < 15
-        assert "Exit timeout expired. Exiting immediately." in server.output()
-    assert 200 not in statuses
+        assert (
+            "Exit timeout expired. Exiting immediately. (3 inferences were not answered)"
+            in server.output()
+        )
+        assert over_grpc.code() is grpc.StatusCode.UNAVAILABLE
+        assert "Server exiting: " in over_grpc.details()
+    assert statuses == [503, 503]
+
+
+def slow_request() -> bytes:
+    request = service_pb2.ModelInferRequest(model_name="slow")
+    request.inputs.add(name="SECONDS", datatype="FP32", shape=[1]).contents.fp32_contents.append(0)
+    data: bytes = request.SerializeToString()
+    return data
 
 
 def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:

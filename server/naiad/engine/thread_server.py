@@ -20,8 +20,8 @@ from naiad.backends.python.api.errors import TritonError, TritonErrorCode, Trito
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of, wrap
+from naiad.backends.python.instance import DATATYPES
 from naiad.core import datatypes
-from naiad.core.datatypes import DataType
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
@@ -31,10 +31,6 @@ from naiad.engine.model_metrics import ModelMetrics
 from naiad.errors import InferenceError
 from naiad.hosts.handover import Mailbox
 from naiad.metrics.custom import CustomMetrics
-
-_DATATYPES: dict[int, DataType] = {
-    number: datatypes.BY_DTYPE[dtype] for dtype, number in codes.CODES.items()
-} | {codes.BF16: datatypes.BF16}
 
 Result = typing.TypeVar("Result")
 
@@ -198,7 +194,7 @@ def _tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
         if code == codes.BF16:
             array = array.view(datatypes.BF16.dtype)
     array.flags.writeable = False
-    return Tensor(name, _DATATYPES[code], array.shape, array)
+    return Tensor(name, DATATYPES[code], array.shape, array)
 
 
 def _call(call: collections.abc.Callable[[], None]) -> None:

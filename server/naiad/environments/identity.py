@@ -104,6 +104,9 @@ def _tree(path: pathlib.Path) -> collections.abc.Iterator[str]:
                 yield f"{each.relative_to(path)} {contents(each)}"
 
 
+_MOST_KNOWN = 4096
+"""Files whose contents are remembered, some 300 bytes each; a server whose models come and go meets new ones for ever."""
+
 _known: dict[tuple[int, int, int, int], str] = {}
 _lock = threading.Lock()
 
@@ -123,4 +126,6 @@ def contents(path: pathlib.Path) -> str:
             known = hashlib.file_digest(file, "sha256").hexdigest()
             with _lock:
                 _known[key] = known
+                if len(_known) > _MOST_KNOWN:
+                    del _known[next(iter(_known))]
     return known

@@ -5,7 +5,6 @@ an error that says what happened, and with the process gone.
 """
 
 import contextlib
-import logging
 import os
 import select
 import selectors
@@ -21,7 +20,7 @@ from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import link
 from naiad.hosts.worker.link import Link, LinkBrokenError
-from naiad.hosts.worker_process import end_children, in_words, pair, spawn
+from naiad.hosts.worker_process import end_children, in_words, order, spawn
 
 _PIPE_BYTES = 1 << 16
 _GRACE_S = 2.0
@@ -42,36 +41,17 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
         InferenceError: it refused; UNAVAILABLE: its process could not be started, ended, or took too long.
     """
     with contextlib.ExitStack() as undo:
-        data, its_data = pair(undo)
-        _, its_control = pair(undo)
-        reading, writing = os.pipe()
-        undo.callback(os.close, reading)
-        with contextlib.ExitStack() as its_ends:
-            its_ends.callback(os.close, writing)
-            its_ends.enter_context(its_data)
-            its_ends.enter_context(its_control)
-            try:
-                process = spawn(identity, plan, data=its_data, control=its_control, output=writing)
-            except OSError as error:
-                raise unavailable(
-                    f"{identity}: no worker process could be started: {error}"
-                ) from error
+        try:
+            process, data, _, reading, gone = spawn(identity, plan, undo)
+        except OSError as error:
+            raise unavailable(f"{identity}: no worker process could be started: {error}") from error
         output = OutputLog(identity)
         undo.callback(output.close)
-        os.set_blocking(reading, False)
-        gone = os.pidfd_open(process.pid)
-        undo.callback(os.close, gone)
         undo.callback(_end, process, gone, reading, output)
-        data.setblocking(False)
         to_it = Link(data)
         undo.callback(to_it.close)
-        order = {
-            "runner": plan.runner,
-            "settings": dict(plan.settings),
-            "log_level": logging.getLogger("naiad").getEffectiveLevel(),
-        }
         try:
-            to_it.send(link.ERRAND, orjson.dumps(order))
+            to_it.send(link.ERRAND, order(plan))
             _listen((to_it, gone), reading, output, time.monotonic() + timeout_s)
             kind, _, header = to_it.receive()
         except (
@@ -80,10 +60,8 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
         ) as error:  # a child of its own may keep the link open
             _end(process, gone, reading, output)
             how = in_words(process.returncode)
-            said = output.last_lines()
-            wrote = f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
             raise unavailable(
-                f"{identity}: its worker process {how} while it completed the model's config{wrote}"
+                f"{identity}: its worker process {how} while it completed the model's config{output.last_words()}"
             ) from error
         except TimeoutError as error:
             end_children(process)

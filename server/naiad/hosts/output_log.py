@@ -54,6 +54,11 @@ class OutputLog:
         """The last lines, as they were written."""
         return "\n".join(self._last)
 
+    def last_words(self) -> str:
+        """The last lines as the end of a sentence that says how their writer ended."""
+        said = self.last_lines()
+        return f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
+
     def feed(self, data: bytes) -> None:
         """Take bytes as they come; a line is logged when it is complete, or very long."""
         *lines, begun = (self._begun + data).split(b"\n")

@@ -2,14 +2,13 @@
 
 A batch goes out with one wake-up and its outcome comes back with one (`worker/link.py`). When the worker dies its batch fails
 with UNAVAILABLE at once, the scheduler is told to send nothing more, and a new worker is started, later each time it dies again soon
-(`respawn.py`). A worker that takes longer than its limit for a batch, or to load, is ended by the `watchdog`.
+(`replacement.py`). A worker that takes longer than its limit for a batch, or to load, is ended by the `watchdog`.
 Requests that are answered apart from their batch are known by number, and fail with the worker as well.
 Whoever waits here gets an end: the batch by outcome or death, `start` by load, refusal or death, `ready` and `close` after a time.
 """
 
 import asyncio
 import collections.abc
-import contextlib
 import enum
 import functools
 import logging
@@ -30,10 +29,10 @@ from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.pulse import Pulse
-from naiad.hosts.respawn import Backoff
+from naiad.hosts.replacement import Replacement
 from naiad.hosts.watchdog import Watchdog
 from naiad.hosts.worker import link
-from naiad.hosts.worker_process import WorkerProcess
+from naiad.hosts.worker_process import WorkerProcess, order
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)
@@ -43,8 +42,6 @@ READY_TIMEOUT_S = 5.0
 
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
-
-_NS_A_SECOND = 1e9
 
 
 class _State(enum.Enum):
@@ -91,7 +88,14 @@ class ProcessHost:
         self._desk = desk
         self._now = clock.monotonic_ns
         self._loop = loop
-        self._backoff = Backoff()
+        self._replacement = Replacement(
+            identity,
+            start=self.start,
+            on_refused=lambda: on_restart(RestartReason.LOAD),
+            on_served=lambda: self._usable(True),
+            clock=clock,
+            loop=loop,
+        )
         self._state = _State.DOWN
         self._usable: collections.abc.Callable[[bool], None] = _nobody
         self._on_answer: OnAnswer = _ignore
@@ -106,7 +110,6 @@ class ProcessHost:
         self._stuck = False
         self._probe: asyncio.Future[bool] | None = None
         self._idle: asyncio.Future[None] | None = None
-        self._respawning: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -140,16 +143,13 @@ class ProcessHost:
             ) from error
         self._worker = worker
         self._place = WorkerPlace(worker.pid, processors=len(os.sched_getaffinity(0)))
-        order = {
-            "runner": self._plan.runner,
-            "settings": dict(self._plan.settings),
-            "log_level": logging.getLogger("naiad").getEffectiveLevel(),
-        }
-        worker.send(link.LOAD, orjson.dumps(order))
+        worker.send(link.LOAD, order(self._plan))
         if self._limits.load.seconds:
             self._watchdog.watch(worker, "its load", self._limits.load, _ignore)
         try:
             await loading
+            if worker.ended.done():  # the loop was busy, and both came at once
+                raise self._not_loaded(worker, worker.ended.result())  # noqa: TRY301 - as one that failed while it loaded
         except BaseException:
             self._state = _State.DOWN
             worker.kill("was not wanted any more")
@@ -159,7 +159,7 @@ class ProcessHost:
             self._loading = None
             self._watchdog.rest()
         self._state = _State.UP
-        self._backoff.came_up(self._now())
+        self._replacement.came_up()
         _log.info("worker process %d serves %s", worker.pid, self._identity)
 
     def answers_to(self, on_answer: OnAnswer) -> None:
@@ -218,10 +218,7 @@ class ProcessHost:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        if self._respawning is not None:
-            self._respawning.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._respawning
+        await self._replacement.stop()
         if self._in_flight.batch is not None and self._worker is not None:
             self._idle = self._loop.create_future()
             await self._idle
@@ -360,46 +357,27 @@ class ProcessHost:
 
     def _on_end(self, how: str) -> None:
         worker, self._worker = self._worker, None
+        assert worker is not None
         self._desk.left()
-        pid = 0 if worker is None else worker.pid
         stuck, self._stuck = self._stuck, False
         if self._state is _State.CLOSED:
             return
         if self._loading is not None:
             if not self._loading.done():
-                said = "" if worker is None else worker.last_words
-                wrote = f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
-                self._loading.set_exception(
-                    unavailable(
-                        f"{self._identity}: its worker process {how} while it loaded the model{wrote}"
-                    )
-                )
+                self._loading.set_exception(self._not_loaded(worker, how))
             return
         if self._state is _State.DOWN and not stuck:
             return
-        _log.error("worker process %d of %s %s: it is replaced", pid, self._identity, how)
+        _log.error("worker process %d of %s %s: it is replaced", worker.pid, self._identity, how)
         self._on_restart(RestartReason.TIMEOUT if stuck else RestartReason.DIED)
         if self._closing is None:
-            self._respawning = self._loop.create_task(self._respawn())
+            self._replacement.begin()
         self._go_down(how)
 
-    async def _respawn(self) -> None:
-        while True:
-            delay_ns = self._backoff.died(self._now())
-            if delay_ns:
-                _log.info(
-                    "%s: the next worker starts in %.1f s", self._identity, delay_ns / _NS_A_SECOND
-                )
-            await asyncio.sleep(delay_ns / _NS_A_SECOND)
-            try:
-                await self.start()
-            except InferenceError as error:
-                _log.error("%s", error.message)
-                self._on_restart(RestartReason.LOAD)
-                continue
-            if self._state is _State.UP:
-                self._usable(True)
-                return
+    def _not_loaded(self, worker: WorkerProcess, how: str) -> InferenceError:
+        return unavailable(
+            f"{self._identity}: its worker process {how} while it loaded the model{worker.last_words}"
+        )
 
     def _unavailable(self, how: str) -> InferenceError:
         return unavailable(

@@ -17,6 +17,8 @@ import socket
 import subprocess
 import typing
 
+import orjson
+
 from naiad.backends.backend import WorkerPlan
 from naiad.hosts import worker
 from naiad.hosts.output_log import Identity, OutputLog
@@ -58,7 +60,7 @@ class WorkerProcess:
 
     Attributes:
         link: to it.
-        ended: done when it is gone and every descriptor is given back.
+        ended: done when it is gone and every descriptor is given back, with how it ended, as `on_end` is told it.
     """
 
     def __init__(
@@ -84,7 +86,7 @@ class WorkerProcess:
         self._unposted: collections.deque[tuple[int, int, bytes, Parcel | None]] = (
             collections.deque()
         )
-        self.ended: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[str] = loop.create_future()
 
     def start(self) -> None:
         """Start it, on the loop's own thread, with whose end the system ends it.
@@ -93,31 +95,17 @@ class WorkerProcess:
             OSError: there is no such interpreter, or no descriptor or memory left.
         """
         with contextlib.ExitStack() as undo:
-            data, its_data = pair(undo)
-            control, its_control = pair(undo)
-            reading, writing = os.pipe()
-            undo.callback(os.close, reading)
-            with contextlib.ExitStack() as its_ends:
-                its_ends.callback(os.close, writing)
-                its_ends.enter_context(its_data)
-                its_ends.enter_context(its_control)
-                self._process = spawn(
-                    self._identity, self._plan, data=its_data, control=its_control, output=writing
-                )
-            pidfd = os.pidfd_open(self._process.pid)
-            undo.callback(os.close, pidfd)
-            self.link = Link(data)
+            made = spawn(self._identity, self._plan, undo)
+            self._process = made.process
+            self.link = Link(made.data)
             undo.callback(self.link.close)
-            self._control = Link(control)
+            self._control = Link(made.control)
             undo.callback(self._control.close)
-            self._reading = reading
-            for each in (data, control):
-                each.setblocking(False)
-            os.set_blocking(reading, False)
+            self._reading = made.output
             for descriptor, call in (
-                (data.fileno(), self._receive),
-                (reading, self._take_output),
-                (pidfd, self._bury),
+                (made.data.fileno(), self._receive),
+                (made.output, self._take_output),
+                (made.gone, self._bury),
             ):
                 self._loop.add_reader(descriptor, call)
                 undo.callback(self._loop.remove_reader, descriptor)
@@ -130,8 +118,8 @@ class WorkerProcess:
 
     @property
     def last_words(self) -> str:
-        """The last lines that it wrote."""
-        return self._output.last_lines()
+        """See `OutputLog`."""
+        return self._output.last_words()
 
     def send(self, *message: typing.Any) -> None:
         """As `Link.send`, but a link that is broken gets the process killed; the end is told like any other."""
@@ -261,8 +249,9 @@ class WorkerProcess:
         if self._unposted:
             self._loop.remove_writer(self._control.fileno())
         self._undo.close()
-        self.ended.set_result(None)
-        self._on_end(self._killed_because or in_words(status))
+        how = self._killed_because or in_words(status)
+        self.ended.set_result(how)
+        self._on_end(how)
 
 
 def _environ(plan: WorkerPlan) -> dict[str, str]:
@@ -271,50 +260,84 @@ def _environ(plan: WorkerPlan) -> dict[str, str]:
     return {name: value for name, value in merged.items() if value is not None}
 
 
-def pair(undo: contextlib.ExitStack) -> tuple[socket.socket, socket.socket]:
-    """Our end of a link, which `undo` closes, and the worker's."""
-    ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    undo.callback(ours.close)
-    return ours, its
+class Spawned(typing.NamedTuple):
+    """A worker's process and our ends of what leads to it; none of them blocks.
+
+    Attributes:
+        process: it.
+        data: our end of the link.
+        control: of the control socket.
+        output: of the pipe that it writes to.
+        gone: its pidfd.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    data: socket.socket
+    control: socket.socket
+    output: int
+    gone: int
 
 
-def spawn(
-    identity: Identity,
-    plan: WorkerPlan,
-    *,
-    data: socket.socket,
-    control: socket.socket,
-    output: int,
-) -> "subprocess.Popen[bytes]":
+def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
     """Start a worker's process.
 
     Args:
         identity: whose it is.
         plan: what runs in it, and by which interpreter.
-        data: its end of the link.
-        control: its end of the control socket.
-        output: the descriptor that it writes to.
+        undo: closes our ends.
 
     Raises:
         OSError: there is no such interpreter, or no descriptor or memory left.
     """
-    ends = (data.fileno(), control.fileno())
-    command = [
-        plan.executable, _MAIN,
-        f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
-        "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
-    ]  # fmt: skip
-    process = subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        env=_environ(plan),
-        pass_fds=ends,
-        process_group=0,  # so that what the model starts can be ended with it
-    )
+    with contextlib.ExitStack() as its:
+        data, its_data = _pair(undo, its)
+        control, its_control = _pair(undo, its)
+        output, its_output = os.pipe()
+        undo.callback(os.close, output)
+        its.callback(os.close, its_output)
+        ends = (its_data.fileno(), its_control.fileno())
+        command = [
+            plan.executable, _MAIN,
+            f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
+            "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
+        ]  # fmt: skip
+        process = subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=its_output,
+            stderr=its_output,
+            env=_environ(plan),
+            pass_fds=ends,
+            process_group=0,  # so that what the model starts can be ended with it
+        )
     SURVIVORS.add(process.pid)
-    return process
+    gone = os.pidfd_open(process.pid)
+    undo.callback(os.close, gone)
+    for each in (data, control):
+        each.setblocking(False)
+    os.set_blocking(output, False)
+    return Spawned(process, data, control, output, gone)
+
+
+def _pair(
+    undo: contextlib.ExitStack, its: contextlib.ExitStack
+) -> tuple[socket.socket, socket.socket]:
+    """Our end of a link, which `undo` closes, and the worker's, which `its` does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    undo.callback(ours.close)
+    its.callback(theirs.close)
+    return ours, theirs
+
+
+def order(plan: WorkerPlan) -> bytes:
+    """What a worker is told of its plan, with LOAD and ERRAND."""
+    return orjson.dumps(
+        {
+            "runner": plan.runner,
+            "settings": dict(plan.settings),
+            "log_level": logging.getLogger("naiad").getEffectiveLevel(),
+        }
+    )
 
 
 def end_children(process: "subprocess.Popen[bytes]") -> None:

@@ -16,6 +16,7 @@ log = logging.getLogger("naiad.serve")
 
 _NS_A_SECOND = 1e9
 _COUNTDOWN_SECONDS = 1.0
+_LONGER_SECONDS = 1.0
 
 
 class DrainSteps(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +63,8 @@ async def drain(
     countdown = asyncio.get_running_loop().create_task(_count_down(steps, left))
     try:
         async with asyncio.timeout(timeout_seconds):
-            await asyncio.gather(*(close(left()) for close in steps.close))
+            # A little more than there is: it is this timeout that ends them, so that who is left is counted before being told.
+            await asyncio.gather(*(close(left() + _LONGER_SECONDS) for close in steps.close))
             await steps.unload()
     except TimeoutError:
         log.error(  # noqa: TRY400 - the traceback of a timeout says nothing

@@ -86,3 +86,18 @@ def test_a_tarball_is_named_by_its_contents(tmp_path: pathlib.Path) -> None:
     assert identity.of_tarball(one) == identity.of_tarball(two)
     two.write_bytes(b"others")
     assert identity.of_tarball(one) != identity.of_tarball(two)
+
+
+def test_only_so_many_files_are_remembered_and_the_oldest_is_forgotten(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known: dict[object, str] = {}
+    monkeypatch.setattr(identity, "_known", known)
+    monkeypatch.setattr(identity, "_MOST_KNOWN", 2)
+    found = []
+    for number in range(4):
+        file = tmp_path / str(number)
+        file.write_text(str(number))
+        found.append(identity.contents(file))
+    assert list(known.values()) == found[2:]
+    assert identity.contents(tmp_path / "0") == found[0]

@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import pathlib
+import signal
 import subprocess
 
 import numpy as np
@@ -339,6 +340,27 @@ async def test_a_model_that_prints_without_end_leaves_the_loop_time_for_others(
         most = max(most, told - before)
     assert running.result().error is None
     assert most < 500
+
+
+async def test_a_child_that_a_model_forks_ends_by_the_signal_that_a_pool_ends_its_own_by(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            told, tell = os.pipe()
+            child = os.fork()
+            if not child:
+                os.write(tell, b"!")
+                time.sleep(2)
+                os._exit(0)
+            os.read(told, 1)
+            os.kill(child, signal.SIGTERM)
+            return [response(os.waitpid(child, 0)[1], 0)]
+        """
+    )
+    os.kill(hosted.host.pid, signal.SIGTERM)  # which the worker itself does not mind
+    assert answers(await hosted.run()) == [{"OUT": [[signal.SIGTERM, 0]]}]
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

@@ -4,6 +4,7 @@ Real processes throughout; what is waited for is polled.
 """
 
 import asyncio
+import os
 import pathlib
 import sys
 
@@ -22,6 +23,7 @@ from tests.server.hosts.workers import (
     exists,
     plan,
 )
+from tests.support.waiting import wait_until
 
 
 @pytest.mark.parametrize(
@@ -126,3 +128,30 @@ async def test_a_load_that_nobody_wants_any_more_ends_its_process(
     with pytest.raises(asyncio.CancelledError):
         await loading
     assert not exists(pid)
+
+
+async def test_a_worker_that_is_gone_by_the_time_its_load_is_heard_of_has_not_loaded(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = hosts.make(
+        """
+        def initialize(self, args):
+            print("the driver is lost")
+            threading.Timer(0.2, os._exit, (3,)).start()
+            open(args["model_repository"] + "/pid", "w").write(str(os.getpid()))
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    starting = asyncio.ensure_future(hosted.host.start())
+    await asyncio.sleep(0)
+    # The loop is busy with something else, until both the word that it has loaded and its end are there.
+    pid = tmp_path / "pid"
+    wait_until(lambda: pid.exists() and bool(pid.read_text()))
+    os.waitid(os.P_PID, int(pid.read_text()), os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - that is the point
+    with pytest.raises(InferenceError) as refusal:
+        await asyncio.wait_for(starting, GIVE_UP_S)
+    assert refusal.value.code is ErrorCode.UNAVAILABLE
+    assert "exited with status 3" in refusal.value.message
+    assert "the driver is lost" in refusal.value.message
+    assert hosted.host.pid == 0

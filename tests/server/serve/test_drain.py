@@ -50,8 +50,8 @@ async def test_it_accepts_for_the_delay_then_closes_then_unloads() -> None:
     assert await stop(steps, delay=10)
     assert steps.taken == [
         ("lame duck", 0),
-        ("close within 30", 10),
-        ("close within 30", 10),
+        ("close within 31", 10),
+        ("close within 31", 10),
         ("unload", 14),
     ]
 

@@ -247,3 +247,9 @@ def test_a_model_runs_in_the_thread_of_its_test(load: Load) -> None:
     model = load(code)
     model.infer({"X": [[1]]})
     assert model.python_model.seen == threading.get_ident()
+
+
+def test_ctrl_c_ends_a_test_also_while_its_model_runs(load: Load) -> None:
+    model = load(DOUBLE.replace("x * 2", "exec('raise KeyboardInterrupt')"))
+    with pytest.raises(KeyboardInterrupt):
+        model.infer({"X": [[1]]})

@@ -20,7 +20,7 @@ from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.backends.python.completion import may_complete, shown
-from naiad.backends.python.failures import RAISED, describe
+from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
 from naiad.backends.visible_devices import seen_by
@@ -195,7 +195,7 @@ class PythonModel:
             model = self._code.entry_class()
             if hasattr(model, "initialize"):
                 model.initialize(arguments)
-        except RAISED as error:
+        except raised() as error:
             raise invalid(
                 f"failed to initialize model '{config.name}' (instance '{spec.name}'): "
                 f"{describe(error, source.model_dir)}"
@@ -298,7 +298,7 @@ class _ModelCode:
         except InferenceError:
             self.close()
             raise
-        except RAISED as error:
+        except raised() as error:
             self.close()
             raise self._error(describe(error, self._folder)) from error
 
@@ -347,7 +347,7 @@ def _completed(code: _ModelCode, completer: Any, message: Any) -> dict[str, Any]
     given = ModelConfig(json.dumps(config_json.to_json(message)))
     try:
         completed = completer(given)
-    except RAISED as error:
+    except raised() as error:
         raise code.call_error("auto_complete_config", error) from error
     try:
         return shown(message.name, completed)

@@ -13,7 +13,7 @@ import numpy as np
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
-from naiad.backends.python.failures import RAISED, describe
+from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.runner import entry_class
 from naiad.backends.runner import Refusal
 
@@ -55,7 +55,7 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
         return None
     try:
         completed = completer(ModelConfig(settings["config"]))
-    except RAISED as error:
+    except raised() as error:
         raise Refusal(
             "INVALID_ARG",
             f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}",

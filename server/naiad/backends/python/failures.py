@@ -3,13 +3,25 @@
 import asyncio
 import importlib
 import pathlib
+import threading
 import traceback
 
-RAISED = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
-"""What a model's code may raise and fail by. The others are somebody else's word: Ctrl-C, the end of a test."""
+from naiad.backends.python.api import context
+
+_NOBODY_ELSES = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 _MOST_PLACES = 40
 _MOST_MEMBERS = 10
+
+
+def raised() -> "tuple[type[BaseException], ...]":
+    """What a model's code may raise and fail by, in this thread: whatever it is, in a server and its workers.
+
+    A test runs its model in the main thread, where the rest is somebody else's word: Ctrl-C, the end of a test.
+    """
+    if context.in_worker or threading.current_thread() is not threading.main_thread():
+        return (BaseException,)
+    return _NOBODY_ELSES
 
 
 def describe(error: BaseException, folder: pathlib.Path) -> str:
@@ -66,7 +78,7 @@ def _one(error: BaseException, folder: pathlib.Path) -> str:
 def _message(error: BaseException) -> str:
     try:
         return str(error)
-    except RAISED as failure:  # `__str__` is the model's code too
+    except raised() as failure:  # `__str__` is the model's code too
         return f"(its text cannot be shown: __str__ raised {type(failure).__name__})"
 
 

@@ -39,9 +39,10 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 
-_DATATYPES: dict[int, DataType] = {
+DATATYPES: dict[int, DataType] = {
     number: datatypes.BY_DTYPE[dtype] for dtype, number in codes.CODES.items()
 } | {codes.BF16: datatypes.BF16}
+"""By the numbers of `api/datatypes.py`."""
 
 
 class PythonInstance(ServedModel):
@@ -188,7 +189,7 @@ class PythonInstance(ServedModel):
                 array = array.reshape(
                     batches.client_shape(spec, array.shape, batched=self._batched)
                 )
-            outputs.append(Tensor(name, _DATATYPES[code], array.shape, array))
+            outputs.append(Tensor(name, DATATYPES[code], array.shape, array))
         return outputs
 
     def _check_size(self, batch: collections.abc.Sequence[Inference]) -> None:

@@ -20,19 +20,13 @@ from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.names import UTILS
 from naiad.backends.python.api.response import InferenceResponse, contents_of
 from naiad.backends.python.api.tensor import parts_of
-from naiad.backends.python.failures import RAISED, describe
+from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.served_model import APART, ServedModel
-from naiad.backends.runner import DTYPES, Answer, Outcome, Post, ReceivedRequest, Refusal
+from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, Refusal
 
 _PACKAGE = "naiad_model"
 _FOLDERS = "NAIAD_MODEL_FOLDERS"
 """The variable by which processes that a model starts learn where its modules are, one folder a line."""
-
-_NAMES = {
-    number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
-}
-_NAMES[datatypes.BYTES] = "BYTES"
-_NAMES[datatypes.BF16] = "BF16"
 
 
 class PythonRunner(ServedModel):
@@ -114,7 +108,7 @@ class PythonRunner(ServedModel):
             if name not in self.all_outputs:
                 self._note_dropped(name)
             elif not wanted or name in wanted:
-                outputs.append((name, _NAMES[code], values))
+                outputs.append((name, datatypes.WIRE_NAMES[code], values))
         return Answer(outputs, parameters)
 
 
@@ -126,7 +120,7 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
         model = found()
         if hasattr(model, "initialize"):
             model.initialize(arguments)
-    except RAISED as error:
+    except raised() as error:
         raise Refusal(
             "INVALID_ARG",
             f"failed to initialize model '{name}' (instance '{arguments['model_instance_name']}'): {describe(error, folder)}",
@@ -158,7 +152,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     os.environ[_FOLDERS] = "\n".join(folders)
     try:
         module = importlib.import_module(_PACKAGE + "." + path.stem)
-    except RAISED as error:
+    except raised() as error:
         raise _refusal(name, describe(error, folder)) from error
     found = getattr(module, "TritonPythonModel", None)
     if found is None:

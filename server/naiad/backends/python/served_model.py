@@ -35,7 +35,7 @@ from naiad.backends.python.api.response_sender import (
     is_open,
 )
 from naiad.backends.python.coroutines import Coroutines
-from naiad.backends.python.failures import RAISED, describe
+from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.forgotten import Forgotten
 
 APART: Any = object()
@@ -126,7 +126,7 @@ class ServedModel(abc.ABC):
             answer = model.is_ready()
             if inspect.iscoroutine(answer):
                 answer = _run(answer)
-        except RAISED as error:
+        except raised() as error:
             self._log.error("is_ready failed: %s", describe(error, self._folder))
             return False
         if not isinstance(answer, bool):
@@ -143,7 +143,7 @@ class ServedModel(abc.ABC):
         """As `finalize`; what the model raises is only logged (row 15.33)."""
         try:
             self.finalize()
-        except RAISED as error:
+        except raised() as error:
             self._log.error("finalize failed: %s", describe(error, self._folder))
 
     def finalize(self) -> None:
@@ -192,7 +192,7 @@ class ServedModel(abc.ABC):
             returned = self._model.execute(requests[:])
             if inspect.iscoroutine(returned):
                 returned = self._coroutines.run(returned)
-        except RAISED as error:
+        except raised() as error:
             _close(map(sender_of, requests))
             raise self._failed(describe(error, self._folder)) from error
         ended_ns = self._now_ns()
@@ -217,7 +217,7 @@ class ServedModel(abc.ABC):
         context.current.set(self._running.at(calls))
         try:
             returned = self._model.execute(requests[:])
-        except RAISED as error:
+        except raised() as error:
             _close(senders)
             raise self._failed(describe(error, self._folder)) from error
         if self.has_rescheduled:

@@ -25,15 +25,8 @@ from naiad.backends.python.api.request import incoming
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import parts_of
-from naiad.backends.runner import DTYPES
 from naiad.hosts.worker.content import tensor_of
 from naiad.hosts.worker.link import ASK, Link, Parcel
-
-_NAMES = {
-    number: name for name, dtype in DTYPES.items() for number in (datatypes.CODES.get(dtype),)
-}
-_NAMES[datatypes.BYTES] = "BYTES"
-_NAMES[datatypes.BF16] = "BF16"
 
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -163,4 +156,4 @@ def _packed(tensor: Any, parcel: Parcel) -> "tuple[Any, ...]":
     name, values, code = parts_of(tensor)
     part = (serialize_byte_tensor(values) or b"") if code == datatypes.BYTES else values
     at, size = parcel.add(part)
-    return name, _NAMES[code], values.shape, at, size
+    return name, datatypes.WIRE_NAMES[code], values.shape, at, size

@@ -108,6 +108,7 @@ def _be_a_child(parent: int, instance: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         # A handler and not SIG_IGN, which programs that the model starts would inherit.
         signal.signal(number, _leave_to_the_server)
+    os.register_at_fork(after_in_child=_hear_again)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR2, all_threads=True)
     for stream in (sys.stdout, sys.stderr):
@@ -126,6 +127,16 @@ def _show(title: bytes) -> None:
 
 def _leave_to_the_server(number: int, frame: Any) -> None:
     """Do nothing."""
+
+
+def _hear_again() -> None:
+    """What the model forks is the model's to end: `Pool.terminate` waits for ever for a child that SIGTERM does not end."""
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGTERM, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is _leave_to_the_server:
+            signal.signal(number, usual)
 
 
 if __name__ == "__main__":

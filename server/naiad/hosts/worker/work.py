@@ -175,6 +175,7 @@ def _made(header: "bytes | bytearray") -> Any:
     Raises:
         Refusal: it refused, or raised whatever else.
     """
+    context.in_worker = True
     order = json.loads(header)
     logging.basicConfig(handlers=[_ToServer()], level=logging.WARNING, force=True)
     logging.getLogger("naiad").setLevel(order["log_level"])

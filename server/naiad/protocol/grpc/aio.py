@@ -15,11 +15,13 @@ import grpc
 import grpc.aio
 
 from naiad.protocol.grpc.aio_stream import Talk
-from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Streaming, Unary
+from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Streaming, Unary, refusal
 from naiad.protocol.grpc.credentials import server_credentials
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
+from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
 
+_UNANSWERED = refusal(UNANSWERED)
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
@@ -36,6 +38,7 @@ class GrpcServer:
         self._methods = methods
         self._server: typing.Any = None
         self._started = False
+        self._under_way = UnderWay()
         self.address: tuple[str, int] = (settings.address, settings.port)
         """Where it listens; with the real port in place of 0 once that is taken."""
 
@@ -48,7 +51,9 @@ class GrpcServer:
         settings = self._settings
         self._server = grpc.aio.server(options=channel_arguments(settings))
         compresses = settings.infer_response_compression_level != "none"
-        self._server.add_generic_rpc_handlers(_handlers(self._methods, compresses=compresses))
+        self._server.add_generic_rpc_handlers(
+            _handlers(self._methods, self._under_way, compresses=compresses)
+        )
         try:
             port = _bind(self._server, settings)
         except CannotServeError:
@@ -64,12 +69,12 @@ class GrpcServer:
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """Take no more connections, refuse new calls (row 10.34), let those under way finish, then cut them. Idempotent.
+        """Take no more connections, refuse new calls (row 10.34), let those under way finish, then give them up. Idempotent.
 
         Before this, while a shutdown delay runs, nothing changes here: calls are taken, and readiness says no (design).
 
         Args:
-            grace: seconds that calls under way have. Those that are cut are cancelled in the engine too.
+            grace: seconds that calls under way have. Then they end with UNAVAILABLE, and are cancelled in the engine too.
         """
         self._methods.shut()
         if self._server is None:
@@ -78,7 +83,29 @@ class GrpcServer:
             # grpc.aio gives the port and its core objects back only if it was started.
             self._started = True
             await self._server.start()
-        await self._server.stop(max(grace, 0.0))
+        grace = max(grace, 0.0)
+        giving_up = asyncio.get_running_loop().call_later(grace, self._under_way.give_up)
+        try:
+            await self._server.stop(grace + LAST_WORDS_S)
+        finally:
+            giving_up.cancel()
+
+
+class UnderWay:
+    """The calls that have no answer yet."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[asyncio.Future[Answer], Cancellable | None] = {}
+        self.talks = set[Talk]()
+
+    def give_up(self) -> None:
+        """End them all."""
+        for answered, under_way in tuple(self.waiting.items()):
+            _settle(answered, _UNANSWERED)
+            if under_way is not None:
+                under_way.cancel()
+        for talk in tuple(self.talks):
+            talk.end(_UNANSWERED)
 
 
 def _bind(server: typing.Any, settings: GrpcSettings) -> int:
@@ -113,7 +140,7 @@ def _why_not(settings: GrpcSettings) -> str:
     return "grpc gives no reason"
 
 
-def _handlers(methods: Methods, *, compresses: bool) -> tuple[typing.Any, ...]:
+def _handlers(methods: Methods, calls: UnderWay, *, compresses: bool) -> tuple[typing.Any, ...]:
     """The tables of grpc itself, one a service: its generic handler looks a path up in a dictionary."""
     services: dict[str, dict[str, typing.Any]] = {}
 
@@ -125,11 +152,11 @@ def _handlers(methods: Methods, *, compresses: bool) -> tuple[typing.Any, ...]:
         method = methods.find(path)
         assert method is not None, path
         plain = compresses and path != INFER  # row 10.36: only infer responses
-        add(path, grpc.unary_unary_rpc_method_handler(_carried(method, plain=plain)))
+        add(path, grpc.unary_unary_rpc_method_handler(_carried(method, calls, plain=plain)))
     for path in methods.stream_paths():
         streaming = methods.find_stream(path)
         assert streaming is not None, path
-        add(path, grpc.stream_stream_rpc_method_handler(_streamed(streaming)))
+        add(path, grpc.stream_stream_rpc_method_handler(_streamed(streaming, calls)))
     for path, refused in REFUSED.items():
         add(path, grpc.stream_stream_rpc_method_handler(_refused(refused)))
     return tuple(
@@ -142,11 +169,16 @@ Behaviour = collections.abc.Callable[
 ]
 
 
-def _carried(method: Unary, *, plain: bool) -> Behaviour:
+def _carried(method: Unary, calls: UnderWay, *, plain: bool) -> Behaviour:
+    waiting = calls.waiting
+
     async def behaviour(body: bytes, context: typing.Any) -> bytes:
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         under_way = method(body, context, functools.partial(_settle, answered))
-        answer = answered.result() if answered.done() else await _wait(answered, under_way)
+        if answered.done():
+            answer = answered.result()
+        else:
+            answer = await _wait(answered, under_way, waiting)
         if isinstance(answer, Refusal):
             await _abort(context, answer)
         if plain:
@@ -156,14 +188,21 @@ def _carried(method: Unary, *, plain: bool) -> Behaviour:
     return behaviour
 
 
-async def _wait(answered: "asyncio.Future[Answer]", under_way: Cancellable | None) -> Answer:
+async def _wait(
+    answered: "asyncio.Future[Answer]",
+    under_way: Cancellable | None,
+    waiting: "dict[asyncio.Future[Answer], Cancellable | None]",
+) -> Answer:
     """The answer; being cancelled here means that the client left, its deadline passed or the server is cut."""
+    waiting[answered] = under_way
     try:
         return await answered
     except asyncio.CancelledError:
         if under_way is not None:
             under_way.cancel()
         raise
+    finally:
+        del waiting[answered]
 
 
 def _settle(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
@@ -172,10 +211,15 @@ def _settle(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
 
 
 def _streamed(
-    streaming: Streaming,
+    streaming: Streaming, calls: UnderWay
 ) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
     async def behaviour(requests: typing.Any, context: typing.Any) -> None:
-        refused = await Talk(context, streaming).run()
+        talk = Talk(context, streaming)
+        calls.talks.add(talk)
+        try:
+            refused = await talk.run()
+        finally:
+            calls.talks.discard(talk)
         if refused is not None:
             await _abort(context, refused)
 

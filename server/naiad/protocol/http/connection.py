@@ -170,6 +170,13 @@ class Connection(asyncio.Protocol):
         elif close_idle and not self._intake.unread:
             self._close(linger=False)
 
+    def give_up(self, refusal: Refusal) -> None:
+        """Answer so what has no reply yet, and close; a reply that has begun is not touched. After `drain`."""
+        self._out.refuse_all(replies.refusal(refusal.status, refusal.message))
+        asks = self._bridge is not None or self._intake.body is not None or self._intake.unread
+        if asks and not (self._closing or self._lingering):
+            self._refuse(refusal)
+
     def cut(self) -> None:
         """Drop the connection and end what runs for it."""
         if self._bridge is not None:

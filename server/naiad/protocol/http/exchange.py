@@ -47,14 +47,25 @@ class Exchange:
         self.handle = reply.stream
         pipeline.answered(self)
 
+    def refuse(self, reply: HttpReply) -> None:
+        """Answer in place of the handler and stop its work, unless it has answered."""
+        if self.answer is None:
+            handle = self.handle
+            self.reply(reply)
+            self._cancel(handle)
+
     def abandon(self) -> None:
         """The client is gone: nothing will be sent, and the work may stop."""
         self._pipeline = None
-        if self.handle is not None and (self.answer is None or self.answer.stream is not None):
-            try:
-                self.handle.cancel()
-            except Exception:
-                _logger.exception("cancelling %s failed", self.head.path)
+        if self.answer is None or self.answer.stream is not None:
+            self._cancel(self.handle)
+
+    def _cancel(self, handle: Cancellable | None) -> None:
+        try:
+            if handle is not None:
+                handle.cancel()
+        except Exception:
+            _logger.exception("cancelling %s failed", self.head.path)
 
 
 class WholeBody:

@@ -1,7 +1,7 @@
 """Opens the listening sockets, makes a connection for each client, and closes in order.
 
 The order of a shutdown: `begin_drain` (still accepting; replies say Connection: close), then `close` (no more
-clients; idle connections close at once; what is under way is finished, within a timeout).
+clients; idle connections close at once; what is under way is finished, within a timeout; what is not is answered with 503).
 """
 
 import asyncio
@@ -13,12 +13,16 @@ from naiad.core.clock import Clock
 from naiad.protocol.http.access_log import AccessLog, AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
 from naiad.protocol.http.connection import Connection
-from naiad.protocol.http.framing import ReplyFramer
+from naiad.protocol.http.framing import Refusal, ReplyFramer
 from naiad.protocol.http.head import HeadCache
 from naiad.protocol.http.message import FastRoutes
 from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.service import HttpService
 from naiad.protocol.http.settings import HttpSettings
+from naiad.protocol.status import http_status
+from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
+
+_UNANSWERED = Refusal(http_status(UNANSWERED.code), UNANSWERED.message)
 
 
 class ListenError(Exception):
@@ -146,10 +150,10 @@ class HttpListener:
         """Accept no more, close what is idle, finish what is under way.
 
         Args:
-            timeout: seconds for what is under way; then it is cut.
+            timeout: seconds for what is under way. Who has no reply by then gets an error; a reply that has begun is cut.
 
         Returns:
-            How many connections had to be cut.
+            How many connections were not finished.
         """
         for server in self._servers:
             server.close()
@@ -165,8 +169,12 @@ class HttpListener:
             await asyncio.wait_for(roster.empty(), timeout)
         left = roster.members()
         for member in left:
-            member.cut()
+            member.give_up(_UNANSWERED)
         if left:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(roster.empty(), LAST_WORDS_S)
+            for member in roster.members():
+                member.cut()
             await roster.empty()
         return len(left)
 

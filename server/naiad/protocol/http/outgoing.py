@@ -142,6 +142,12 @@ class Outgoing:
         self._streamed.stream.probe()
         return True
 
+    def refuse_all(self, reply: HttpReply) -> None:
+        """Answer whatever has no reply yet. A body that is being sent keeps what is behind it from that."""
+        if self._streamed is None:
+            for exchange in tuple(self.pipeline):
+                exchange.refuse(reply)
+
     def abandon(self) -> None:
         """The client is gone: nothing will be sent, and all work for it may stop."""
         if self._streamed is not None:

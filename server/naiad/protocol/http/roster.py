@@ -7,6 +7,8 @@ which moves once a tick, and is asked once a tick whether it has waited too long
 import asyncio
 import typing
 
+from naiad.protocol.http.framing import Refusal
+
 
 class Member(typing.Protocol):
     """A connection, as the roster knows it."""
@@ -17,6 +19,10 @@ class Member(typing.Protocol):
 
     def drain(self, *, close_idle: bool) -> None:
         """Close after the reply to what is under way; what is idle now, if `close_idle`."""
+        ...
+
+    def give_up(self, refusal: Refusal) -> None:
+        """Answer so what has no reply yet, and close."""
         ...
 
     def cut(self) -> None:

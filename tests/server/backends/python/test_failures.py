@@ -1,11 +1,12 @@
 """What a model's exception looks like to people (user-pains 14)."""
 
 import asyncio
+import concurrent.futures
 import pathlib
 
 import pytest
 
-from naiad.backends.python.failures import describe
+from naiad.backends.python.failures import describe, raised
 
 NOWHERE = pathlib.Path("/nowhere")
 
@@ -65,3 +66,9 @@ def test_an_exception_that_cannot_be_shown_is_told_all_the_same(failure: str) ->
         f"class Odd(Exception):\n    def __str__(self):\n        raise {failure}('no text')\nraise Odd()"
     )
     assert told.startswith(f"Odd: (its text cannot be shown: __str__ raised {failure})")
+
+
+def test_in_the_main_thread_of_a_test_ctrl_c_is_not_the_model_s() -> None:
+    assert not issubclass(KeyboardInterrupt, raised())
+    with concurrent.futures.ThreadPoolExecutor(1) as beside:
+        assert issubclass(KeyboardInterrupt, beside.submit(raised).result())

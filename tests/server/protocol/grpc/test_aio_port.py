@@ -56,7 +56,7 @@ async def test_stop_lets_calls_under_way_finish_and_refuses_new_ones() -> None:
         assert not inference.cancelled
 
 
-async def test_stop_cuts_what_does_not_finish_in_time() -> None:
+async def test_stop_refuses_and_cancels_what_does_not_finish_in_time() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as server, channel_to(server) as channel:
         arrived = held(engine)
@@ -64,8 +64,9 @@ async def test_stop_cuts_what_does_not_finish_in_time() -> None:
         gone = cancelled(await arrived)
         await server.stop(0.05)
         await gone
-        with pytest.raises(grpc.aio.AioRpcError):
+        with pytest.raises(grpc.aio.AioRpcError, match="Server exiting: ") as caught:
             await call
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_calls_that_come_before_stop_closes_the_connection_are_told_why() -> None:

@@ -118,7 +118,7 @@ async def test_a_stop_ends_idle_streams_at_once_and_waits_for_those_that_work() 
         await asyncio.wait_for(stopping, GIVE_UP_S)
 
 
-async def test_a_stop_without_grace_cancels_what_streams_still_wait_for() -> None:
+async def test_a_stop_without_grace_refuses_and_cancels_what_streams_still_wait_for() -> None:
     engine = ScriptedEngine(shape=DECOUPLED)
     async with serving(engine) as server, channel_to(server) as channel:
         arrived = held(engine)
@@ -127,8 +127,9 @@ async def test_a_stop_without_grace_cancels_what_streams_still_wait_for() -> Non
         gone = cancelled(await arrived)
         await server.stop(0)
         await asyncio.wait_for(gone, GIVE_UP_S)
-        with pytest.raises(grpc.aio.AioRpcError):
+        with pytest.raises(grpc.aio.AioRpcError, match="Server exiting: ") as caught:
             await replies(call)
+        assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
 async def test_an_error_that_ends_the_stream_comes_after_what_was_sent_before() -> None:

@@ -239,7 +239,7 @@ def test_draining_keeps_accepting_and_closes_each_connection_after_its_reply() -
     served(scenario)
 
 
-def test_what_is_not_finished_within_the_timeout_is_cut_and_counted() -> None:
+def test_what_is_not_finished_within_the_timeout_is_refused_cancelled_and_counted() -> None:
     cancelled: list[bool] = []
     begun = asyncio.Event()
 
@@ -252,20 +252,42 @@ def test_what_is_not_finished_within_the_timeout_is_cut_and_counted() -> None:
             raise
 
     async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
-        writers = []
-        for data in (post("/hold"), request("GET", "/app")):
-            _, writer = await asyncio.open_connection(*server.address)
+        clients = []
+        half = post("/echo", b"half of it")[:-5]
+        for data in (post("/hold") + post("/echo", b"behind"), request("GET", "/app"), half):
+            reader, writer = await asyncio.open_connection(*server.address)
             writer.write(data)
-            writers.append(writer)
-        await until(lambda: bool(routes.held) and begun.is_set())
-        assert await server.close(0.05) == 2
+            clients.append((reader, writer))
+        await until(lambda: bool(routes.held) and begun.is_set() and server.connections == 3)
+        loop = asyncio.get_running_loop()
+        before = loop.time()
+        closing = asyncio.ensure_future(server.close(0.05))
+        held, app_s, half_s = [read_replies(await reader.read()) for reader, _ in clients]
+        for reply in (held[0], *app_s, *half_s):
+            assert reply.status == 503
+            assert reply.body.startswith(b'{"error":"Server exiting: ')
+        assert held[1].body == b"behind"
+        assert [each.headers["connection"] for each in (held[1], *app_s, *half_s)] == ["close"] * 3
+        for _, writer in clients:
+            writer.close()
+        assert await closing == 3
+        assert loop.time() - before < 0.4
         assert server.connections == 0
         assert routes.held[0].handle.cancelled == 1
         await until(lambda: cancelled == [True])
-        for writer in writers:
-            writer.close()
 
     served(scenario, app=app)
+
+
+def test_a_client_that_does_not_take_the_refusal_is_cut() -> None:
+    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+        with socket.create_connection(server.address) as sock:
+            sock.sendall(post("/hold") + post("/echo", b"half of it")[:-5])
+            await until(lambda: bool(routes.held))
+            assert await server.close(0) == 1
+            assert server.connections == 0
+
+    served(scenario)
 
 
 def test_a_port_in_use_is_told_with_the_option_that_changes_it() -> None:

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from naiad.protocol.http.framing import Refusal
 from naiad.protocol.http.roster import Roster
 
 
@@ -17,6 +18,8 @@ class Watcher:
         self.checked.append(now)
 
     def drain(self, *, close_idle: bool) -> None: ...
+
+    def give_up(self, refusal: Refusal) -> None: ...
 
     def cut(self) -> None: ...
 

@@ -6,6 +6,7 @@ import dataclasses
 import pytest
 from typing_extensions import override
 
+from naiad.protocol.http.framing import Refusal
 from naiad.protocol.http.message import (
     Cancellable,
     FastHandler,
@@ -305,3 +306,20 @@ async def test_garbage_behind_a_stream_is_refused_behind_it() -> None:
     stream.end()
     stream_reply, refused = client.replies()
     assert (stream_reply.body, refused.status) == (b"x", 400)
+
+
+async def test_only_a_stream_that_has_not_begun_is_refused_when_it_is_given_up() -> None:
+    client = StreamingClient()
+    stream = client.begin()
+    before = len(client.sent)
+    client.connection.drain(close_idle=True)
+    client.connection.give_up(Refusal(503, "no more"))
+    assert len(client.sent) == before
+    assert not stream.cancelled
+    fresh = StreamingClient()
+    fresh.send(post("/stream"))
+    fresh.connection.drain(close_idle=True)
+    fresh.connection.give_up(Refusal(503, "no more"))
+    assert fresh.reply().status == 503
+    assert fresh.streaming.streams[0].cancelled == 1
+    assert fresh.has_ended()

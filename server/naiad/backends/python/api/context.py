@@ -64,6 +64,9 @@ current: "contextvars.ContextVar[Running | None]" = contextvars.ContextVar(
 only: "Running | None" = None
 """In a worker process, the one instance that it has."""
 
+in_worker = False
+"""Whether this is a worker process, where no word but the model's can end what it does."""
+
 worker_server: Any = NO_SERVER
 """In a worker process, whom its model may ask."""
 

@@ -34,6 +34,10 @@ TRITON_STRING_TO_NUMPY = _BY_STRING
 CODES = {np.dtype(scalar): number for number, _, scalar in _NUMPY}
 """Triton's number of a numpy dtype; BF16 is not here, numpy has none."""
 
+WIRE_NAMES = {number: name for number, name, _ in _NUMPY}
+WIRE_NAMES.update({BYTES: "BYTES", BF16: "BF16"})
+"""What a datatype of that number is called on the wire (row 2.16)."""
+
 
 def code_of(dtype: Any) -> int:
     """Triton's number of a numpy dtype.
