@@ -1,13 +1,11 @@
-"""A process host: batches to a worker process and back, errors, output and readiness; deaths are in `test_process_death.py`.
+"""A process host: batches to a worker process and back, errors and readiness. Deaths, output and children have files of their own.
 
 Real processes throughout; what is waited for is polled.
 """
 
 import asyncio
-import logging
 import os
 import pathlib
-import signal
 import subprocess
 
 import numpy as np
@@ -250,163 +248,6 @@ async def test_a_model_that_calls_exit_fails_its_batch_and_the_worker_lives_on(
     error = (await hosted.run()).error
     assert error is not None
     assert "SystemExit" in error.message
-    assert hosted.host.pid == pid
-    assert hosted.usable == []
-
-
-async def test_prints_and_log_lines_come_out_with_the_model_s_and_the_instance_s_name(
-    hosts: Hosts, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "naiad")
-    hosted = await hosts.start(
-        """
-        def initialize(self, args):
-            print("first\\nsecond")
-            pb_utils.Logger.log_warn("third")
-            print("fourth", file=sys.stderr)
-            sys.stdout.write("unfinished")
-        def execute(self, requests):
-            return same(requests)
-        """
-    )
-    await hosted.host.close()
-    said = [
-        (each.levelname, each.getMessage())
-        for each in caplog.records
-        if each.name == "naiad.models.m"
-    ]
-    assert said == [
-        ("INFO", "[m m_0_0] first"),
-        ("INFO", "[m m_0_0] second"),
-        ("WARNING", "[m m_0_0] third"),
-        ("INFO", "[m m_0_0] fourth"),
-        ("INFO", "[m m_0_0] unfinished"),
-    ]
-    record = next(each for each in caplog.records if each.getMessage().endswith("third"))
-    assert record.filename == "model.py"
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        "sys.stderr.close()",
-        "sys.stderr = None",
-        "sys.stderr = io.StringIO()",
-        "sys.stdout = sys.stderr = open(os.devnull, 'w')",
-        "os.close(2)",
-    ],
-)
-async def test_a_model_that_leads_its_output_away_can_log_and_fail_as_ever(
-    hosts: Hosts, caplog: pytest.LogCaptureFixture, line: str
-) -> None:
-    caplog.set_level(logging.INFO, "naiad")
-    hosted = await hosts.start(
-        f"""
-        def execute(self, requests):
-            import io
-            print("before", end="")
-            {line}
-            pb_utils.Logger.log_warn("a log line")
-            raise ValueError("out of luck")
-        """
-    )
-    pid = hosted.host.pid
-    error = (await hosted.run()).error
-    assert error is not None
-    assert "out of luck" in error.message
-    await hosted.host.close()
-    assert hosted.host.pid in {0, pid}
-    assert hosted.usable == []
-    said = [each.getMessage() for each in caplog.records if each.name == "naiad.models.m"]
-    assert said[:2] == ["[m m_0_0] before", "[m m_0_0] a log line"]
-
-
-async def test_a_model_that_prints_without_end_leaves_the_loop_time_for_others(
-    hosts: Hosts, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "naiad")
-    hosted = await hosts.start(
-        """
-        def execute(self, requests):
-            os.write(1, b"a line\\n" * 7000)
-            return same(requests)
-        """
-    )
-    running = asyncio.ensure_future(hosted.run())
-    most = told = 0
-    while not running.done() or told < 7000:
-        await asyncio.sleep(0)
-        before, told = told, len(caplog.records)
-        most = max(most, told - before)
-    assert running.result().error is None
-    assert most < 500
-
-
-async def test_a_child_that_a_model_forks_ends_by_the_signal_that_a_pool_ends_its_own_by(
-    hosts: Hosts,
-) -> None:
-    hosted = await hosts.start(
-        """
-        def execute(self, requests):
-            told, tell = os.pipe()
-            child = os.fork()
-            if not child:
-                os.write(tell, b"!")
-                time.sleep(2)
-                os._exit(0)
-            os.read(told, 1)
-            os.kill(child, signal.SIGTERM)
-            return [response(os.waitpid(child, 0)[1], 0)]
-        """
-    )
-    os.kill(hosted.host.pid, signal.SIGTERM)  # which the worker itself does not mind
-    assert answers(await hosted.run()) == [{"OUT": [[signal.SIGTERM, 0]]}]
-
-
-@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
-async def test_a_model_runs_its_own_functions_in_children_of_multiprocessing(
-    hosts: Hosts, tmp_path: pathlib.Path, method: str
-) -> None:
-    hosted = hosts.make(SAME)
-    (tmp_path / "1" / "beside.py").write_text("def doubled(number):\n    return number * 2\n")
-    (tmp_path / "1" / "model.py").write_text(
-        f"""
-import multiprocessing
-import numpy as np
-import triton_python_backend_utils as pb_utils
-import beside
-
-def raised(number):
-    return beside.doubled(number) + 1
-
-class TritonPythonModel:
-    def execute(self, requests):
-        with multiprocessing.get_context("{method}").Pool(1) as pool:
-            numbers = pool.map_async(raised, requests[0].inputs()[0].as_numpy()[0]).get(10)
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([numbers], np.float32))])]
-"""
-    )
-    await hosted.host.start()
-    assert answers(await hosted.run()) == [{"OUT": [[3, 5]]}]
-
-
-@pytest.mark.parametrize("end", ["return same(requests)", "sys.exit(0)", "raise ValueError"])
-async def test_a_forked_child_that_comes_back_from_execute_is_not_heard(
-    hosts: Hosts, end: str
-) -> None:
-    hosted = await hosts.start(
-        f"""
-        def execute(self, requests):
-            child = os.fork()
-            if not child:
-                {end}
-            os.waitpid(child, 0)
-            return same(requests)
-        """
-    )
-    pid = hosted.host.pid
-    for _ in range(2):
-        assert (await hosted.run()).error is None
     assert hosted.host.pid == pid
     assert hosted.usable == []
 

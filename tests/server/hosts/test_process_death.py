@@ -8,8 +8,6 @@ import logging
 import os
 import pathlib
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -27,7 +25,6 @@ from tests.server.hosts.workers import (
     begun,
     exists,
     lines,
-    model,
     open_descriptors,
     until,
 )
@@ -293,48 +290,6 @@ async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_
     assert out.result().error is not None
 
 
-async def test_children_of_a_model_hide_no_death_and_end_with_it(
-    hosts: Hosts, tmp_path: pathlib.Path
-) -> None:
-    hosted = await hosts.start(
-        """
-        def initialize(self, args):
-            self.folder = args["model_repository"]
-        def execute(self, requests):
-            child = os.fork()
-            if not child:
-                time.sleep(60)
-                os._exit(0)
-            with open(self.folder + "/child", "w") as file:
-                file.write(str(child))
-            os.kill(os.getpid(), signal.SIGKILL)
-        """
-    )
-    outcome = await hosted.run()
-    assert outcome.error is not None
-    assert outcome.error.code is ErrorCode.UNAVAILABLE
-    child = int((tmp_path / "child").read_text())
-    await until(lambda: not exists(child))
-
-
-async def test_a_child_that_writes_for_ever_outside_its_group_does_not_hold_the_loop(
-    hosts: Hosts, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, "naiad")  # so that its lines take longer to log than to write
-    hosted = await hosts.start(
-        """
-        def execute(self, requests):
-            import subprocess
-            subprocess.Popen(["yes", "a line of its own"], start_new_session=True)
-            time.sleep(0.1)
-            os._exit(1)
-        """
-    )
-    outcome = await hosted.run()  # `yes` ends with the pipe that it writes to
-    assert outcome.error is not None
-    assert "exited with status 1" in outcome.error.message
-
-
 async def test_a_kill_that_comes_too_late_hides_neither_how_a_worker_ended_nor_its_children(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
@@ -380,49 +335,3 @@ async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
     before = open_descriptors()
     await life()
     assert open_descriptors() == before
-
-
-async def test_a_worker_and_its_children_end_with_a_server_that_is_killed(
-    tmp_path: pathlib.Path,
-) -> None:
-    model(
-        tmp_path,
-        """
-        def initialize(self, args):
-            import subprocess
-            self.folder = args["model_repository"]
-            with open(self.folder + "/child", "w") as file:
-                file.write(str(subprocess.Popen(["sleep", "60"]).pid))
-        """
-        + WAITS_FOR_A_FILE[WAITS_FOR_A_FILE.index("    def execute") - 1 :].replace(
-            "\n    ", "\n        "
-        ),
-    )
-    server = subprocess.Popen(  # noqa: ASYNC220 - it is the one that is killed
-        [sys.executable, "-c", _SERVER, str(tmp_path)], stdout=subprocess.PIPE, text=True
-    )
-    assert server.stdout is not None
-    pid = int(server.stdout.readline())
-    await begun(tmp_path)
-    assert exists(pid)
-    server.kill()
-    server.wait()
-    server.stdout.close()
-    await until(lambda: not exists(pid))
-    child = int((tmp_path / "child").read_text())
-    await until(lambda: not exists(child))
-
-
-_SERVER = """
-import asyncio, pathlib, sys
-from tests.server.hosts.workers import Hosted, ask, plan, python_config
-
-async def main():
-    config = python_config()
-    hosted = Hosted(plan(pathlib.Path(sys.argv[1]), config), config, timeout_s=0)
-    await hosted.host.start()
-    print(hosted.host.pid, flush=True)
-    await hosted.run(ask())
-
-asyncio.run(main())
-"""
