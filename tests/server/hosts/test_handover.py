@@ -2,19 +2,15 @@
 
 import asyncio
 import collections.abc
-import pathlib
 import threading
 
 import pytest
 import uvloop
 
 from naiad.hosts.handover import Mailbox, ToLoop, ToThread
+from tests.server.hosts.workers import open_descriptors
 
 GIVE_UP_S = 10
-
-
-def open_descriptors() -> int:
-    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
 
 
 def test_a_thread_gets_every_item_in_order_also_those_put_before_it_waited() -> None:
