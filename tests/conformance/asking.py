@@ -1,7 +1,7 @@
 """Asks both servers a scenario, and again where that is fair: the reference must not fail a run by its own faults.
 
 2.51 ends or falls silent over a stream now and then (about one time in four where decoupled answers and others share
-one), and a busy machine can keep apart what is to meet in a queue. So a fault counts when it shows on fresh servers
+one) and seldom hangs when it is to end, and a busy machine can keep apart what is to meet in a queue. So a fault counts when it shows on fresh servers
 each time. What never is asked again is a scenario over which Naiad itself ended.
 """
 
@@ -18,6 +18,7 @@ from tests.conformance.scenario import Scenario, normalised
 from tests.conformance.setups import Servers
 from tests.conformance.verdict import Verdict, judge
 from tests.conformance.wire import Answer, Target
+from tests.reference.process import ServerFailedError
 
 TRIES = 3
 """How often a scenario is asked before a fault counts."""
@@ -87,7 +88,13 @@ def is_silent(answer: Mapping[str, str]) -> bool:
 def _answer(scenario: Scenario, target: Target) -> Answer:
     try:
         return scenario.ask(target)
-    except (OSError, http.client.HTTPException, grpc.RpcError) as error:
+    except (
+        OSError,
+        http.client.HTTPException,
+        grpc.RpcError,
+        subprocess.TimeoutExpired,
+        ServerFailedError,
+    ) as error:
         return {"no answer": f"{type(error).__name__}: {error}"}
 
 

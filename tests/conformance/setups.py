@@ -174,34 +174,46 @@ class Servers:
         if setup in self.failed:
             raise self.failed[setup]
         if setup not in self.running:
-            spec = SETUPS[setup]
-            home = self.folder / f"{setup}-{len(list(self.folder.iterdir()))}"
-            home.mkdir()
-            repositories = spec.repositories(home)
-            started = [
-                Target(
-                    ServerProcess(
-                        program,
-                        repositories,
-                        log=home / f"{program.name}.log",
-                        options=spec.options,
-                    ).start()
-                )
-                for program in self.programs
-            ]
             try:
-                for target in started:
-                    target.process.wait()
-            except ServerFailedError as error:
-                # Once is enough: every scenario of this set-up would wait for it again.
-                self.failed[setup] = error
-                raise
-            finally:
-                if setup in self.failed:
-                    for target in started:
-                        target.process.stop()
-            self.running[setup] = started
+                self.running[setup] = self._started(setup)
+            except ServerFailedError:
+                # A reference that hangs does so seldom; what fails twice would fail for every scenario of the set-up.
+                try:
+                    self.running[setup] = self._started(setup)
+                except ServerFailedError as error:
+                    self.failed[setup] = error
+                    raise
         return self.running[setup]
+
+    def _started(self, setup: str) -> list[Target]:
+        """Fresh servers of a set-up.
+
+        Raises:
+            ServerFailedError: one ended or did not get ready; then none of them runs.
+        """
+        spec = SETUPS[setup]
+        home = self.folder / f"{setup}-{len(list(self.folder.iterdir()))}"
+        home.mkdir()
+        repositories = spec.repositories(home)
+        started = [
+            Target(
+                ServerProcess(
+                    program,
+                    repositories,
+                    log=home / f"{program.name}.log",
+                    options=spec.options,
+                ).start()
+            )
+            for program in self.programs
+        ]
+        try:
+            for target in started:
+                target.process.wait()
+        except ServerFailedError:
+            for target in started:
+                target.process.stop()
+            raise
+        return started
 
     def drop(self, setup: str) -> None:
         """Stops the servers of a set-up; the next scenario that asks for it gets new ones."""
