@@ -12,8 +12,6 @@ import matplotlib as mpl
 mpl.use("Agg")
 from matplotlib import pyplot as plt
 
-_BEGIN, _END = "<!-- bench-operator -->", "<!-- /bench-operator -->"
-
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
@@ -68,14 +66,7 @@ def table(results: collections.abc.Sequence[Result]) -> str:
     lines = ["| | " + " | ".join(heads) + " | should be |", "|---" * (len(heads) + 2) + "|"]
     for name, target, form in _COLUMNS[1:]:
         lines.append(f"| {name} | " + " | ".join(form(r) for r in results) + f" | {target} |")
-    return "\n".join(lines) + "\n"
-
-
-def into_page(text: str, page: pathlib.Path) -> None:
-    """Puts the table between the page's two markers."""
-    before, rest = page.read_text(encoding="utf-8").split(_BEGIN)
-    _, after = rest.split(_END)
-    page.write_text(f"{before}{_BEGIN}\n{text}{_END}{after}", encoding="utf-8")
+    return "\n".join(lines)
 
 
 def _plot(results: collections.abc.Sequence[Result], path: pathlib.Path) -> None:

@@ -33,7 +33,8 @@ import httpx
 import psutil
 import yaml
 
-from benchmarks.operator_report import Result, in_a_line, into_page, table, written_down
+from benchmarks.operator_report import Result, in_a_line, table, written_down
+from benchmarks.report import put_into
 from tests.apiserver import control_plane, toolchain
 from tests.apiserver.client import Kubectl, Object, path_of
 from tests.apiserver.objects import definitions, make_namespace
@@ -321,7 +322,8 @@ def _run(given: argparse.Namespace) -> None:
         print(f"[bench] {in_a_line(results[-1])}", flush=True)
     written_down(results, given.out)
     if given.out == _RESULTS:
-        into_page(table(results), _ROOT / "docs" / "operator-inside.md")
+        page = _ROOT / "docs" / "operator-inside.md"
+        put_into(page, marker="bench-operator", text=table(results))
     print(table(results))
 
 
