@@ -72,7 +72,7 @@ def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:
                 yield from wrong
                 continue
             try:
-                value = loader.construct_document(node)
+                value = loader.construct_flawless(node)
             except yaml.MarkedYAMLError as error:
                 yield _said(error, text)
                 continue

@@ -44,9 +44,13 @@ class Loader(yaml.SafeLoader):
 
     @override
     def construct_document(self, node: yaml.Node) -> typing.Any:
-        """The value of a document; the next one can be read also where this one has none."""
+        """The value of a document."""
         for flaw in flaws(node):
             raise flaw
+        return self.construct_flawless(node)
+
+    def construct_flawless(self, node: yaml.Node) -> typing.Any:
+        """The value of a document in which `flaws` has found nothing; the next one can be read also where this one has none."""
         try:
             return super().construct_document(node)
         finally:
