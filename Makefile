@@ -31,8 +31,8 @@ format: $(VENV)/.dev ## put the code into shape
 generate: $(VENV)/.dev ## write the CRD, its page and the manifests again that are made from the operator's types
 	$(BIN)/python .ci/generate
 
-bench: $(VENV)/.dev ## measure beside Triton; results go to benchmarks/results
-	$(BIN)/python -m benchmarks.run
+bench: $(VENV)/.dev ## measure beside Triton (ARGS=--write puts it into docs/performance.md); MODEL=DIR measures a model of yours
+	$(BIN)/python -m benchmarks.run $(MODEL) $(ARGS)
 
 bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
 	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale

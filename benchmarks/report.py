@@ -8,11 +8,6 @@ import pathlib
 import re
 import typing
 
-import matplotlib as mpl
-
-mpl.use("Agg")
-from matplotlib import pyplot as plt
-
 CONNECTIONS = (1, 16, 64)
 
 
@@ -58,6 +53,11 @@ def write_csv(rows: collections.abc.Iterable[Row], path: pathlib.Path) -> None:
 
 def plot(rows: collections.abc.Sequence[Row], path: pathlib.Path) -> None:
     """Requests a second beside Triton's: a panel a model and wire, as many side by side as there are wires."""
+    import matplotlib as mpl  # noqa: PLC0415 - only the plot needs it, and only `make test` and `make bench` install it
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of the backend
+
     beside = [row for row in rows if row.theirs is not None]
     columns = len({row.wire for row in beside})
     panels = list(dict.fromkeys((row.model, row.wire) for row in beside))

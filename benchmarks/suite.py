@@ -1,0 +1,103 @@
+"""The whole benchmark: the models of `models.py` on Naiad and, where it can serve them, on Triton; the tables of docs/performance.md."""
+
+import contextlib
+import pathlib
+import tempfile
+
+from benchmarks import (
+    cycles,
+    engine_cost,
+    instances,
+    loop_profile,
+    models,
+    process_handover,
+    startup,
+    streams,
+)
+from benchmarks.contest import HTTP_BINARY, Contest, Plan, play
+from benchmarks.report import Row, plot, put_into, table, write_csv
+from benchmarks.requests import file_bytes, small, wide
+from tests.reference.install import install
+from tests.reference.process import ServerProcess, naiad_program, reference_program
+
+_ROOT = pathlib.Path(__file__).resolve().parent.parent
+_RESULTS = _ROOT / "benchmarks" / "results"
+_DOCUMENT = _ROOT / "docs" / "performance.md"
+_LARGE = (HTTP_BINARY,)
+"""Nobody sends megabytes as JSON, and h2load does not get them through in time."""
+
+_FEW = (1, 4)
+"""Connections for large tensors: more of them only measure memory."""
+
+
+def run(plan: Plan, *, quick: bool, write: bool) -> None:
+    """Measure and print.
+
+    Args:
+        plan: how long and how often.
+        quick: also keep the smaller measurements short.
+        write: put the results into benchmarks/results and docs/performance.md.
+
+    Raises:
+        LoadError: a server did not answer as it should.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        beside, alone, streamed = _measure(plan, pathlib.Path(folder))
+    texts = {
+        "beside": f"{plan.text}\n\n{table(beside)}",
+        "alone": table(alone),
+        "streams": streams.table(streamed),
+        "engine": engine_cost.table(engine_cost.measure(pairs=10 if quick else 200)),
+        "startup": startup.table(startup.measure(starts=1 if quick else 7)),
+        "handover": process_handover.table(process_handover.measure(rounds=2 if quick else 20)),
+        "instances": instances.table(instances.measure(seconds=plan.seconds, rounds=plan.rounds)),
+        "cycles": cycles.table(cycles.measure(cycles=3 if quick else 50)),
+        "profile": loop_profile.table(loop_profile.measure(rounds=50 if quick else 500)),
+    }
+    print("\n" + "\n\n".join(texts.values()))
+    if write:
+        _write(beside, alone, texts)
+
+
+def _measure(
+    plan: Plan, folder: pathlib.Path
+) -> tuple[list[Row], list[Row], list[streams.StreamRow]]:
+    """Rows beside Triton, rows of ours alone, and streams beside Triton's."""
+    shared, own = folder / "shared", folder / "own"
+    models.python_models(shared)
+    streams.counting_model(shared)
+    models.python_model_in_a_thread(shared)
+    models.tiny_onnx(own)
+    models.magika(own)
+    with contextlib.ExitStack() as servers:
+        theirs, ours, onnx = (
+            servers.enter_context(ServerProcess(program, [repository], log=folder / f"{name}.log"))
+            for name, program, repository in (
+                ("triton", reference_program(install()), shared),
+                ("naiad", naiad_program(), shared),
+                ("onnx", naiad_program(), own),
+            )
+        )
+        both = (("triton", theirs), ("naiad", ours))
+        alone = (("naiad", onnx),)
+        contests = [
+            Contest("python identity", small("identity"), both),
+            Contest("python in a thread", small("threaded"), both),
+            Contest("python, 1 MB", wide(1), both, _LARGE, _FEW),
+            Contest("python, 16 MB", wide(16), both, _LARGE, _FEW),
+            Contest("tiny ONNX", small("tiny"), alone),
+            Contest("magika", file_bytes(), alone),
+        ]
+        rows = play(contests, plan)
+        streamed = streams.measure(both, rounds=plan.rounds, seconds=plan.seconds)
+    beside = [row for row in rows if row.theirs]
+    return beside, [row for row in rows if not row.theirs], streamed
+
+
+def _write(beside: list[Row], alone: list[Row], texts: dict[str, str]) -> None:
+    _RESULTS.mkdir(exist_ok=True)
+    write_csv([*beside, *alone], _RESULTS / "http_grpc.csv")
+    plot(beside, _RESULTS / "beside_triton.png")
+    for marker, text in texts.items():
+        put_into(_DOCUMENT, marker=marker, text=text)
+    print(f"\nwritten: {_RESULTS.relative_to(_ROOT)}/ and {_DOCUMENT.relative_to(_ROOT)}")
