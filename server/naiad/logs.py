@@ -29,7 +29,7 @@ _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"
 class TextFormatter(logging.Formatter):
     """`I0101 12:00:00.000000 pid file:line] "message"`, or the same with an ISO 8601 time in UTC.
 
-    A traceback or a message of several lines follows below as it is, because people read it.
+    A traceback, a message of several lines and the frames of a `stack` follow below as they are, because people read them.
     """
 
     def __init__(self, *, iso: bool) -> None:
@@ -53,6 +53,8 @@ class TextFormatter(logging.Formatter):
         line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {_quoted(first)}"
         if newline:
             line += "\n" + rest
+        for frame in getattr(record, "stack", ()):
+            line += "\n" + frame
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line

@@ -95,10 +95,15 @@ COMPUTE_TIME = Family(
 )  # fmt: skip
 BATCH_SIZE = Family("naiad_batch_size", "Rows of the batches that ran", "histogram")
 BATCH_CLOSED = Family(
-    "naiad_batch_closed", "Batches sent, by the reason why each was closed when it was", "counter"
+    "naiad_batch_closed_total",
+    "Batches sent, by the reason why each was closed when it was",
+    "counter",
 )
 WORKER_RESTARTS = Family(
     "naiad_worker_restarts_total", "Worker processes replaced, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
+)  # fmt: skip
+LOOP_LAG = Family(
+    "naiad_loop_lag_seconds", "How late the event loop runs a timer of 20 ms: requests wait as long", "histogram"
 )  # fmt: skip
 
 LATENCY_COUNTERS = frozenset(

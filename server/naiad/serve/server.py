@@ -31,6 +31,8 @@ from naiad.serve.console import LoadingLines, show_addresses, show_models
 from naiad.serve.drain import DrainSteps, drain
 from naiad.serve.figures import MachineFigures
 from naiad.serve.frontends import FrontEndError, Frontends
+from naiad.serve.loop_lag import LoopLag
+from naiad.serve.stall_watchdog import StallWatchdog
 
 if typing.TYPE_CHECKING:
     from rich.console import Console
@@ -52,6 +54,8 @@ class Server:
         self._options = options
         self._console = console
         self._clock = SystemClock()
+        self._lag = LoopLag(clock=self._clock)
+        self._watchdog = StallWatchdog(lag=self._lag, clock=self._clock)
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
@@ -94,7 +98,7 @@ class Server:
                 options=options,
                 engine=engine,
                 states=repository.states,
-                figures=lambda: [*custom.series(), *figures.series()],
+                figures=lambda: [*custom.series(), self._lag.series(), *figures.series()],
                 gpu_uuids=tuple(gpu.uuid for gpu in gpus),
                 clock=self._clock,
             )
@@ -105,9 +109,13 @@ class Server:
             try:
                 await frontends.open()
                 interpreter.imported()
+                self._lag.start(asyncio.get_running_loop())
+                self._watchdog.start()
                 return await self._serve(repository, loader, engine, frontends)
             finally:
                 await frontends.close_all()
+                self._watchdog.stop()
+                self._lag.stop()
                 calls.close()
                 asked.close()
                 desks.close()

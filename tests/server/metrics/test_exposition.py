@@ -91,7 +91,7 @@ def test_histograms_are_cumulative_and_end_in_their_count() -> None:
 def test_why_batches_closed_is_counted() -> None:
     found = samples(page(model_series([counted()], counter_latencies=True)))
     closes = {
-        dict(labels)["reason"]: value for labels, value in found["naiad_batch_closed"].items()
+        dict(labels)["reason"]: value for labels, value in found["naiad_batch_closed_total"].items()
     }
     assert closes["idle_instance"] == 1
     assert closes["full"] == 0
