@@ -21,12 +21,12 @@ import triton_python_backend_utils as pb_utils
 
 class TritonPythonModel:
     def execute(self, requests):
-        # One call that lets no other thread run, longer than any bound below, on any machine.
+        # One call that lets no other thread run, with more of the processor's time than any bound below.
         count = 10_000_000
         while True:
-            start = time.monotonic()
+            start = time.thread_time()
             sum(range(count))
-            if time.monotonic() - start > 0.3:
+            if time.thread_time() - start > 0.3:
                 break
             count *= 2
         x = pb_utils.get_input_tensor_by_name(requests[0], "x")
@@ -58,6 +58,9 @@ def test_a_loop_that_cannot_run_shows_on_the_metrics_page_and_in_the_log(
     assert above >= 1
     assert float(samples["naiad_loop_lag_seconds_sum"]) > 0.2
     stalls = [line for line in lines if "stalled_ms" in line]
-    assert any(
-        line["stalled_ms"] > 200 and "uvloop" in "".join(line["stack"]) for line in stalls
-    ), lines
+    longest = max(stalls, key=lambda line: line["stalled_ms"])
+    assert longest["stalled_ms"] > 200
+    # After the call either the loop or the watchdog is first to get the interpreter lock.
+    held = "one call held the interpreter lock" in longest["message"]
+    waited = longest["run_delay_ms"] * 2 > longest["stalled_ms"]
+    assert held or waited or "uvloop" in "".join(longest["stack"]), lines

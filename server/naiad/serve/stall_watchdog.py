@@ -1,19 +1,18 @@
 """Logs where the event loop is when it stalls: a thread watches the loop's heartbeat and samples the stack of the loop's thread.
 
 A thread, because the loop cannot look at itself while it is busy. It wakes up about 16 times per second. What is a stall and when it
-is reported is decided in `stalls.py`. The thread needs the interpreter lock: a call that holds it is seen as soon as it returns.
+is reported is decided in `stalls.py`. The thread needs the interpreter lock, too: a stall in which one call held it is reported without
+a stack, because the heartbeat itself notes that it was late.
 """
 
 import collections.abc
-import contextlib
 import logging
-import os
 import sys
 import threading
 import traceback
 
 from naiad.core.clock import Clock
-from naiad.serve.loop_lag import LoopLag
+from naiad.serve.loop_lag import STALL_NS, LoopLag, Stall
 from naiad.serve.stalls import StallRule, Step
 
 log = logging.getLogger("naiad.serve")
@@ -22,6 +21,12 @@ _NS_PER_MS = 1e6
 _NS_PER_SECOND = 1e9
 _INNERMOST_FRAMES = 30
 _JOIN_SECONDS = 5.0
+
+_HELD_THE_LOCK = (
+    "no stack could be taken, because one call held the interpreter lock, so that no other thread ran (a long call into C of a model "
+    "that runs in a thread of the server, for example)"
+)
+_OVER_TOO_SOON = "it was over before a stack could be taken"
 
 
 def stack_of(thread: int) -> list[str]:
@@ -58,92 +63,85 @@ class StallWatchdog:
         self._rule = StallRule()
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        self._stack: list[str] = []
+        self._stacks: dict[int, list[str]] = {}
+        """By the heartbeat before the stall; those of stalls that are not reported yet."""
 
     def start(self) -> None:
         """Watch the loop that runs in the calling thread."""
-        loop_thread = threading.current_thread()
         self._thread = threading.Thread(
-            target=self._run,
-            args=(loop_thread.ident, loop_thread.native_id),
-            name="stall-watchdog",
-            daemon=True,
+            target=self._run, args=(threading.get_ident(),), name="stall-watchdog", daemon=True
         )
         self._thread.start()
 
     def stop(self) -> None:
-        """End the thread. Idempotent."""
+        """End the thread, after a last report of stalls that were not reported yet. Idempotent."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(_JOIN_SECONDS)
             self._thread = None
 
-    def _run(self, loop_thread: int, native_id: int) -> None:
+    def _run(self, loop_thread: int) -> None:
         lag, rule, now = self._lag, self._rule, self._clock.monotonic_ns
-        with contextlib.closing(RunDelay(native_id)) as run_delay:
-            delay_before_ns = run_delay.read_ns()
-            while True:
-                wait_ns = rule.wait_ns(beat_ns=lag.beat_ns, now_ns=now())
-                if self._stop.wait(wait_ns / _NS_PER_SECOND):
-                    return
-                match rule.look(beat_ns=lag.beat_ns, now_ns=now()):
-                    case Step.SAMPLE:
-                        self._stack = self._sample(loop_thread)
-                    case Step.REPORT_ENDED | Step.REPORT_ONGOING as step:
-                        delay_ns = run_delay.read_ns()
-                        self._report(step, delay_ns - delay_before_ns)
-                        delay_before_ns = delay_ns
-                    case Step.WAIT if not self._stack:
-                        delay_before_ns = run_delay.read_ns()
-                    case _:
-                        pass
+        while not self._stop.wait(rule.wait_ns(beat_ns=lag.beat_ns, now_ns=now()) / _NS_PER_SECOND):
+            match rule.look(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now()):
+                case Step.SAMPLE:
+                    self._take_sample(loop_thread)
+                case Step.REPORT_ENDED:
+                    self._report_ended()
+                case Step.REPORT_ONGOING:
+                    self._report(lag.stall_so_far(), "has been blocked for")
+                case Step.WAIT:
+                    pass
+        rule.note(self._ended())
+        self._report_ended()
 
-    def _report(self, step: Step, run_delay_ns: int) -> None:
-        stalled_ns = self._rule.stalled_ns
-        stalled_ms = stalled_ns / _NS_PER_MS
-        run_delay_ms = min(run_delay_ns, stalled_ns) / _NS_PER_MS
+    def _take_sample(self, loop_thread: int) -> None:
+        beat_ns = self._lag.beat_ns
+        stack = self._sample(loop_thread)
+        if (
+            self._lag.beat_ns == beat_ns
+        ):  # else the stall ended meanwhile, and the stack shows what came after it
+            self._stacks[beat_ns] = stack
+
+    def _ended(self) -> list[Stall]:
+        """The stalls that ended since the last look. Call it before the heartbeat is read, or a stall that has just ended is sampled."""
+        stalls = self._lag.stalls
+        return [stalls.popleft() for _ in range(len(stalls))]
+
+    def _report_ended(self) -> None:
+        worst, count = self._rule.worst, self._rule.count
+        if worst is not None:
+            self._report(worst, "was blocked for", count=count)
+            self._rule.reported()
+
+    def _report(self, stall: Stall, was: str, *, count: int = 1) -> None:
+        stalled_ms = stall.late_ns / _NS_PER_MS
+        run_delay_ms = stall.run_delay_ns / _NS_PER_MS
+        stack = self._stacks.get(stall.beat_ns, [])
+        self._stacks.clear()
         log.warning(
-            "the event loop %s %.0f ms, and no request was read or answered meanwhile%s; it was in:",
-            "was blocked for" if step is Step.REPORT_ENDED else "has been blocked for",
+            "the event loop %s %.0f ms%s, and no request was read or answered meanwhile%s; %s",
+            was,
             stalled_ms,
+            f" (the longest of {count} times since the last such line)" if count > 1 else "",
             _waiting(run_delay_ms, stalled_ms),
+            _where(stall, stack),
             extra={
                 "stalled_ms": round(stalled_ms, 1),
+                "stalls": count,
                 "run_delay_ms": round(run_delay_ms, 1),
-                "stack": self._stack,
+                "stack": stack,
             },
         )
-        self._stack = []
 
 
-class RunDelay:
-    """How long a thread of this process was ready to run and waited for a processor, since its start; 0 where the kernel does not count it.
-
-    Args:
-        native_id: the kernel's number of the thread.
-    """
-
-    def __init__(self, native_id: int) -> None:
-        self._file = -1
-        with contextlib.suppress(OSError):
-            self._file = os.open(
-                f"/proc/self/task/{native_id}/schedstat", os.O_RDONLY | os.O_CLOEXEC
-            )
-
-    def read_ns(self) -> int:
-        """Nanoseconds."""
-        if self._file < 0:
-            return 0
-        try:
-            return int(os.pread(self._file, 64, 0).split()[1])
-        except (OSError, IndexError, ValueError):
-            return 0
-
-    def close(self) -> None:
-        """Close its file. Idempotent."""
-        if self._file >= 0:
-            os.close(self._file)
-            self._file = -1
+def _where(stall: Stall, stack: list[str]) -> str:
+    """What the report says about the stack."""
+    if stack:
+        return "it was in:"
+    # The watchdog looks when a heartbeat is 50 ms late, if it can.
+    could_look = stall.late_ns < 2 * STALL_NS or 2 * stall.run_delay_ns > stall.late_ns
+    return _OVER_TOO_SOON if could_look else _HELD_THE_LOCK
 
 
 def _waiting(run_delay_ms: float, stalled_ms: float) -> str:

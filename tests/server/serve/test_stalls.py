@@ -13,8 +13,9 @@ from typing_extensions import override
 from naiad import logs
 from naiad.core.clock import ManualClock, SystemClock
 from naiad.metrics.exposition import page
-from naiad.serve.loop_lag import LoopLag
-from naiad.serve.stall_watchdog import RunDelay, StallWatchdog, stack_of
+from naiad.serve.loop_lag import LoopLag, Stall
+from naiad.serve.run_delay import RunDelay
+from naiad.serve.stall_watchdog import StallWatchdog, stack_of
 from naiad.serve.stalls import StallRule, Step
 from tests.support.clock import LoopClock
 
@@ -22,42 +23,68 @@ MS = 1_000_000
 WAIT_S = 60
 
 
-def looks(rule: StallRule, *moments: tuple[int, int]) -> list[Step]:
-    """What the rule says at moments given as (last heartbeat, now), in milliseconds."""
-    return [rule.look(beat_ns=beat * MS, now_ns=now * MS) for beat, now in moments]
+def looks(rule: StallRule, *moments: tuple[int, int]) -> tuple[list[Step], list[tuple[int, int]]]:
+    """Let the rule look at moments given as (last heartbeat, now), in milliseconds, with the stalls that the heartbeat noted.
+
+    Returns:
+        The steps, and for each report of stalls that are over the longest in milliseconds and their number.
+    """
+    steps = list[Step]()
+    reports = list[tuple[int, int]]()
+    beat_before = moments[0][0]
+    for beat, now in moments:
+        late = beat - beat_before - 20
+        ended = [Stall(beat_before * MS, late * MS, 0)] if late > 50 else []
+        steps.append(rule.look(ended=ended, beat_ns=beat * MS, now_ns=now * MS))
+        if steps[-1] is Step.REPORT_ENDED:
+            assert rule.worst is not None
+            reports.append((rule.worst.late_ns // MS, rule.count))
+            rule.reported()
+        beat_before = beat
+    return steps, reports
 
 
 def test_a_heartbeat_that_is_50_ms_late_is_no_stall_and_a_later_one_is() -> None:
-    assert looks(StallRule(), (0, 70)) == [Step.WAIT]
-    assert looks(StallRule(), (0, 71)) == [Step.SAMPLE]
+    assert looks(StallRule(), (0, 70))[0] == [Step.WAIT]
+    assert looks(StallRule(), (0, 71))[0] == [Step.SAMPLE]
 
 
 def test_a_stall_is_reported_when_it_is_over_with_its_whole_length() -> None:
-    rule = StallRule()
-    assert looks(rule, (0, 75), (0, 90), (320, 325)) == [
-        Step.SAMPLE,
-        Step.WAIT,
-        Step.REPORT_ENDED,
-    ]
-    assert rule.stalled_ns == 300 * MS
+    steps, reports = looks(StallRule(), (0, 75), (0, 90), (320, 325))
+    assert steps == [Step.SAMPLE, Step.WAIT, Step.REPORT_ENDED]
+    assert reports == [(300, 1)]
 
 
-def test_a_stall_that_goes_on_is_reported_every_second() -> None:
-    rule = StallRule()
-    steps = looks(rule, *((0, now) for now in range(75, 3500, 5)))
+def test_a_stall_that_the_watchdog_never_saw_is_reported() -> None:
+    steps, reports = looks(StallRule(), (0, 5), (320, 325))
+    assert steps == [Step.WAIT, Step.REPORT_ENDED]
+    assert reports == [(300, 1)]
+
+
+def test_a_stall_that_goes_on_is_reported_every_second_and_once_more_when_it_is_over() -> None:
+    moments = [*((0, now) for now in range(75, 3500, 5)), (3500, 3501), (4100, 4101)]
+    steps, reports = looks(StallRule(), *moments)
     assert steps.count(Step.REPORT_ONGOING) == 3
-    assert rule.stalled_ns > 3000 * MS
+    assert reports == [(3480, 2)]
 
 
-def test_of_many_stalls_one_is_reported_per_second() -> None:
-    rule = StallRule()
+def test_of_many_stalls_one_is_reported_per_second_and_the_others_are_in_the_next_report() -> None:
     moments: list[tuple[int, int]] = []
     for start in range(0, 5000, 100):  # each of them blocks the loop for 80 ms
         moments += [(start, start + 72), (start + 100, start + 101)]
-    reports = [now for (_, now), step in zip(moments, looks(rule, *moments), strict=True)
-               if step is Step.REPORT_ENDED]  # fmt: skip
-    assert 4 <= len(reports) <= 5
-    assert all(later - earlier >= 1000 for earlier, later in itertools.pairwise(reports))
+    steps, reports = looks(StallRule(), *moments)
+    times = [now for (_, now), step in zip(moments, steps, strict=True)
+             if step is Step.REPORT_ENDED]  # fmt: skip
+    assert 4 <= len(times) <= 5
+    assert all(later - earlier >= 1000 for earlier, later in itertools.pairwise(times))
+    assert reports == [(80, 1), *[(80, 10)] * (len(times) - 1)]
+
+
+def test_a_report_of_many_stalls_is_about_the_longest() -> None:
+    rule = StallRule()
+    rule.note([Stall(1, 60 * MS, 0), Stall(2, 90 * MS, 0), Stall(3, 70 * MS, 0)])
+    assert rule.worst is not None
+    assert (rule.worst.beat_ns, rule.count) == (2, 3)
 
 
 def test_the_next_look_is_when_the_next_heartbeat_would_be_a_stall() -> None:
@@ -163,6 +190,52 @@ async def test_the_report_of_a_stall_shows_what_the_loop_was_in(reports: Reports
     first, *below = logs.TextFormatter(iso=False).format(record).splitlines()
     assert "ms, and no request was read or answered meanwhile" in first
     assert any("in a_slow_callback" in line for line in below)
+
+
+async def unsampled_stalls(lates_ms: list[int], reports: Reports) -> logging.LogRecord:
+    """The report about stalls that are over before the watchdog's thread runs at all."""
+    lag = LoopLag(clock=ManualClock())
+    watchdog = StallWatchdog(lag=lag, clock=SystemClock())
+    lag.stalls.extend(Stall(i, late * MS, 0) for i, late in enumerate(lates_ms))
+    lag.beat_ns = 1 << 62  # it never looks late
+    watchdog.start()
+    watchdog.stop()
+    return reports.records[0]
+
+
+async def test_a_stall_that_no_stack_was_taken_of_is_reported_and_says_why(
+    reports: Reports,
+) -> None:
+    record = await unsampled_stalls([300], reports)
+    assert "blocked for 300 ms, and" in record.getMessage()
+    assert "one call held the interpreter lock, so that no other thread ran" in record.getMessage()
+    assert json.loads(logs.JsonFormatter().format(record))["stack"] == []
+
+
+async def test_a_short_stall_without_a_stack_blames_nobody(reports: Reports) -> None:
+    record = await unsampled_stalls([51], reports)
+    assert "it was over before a stack could be taken" in record.getMessage()
+
+
+async def test_stalls_of_the_second_after_a_report_are_counted_in_the_next(
+    reports: Reports,
+) -> None:
+    record = await unsampled_stalls([60, 400, 80], reports)
+    assert "blocked for 400 ms (the longest of 3 times" in record.getMessage()
+    assert json.loads(logs.JsonFormatter().format(record))["stalls"] == 3
+
+
+@pytest.mark.looptime
+async def test_the_heartbeat_notes_by_itself_that_it_was_late() -> None:
+    clock = ManualClock()
+    lag = LoopLag(clock=clock)
+    lag.start(asyncio.get_running_loop())
+    for late_ms in (0, 50, 51, 300):
+        clock.advance(ns=(20 + late_ms) * MS)
+        await asyncio.sleep(0.02)
+    lag.stop()
+    assert [stall.late_ns // MS for stall in lag.stalls] == [51, 300]
+    assert all(0 <= stall.run_delay_ns <= stall.late_ns for stall in lag.stalls)
 
 
 async def test_a_stall_that_does_not_end_is_reported_while_it_lasts(reports: Reports) -> None:
