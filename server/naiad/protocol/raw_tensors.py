@@ -5,6 +5,7 @@ copy. BYTES elements are cut out one by one, because each needs an object of its
 are no error here: they become the tensor's `fault`, so that name, datatype and shape are judged first, in Triton's order.
 """
 
+import math
 import struct
 import typing
 
@@ -17,6 +18,9 @@ Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 
 MAX_RANK = 32
 """Dimensions that a numpy array of any supported version can have; no model comes near."""
+
+_MOST_BYTES = 2**63 - 1
+"""Of an array, also of an empty one without its zeros: numpy refuses to make a larger one."""
 
 _LENGTH = struct.Struct("<I")
 _COPIED = 65_536
@@ -50,6 +54,8 @@ def read(
     """
     if len(shape) > MAX_RANK:
         return faulty(name, datatype, shape, f"a shape can have at most {MAX_RANK} dimensions")
+    if not count and exceeds_memory(shape, datatype):
+        return faulty(name, datatype, shape, too_large(model=model, name=name, shape=shape))
     if datatype is BYTES:
         return _read_strings(body, start, size, model=model, name=name, shape=shape, count=count)
     expected = count * datatype.size
@@ -63,6 +69,19 @@ def read(
 def faulty(name: str, datatype: DataType, shape: tuple[int, ...], fault: str) -> Tensor:
     """A tensor whose bytes do not fill its shape: nobody may read its array."""
     return Tensor(name, datatype, shape, _NOTHING, fault)
+
+
+def exceeds_memory(shape: tuple[int, ...], datatype: DataType) -> bool:
+    """Whether numpy refuses to make an array of this shape, no dimension of it negative: dimensions of 0 do not count."""
+    return math.prod(size for size in shape if size) * datatype.dtype.itemsize > _MOST_BYTES
+
+
+def too_large(*, model: str, name: str, shape: tuple[int, ...]) -> str:
+    """The fault of a tensor whose shape `exceeds_memory`."""
+    return (
+        f"shape {list(shape)} of input '{name}' for model '{model}' exceeds the maximum allowed size of a tensor, 2^63-1 bytes: "
+        "dimensions of 0 do not count here; send smaller ones beside them"
+    )
 
 
 def wrong_size(

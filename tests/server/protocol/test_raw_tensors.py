@@ -115,3 +115,14 @@ def test_a_large_output_goes_out_as_a_view(datatype: DataType) -> None:
 def test_an_output_that_is_not_contiguous_goes_out_row_by_row(size: int) -> None:
     array = np.arange(size * size, dtype=np.int32).reshape(size, size).T
     assert bytes(written(array, INT32)) == array.tobytes(order="C")
+
+
+@pytest.mark.parametrize("shape", [(0, 2**63 - 1), (2**62, 0, 2**62)])
+@pytest.mark.parametrize("datatype", [FP32, BYTES])
+def test_an_empty_tensor_whose_other_dimensions_no_array_can_have_is_a_fault(
+    shape: tuple[int, ...], datatype: DataType
+) -> None:
+    fault = read(b"", datatype, shape).fault
+    assert fault is not None
+    assert "exceeds the maximum allowed size of a tensor" in fault
+    assert "IN" in fault

@@ -31,8 +31,6 @@ _LONGEST_HEAD = 2048
 
 _MOST_VERSION_DIGITS = 19
 _HIGHEST_VERSION = 2**63 - 1
-_MOST_BYTES = 2**63 - 1
-"""Of an array, also of an empty one without its zeros: numpy refuses to make a larger one."""
 
 
 class _Place(Record, frozen=True):
@@ -292,11 +290,8 @@ def _fault(name: str, datatype: DataType, shape: tuple[int, ...], model: str) ->
             f"unexpected shape for input '{name}' for model '{model}': {list(shape)} has a negative dimension; "
             "send the sizes of the values that come with it"
         )
-    if math.prod(size for size in shape if size) * datatype.dtype.itemsize > _MOST_BYTES:
-        return (
-            f"shape {list(shape)} of input '{name}' for model '{model}' exceeds the maximum allowed size of a tensor, "
-            "2^63-1 bytes"
-        )
+    if raw_tensors.exceeds_memory(shape, datatype):
+        return raw_tensors.too_large(model=model, name=name, shape=shape)
     return ""
 
 

@@ -125,10 +125,11 @@ def flatten(data: Values, *, limit: int) -> Values:
     """The leaves of nested lists, row-major.
 
     Regular nesting goes level by level in C; irregular nesting (row 3.14 allows it) element by element, and stops soon after
-    `limit` leaves, because more than the shape asks for are refused anyway.
+    `limit` leaves, because more than the shape asks for are refused anyway. Lists count as well, or millions of empty ones
+    would cost nothing: there are at most MAX_DEPTH around each leaf.
 
     Raises:
-        InferenceError: lists nested MAX_DEPTH deep or deeper (row 1.12).
+        InferenceError: lists nested MAX_DEPTH deep or deeper (row 1.12), or many more lists than leaves.
     """
     level = data
     for _ in range(MAX_DEPTH - 1):
@@ -146,11 +147,15 @@ def flatten(data: Values, *, limit: int) -> Values:
 def _flatten_irregular(data: Values, *, limit: int) -> Values:
     leaves: Values = []
     stack = [iter(data)]
+    lists, most_lists = 0, MAX_DEPTH * (limit + 1)
     while stack and len(leaves) <= limit:
         for item in stack[-1]:
             if type(item) is list:
                 if item and len(stack) >= MAX_DEPTH - 1:
                     raise too_deep()
+                lists += 1
+                if lists > most_lists:
+                    raise _too_many_lists(limit)
                 stack.append(iter(item))
                 break
             leaves.append(item)
@@ -302,6 +307,13 @@ def too_deep() -> InferenceError:
     return invalid(
         f"JSON nesting depth exceeds maximum allowed limit ({MAX_DEPTH}): nesting need not follow the shape, send 'data' "
         "as a flat list"
+    )
+
+
+def _too_many_lists(expected: int) -> InferenceError:
+    return invalid(
+        f"Unable to parse 'data': more than {MAX_DEPTH * (expected + 1)} lists for {expected} elements, most of them empty: nesting "
+        "need not follow the shape, send 'data' as a flat list"
     )
 
 

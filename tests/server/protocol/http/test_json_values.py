@@ -267,3 +267,13 @@ def test_bytes_that_are_no_utf_8_go_out_as_they_are() -> None:
 def test_no_elements_are_an_empty_list() -> None:
     for datatype in (FP32, BYTES, INT8, BOOL):
         assert written(np.zeros((0,), datatype.dtype), datatype) == "[]"
+
+
+def test_empty_lists_count() -> None:
+    error = refused([*([[]] * 100_000), 1], INT32, (1,))
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "lists for 1 elements" in error.message
+
+
+def test_few_empty_lists_between_elements_do_not_matter() -> None:
+    assert read([[], 1, [[], [2]], []], INT32, (2,)).tolist() == [1, 2]
