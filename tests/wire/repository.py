@@ -17,6 +17,7 @@ TEXT = """\
 backend: "python"
 max_batch_size: 8
 input { name: "TEXT" data_type: TYPE_STRING dims: 1 }
+input { name: "NOTE" data_type: TYPE_STRING dims: 1 optional: true }
 output { name: "LOUD" data_type: TYPE_STRING dims: 1 }
 """
 
@@ -61,7 +62,7 @@ class TritonPythonModel:
 
 
 def make(folder: pathlib.Path) -> pathlib.Path:
-    """`add` (ONNX, x + x), `text` (Python, upper case), `slow` (Python, sleeps as long as asked)."""
+    """`add` (ONNX, x + x), `text` (Python, upper case; `NOTE` is optional), `slow` (Python, sleeps as long as asked)."""
     value = helper.make_tensor_value_info
     graph = helper.make_graph(
         [helper.make_node("Add", ["x", "x"], ["y"])],

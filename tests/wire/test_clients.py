@@ -51,6 +51,22 @@ def test_strings_go_in_and_out(kind: str, server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
+def test_a_required_input_is_missed_also_after_requests_that_had_it(
+    kind: str, server: ServerProcess
+) -> None:
+    hello = np.array([[b"hello"]], dtype=object)
+    with client(kind, server) as (asked, module):
+        text, note = (tensor(module, name, hello, "BYTES") for name in ("TEXT", "NOTE"))
+        asked.infer("text", [text])
+        asked.infer("text", [text, note])
+        with pytest.raises(
+            module.InferenceServerException, match="missing required input"
+        ) as caught:
+            asked.infer("text", [note])
+    assert "['TEXT']" in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", CLIENTS)
 def test_control_plane_calls_agree(kind: str, server: ServerProcess) -> None:
     with client(kind, server) as (asked, _):
         assert asked.is_server_live()

@@ -47,7 +47,8 @@ class RequestRules:
         self._specs = config.inputs
         self._outputs = frozenset(spec.name for spec in config.outputs)
         self._input_count = len(config.inputs)
-        self._required_count = sum(not spec.optional for spec in config.inputs)
+        self._required = frozenset(spec.name for spec in config.inputs if not spec.optional)
+        self._required_count = len(self._required)
         self.has_reshape = any(spec.reshape is not None for spec in config.inputs)
         """Whether `reshaped` has work to do."""
 
@@ -78,6 +79,11 @@ class RequestRules:
             elif size != batch_size:
                 return self._judge_slowly(request)
         if count > 1 and len({tensor.name for tensor in inputs}) != count:
+            return self._judge_slowly(request)
+        # All of the model's inputs, each once, need no look at which of them are required.
+        if count != self._input_count and not self._required.issubset(
+            [tensor.name for tensor in inputs]
+        ):
             return self._judge_slowly(request)
         return 1 if batch_size == -1 else batch_size
 
@@ -119,9 +125,10 @@ class RequestRules:
         for tensor in inputs:
             self._judge_input(request, tensor)
         for tensor in inputs:
-            accepted = self._rules[tensor.name].accepted
-            if len(accepted) < _REMEMBERED_SHAPES:
-                accepted[tensor.shape] = batch_size
+            rule = self._rules[tensor.name]
+            # The shape of a shape tensor does not tell the batch size.
+            if len(rule.accepted) < _REMEMBERED_SHAPES and not rule.spec.is_shape_tensor:
+                rule.accepted[tensor.shape] = batch_size
         return batch_size
 
     def _judge_twice(self, request: InferRequest) -> None:

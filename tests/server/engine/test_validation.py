@@ -125,6 +125,26 @@ def test_optional_inputs_may_be_left_out() -> None:
     assert "missing required input(s) ['A']" in refusal(rules, request(tensor("B", 1, 16)))
 
 
+def test_a_required_input_is_missed_whatever_was_accepted_before() -> None:
+    rules = RequestRules(config(spec("A"), spec("B", optional=True), spec("C", optional=True)))
+    for names in ("A", "AB", "AC", "ABC"):
+        assert rules.judge(request(*(tensor(name, 2, 16) for name in names))) == 2
+    for names in ("B", "C", "BC"):
+        for _ in range(2):
+            said = refusal(rules, request(*(tensor(name, 2, 16) for name in names)))
+            assert "missing required input(s) ['A']" in said
+    for names in ("A", "AB", "AC", "ABC"):
+        assert rules.judge(request(*(tensor(name, 2, 16) for name in names))) == 2
+
+
+def test_a_shape_tensor_does_not_tell_the_batch_size_of_a_later_request() -> None:
+    rules = RequestRules(
+        config(spec("A", optional=True), spec("S", 2, is_shape_tensor=True, optional=True))
+    )
+    assert rules.judge(request(tensor("A", 3, 16), tensor("S", 2))) == 3
+    assert rules.judge(request(tensor("S", 2))) == 1
+
+
 def test_all_inputs_optional_and_none_sent_is_a_batch_of_one() -> None:
     assert RequestRules(config(spec("A", optional=True))).judge(request()) == 1
 
