@@ -21,6 +21,8 @@ _END = b"\r\n\r\n"
 _BEGINNING = re.compile(rb"[A-Z][A-Z-]{0,31}(?:\Z| )")
 _ASKED = re.compile(rb"([A-Z][A-Z-]{0,31}) ([^ \r\n]{1,1024})( ?)")
 _BARE_LF = re.compile(rb"(?<!\r)\n")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+"""Control characters and Unicode's line separators. In a path they serve only to let two readers of it disagree."""
 _HELP = (
     "send METHOD SP target SP HTTP/1.1, then header lines, each ending in CRLF, then an empty line"
 )
@@ -283,4 +285,16 @@ def _path(target: bytes) -> str:
                 400, "The request target is malformed. Send a path that begins with a slash."
             ) from None
     path = target.partition(b"?")[0].partition(b"#")[0].decode("latin-1")
-    return urllib.parse.unquote(path) if "%" in path else path
+    if "%" in path:
+        path = urllib.parse.unquote(path)
+    if holds_control(path):
+        raise Refusal(
+            400,
+            "The path holds a control character or a line separator (such as %0A). No path of this server does: send it without.",
+        )
+    return path
+
+
+def holds_control(path: str) -> bool:
+    """Whether a decoded path holds a control character or a line separator."""
+    return _CONTROL.search(path) is not None

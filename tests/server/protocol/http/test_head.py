@@ -37,6 +37,20 @@ def test_targets_in_every_form_become_a_path(target: bytes, path: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "escaped", ["%0A", "%0d", "%00", "%0B", "%0c", "%1F", "%7F", "%C2%85", "%E2%80%A8", "%E2%80%A9"]
+)
+@pytest.mark.parametrize("target", ["/v2{}", "/{}v2", "/v2/models/m{}/config?x=1", "http://h/v2{}"])
+def test_a_path_with_a_control_character_is_refused(target: str, escaped: str) -> None:
+    with pytest.raises(Refusal, match="control character") as caught:
+        parse_head(f"GET {target.format(escaped)} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
+    assert caught.value.status == 400
+
+
+def test_a_query_may_hold_anything() -> None:
+    assert parse_head(b"GET /v2?x=%0A HTTP/1.1\r\nHost: h\r\n\r\n").path == "/v2"
+
+
+@pytest.mark.parametrize(
     ("version", "connection", "stays"),
     [
         (b"1.1", b"", True),
