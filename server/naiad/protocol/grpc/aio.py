@@ -52,7 +52,7 @@ class GrpcServer:
         self._server = grpc.aio.server(options=channel_arguments(settings))
         compresses = settings.infer_response_compression_level != "none"
         self._server.add_generic_rpc_handlers(
-            _handlers(self._methods, self._under_way, compresses=compresses)
+            (_Handlers(self._methods, self._under_way, compresses=compresses),)
         )
         try:
             port = _bind(self._server, settings)
@@ -140,28 +140,38 @@ def _why_not(settings: GrpcSettings) -> str:
     return "grpc gives no reason"
 
 
-def _handlers(methods: Methods, calls: UnderWay, *, compresses: bool) -> tuple[typing.Any, ...]:
-    """The tables of grpc itself, one a service: its generic handler looks a path up in a dictionary."""
-    services: dict[str, dict[str, typing.Any]] = {}
+class _Handlers:
+    """Which call is handled by what, as a `grpc.GenericRpcHandler`; grpc.aio asks when the metadata are there, before the message.
 
-    def add(path: str, handler: typing.Any) -> None:
-        _, service, name = path.split("/")
-        services.setdefault(service, {})[name] = handler
+    A call that is refused by its metadata is handled as a stream whose messages are never read: of a message under way only what
+    HTTP/2's flow control lets through (64 KiB at first) is ever held, and it goes with the call.
+    """
 
-    for path in methods.paths():
-        method = methods.find(path)
-        assert method is not None, path
-        plain = compresses and path != INFER  # row 10.36: only infer responses
-        add(path, grpc.unary_unary_rpc_method_handler(_carried(method, calls, plain=plain)))
-    for path in methods.stream_paths():
-        streaming = methods.find_stream(path)
-        assert streaming is not None, path
-        add(path, grpc.stream_stream_rpc_method_handler(_streamed(streaming, calls)))
-    for path, refused in REFUSED.items():
-        add(path, grpc.stream_stream_rpc_method_handler(_refused(refused)))
-    return tuple(
-        grpc.method_handlers_generic_handler(service, table) for service, table in services.items()
-    )
+    def __init__(self, methods: Methods, calls: UnderWay, *, compresses: bool) -> None:
+        self._admit = methods.admit
+        table: dict[str, typing.Any] = {}
+        for path in methods.paths():
+            method = methods.find(path)
+            assert method is not None, path
+            plain = compresses and path != INFER  # row 10.36: only infer responses
+            behaviour = _carried(method, calls, plain=plain)
+            table[path] = grpc.unary_unary_rpc_method_handler(behaviour)
+        for path in methods.stream_paths():
+            streaming = methods.find_stream(path)
+            assert streaming is not None, path
+            table[path] = grpc.stream_stream_rpc_method_handler(_streamed(streaming, calls))
+        for path, refused in REFUSED.items():
+            table[path] = _refusing(refused)
+        self._table = table
+
+    def service(self, handler_call_details: typing.Any) -> typing.Any:
+        """The handler of a call; None for a path that there is not."""
+        path = handler_call_details.method
+        handler = self._table.get(path)
+        if handler is None:
+            return None
+        refused = self._admit(path, handler_call_details.invocation_metadata)
+        return handler if refused is None else _refusing(refused)
 
 
 Behaviour = collections.abc.Callable[
@@ -180,7 +190,8 @@ def _carried(method: Unary, calls: UnderWay, *, plain: bool) -> Behaviour:
         else:
             answer = await _wait(answered, under_way, waiting)
         if isinstance(answer, Refusal):
-            await _abort(context, answer)
+            _refuse(context, answer)
+            return b""
         if plain:
             context.disable_next_message_compression()
         return answer
@@ -221,18 +232,23 @@ def _streamed(
         finally:
             calls.talks.discard(talk)
         if refused is not None:
-            await _abort(context, refused)
+            _refuse(context, refused)
 
     return behaviour
 
 
-def _refused(refused: Refusal) -> Behaviour:
-    async def behaviour(requests: typing.Any, context: typing.Any) -> bytes:
-        await _abort(context, refused)
+def _refusing(refused: Refusal) -> typing.Any:
+    async def behaviour(requests: typing.Any, context: typing.Any) -> None:
+        _refuse(context, refused)
 
-    return behaviour
+    return grpc.stream_stream_rpc_method_handler(behaviour)
 
 
-async def _abort(context: typing.Any, refused: Refusal) -> typing.NoReturn:
-    await context.abort(_STATUS[refused.status], refused.message)
-    raise AssertionError(refused)  # abort raises
+def _refuse(context: typing.Any, refused: Refusal) -> None:
+    """Set the status that a call ends with when its coroutine returns.
+
+    `context.abort` would raise: the exception's traceback holds the coroutine's frame, and with it the request message, in a cycle
+    that only the garbage collector ends.
+    """
+    context.set_code(_STATUS[refused.status])
+    context.set_details(refused.message)

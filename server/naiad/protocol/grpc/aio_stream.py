@@ -73,6 +73,7 @@ class Talk:
         context, conversation = self._context, self._conversation
         while (body := await context.read()) is not grpc.aio.EOF:
             conversation.take(body)
+            body = b""  # not held while the next is waited for
             while not conversation.may_take():
                 self._room = self._loop.create_future()
                 await self._room

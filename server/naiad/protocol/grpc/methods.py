@@ -1,6 +1,7 @@
 """Which path is which method (rows 10.1, 10.2), who may call it (row 10.35), and when no more calls are taken (row 10.34).
 
-A transport asks `find` for a method and gives it bytes; it learns nothing else of the service.
+A transport asks `admit` with a call's metadata, before it takes a message; then `find` for the method, and gives that bytes. It learns
+nothing else of the service.
 """
 
 import collections.abc
@@ -9,12 +10,8 @@ import functools
 from naiad.engine.api import Engine
 from naiad.errors import unavailable, unsupported
 from naiad.protocol.grpc.call import (
-    Call,
-    Cancellable,
-    Conversation,
-    OnAnswer,
+    Metadata,
     Refusal,
-    Replies,
     Streaming,
     Unary,
     at_once,
@@ -50,7 +47,7 @@ _SHUT_ERROR = unavailable(
 _SHUT = refusal(_SHUT_ERROR)
 
 
-_Check = collections.abc.Callable[[Call], Refusal | None]
+_Check = collections.abc.Callable[[Metadata], Refusal | None]
 """Looks whether a call brings what it has to."""
 
 _UNAUTHENTICATED = 16
@@ -75,25 +72,41 @@ class Methods:
         restrictions: Restrictions,
         tokens: TokenFile | None = None,
     ) -> None:
-        self._restrictions = restrictions
-        self._tokens = tokens
         self._shut = False
         self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR)
-        self._streaming: dict[str, Streaming] = {
-            STREAM_INFER: _begun(self._streams, restrictions.get(Category.INFERENCE), tokens)
+        everything = _everything(engine, forwarding)
+        self._table = {path: method for path, (method, _) in everything.items()}
+        categories = {path: category for path, (_, category) in everything.items()}
+        categories[STREAM_INFER] = Category.INFERENCE
+        self._checks = {
+            path: found
+            for path, category in categories.items()
+            if (found := _checks(category, restrictions, tokens))
         }
-        self._table = {
-            path: self._guarded(method, category)
-            for path, (method, category) in _everything(engine, forwarding).items()
-        }
+        self._health = frozenset(
+            path for path, category in categories.items() if category is Category.HEALTH
+        )
+
+    def admit(self, path: str, metadata: Metadata) -> Refusal | None:
+        """Why a call may not begin, or None.
+
+        A transport asks when the metadata are there, before it takes a message: a client that is refused occupies no memory. Streams
+        are asked once, when they begin (row 10.35).
+        """
+        if self._shut and path not in self._health:
+            return _SHUT
+        for check in self._checks.get(path, ()):
+            if (refused := check(metadata)) is not None:
+                return refused
+        return None
 
     def find(self, path: str) -> Unary | None:
-        """The method of a path, or None when there is none (UNIMPLEMENTED, says the transport)."""
+        """The method of a path, or None when there is none (UNIMPLEMENTED, says the transport). Asks for no token: see `admit`."""
         return self._table.get(path)
 
     def find_stream(self, path: str) -> Streaming | None:
         """The method of a path whose calls are streams both ways, or None when there is none."""
-        return self._streaming.get(path)
+        return self._streams if path == STREAM_INFER else None
 
     def paths(self) -> tuple[str, ...]:
         """All paths that `find` knows."""
@@ -101,7 +114,7 @@ class Methods:
 
     def stream_paths(self) -> tuple[str, ...]:
         """All paths that `find_stream` knows."""
-        return tuple(self._streaming)
+        return (STREAM_INFER,)
 
     def shut(self) -> None:
         """From now on refuse new calls (row 10.34), all but those about health: those say themselves what goes on.
@@ -110,22 +123,6 @@ class Methods:
         """
         self._shut = True
         self._streams.shut()
-
-    def _guarded(self, method: Unary, category: Category) -> Unary:
-        restriction = self._restrictions.get(category)
-        guarded = method if restriction is None else _checked(method, _check(restriction))
-        if category is Category.HEALTH:
-            return guarded
-        if self._tokens is not None:
-            guarded = _checked(guarded, functools.partial(_check_token, self._tokens))
-
-        def gate(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
-            if self._shut:
-                on_answer(_SHUT)
-                return None
-            return guarded(body, call, on_answer)
-
-        return gate
 
 
 def build(engine: Engine, settings: GrpcSettings) -> Methods:
@@ -142,37 +139,17 @@ def build(engine: Engine, settings: GrpcSettings) -> Methods:
     )
 
 
-def _checked(method: Unary, check: _Check) -> Unary:
-    def guarded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
-        refused = check(call)
-        if refused is None:
-            return method(body, call, on_answer)
-        on_answer(refused)
-        return None
-
-    return guarded
-
-
-def _begun(
-    streams: StreamInfer, restriction: Restriction | None, tokens: TokenFile | None
-) -> Streaming:
-    """A stream is asked for its token and its key once, when it begins (row 10.35)."""
+def _checks(
+    category: Category, restrictions: Restrictions, tokens: TokenFile | None
+) -> tuple[_Check, ...]:
+    """What the calls of a category have to bring."""
     checks: list[_Check] = []
-    if tokens is not None:
+    if tokens is not None and category is not Category.HEALTH:
         checks.append(functools.partial(_check_token, tokens))
+    restriction = restrictions.get(category)
     if restriction is not None:
         checks.append(_check(restriction))
-    if not checks:
-        return streams
-
-    def begin(call: Call, replies: Replies) -> Conversation:
-        refused = next((found for check in checks if (found := check(call)) is not None), None)
-        stream = streams(call, replies)
-        if refused is not None:
-            stream.refuse(refused)
-        return stream
-
-    return begin
+    return tuple(checks)
 
 
 def _check(restriction: Restriction) -> _Check:
@@ -184,19 +161,19 @@ def _check(restriction: Restriction) -> _Check:
         )
     )
 
-    def check(call: Call) -> Refusal | None:
-        return None if restriction.admits(_sent(call, wanted)) else refused
+    def check(metadata: Metadata) -> Refusal | None:
+        return None if restriction.admits(_sent(metadata, wanted)) else refused
 
     return check
 
 
-def _check_token(tokens: TokenFile, call: Call) -> Refusal | None:
-    return None if tokens.admits(_sent(call, HEADER)) else _NO_TOKEN
+def _check_token(tokens: TokenFile, metadata: Metadata) -> Refusal | None:
+    return None if tokens.admits(_sent(metadata, HEADER)) else _NO_TOKEN
 
 
-def _sent(call: Call, wanted: str) -> bytes | None:
+def _sent(metadata: Metadata, wanted: str) -> bytes | None:
     """The first value of a key; None when it did not come."""
-    for key, value in call.invocation_metadata() or ():
+    for key, value in metadata:
         if key == wanted:
             return value.encode() if isinstance(value, str) else value
     return None

@@ -189,10 +189,6 @@ class InferStream:
             if inference is not None:
                 inference.cancel()
 
-    def refuse(self, refused: Refusal) -> None:
-        """End it before it has begun."""
-        self._end(refused)
-
     def shut(self, error: InferenceError) -> None:
         """Take no more requests."""
         self._shut = error

@@ -69,6 +69,9 @@ class Talk:
         self.sent: list[typing.Any] = []
         self.end_of: list[Refusal | None] = []
         self.methods = build(self.engine, GrpcSettings(**settings))
+        refused = self.methods.admit(STREAM_INFER, metadata)
+        if refused is not None:
+            self.end_of.append(refused)
         streaming = self.methods.find_stream(STREAM_INFER)
         assert streaming is not None
         stream = streaming(SentMetadata(*metadata), self)

@@ -28,6 +28,9 @@ INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 5, 12, 13
 async def ask(
     methods: Methods, path: str, body: bytes = b"", *metadata: tuple[str, str | bytes]
 ) -> bytes | Refusal:
+    refused = methods.admit(path, metadata)
+    if refused is not None:
+        return refused
     method = methods.find(path)
     assert method is not None, path
     answers = Answers()
