@@ -19,16 +19,37 @@ if typing.TYPE_CHECKING:
 
 log = logging.getLogger("naiad.serve")
 
+ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
 _NS_A_SECOND = 1e9
 _BYTES_A_MB = 1e6
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one protocol is served; `service` is its name in the log, as the reference writes it (row 17.13)."""
+    """Where one protocol is served.
+
+    Attributes:
+        title: what it is.
+        url: where it can be reached from this machine.
+        service: its name in the log, as the reference writes it (row 17.13); "" to leave it out of the log.
+        bound: the host and port that the socket is bound to, as the log shows them.
+        exposure: who can reach it, for the person who started it; "" when only this machine can, or when callers are authenticated.
+    """
 
     title: str
     url: str
     service: str = ""
+    bound: str = ""
+    exposure: str = ""
+
+
+def exposure(host: str, *, authenticated: bool) -> str:
+    """Who can reach a socket that is bound to `host`, in a few words; "" when there is nothing to warn of."""
+    if host in {"localhost", "::1"} or host.startswith("127."):
+        return ""
+    parts = ["all interfaces"] if host in ANY_ADDRESS else []
+    if not authenticated:
+        parts.append("no authentication")
+    return ", ".join(parts)
 
 
 class LoadingLines:
@@ -121,17 +142,15 @@ def show_addresses(
     """Where to send requests, and one command that works."""
     if console is not None:
         for address in addresses:
-            console.print(f"  [bold]{address.title:<9}[/] {address.url}")
+            remark = f"  [dim]({address.exposure})[/]" if address.exposure else ""
+            console.print(f"  [bold]{address.title:<9}[/] {address.url}{remark}")
         if example:
             console.print(f"\n  Try:  [cyan]{escape(example)}[/]\n")
         return
     for address in addresses:
         if address.service:
-            log.info(
-                "Started %s at %s",
-                address.service,
-                address.url.removeprefix("http://").split("/")[0],
-            )
+            remark = f" ({address.exposure})" if address.exposure else ""
+            log.info("Started %s at %s%s", address.service, address.bound, remark)
 
 
 def _freed(resident: tuple[int, int] | None) -> str:

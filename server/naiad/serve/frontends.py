@@ -26,10 +26,9 @@ from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
-from naiad.serve.console import Address
+from naiad.serve.console import ANY_ADDRESS, Address, exposure
 
 _METRICS_CLOSE_SECONDS = 1.0
-_ANY_ADDRESS = frozenset(("0.0.0.0", "::", ""))  # noqa: S104 - compared with, not listened on
 
 
 class GrpcFrontEnd(typing.Protocol):
@@ -117,18 +116,35 @@ class Frontends:
             await self._http.start()
 
     def addresses(self) -> list[Address]:
-        """What to tell people; a wildcard address is shown as localhost, where it can be reached from here."""
+        """Where each protocol is served: as a URL that works from here, and as the socket is bound."""
+        options = self._options
         found = []
         if self._http is not None:
             base = f"http://{_reachable(self._http.address)}"
-            found.append(Address(title="HTTP", url=base, service="HTTPService"))
+            found.append(
+                Address(
+                    title="HTTP",
+                    url=base,
+                    service="HTTPService",
+                    bound=_written(self._http.address),
+                    exposure=exposure(
+                        self._http.address[0], authenticated=bool(options.auth_token_file)
+                    ),
+                )
+            )
             found.append(Address(title="API docs", url=f"{base}/docs"))
         if self._grpc is not None:
+            mutual = options.grpc_use_ssl and options.grpc_use_ssl_mutual
             found.append(
                 Address(
                     title="gRPC",
                     url=_reachable(self._grpc.address),
                     service="GRPCInferenceService",
+                    bound=_written(self._grpc.address),
+                    exposure=exposure(
+                        self._grpc.address[0],
+                        authenticated=mutual or bool(options.auth_token_file),
+                    ),
                 )
             )
         if self._metrics is not None:
@@ -137,6 +153,8 @@ class Frontends:
                     title="metrics",
                     url=f"http://{_reachable(self._metrics.address)}/metrics",
                     service="Metrics Service",
+                    bound=_written(self._metrics.address),
+                    exposure=exposure(self._metrics.address[0], authenticated=False),
                 )
             )
         return found
@@ -288,12 +306,14 @@ def make_grpc(options: Options, engine: ServingEngine, tokens: TokenFile | None)
 
 
 def _reachable(address: tuple[str, int]) -> str:
+    """The address as a client on this machine writes it."""
     host, port = address
-    if host in _ANY_ADDRESS:
-        host = "localhost"
-    elif ":" in host:
-        host = f"[{host}]"
-    return f"{host}:{port}"
+    return _written(("localhost" if host in ANY_ADDRESS else host, port))
+
+
+def _written(address: tuple[str, int]) -> str:
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 async def _no_app(scope: Scope, receive: Receive, send: Send) -> None:

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
-from naiad.serve.console import Address, LoadingLines, show_addresses, show_models
+from naiad.serve.console import Address, LoadingLines, exposure, show_addresses, show_models
 
 STATES = [
     VersionState(name="good", version=1, state=State.READY, reason="", load_ns=250_000_000),
@@ -46,19 +46,50 @@ def test_a_reason_of_several_lines_keeps_to_its_row(caplog: pytest.LogCaptureFix
     assert "UNAVAILABLE  no module 'x' At: model.py(1): <module>" in caplog.messages[0]
 
 
-def test_addresses_are_logged_as_the_reference_does(caplog: pytest.LogCaptureFixture) -> None:
+HTTP = Address(
+    title="HTTP",
+    url="http://localhost:8000",
+    service="HTTPService",
+    bound="0.0.0.0:8000",
+    exposure="all interfaces, no authentication",
+)
+
+
+def test_the_log_says_what_is_listened_on_as_the_reference_does_and_who_can_reach_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Triton's own line is the beginning: `Started HTTPService at 0.0.0.0:8000`."""
     with caplog.at_level(logging.INFO, "naiad"):
         show_addresses(
-            None,
-            [
-                Address(title="HTTP", url="http://localhost:8000", service="HTTPService"),
-                Address(title="API docs", url="http://localhost:8000/docs"),
-            ],
-            example="",
+            None, [HTTP, Address(title="API docs", url="http://localhost:8000/docs")], example=""
         )
     assert [record.getMessage() for record in caplog.records] == [
-        "Started HTTPService at localhost:8000"
+        "Started HTTPService at 0.0.0.0:8000 (all interfaces, no authentication)"
     ]
+
+
+def test_the_terminal_shows_an_address_to_click_on_and_who_can_reach_it() -> None:
+    console, text = terminal()
+    show_addresses(console, [HTTP], example="")
+    shown = "  HTTP      http://localhost:8000  (all interfaces, no authentication)\n"
+    assert text.getvalue() == shown
+
+
+@pytest.mark.parametrize(
+    ("host", "authenticated", "words"),
+    [
+        ("0.0.0.0", False, "all interfaces, no authentication"),
+        ("::", False, "all interfaces, no authentication"),
+        ("0.0.0.0", True, "all interfaces"),
+        ("192.0.2.7", False, "no authentication"),
+        ("192.0.2.7", True, ""),
+        ("127.0.0.1", False, ""),
+        ("::1", False, ""),
+        ("localhost", False, ""),
+    ],
+)
+def test_who_can_reach_a_socket(host: str, *, authenticated: bool, words: str) -> None:
+    assert exposure(host, authenticated=authenticated) == words
 
 
 def test_each_model_gets_one_line_when_it_is_done(caplog: pytest.LogCaptureFixture) -> None:
