@@ -111,6 +111,9 @@ class ScriptedHost:
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         self.usable = usable
 
+    def ready_now(self) -> bool | None:
+        return True
+
     async def ready(self) -> bool:
         return True
 
@@ -126,6 +129,7 @@ class ScriptedInstance:
         executed: every batch it ran.
         script: called with each batch; its result is the execution's responses; it may raise.
         readiness: called by `ready`.
+        asks_model: as in `Instance`.
         closed: how often it was closed.
     """
 
@@ -136,7 +140,9 @@ class ScriptedInstance:
         script: Script = answer_all,
         *,
         readiness: collections.abc.Callable[[], bool] = lambda: True,
+        asks_model: bool = True,
     ) -> None:
+        self.asks_model = asks_model
         self.executed: list[list[Inference]] = []
         self.script = script
         self.readiness = readiness

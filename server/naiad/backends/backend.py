@@ -118,9 +118,12 @@ class Instance(typing.Protocol):
 
     Attributes:
         holds_interpreter: whether most of its work holds Python's interpreter lock; a thread host places it accordingly.
+        asks_model: whether `ready` runs the model's own code, which may take any time, and is therefore called in a thread of its
+            own; otherwise it is called on the event loop.
     """
 
     holds_interpreter: bool
+    asks_model: bool
 
     def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
         """Run a batch whose tensors agree in shape.
@@ -131,7 +134,7 @@ class Instance(typing.Protocol):
         ...
 
     def ready(self) -> bool:
-        """Whether it could run a batch now; asked off the loop, with a timeout (row 2.12)."""
+        """Whether it could run a batch now (row 2.12); see `asks_model`."""
         ...
 
     def close(self) -> None:

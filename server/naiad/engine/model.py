@@ -98,9 +98,20 @@ class Model:
         """What its instances work on now."""
         return self._scheduler.occupancy()
 
+    def ready_now(self) -> bool | None:
+        """The same as `ready`, as far as that is known without asking an instance; None: ask with `ready`."""
+        known = [host.ready_now() for host in self._hosts]
+        if False in known:
+            return False
+        return None if None in known else True
+
     async def ready(self) -> bool:
         """Whether every instance says it could run a batch now (rows 2.7, 2.12)."""
-        return all(await asyncio.gather(*(host.ready() for host in self._hosts)))
+        known = self.ready_now()
+        if known is not None:
+            return known
+        asked = [host for host in self._hosts if host.ready_now() is None]
+        return all(await asyncio.gather(*(host.ready() for host in asked)))
 
     async def stop(self) -> None:
         """Finish what is in flight, close the instances, give the memory back. Idempotent."""

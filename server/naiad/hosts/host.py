@@ -62,6 +62,10 @@ class Host(typing.Protocol):
         """
         ...
 
+    def ready_now(self) -> bool | None:
+        """Whether the instance could run a batch now, as far as that is known without asking it; None: ask with `ready`."""
+        ...
+
     async def ready(self) -> bool:
         """Whether the instance says it could run a batch now."""
         ...

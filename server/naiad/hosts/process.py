@@ -199,6 +199,10 @@ class ProcessHost:
             what = f"a batch of {len(batch)} requests"
             self._watchdog.watch(worker, what, limit, self._on_stuck)
 
+    def ready_now(self) -> bool | None:
+        """See `Host`."""
+        return None if self._state is _State.UP and self._worker is not None else False
+
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out; calls that come while one is under way share its answer."""
         worker = self._worker

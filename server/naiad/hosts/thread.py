@@ -86,13 +86,20 @@ class ThreadHost:
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         """See `Host`: a thread is always there."""
 
+    def ready_now(self) -> bool | None:
+        """See `Host`."""
+        if self._ended is not None:
+            return False
+        return None if self._instance.asks_model else self._instance.ready()
+
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out, as Triton does: a long batch makes no instance unready.
 
         Calls that come while one is under way share its answer; no answer within 5 s and an exception mean no.
         """
-        if self._ended is not None:
-            return False
+        known = self.ready_now()
+        if known is not None:
+            return known
         probe = self._probe
         if probe is None or probe.done():
             probe = self._probe = self._loop.create_future()

@@ -16,7 +16,11 @@ from tests.support.inferences import make_config
 
 
 class FakeModel:
-    def __init__(self, *, ready: bool = True) -> None:
+    """A model; `known` is whether its readiness is known without asking it."""
+
+    def __init__(self, *, ready: bool = True, known: bool = False) -> None:
+        self.asked = 0
+        self._known = known
         self.config = make_config()
         self.version = 1
         self.statistics = ModelStatistics()
@@ -24,7 +28,11 @@ class FakeModel:
         self.outputs = ()
         self._ready = ready
 
+    def ready_now(self) -> bool | None:
+        return self._ready if self._known else None
+
     async def ready(self) -> bool:
+        self.asked += 1
         return self._ready
 
 
@@ -33,6 +41,7 @@ class FakeRepository:
 
     def __init__(self, *states: VersionState, ready: bool = True) -> None:
         self._model = FakeModel(ready=ready)
+        self.others: list[FakeModel] = []
         self.changes: list[tuple[str, str]] = []
         self._states = list(states) or [
             VersionState(name="m", version=1, state=State.READY, reason="")
@@ -47,7 +56,7 @@ class FakeRepository:
         return [1] if name == "m" else []
 
     def served(self) -> list[tuple[str, int, FakeModel]]:
-        return [("m", 1, self._model)]
+        return [("m", number, model) for number, model in enumerate((self._model, *self.others), 1)]
 
     def states(self) -> list[VersionState]:
         return self._states
@@ -102,6 +111,23 @@ async def test_readiness_follows_phase_models_and_strictness(
     repository: FakeRepository, *, strict: bool, phase: Phase, ready: bool
 ) -> None:
     assert await make(repository, strict=strict, phase=phase).server_ready() is ready
+
+
+@pytest.mark.parametrize("ready", [True, False])
+async def test_only_models_whose_readiness_is_not_known_are_asked(*, ready: bool) -> None:
+    repository = FakeRepository(ready=ready)
+    known = [FakeModel(known=True) for _ in range(3)]
+    repository.others.extend(known)
+    assert await make(repository).server_ready() is ready
+    assert [model.asked for model in known] == [0, 0, 0]
+    assert repository.get("m").asked == 1
+
+
+async def test_one_model_that_is_known_not_to_be_ready_is_enough() -> None:
+    repository = FakeRepository()
+    repository.others.append(FakeModel(ready=False, known=True))
+    assert not await make(repository).server_ready()
+    assert repository.get("m").asked == 0
 
 
 async def test_at_the_very_end_health_is_an_error() -> None:

@@ -188,6 +188,30 @@ async def test_ready_is_what_the_instance_says(hosted: Hosted, *, answer: bool) 
     assert await host.ready() is answer
 
 
+@pytest.mark.parametrize("answer", [True, False])
+async def test_an_instance_whose_model_need_not_be_asked_is_asked_on_the_loop(
+    hosted: Hosted, *, answer: bool
+) -> None:
+    threads = list[threading.Thread]()
+
+    def readiness() -> bool:
+        threads.append(threading.current_thread())
+        return answer
+
+    host = hosted(ScriptedInstance(readiness=readiness, asks_model=False))
+    assert host.ready_now() is answer
+    assert await host.ready() is answer
+    assert threads == [threading.main_thread()] * 2
+    await host.close()
+    assert host.ready_now() is False
+
+
+async def test_an_instance_whose_model_must_be_asked_is_asked_in_a_thread(hosted: Hosted) -> None:
+    host = hosted(ScriptedInstance())
+    assert host.ready_now() is None
+    assert await host.ready()
+
+
 @pytest.mark.parametrize("failure", [RuntimeError("no weights"), SystemExit(1)])
 async def test_an_instance_that_raises_when_asked_is_not_ready(
     hosted: Hosted, failure: BaseException

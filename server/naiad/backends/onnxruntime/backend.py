@@ -134,6 +134,7 @@ class OnnxInstance:
     """
 
     holds_interpreter = False
+    asks_model = False
 
     def __init__(self, name: str, runner: Runner, *, version: int, clock: Clock) -> None:
         self._name = name

@@ -68,6 +68,7 @@ class ServedModel(abc.ABC):
         now_ns: "Callable[[], int]",
     ) -> None:
         self._model = model
+        self.asks_model = hasattr(model, "is_ready")
         self._running = running
         self._folder = folder
         self._now_ns = now_ns
@@ -119,7 +120,7 @@ class ServedModel(abc.ABC):
         model = self._model
         if model is None:
             return False
-        if not hasattr(model, "is_ready"):
+        if not self.asks_model:
             return True
         context.current.set(self._running)
         try:
