@@ -19,7 +19,7 @@ from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import link
-from naiad.hosts.worker.link import Link, LinkBrokenError
+from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.hosts.worker_process import end_children, in_words, order, spawn
 
 _PIPE_BYTES = 1 << 16
@@ -62,6 +62,10 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
             how = in_words(process.returncode)
             raise unavailable(
                 f"{identity}: its worker process {how} while it completed the model's config{output.last_words()}"
+            ) from error
+        except SegmentLostError as error:
+            raise unavailable(
+                f"{identity}: the model's completed config could not be received: {error}"
             ) from error
         except TimeoutError as error:
             end_children(process)

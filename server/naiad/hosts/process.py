@@ -20,7 +20,8 @@ from naiad.backends.backend import Answer, Execution, WorkerPlan
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.errors import ErrorCode, FailureReason, InferenceError, internal, unavailable
+from naiad.errors import ErrorCode, InferenceError
+from naiad.hosts import worker_errors
 from naiad.hosts.batch_frames import Answers, pack
 from naiad.hosts.colocation import WorkerPlace
 from naiad.hosts.desk import Desk
@@ -39,7 +40,6 @@ _log = logging.getLogger(__name__)
 
 READY_TIMEOUT_S = 5.0
 """How long a model may think about whether it is ready (row 2.12)."""
-
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
 
@@ -97,7 +97,7 @@ class ProcessHost:
             loop=loop,
         )
         self._state = _State.DOWN
-        self._usable: collections.abc.Callable[[bool], None] = _nobody
+        self._usable: collections.abc.Callable[[bool], None] = _ignore
         self._on_answer: OnAnswer = _ignore
         self._worker: WorkerProcess | None = None
         self._loading: asyncio.Future[None] | None = None
@@ -131,6 +131,7 @@ class ProcessHost:
             loop=self._loop,
             on_message=self._on_message,
             on_posted=self._on_posted,
+            on_lost=self._on_lost,
             on_end=self._on_end,
         )
         try:
@@ -138,18 +139,17 @@ class ProcessHost:
         except OSError as error:
             self._state = _State.DOWN
             self._loading = None
-            raise unavailable(
-                f"{self._identity}: no worker process could be started: {error}"
-            ) from error
+            raise worker_errors.not_started(self._identity, error) from error
         self._worker = worker
         self._place = WorkerPlace(worker.pid, processors=len(os.sched_getaffinity(0)))
-        worker.send(link.LOAD, order(self._plan))
-        if self._limits.load.seconds:
-            self._watchdog.watch(worker, "its load", self._limits.load, _ignore)
         try:
+            worker.send(link.LOAD, order(self._plan))
+            if self._limits.load.seconds:
+                self._watchdog.watch(worker, "its load", self._limits.load, _ignore)
             await loading
             if worker.ended.done():  # the loop was busy, and both came at once
-                raise self._not_loaded(worker, worker.ended.result())  # noqa: TRY301 - as one that failed while it loaded
+                how = worker.ended.result()
+                raise worker_errors.not_loaded(self._identity, how, worker.last_words)  # noqa: TRY301 - as one that failed while it loaded
         except BaseException:
             self._state = _State.DOWN
             worker.kill("was not wanted any more")
@@ -177,17 +177,16 @@ class ProcessHost:
         self._started_ns = self._now()
         worker = self._worker
         if self._state is not _State.UP or worker is None:
-            self._loop.call_soon(self._fail, self._unavailable("is not running"))
+            down = worker_errors.is_down(self._identity, "is not running")
+            self._loop.call_soon(self._fail, down)
             return
         try:
             header, parcel = pack(batch)
             worker.send(link.BATCH, header, parcel, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
             _log.exception("%s: a batch could not be handed over", self._identity)
-            self._loop.call_soon(
-                self._fail,
-                internal(f"{self._identity}: the batch could not be handed over: {error}"),
-            )
+            lost = worker_errors.not_handed_over(self._identity, error)
+            self._loop.call_soon(self._fail, lost)
             return
         on_cancel = self._tell_cancelled
         for inference in batch:
@@ -328,6 +327,25 @@ class ProcessHost:
             self._in_flight.answered(number)
         self._on_answer(answer)
 
+    def _on_lost(self, lost: link.SegmentLostError) -> None:
+        """A message came without its tensors: only the request, batch, load or question that it is about fails."""
+        _log.error("%s: a message of its worker process is lost: %s", self._identity, lost)
+        worker = self._worker
+        assert worker is not None
+        error = worker_errors.not_received(self._identity, lost)
+        if lost.kind == link.OUTCOME:
+            self._fail(error)
+        elif lost.kind == link.RESPONSE:
+            inference = self._in_flight.waiting(lost.number)
+            if inference is not None:
+                self._in_flight.answered(lost.number)
+                worker.post(link.CANCEL, lost.number)
+                self._on_answer(self._failure(inference, error))
+        elif lost.kind == link.ASK:
+            worker.post(link.NOT_TOLD, lost.number, error.message.encode())
+        elif self._loading is not None and not self._loading.done():
+            self._loading.set_exception(error)
+
     def _tell_cancelled(self, inference: Inference) -> None:
         """Its client left: the model may ask."""
         self._tell(link.CANCEL, inference)
@@ -353,11 +371,13 @@ class ProcessHost:
         self._pulse.stop()
         if self._probe is not None and not self._probe.done():
             self._probe.set_result(False)
-        error = self._unavailable(how)
+        error = worker_errors.is_down(self._identity, how)
         self._fail(error)
-        now = self._now()
         for inference in self._in_flight.lose_apart():
-            self._on_answer(Answer(inference, self._answers.failure(inference, error), now))
+            self._on_answer(self._failure(inference, error))
+
+    def _failure(self, inference: Inference, error: InferenceError) -> Answer:
+        return Answer(inference, self._answers.failure(inference, error), self._now())
 
     def _on_end(self, how: str) -> None:
         worker, self._worker = self._worker, None
@@ -368,7 +388,8 @@ class ProcessHost:
             return
         if self._loading is not None:
             if not self._loading.done():
-                self._loading.set_exception(self._not_loaded(worker, how))
+                error = worker_errors.not_loaded(self._identity, how, worker.last_words)
+                self._loading.set_exception(error)
             return
         if self._state is _State.DOWN and not stuck:
             return
@@ -378,21 +399,6 @@ class ProcessHost:
             self._replacement.begin()
         self._go_down(how)
 
-    def _not_loaded(self, worker: WorkerProcess, how: str) -> InferenceError:
-        return unavailable(
-            f"{self._identity}: its worker process {how} while it loaded the model{worker.last_words}"
-        )
 
-    def _unavailable(self, how: str) -> InferenceError:
-        return unavailable(
-            f"{self._identity}: its worker process {how}; it is being restarted: send the request again, or to another server",
-            reason=FailureReason.BACKEND,
-        )
-
-
-def _ignore(answer: object) -> None:
-    """Nobody wants to know."""
-
-
-def _nobody(usable: bool) -> None:  # noqa: FBT001  it is what is told
-    """Nobody wants to know."""
+def _ignore(what: object) -> None:
+    """Until a scheduler says whom to tell."""

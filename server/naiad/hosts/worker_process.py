@@ -32,6 +32,7 @@ from naiad.hosts.worker.link import (
     Link,
     LinkBrokenError,
     Parcel,
+    SegmentLostError,
 )
 
 _log = logging.getLogger(__name__)
@@ -56,6 +57,7 @@ class WorkerProcess:
         loop: whose thread calls every method and gets every call.
         on_message: told of each message in turn: its kind and header; the segment is `link.base`.
         on_posted: told of each posted one: its kind, number and header; the segment is `link.posted`.
+        on_lost: told of each message whose segment could not be received.
         on_end: told once, at the end: how it ended, as words that follow "its worker process ".
 
     Attributes:
@@ -71,6 +73,7 @@ class WorkerProcess:
         loop: asyncio.AbstractEventLoop,
         on_message: collections.abc.Callable[[int, bytes | bytearray], None],
         on_posted: collections.abc.Callable[[int, int, bytes | bytearray], None],
+        on_lost: collections.abc.Callable[[SegmentLostError], None],
         on_end: collections.abc.Callable[[str], None],
     ) -> None:
         self._identity = identity
@@ -78,6 +81,7 @@ class WorkerProcess:
         self._loop = loop
         self._on_message = on_message
         self._on_posted = on_posted
+        self._on_lost = on_lost
         self._on_end = on_end
         self._output = OutputLog(identity)
         self._undo = contextlib.ExitStack()
@@ -122,7 +126,12 @@ class WorkerProcess:
         return self._output.last_words()
 
     def send(self, *message: typing.Any) -> None:
-        """As `Link.send`, but a link that is broken gets the process killed; the end is told like any other."""
+        """As `Link.send`, but a link that is broken gets the process killed; the end is told like any other.
+
+        Raises:
+            OSError: there is no memory or descriptor for the message; nothing was sent.
+            MemoryError: the same.
+        """
         try:
             self.link.send(*message)
         except LinkBrokenError as error:
@@ -182,7 +191,13 @@ class WorkerProcess:
             # Posted messages come in bursts; after one in turn there is seldom another. Large ones leave the loop a turn in between.
             taken = 0
             for _ in range(_BURST):
-                kind, number, header = link.receive()
+                try:
+                    kind, number, header = link.receive()
+                except SegmentLostError as lost:
+                    self._on_lost(lost)
+                    if lost.kind == RESPONSE:
+                        self._took(lost.size)
+                    continue
                 if kind < POSTED:
                     self._on_message(kind, header)
                     return True

@@ -137,6 +137,23 @@ class AskingServer:
             )
         deliver(response, bool(final))
 
+    def failed(self, number: int, why: str) -> None:
+        """No answer comes, or no more of them; in the thread that listens.
+
+        Args:
+            number: of the question.
+            why: the error's text.
+        """
+        waits = self._waiting.pop(number, None)
+        if waits is not None:
+            waits.put((why, None))
+            return
+        deliver = self._deliveries.pop(number, None)
+        if deliver is not None:
+            self._link.post(ASK, b'["cancel"]', None, number)
+            error = TritonError(why, TritonErrorCode.UNAVAILABLE)
+            deliver(InferenceResponse(error=error), True)
+
     def _ask(self, *question: Any, parcel: "Parcel | None" = None) -> Any:
         number = next(self._numbers)
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()

@@ -11,21 +11,24 @@ up to four segments, larger ones in place of smaller ones; if somebody looks at 
 
 What does not take turns is posted, from any thread, each message complete in itself: large ones lie in a segment of their own. A worker posts on the first socket, so that a response is there before the outcome of its
 batch; the server posts on the second one, the control socket, where a thread of the worker's listens also while a batch runs.
+A receiver without a descriptor or address space left cannot map a new segment: it gets `SegmentLostError` instead of the message, and
+says with its next message in turn which segments it does not have, so that the sender makes new ones in their place.
 To add a conversation (a worker that asks the server for something), add two kinds from POSTED on, one each way, and a number
 that the answer repeats.
 """
 
 import array
-import fcntl
+import errno
 import mmap
 import os
 import socket
 import struct
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+
+from naiad.hosts.worker.segments import Segment, create, discard, map_received
 
 LOAD, BATCH, CLOSE, ERRAND = 1, 2, 3, 4
 """What the server sends in turn: the model to load, a batch to run, the end, a function to call instead of all that."""
@@ -36,9 +39,9 @@ LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
 POSTED = 64
 """Kinds from here on are posted."""
 
-ASK_READY, CANCEL, HOLD, GO_ON, TOLD, TAKEN, ASK_PULSE = 64, 65, 66, 67, 68, 69, 70
+ASK_READY, CANCEL, HOLD, GO_ON, TOLD, TAKEN, ASK_PULSE, NOT_TOLD = 64, 65, 66, 67, 68, 69, 70, 71
 """What the server posts: is the model ready; nobody wants the request of this number any more; its client does not take what is
-sent to it; it does again; an answer to the ASK of this number; so many bytes of responses have come; do coroutines run."""
+sent to it; it does again; an answer to the ASK of this number; so many bytes of responses have come; do coroutines run; the ASK of this number gets no answer, and why."""
 
 READY, RESPONSE, ASK, PULSE = 80, 81, 82, 83
 """What a worker posts: the answer to ASK_READY as number, 0 or 1; a response to the request of this number; a question of the model's
@@ -51,7 +54,8 @@ would let hundreds of messages pass, however large what they are about."""
 GONE = "the other side is gone"
 
 _MESSAGE = struct.Struct("<BBBxxxxxQQQ")
-_ANCILLARY = socket.CMSG_SPACE(array.array("i").itemsize)
+_DESCRIPTOR = array.array("i").itemsize
+_ANCILLARY = socket.CMSG_SPACE(_DESCRIPTOR)
 _INLINE = 1 << 15
 """Messages up to this many bytes stand in the packet itself."""
 
@@ -63,7 +67,14 @@ ALIGNED = 64
 _SLOTS = 4
 _LEAST = 1 << 16
 _COPIED = 1 << 16
-_DESCRIPTOR = array.array("i").itemsize
+_CLOSED_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
+_CUT_OFF = int(socket.MSG_CTRUNC)
+"""The system dropped a descriptor that came along, because this process cannot have any more."""
+_ALL_HELD = (1 << _SLOTS) - 1
+_SHORTAGES = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS, errno.EAGAIN)
+)
+"""What a link survives: the message was not sent, or its segment not received, and the next one may be."""
 _ONLY_OURS = 2
 """What `sys.getrefcount` says, where `_held` asks, of a segment's array at which nobody looks any more."""
 
@@ -118,15 +129,20 @@ class LinkBrokenError(Exception):
     """The other side is gone, or sent what is no message."""
 
 
-class _Segment:
-    """A segment to write to."""
+class SegmentLostError(Exception):
+    """A message came, but not the segment that it is about: this process could not take or map the descriptor.
 
-    __slots__ = ("capacity", "memory", "written")
+    Attributes:
+        kind: the message's.
+        number: the message's.
+        size: bytes that the message is about.
+    """
 
-    def __init__(self, memory: mmap.mmap, capacity: int) -> None:
-        self.memory = memory
-        self.written = np.frombuffer(memory, np.uint8)
-        self.capacity = capacity
+    def __init__(self, kind: int, number: int, size: int, why: str) -> None:
+        super().__init__(why)
+        self.kind = kind
+        self.number = number
+        self.size = size
 
 
 class Link:
@@ -141,9 +157,10 @@ class Link:
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
-        self._ours: list[_Segment] = []
+        self._ours: list[Segment] = []
         self._others_look_at = 0
         self._theirs: list[Any] = []
+        self._lost = 0
         self._current = 0
         self._packed: bytearray | None = None
         self._packet = bytearray(_MESSAGE.size + _INLINE)
@@ -169,17 +186,15 @@ class Link:
 
         Raises:
             LinkBrokenError: nobody is there.
-            OSError: there is no memory for the segment.
+            OSError: there is no memory or descriptor for the segment; nothing was sent.
+            MemoryError: the same.
         """
         at = 0 if parcel is None else parcel.size
         needed = at + len(header)
         if needed <= _INLINE:
             message = _MESSAGE.pack(kind, self._held(), _IN_THE_PACKET, number, at, len(header))
             tensors = b"" if parcel is None else parcel.joined()
-            try:
-                self._pass(message + tensors + header, -1)
-            except OSError as error:
-                raise LinkBrokenError(str(error)) from error
+            self._pass(message + tensors + header, -1)
             return
         fresh, slot, segment = self._room(needed)
         try:
@@ -188,8 +203,12 @@ class Link:
                 parcel.write(memory, segment.written)
             memory[at:needed] = header
             self._pass(_MESSAGE.pack(kind, self._held(), slot, number, at, len(header)), fresh)
-        except OSError as error:
-            raise LinkBrokenError(str(error)) from error
+        except BaseException:
+            if fresh >= 0:
+                segment.capacity = (
+                    0  # the other side does not have it, so the next message must not use it
+                )
+            raise
         finally:
             if fresh >= 0:
                 os.close(fresh)
@@ -202,49 +221,48 @@ class Link:
         Raises:
             BlockingIOError: the other side does not read, on a socket that does not wait.
             LinkBrokenError: nobody is there.
-            OSError: there is no memory for the segment.
+            OSError: there is no memory or descriptor for the segment; nothing was sent.
+            MemoryError: the same.
         """
         at = 0 if parcel is None else parcel.size
         size = at + len(header)
-        fresh = -1
-        if size > _INLINE:
-            message = _MESSAGE.pack(kind, 0, 0, number, at, len(header))
-            fresh, memory = _segment(size)
-            if parcel is not None:
-                parcel.write(memory, np.frombuffer(memory, np.uint8))
-            memory[at:size] = header
-        else:
+        if size <= _INLINE:
             message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, number, at, len(header))
             if parcel is not None:
                 message += parcel.joined()
-            message += header
+            self._pass(message + header, -1)
+            return
+        message = _MESSAGE.pack(kind, 0, 0, number, at, len(header))
+        fresh, memory = create(size)
         try:
+            if parcel is not None:
+                parcel.write(memory, np.frombuffer(memory, np.uint8))
+            memory[at:size] = header
             self._pass(message, fresh)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            raise LinkBrokenError(str(error)) from error
         finally:
-            if fresh >= 0:
-                os.close(fresh)
+            os.close(fresh)
 
-    def receive(self) -> "tuple[int, int, bytes | bytearray]":
+    def receive(self) -> "tuple[int, int, bytes | bytearray]":  # noqa: C901, PLR0912 - flat, because every batch comes here
         """The next message, its kind, its number and its header; waits for it where the socket does.
 
         Raises:
             LinkBrokenError: nobody is there, or it is no message.
+            SegmentLostError: the message's segment could not be received; the link goes on.
             BlockingIOError: there is none, on a socket that does not wait.
         """
         packet = self._packet
         try:
-            length, ancillary, _, _ = self._socket.recvmsg_into([packet], _ANCILLARY)
+            length, ancillary, flags, _ = self._socket.recvmsg_into(
+                [packet], _ANCILLARY, _CLOSED_ON_EXEC
+            )
         except BlockingIOError:
             raise
-        except ConnectionResetError as error:  # it went without reading everything
-            raise LinkBrokenError(GONE) from error
         except OSError as error:
-            raise LinkBrokenError(str(error)) from error
+            # A reset says that it went without reading everything.
+            gone = isinstance(error, ConnectionResetError)
+            raise LinkBrokenError(GONE if gone else str(error)) from error
         if length < _MESSAGE.size:
+            discard(ancillary)
             raise LinkBrokenError("no message" if length else GONE)
         kind, held, slot, number, at, size = _MESSAGE.unpack_from(packet)
         if slot == _IN_THE_PACKET:
@@ -252,18 +270,28 @@ class Link:
             if kind < POSTED:
                 self._packed = base
                 self._others_look_at = held
+                if held > _ALL_HELD:
+                    self._replace(held >> _SLOTS)
             else:
                 self.posted = base
-            if at + size != len(base):
+            if at + size != len(base) or ancillary:
+                discard(ancillary)
                 raise LinkBrokenError("a message about nothing")
             return kind, number, base[at:]
-        segment = _opened(ancillary) if ancillary else None
+        segment: Any = None
+        lost = ""
+        if ancillary or flags & _CUT_OFF:
+            segment, lost = _received(ancillary, flags)
         if kind >= POSTED:
             self.posted = segment
         else:
-            segment = self._seen(slot, segment)
             self._packed = None
             self._others_look_at = held
+            if held > _ALL_HELD:
+                self._replace(held >> _SLOTS)
+            segment, lost = self._seen(slot, segment, lost)
+        if lost:
+            raise SegmentLostError(kind, number, at + size, lost)
         if segment is None or at + size > segment.size:
             raise LinkBrokenError("a message about nothing")
         return kind, number, segment[at : at + size].tobytes()
@@ -276,13 +304,18 @@ class Link:
         self._packed = self.posted = None
 
     def _pass(self, message: bytes, descriptor: int) -> None:
-        if descriptor < 0:
-            self._socket.send(message)
-            return
-        rights = array.array("i", [descriptor])
-        self._socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        try:
+            if descriptor < 0:
+                self._socket.send(message)
+                return
+            rights = array.array("i", [descriptor])
+            self._socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+        except OSError as error:
+            if error.errno in _SHORTAGES:
+                raise
+            raise LinkBrokenError(str(error)) from error
 
-    def _room(self, needed: int) -> "tuple[int, int, _Segment]":
+    def _room(self, needed: int) -> "tuple[int, int, Segment]":
         """A segment that is large enough and looked at by nobody: its descriptor if it is new, else -1, its slot, and it."""
         looked_at = self._others_look_at
         free = _SLOTS
@@ -292,8 +325,8 @@ class Link:
                     return -1, slot, segment
                 free = slot
         capacity = max(_LEAST, 1 << (needed - 1).bit_length())
-        fresh, memory = _segment(capacity)
-        segment = _Segment(memory, capacity)
+        fresh, memory = create(capacity)
+        segment = Segment(memory, capacity)
         if free < _SLOTS:
             self._ours[free] = segment
         elif len(self._ours) < _SLOTS:
@@ -301,54 +334,65 @@ class Link:
             self._ours.append(segment)
         return fresh, free, segment
 
-    def _seen(self, slot: int, fresh: Any) -> Any:
-        """The other side's segment in a slot, which may be fresh."""
+    def _replace(self, lost: int) -> None:
+        """The other side does not have these segments, a bit for each slot: new ones take their place."""
+        for slot, segment in enumerate(self._ours):
+            if lost >> slot & 1:
+                segment.capacity = 0
+
+    def _seen(self, slot: int, fresh: Any, lost: str) -> "tuple[Any, str]":
+        """The other side's segment in a slot, which may be fresh, and why it is not here, never what was there before it.
+
+        Raises:
+            LinkBrokenError: there is no such segment.
+        """
         theirs = self._theirs
-        while len(theirs) <= slot <= _SLOTS:
-            theirs.append(None)
         if slot > _SLOTS:
-            return None
+            raise LinkBrokenError("a message about nothing")
+        while len(theirs) <= slot:
+            theirs.append(_nothing())
+        self._current = slot
         if fresh is not None:
             theirs[slot] = fresh
-        self._current = slot
-        return theirs[slot]
+            self._lost &= ~(1 << slot)
+        elif lost:
+            theirs[slot] = _nothing()
+            self._lost |= 1 << slot & _ALL_HELD
+        elif slot == _SLOTS:  # each of these is for one message
+            theirs[slot] = _nothing()
+        elif self._lost >> slot & 1:
+            lost = "its segment was lost with an earlier message"
+        return theirs[slot], lost
 
     def _held(self) -> int:
-        """At which of the other side's segments somebody looks: a bit for each slot."""
+        """At which of the other side's segments somebody looks, a bit for each slot, and which of them are not here, as many bits more."""
         theirs, count = self._theirs, sys.getrefcount
-        held = 0
         if not theirs:
-            return held
+            return 0
+        held = self._lost << _SLOTS
         for slot in range(min(len(theirs), _SLOTS)):
             if count(theirs[slot]) > _ONLY_OURS:
                 held |= 1 << slot
         return held
 
 
-def _segment(capacity: int) -> "tuple[int, mmap.mmap]":
-    """A new segment: its descriptor and its memory."""
-    fresh = os.memfd_create("naiad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+def _nothing() -> Any:
+    """In place of a segment, of bytes that nobody looks at."""
+    return np.empty(0, np.uint8)
+
+
+def _received(ancillary: Any, flags: int) -> "tuple[Any, str]":
+    """The segment that came along with a message, if one did, and why it was lost, if it was."""
+    if flags & _CUT_OFF:
+        discard(ancillary)
+        return None, "the process has no file descriptor left for its tensors"
     try:
-        os.ftruncate(fresh, capacity)
-        # Nobody can make it smaller any more: reading what is not there would end a process.
-        fcntl.fcntl(fresh, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
-        return fresh, mmap.mmap(fresh, capacity)
-    except BaseException:
-        os.close(fresh)
-        raise
-
-
-def _opened(ancillary: "Sequence[tuple[int, int, bytes]]") -> Any:
-    """The segment that came along, as uint8."""
-    base: Any = None
-    for level, kind, data in ancillary:
-        if level != socket.SOL_SOCKET or kind != socket.SCM_RIGHTS:
-            continue
-        for descriptor in array.array("i", data[: len(data) - len(data) % _DESCRIPTOR]):
-            try:
-                base = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
-            except (OSError, ValueError) as error:
-                raise LinkBrokenError(f"no segment: {error}") from error
-            finally:
-                os.close(descriptor)
-    return base
+        return map_received(ancillary), ""
+    except MemoryError:
+        return None, "the process has no memory left to map its tensors"
+    except OSError as error:
+        if error.errno in _SHORTAGES:
+            return None, f"its tensors could not be mapped: {error}"
+        raise LinkBrokenError(f"no segment: {error}") from error
+    except ValueError as error:
+        raise LinkBrokenError(f"no segment: {error}") from error

@@ -50,7 +50,11 @@ class Worker:
         receive = self._link.receive
         try:
             while True:
-                kind, number, header = receive()
+                try:
+                    kind, number, header = receive()
+                except link.SegmentLostError as lost:
+                    self._refuse(lost)
+                    continue
                 if kind == link.BATCH:
                     self._execute(header, number)
                 elif kind == link.LOAD:
@@ -64,6 +68,14 @@ class Worker:
                     return 0
         except link.LinkBrokenError:
             return 1
+
+    def _refuse(self, lost: link.SegmentLostError) -> None:
+        """Fail what a message in turn was about, because its segment did not come; the next one may."""
+        refusal = Refusal("UNAVAILABLE", f"its worker process could not take the request: {lost}")
+        if lost.kind == link.BATCH:
+            self._link.send(link.OUTCOME, content.pack_failure(refusal))
+        else:
+            self._link.send(link.REFUSED, content.pack_refusal(refusal))
 
     def _load(self, header: "bytes | bytearray") -> bool:
         context.worker_server = self._server
@@ -101,7 +113,7 @@ class Worker:
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         try:
             self._link.send(link.OUTCOME, answer, parcel)
-        except OSError as error:  # there is no memory for the segment: nothing was sent
+        except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
             _log.exception("a batch's answer could not be handed over")
             text = f"the answer of {0 if parcel is None else parcel.size} bytes could not be handed over: {error}"
             self._link.send(link.OUTCOME, content.pack_failure(Refusal("INTERNAL", text)))
@@ -120,32 +132,46 @@ class Worker:
     ) -> None:
         """A response apart from its batch, from whatever thread."""
         header, parcel = content.pack_response(answer, final=final, begun_ns=begun_ns)
-        self._ahead.goes(parcel.size + len(header))
-        self._link.post(link.RESPONSE, header, parcel, request.number)
+        size = parcel.size + len(header)
+        self._ahead.goes(size)
+        try:
+            self._link.post(link.RESPONSE, header, parcel, request.number)
+        except BaseException:
+            self._ahead.taken(size)
+            raise
 
     def _listen(self) -> None:
         self._ahead.listener = threading.get_ident()
         try:
             while True:
-                kind, number, header = self._control.receive()
-                if kind == link.ASK_READY:
-                    self._ask_whether_ready()
-                elif kind == link.CANCEL:
-                    self._under_way.cancel(number)
-                elif kind in (link.HOLD, link.GO_ON):
-                    self._under_way.hold(number, held=kind == link.HOLD)
-                elif kind == link.ASK_PULSE:
-                    self._runner.beat(self._say_pulse)
-                elif kind == link.TAKEN:
-                    self._ahead.taken(number)
-                elif kind == link.TOLD:
-                    self._server.told(number, header, self._control.posted)
+                try:
+                    kind, number, header = self._control.receive()
+                except link.SegmentLostError as lost:
+                    self._server.failed(lost.number, f"its answer could not be received: {lost}")
+                else:
+                    self._hear(kind, number, header)
         except link.LinkBrokenError:
             pass
         except BaseException:  # noqa: BLE001 - the process ends, whatever it is
             # Nobody would hear a cancel or an answer any more, and whoever waits for one would wait for ever.
             _log.exception("the worker ends: it cannot listen to the server any more")
         os._exit(1)
+
+    def _hear(self, kind: int, number: int, header: "bytes | bytearray") -> None:
+        if kind == link.ASK_READY:
+            self._ask_whether_ready()
+        elif kind == link.CANCEL:
+            self._under_way.cancel(number)
+        elif kind in (link.HOLD, link.GO_ON):
+            self._under_way.hold(number, held=kind == link.HOLD)
+        elif kind == link.ASK_PULSE:
+            self._runner.beat(self._say_pulse)
+        elif kind == link.TAKEN:
+            self._ahead.taken(number)
+        elif kind == link.TOLD:
+            self._server.told(number, header, self._control.posted)
+        elif kind == link.NOT_TOLD:
+            self._server.failed(number, header.decode())
 
     def _ask_whether_ready(self) -> None:
         try:

@@ -1,0 +1,75 @@
+"""Shared memory between the server and a worker: sealed memfds, created by the sender and mapped from the descriptor by the receiver."""
+
+import array
+import fcntl
+import mmap
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+_DESCRIPTOR = array.array("i").itemsize
+
+
+class Segment:
+    """A segment to write to.
+
+    Attributes:
+        capacity: bytes that a message may use; 0 for a segment that the receiver does not have.
+    """
+
+    __slots__ = ("capacity", "memory", "written")
+
+    def __init__(self, memory: mmap.mmap, capacity: int) -> None:
+        self.memory = memory
+        self.written = np.frombuffer(memory, np.uint8)
+        self.capacity = capacity
+
+
+def create(capacity: int) -> "tuple[int, mmap.mmap]":
+    """A new segment: its descriptor and its memory.
+
+    Raises:
+        OSError: no descriptor, memory or address space is left.
+    """
+    fresh = os.memfd_create("naiad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    try:
+        os.ftruncate(fresh, capacity)
+        # Nobody can make it smaller any more: reading what is not there would end a process.
+        fcntl.fcntl(fresh, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+        return fresh, mmap.mmap(fresh, capacity)
+    except BaseException:
+        os.close(fresh)
+        raise
+
+
+def map_received(ancillary: "Sequence[tuple[int, int, bytes]]") -> Any:
+    """The segment that came along with a message, as uint8. Its descriptor is closed in any case.
+
+    Raises:
+        OSError: it cannot be mapped.
+        ValueError: it is empty, or no descriptor came.
+    """
+    base: Any = None
+    try:
+        for descriptor in _descriptors(ancillary):
+            base = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
+    finally:
+        discard(ancillary)
+    if base is None:
+        raise ValueError("no descriptor came along")
+    return base
+
+
+def discard(ancillary: "Sequence[tuple[int, int, bytes]]") -> None:
+    """Close the descriptors that came along with a message."""
+    for each in _descriptors(ancillary):
+        os.close(each)
+
+
+def _descriptors(ancillary: "Sequence[tuple[int, int, bytes]]") -> "Iterator[int]":
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+            yield from array.array("i", data[: len(data) - len(data) % _DESCRIPTOR])

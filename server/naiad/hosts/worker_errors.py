@@ -1,0 +1,39 @@
+"""What clients are told when a worker process fails them: how it ended, what to do, and that none of it is the request's fault."""
+
+from naiad.errors import FailureReason, InferenceError, internal, unavailable
+from naiad.hosts.output_log import Identity
+from naiad.hosts.worker.link import SegmentLostError
+
+
+def not_started(identity: Identity, error: OSError) -> InferenceError:
+    """The system started no process."""
+    return unavailable(f"{identity}: no worker process could be started: {error}")
+
+
+def not_loaded(identity: Identity, how: str, last_words: str) -> InferenceError:
+    """It ended before it had loaded the model; `how` follows "its worker process "."""
+    return unavailable(
+        f"{identity}: its worker process {how} while it loaded the model{last_words}"
+    )
+
+
+def is_down(identity: Identity, how: str) -> InferenceError:
+    """It serves no batches; `how` follows "its worker process "."""
+    return unavailable(
+        f"{identity}: its worker process {how}; it is being restarted: send the request again, or to another server",
+        reason=FailureReason.BACKEND,
+    )
+
+
+def not_handed_over(identity: Identity, error: Exception) -> InferenceError:
+    """A batch did not reach it."""
+    return internal(f"{identity}: the batch could not be handed over: {error}")
+
+
+def not_received(identity: Identity, lost: SegmentLostError) -> InferenceError:
+    """It sent tensors that the server could not take."""
+    return unavailable(
+        f"{identity}: the model's answer of {lost.size} bytes could not be received: {lost}. Send the request again; if this "
+        "happens often, give the server a higher limit of open files (ulimit -n) or more memory.",
+        reason=FailureReason.BACKEND,
+    )
