@@ -151,7 +151,8 @@ def _require_servable(message: Any, side: str, tensor: GraphTensor) -> None:
     if tensor.kind != "tensor":
         raise CompletionError(
             f"unable to load model '{message.name}': {unsupported_kind(tensor)}",
-            suggestion=f"list the {side}s to serve in config.pbtxt, or export the model without '{tensor.name}'",
+            suggestion=f"list the {side}s to serve in config.pbtxt, or export the model without '{tensor.name}'"
+            + export_help(tensor),
         )
     if tensor.datatype is None:
         raise CompletionError(
@@ -173,6 +174,13 @@ def unsupported_kind(tensor: GraphTensor) -> str:
     return (
         f"Unsupported ONNX Type '{onnx_type}' for I/O '{tensor.name}', expected 'ONNX_TYPE_TENSOR'."
     )
+
+
+def export_help(tensor: GraphTensor) -> str:
+    """How to export a value that is not a tensor as one; "" where no common exporter makes such a value."""
+    if tensor.kind not in {"sequence", "map"}:
+        return ""
+    return ": for a scikit-learn classifier, pass options={'zipmap': False} to skl2onnx"
 
 
 def _add(message: Any, side: str, tensor: GraphTensor) -> None:

@@ -6,7 +6,7 @@ reference: a dimension that the file leaves free may be known only to onnxruntim
 
 from typing import Any
 
-from naiad.config.autocomplete import fixed_first, unsupported_kind
+from naiad.config.autocomplete import export_help, fixed_first, unsupported_kind
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.onnx_graph import GraphTensor, OnnxGraph
@@ -136,7 +136,7 @@ class _Check:
             self._findings.add(
                 path,
                 f"{self._load}{unsupported_kind(tensor)}",
-                f"take this {side} out of the config",
+                f"take this {side} out of the config, or export it as a tensor{export_help(tensor)}",
             )
             return
         if side == "input" and spec.optional and self._batching:
@@ -188,6 +188,8 @@ class _Check:
         says = f"{label}config says {whole}, the graph says {tensor.shape_text}"
         right = list(tensor.shape[1:] if self._batching else tensor.shape)
         fix = f"write dims: {shown(right)}" if field == "dims" else f"reshape to {shown(right)}"
+        if not right:  # one value per row of the batch; dims may not be empty
+            fix = "write dims: [ 1 ] reshape { shape: [ ] }"
         if len(full) != len(tensor.shape):
             self._findings.add(
                 (*path, field),
@@ -210,7 +212,12 @@ class _Check:
         """What is most likely meant when the number of dimensions differs: mostly the batch dimension."""
         shape = tensor.shape or ()
         if self._batching and len(full) == len(shape) + 1:
-            return f"{fix}: dims leave the batch dimension out, because max_batch_size is above 0"
+            batches = (
+                f"max_batch_size, which the config leaves out, is completed to {self._message.max_batch_size}"
+                if self._findings.missing(("max_batch_size",))
+                else "max_batch_size is above 0"
+            )
+            return f"{fix}: dims leave the batch dimension out, because {batches}"
         if not self._batching and len(full) == len(shape) - 1 and shape[0] == -1:
             return f"write max_batch_size: 8 (or as much as you like), or dims: {shown(right)}"
         return fix

@@ -154,6 +154,7 @@ def test_an_output_that_cannot_be_described_is_named(
     with pytest.raises(CompletionError) as caught:
         completed(tmp_path, model([value("x", [1])], [tensor]))
     assert said in caught.value.message
+    assert ("{'zipmap': False}" in caught.value.message) == ("SEQUENCE" in said)
     given = 'output { name: "other" data_type: TYPE_FP32 dims: 1 }'
     assert len(completed(tmp_path, model([value("x", [1])], [tensor]), given)["input"]) == 1
 

@@ -262,6 +262,38 @@ def test_a_sequence_is_no_tensor(tmp_path: pathlib.Path) -> None:
         tmp_path, f"max_batch_size: 2\n{A}\n{Y.replace('y', 'z', 1)}".replace('"y"', '"z"'), proto
     )
     assert "Unsupported ONNX Type 'ONNX_TYPE_SEQUENCE' for I/O 'z'" in problem.message
+    assert problem.suggestion.endswith("pass options={'zipmap': False} to skl2onnx")
+
+
+LABELS = model(
+    [value("X", [None, 4])],
+    [value("label", [None], TensorProto.INT64), value("probabilities", [None, 2])],
+)
+"""What skl2onnx makes of a classifier: one label per row of the batch, in a shape `[?]`."""
+
+
+@pytest.mark.parametrize(
+    ("batch", "reason"),
+    [
+        ("", "max_batch_size, which the config leaves out, is completed to 4"),
+        ("max_batch_size: 8\n", "max_batch_size is above 0"),
+    ],
+)
+def test_the_advice_for_one_value_per_row_works(
+    tmp_path: pathlib.Path, batch: str, reason: str
+) -> None:
+    works = "dims: [ 1 ] reshape { shape: [ ] }"
+    probabilities = 'output { name: "probabilities" data_type: TYPE_FP32 dims: [ 2 ] }'
+    for number, given in enumerate(
+        ("dims: [ 1 ]", "dims: [ -1 ]", "dims: [ 1 ] reshape { shape: [ 1, 1 ] }")
+    ):
+        config = f'{batch}output {{ name: "label" data_type: TYPE_INT64 {given} }}\n{probabilities}'
+        (problem,) = problems_of(tmp_path / str(number), config, LABELS)
+        advice, _, why = problem.suggestion.partition(": dims leave the batch dimension out, ")
+        assert advice == f"write {works}"
+        assert why in {f"because {reason}", ""}
+        fixed = config.replace(given, works)
+        assert problems_of(tmp_path / f"{number} fixed", fixed, LABELS) == ()
 
 
 def test_an_unfilled_batch_size_does_not_make_the_dims_wrong(tmp_path: pathlib.Path) -> None:
