@@ -57,6 +57,10 @@ class MetricsRoutes:
         """Nothing here does."""
         return False
 
+    def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
+        """Bodies are refused by their length."""
+        return None
+
     def body_limit(self, path: str, headers: Headers) -> int:
         """Nothing here takes a body."""
         return _NO_BODY

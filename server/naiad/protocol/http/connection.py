@@ -164,11 +164,12 @@ class Connection(asyncio.Protocol):
     def drain(self, *, close_idle: bool) -> None:
         """Close after the reply to what is under way; without anything under way, close now if `close_idle`."""
         self._out.ending = True
-        if self._under_way() or self._intake.body is not None:
+        unwanted = self._intake.ignores_body()
+        if self._under_way() or (self._intake.body is not None and not unwanted):
             self._no_more = True
             self._ready = False
         elif close_idle and not self._intake.unread:
-            self._close(linger=False)
+            self._close(linger=unwanted)
 
     def give_up(self, refusal: Refusal) -> None:
         """Answer so what has no reply yet, and close; a reply that has begun is not touched. After `drain`."""
@@ -296,6 +297,7 @@ class Connection(asyncio.Protocol):
     def sent_last(self) -> None:
         """The reply that says Connection: close is out."""
         self._deaf = self._no_more = self._out.ending = True
+        self._must_linger = self._must_linger or self._intake.body is not None
         if not self._intake.working:
             self._close(linger=self._must_linger or bool(self._intake.unread))
         self._settle()
@@ -355,7 +357,7 @@ class Connection(asyncio.Protocol):
                 return
         exchange = Exchange(self._out, head, started_ns)
         self._pipeline.append(exchange)
-        exchange.reply(replies.refusal(refusal.status, refusal.message))
+        exchange.reply(refusal.reply or replies.refusal(refusal.status, refusal.message))
         self._settle()
 
     def _close(self, *, linger: bool) -> None:

@@ -27,12 +27,14 @@ class Refusal(Exception):  # noqa: N818 - it is a decision about a request, not 
     Args:
         status: the HTTP status.
         message: what was wrong and what to send instead.
+        reply: the whole reply, where it is more than these two.
     """
 
-    def __init__(self, status: int, message: str) -> None:
+    def __init__(self, status: int, message: str, *, reply: HttpReply | None = None) -> None:
         super().__init__(message)
         self.status = status
         self.message = message
+        self.reply = reply
 
 
 def too_large(limit: int, *, size: int | None = None) -> Refusal:

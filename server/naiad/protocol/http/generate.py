@@ -10,13 +10,13 @@ import logging
 from naiad.core.flow import Flow
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
-from naiad.engine.api import Engine
+from naiad.engine.api import Engine, ModelShape
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.protocol.http import compression, generate_json
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import EventStream
 from naiad.protocol.http.generate_json import GenerateReader
-from naiad.protocol.http.message import Cancellable, HttpReply, HttpRequest, OnReply
+from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import JSON_HEADERS, error_body, error_reply, server_fault
 
 log = logging.getLogger(__name__)
@@ -62,18 +62,35 @@ class GenerateRoute:
             on_reply(server_fault())
         return None
 
+    def refusal(self, headers: Headers) -> HttpReply | None:
+        """The answer that the head of a request alone decides; None when its body is needed."""
+        try:
+            self._shape(headers)
+        except InferenceError as error:
+            return error_reply(error)
+        return None
+
+    def _shape(self, headers: Headers) -> ModelShape:
+        """What the model takes.
+
+        Raises:
+            InferenceError: the model is not there, or the body is compressed.
+        """
+        shape = self._engine.shape_of(self._model, self._version)
+        encoding = headers.get(b"content-encoding", b"identity")
+        if compression.of_request(encoding) is not Encoding.IDENTITY:
+            raise invalid(
+                "Unsupported content-encoding, only 'identity' is supported. Send the body as it is; /infer takes compressed ones"
+            )
+        return shape
+
     def _run(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         """Decode, ask the engine.
 
         Raises:
             InferenceError: the model is not there, or the request cannot be read.
         """
-        shape = self._engine.shape_of(self._model, self._version)
-        encoding = request.headers.get(b"content-encoding", b"identity")
-        if compression.of_request(encoding) is not Encoding.IDENTITY:
-            raise invalid(
-                "Unsupported content-encoding, only 'identity' is supported. Send the body as it is; /infer takes compressed ones"
-            )
+        shape = self._shape(request.headers)
         reader = self._reader
         if reader is None or reader.shape is not shape:
             reader = self._reader = GenerateReader(

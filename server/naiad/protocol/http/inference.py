@@ -21,7 +21,7 @@ from naiad.protocol.http.binary_layout import BinaryLayouts
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import EventStream, takes_events
 from naiad.protocol.http.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
-from naiad.protocol.http.message import Cancellable, Headers, HttpRequest, OnReply
+from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.offload import Offloaded
 from naiad.protocol.http.replies import error_reply, server_fault
 
@@ -78,6 +78,17 @@ class InferRoute:
             on_reply(server_fault())
         return None
 
+    def refusal(self, headers: Headers) -> HttpReply | None:
+        """The answer that the head of a request alone decides; None when its body is needed."""
+        try:
+            self._shape(headers)
+        except InferenceError as error:
+            return error_reply(error)
+        encoded = headers.get(b"content-encoding")
+        if encoded is None or compression.of_request(encoded) is not Encoding.UNKNOWN:
+            return None
+        return _unsupported(encoded)
+
     def _shape(self, headers: Headers) -> ModelShape:
         shape = self._engine.shape_of(self._model, self._version)
         if shape.decoupled and not takes_events(headers):
@@ -96,8 +107,7 @@ class InferRoute:
             case Encoding.IDENTITY:
                 return self._run(request, request.body, shape, on_reply)
             case Encoding.UNKNOWN:
-                error = compression.unsupported_encoding(encoded)
-                on_reply(error_reply(error, extra=(compression.ACCEPTED,)))
+                on_reply(_unsupported(encoded))
                 return None
             case Encoding.GZIP | Encoding.DEFLATE:
                 pass
@@ -159,6 +169,11 @@ class InferRoute:
         return raw_request.decode(
             body, shape, model=self._model, version=self._version, max_input_size=limit
         )
+
+
+def _unsupported(encoded: bytes) -> HttpReply:
+    error = compression.unsupported_encoding(encoded)
+    return error_reply(error, extra=(compression.ACCEPTED,))
 
 
 def header_length_of(said: bytes, body_length: int) -> int:

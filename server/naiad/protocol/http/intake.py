@@ -15,12 +15,22 @@ from naiad.protocol.http.head import CHUNKED, RequestHead, find_end, glimpse, pa
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.service import HttpService
 
+_NOT_ADMITTED = frozenset((401, 403))
 _OPTIONS = HttpReply(204, ((b"Allow", b"GET, HEAD, POST, OPTIONS"),), ())
 
 
 def _options_of_server(request: HttpRequest, on_reply: OnReply) -> None:
     """`OPTIONS *` asks the server itself (RFC 9110 9.3.7)."""
     on_reply(_OPTIONS)
+
+
+def _constant(reply: HttpReply) -> FastHandler:
+    """A handler that gives this reply."""
+
+    def answer(request: HttpRequest, on_reply: OnReply) -> None:
+        on_reply(reply)
+
+    return answer
 
 
 class Desk(typing.Protocol):
@@ -44,6 +54,10 @@ class Desk(typing.Protocol):
 
     def bridge(self, head: RequestHead) -> AsgiExchange:
         """Begin a request in the application."""
+        ...
+
+    def may_stay(self) -> bool:
+        """Whether the connection can be kept after a reply that begins now."""
         ...
 
     def write(self, data: bytes) -> None:
@@ -218,7 +232,16 @@ class Intake:
     def _begin(self, head: RequestHead, handler: FastHandler | None, *, nothing_came: bool) -> None:
         """Take a request whose head is complete; `nothing_came` of its body yet."""
         if head.length:
+            # The head is judged first: a client without a token must not learn, nor lift, the limit of the body.
+            refused = None
+            if handler is not None:
+                refused = self._service.routes.refusal(head.method, head.path, head.headers)
+            if refused is not None and not self._may_stay(head, refused):
+                raise Refusal(refused.status, "", reply=refused)
             self.body = self._body_of(head)
+            if refused is not None:
+                self._desk.dispatch(head, _constant(refused), b"", self._desk.stamp())
+                return
             self.owes_continue = head.expects_continue and nothing_came
         if handler is None:
             self._sink = self._desk.bridge(head)
@@ -228,6 +251,21 @@ class Intake:
                 self.want_body()
         if self.body is None:
             self._end_body()
+
+    def _may_stay(self, head: RequestHead, refused: HttpReply) -> bool:
+        """Whether to read past the body of a refused request; if not, the connection ends with the reply.
+
+        A mistake in the name of a model costs no connection. A client without a token is read no further than a new
+        connection would cost. Past nothing else than a body of known length: a client that waits for `100 Continue` sends none.
+        """
+        if head.length == CHUNKED or head.expects_continue or not head.keep_alive:
+            return False
+        if not self._desk.may_stay():
+            return False
+        return (
+            refused.status not in _NOT_ADMITTED
+            or head.length <= self._service.settings.discard_bytes
+        )
 
     def _body_of(self, head: RequestHead) -> Body:
         limit = self._service.routes.body_limit(head.path, head.headers)

@@ -131,6 +131,14 @@ class FastRoutes(typing.Protocol):
         """
         ...
 
+    def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
+        """The answer to a request that its head alone decides (token, verb, model), or None when its body is needed.
+
+        Asked for a request of the fast lane whose body is still to come, so that no body is collected in vain. The handler
+        judges again.
+        """
+        ...
+
     def body_limit(self, path: str, headers: Headers) -> int:
         """How many body bytes to take for this request; a longer one is refused before it is read (row 1.11).
 

@@ -37,6 +37,9 @@ MAX_INT64 = 2**63 - 1
 _KNOWN_PATHS = 1_024
 """Paths remembered. A client that calls more different ones than this pays for parsing again, and costs no more memory."""
 
+_HEALTH_BODY = 65_536
+"""Body bytes that a health check may bring; they mean nothing."""
+
 _AUTHORIZATION = HEADER.encode()
 
 NO_TOKEN = refusal(401, ASK_FOR_ONE, extra=(CHALLENGE,))
@@ -106,9 +109,13 @@ class Endpoint:
         restriction: what a call has to bring, if anything (row 17.16: looked at before the verb).
     """
 
-    __slots__ = ("handlers", "other")
+    __slots__ = ("_handler", "_restriction", "_tokens", "_verb", "handlers", "other")
 
     def __init__(self, verb: bytes, handler: FastHandler, restriction: Restriction | None) -> None:
+        self._verb = verb
+        self._handler = handler
+        self._restriction = restriction
+        self._tokens: TokenFile | None = None
         handlers: dict[bytes, FastHandler] = {verb: handler}
         allowed = b"OPTIONS, POST"
         if verb == b"GET":
@@ -126,9 +133,25 @@ class Endpoint:
 
     def ask_for(self, tokens: TokenFile) -> None:
         """From now on a call has to bring a token; looked at before everything else."""
+        self._tokens = tokens
         guard = functools.partial(functools.partial, _with_token, tokens)
         self.handlers = {name: guard(each) for name, each in self.handlers.items()}
         self.other = guard(self.other)
+
+    def refusal(self, method: bytes, headers: Headers) -> HttpReply | None:
+        """See `FastRoutes`; in the order in which the handlers check."""
+        if self._tokens is not None and not self._tokens.admits(headers.get(_AUTHORIZATION)):
+            return NO_TOKEN
+        if self._restriction is not None and not _opens(self._restriction, headers):
+            return refusal(403, self._restriction.refusal)
+        handler = self._handler
+        if method == self._verb and isinstance(handler, InferRoute | GenerateRoute):
+            return handler.refusal(headers)
+        return None
+
+
+def _opens(restriction: Restriction, headers: Headers) -> bool:
+    return restriction.admits(headers.get(restriction.header.lower().encode()))
 
 
 def _always(reply: HttpReply, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
@@ -139,7 +162,7 @@ def _always(reply: HttpReply, request: HttpRequest, on_reply: OnReply) -> Cancel
 def _guarded(
     restriction: Restriction, handler: FastHandler, request: HttpRequest, on_reply: OnReply
 ) -> Cancellable | None:
-    if restriction.admits(request.headers.get(restriction.header.lower().encode())):
+    if _opens(restriction, request.headers):
         return handler(request, on_reply)
     on_reply(refusal(403, restriction.refusal))
     return None
@@ -171,18 +194,24 @@ class Routes:
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
         """The handler of a path; None when the control plane shall answer."""
-        endpoint = self._known.get(path)
-        if endpoint is None:
-            endpoint = self._make(path)
-            if endpoint is None:
-                return None
+        endpoint = self._known.get(path) or self._learn(path)
+        return None if endpoint is None else endpoint.handlers.get(method, endpoint.other)
+
+    def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
+        """See `FastRoutes`."""
+        endpoint = self._known.get(path) or self._learn(path)
+        return None if endpoint is None else endpoint.refusal(method, headers)
+
+    def _learn(self, path: str) -> Endpoint | None:
+        endpoint = self._make(path)
+        if endpoint is not None:
             # Here and not where each is made: a path that is added later is guarded unless it is about health.
             if self._options.tokens is not None and category_of(path) is not Category.HEALTH:
                 endpoint.ask_for(self._options.tokens)
             if len(self._known) >= _KNOWN_PATHS:
                 self._known.clear()
             self._known[path] = endpoint
-        return endpoint.handlers.get(method, endpoint.other)
+        return endpoint
 
     def body_limit(self, path: str, headers: Headers) -> int:
         """How many body bytes a request may have (row 1.11).
@@ -191,6 +220,9 @@ class Routes:
         size, which is for JSON, raw bodies and what a compressed body becomes.
         """
         limit = self._options.max_input_size
+        if path.endswith(("/ready", "/live")):
+            # Health checks ask nobody for a token, and take no body.
+            return min(limit, _HEALTH_BODY)
         if b"content-encoding" in headers:
             encoding = compression.of_request(headers[b"content-encoding"])
             if encoding is not Encoding.IDENTITY:

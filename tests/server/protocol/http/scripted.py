@@ -168,6 +168,7 @@ class ScriptedRoutes:
         self.held: list[Held] = []
         self.requests: list[HttpRequest] = []
         self.limit = LIMIT
+        self.refusals: dict[str, HttpReply] = {}
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
         if method == b"BUG":
@@ -178,6 +179,9 @@ class ScriptedRoutes:
 
     def may_stream(self, path: str, headers: Headers) -> bool:
         return path == "/stream"
+
+    def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
+        return self.refusals.get(path)
 
     def body_limit(self, path: str, headers: Headers) -> int:
         return self.limit

@@ -241,6 +241,39 @@ async def test_health_asks_for_no_token(tmp_path: pathlib.Path, path: str) -> No
     assert (await replies.arrived()).status == 200
 
 
+def test_the_head_alone_decides_token_restriction_and_model(tmp_path: pathlib.Path) -> None:
+    infer = "/v2/models/{}/{}"
+    routes = guarded(tmp_path)
+    for action in ("infer", "generate", "generate_stream"):
+        for model, headers, status in (
+            ("m", {}, 401),
+            ("nope", {b"authorization": b"wrong"}, 401),
+            ("nope", {b"authorization": b"secret"}, 404),
+            ("m", {b"authorization": b"secret"}, None),
+            (
+                "m",
+                {b"authorization": b"secret", b"content-encoding": b"br"},
+                501 if action == "infer" else 400,
+            ),
+        ):
+            reply = routes.refusal(b"POST", infer.format(model, action), headers)
+            assert (reply and reply.status) == status
+    assert routes.refusal(b"POST", "/v2/health/live", {}) is None
+    assert routes.refusal(b"POST", "/v2/repository/index", {}) is None
+    secret = Restriction(header="Admin-Key", value="hush")
+    routes = Routes(engine(), HttpOptions(restrictions={Category.INFERENCE: secret}))
+    reply = routes.refusal(b"POST", "/v2/models/m/infer", {})
+    assert reply is not None
+    assert reply.status == 403
+    assert routes.refusal(b"POST", "/v2/models/m/infer", {b"admin-key": b"hush"}) is None
+
+
+def test_a_health_check_takes_no_large_body() -> None:
+    for path in ("/v2/health/live", "/v2/health/ready", "/v2/models/m/ready"):
+        assert Routes(engine(), HttpOptions()).body_limit(path, {}) == 65_536
+    assert limit("/v2/health/live") == 10_000
+
+
 def test_without_the_option_the_handler_is_called_as_it_is() -> None:
     """Nothing stands between a request and its handler when nobody asked for tokens."""
     handler = Routes(engine(), HttpOptions()).find(b"POST", "/v2/models/m/infer", {})
