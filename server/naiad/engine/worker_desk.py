@@ -18,7 +18,7 @@ from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.hosts.desk import BatchAt, Tell
 from naiad.hosts.tensor_frames import array_at, framed
-from naiad.hosts.worker.link import TOLD, Parcel
+from naiad.hosts.worker.link import NOT_TOLD, TOLD, Parcel
 
 _log = logging.getLogger(__name__)
 
@@ -115,7 +115,15 @@ class WorkerDesk:
             if response.final:
                 over = True
                 under_way.pop(number, None)
-            answer(TOLD, number, *_packed(response))
+            try:
+                header, parcel = _packed(response)
+            except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for an answer
+                _log.exception("a response for model '%s' could not be handed over", self._model)
+                why = f"the response could not be handed over: {type(failure).__name__}: {failure}"
+                # The worker cancels what still comes.
+                answer(NOT_TOLD, number, why.encode(errors="replace"))
+                return
+            answer(TOLD, number, header, parcel)
 
         call = self._desks.calls.begin(
             request, caller=caller, decoupled=decoupled, on_response=respond

@@ -17,10 +17,10 @@ import orjson
 from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.output_log import Identity, OutputLog
+from naiad.hosts.spawn import end_children, in_words, order, spawn
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import link
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
-from naiad.hosts.worker_process import end_children, in_words, order, spawn
 
 _PIPE_BYTES = 1 << 16
 _GRACE_S = 2.0

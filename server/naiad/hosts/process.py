@@ -31,9 +31,10 @@ from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.pulse import Pulse
 from naiad.hosts.replacement import Replacement
+from naiad.hosts.spawn import order
 from naiad.hosts.watchdog import Watchdog
 from naiad.hosts.worker import link
-from naiad.hosts.worker_process import WorkerProcess, order
+from naiad.hosts.worker_process import WorkerProcess
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)

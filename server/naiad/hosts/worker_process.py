@@ -11,24 +11,21 @@ import collections.abc
 import contextlib
 import logging
 import os
-import pathlib
 import signal
-import socket
-import subprocess
 import typing
 
-import orjson
-
 from naiad.backends.backend import WorkerPlan
-from naiad.hosts import worker
 from naiad.hosts.output_log import Identity, OutputLog
+from naiad.hosts.spawn import end_children, in_words, spawn
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker.link import (
     AHEAD_BYTES,
     GONE,
+    NOT_TOLD,
     POSTED,
     RESPONSE,
     TAKEN,
+    TOLD,
     Link,
     LinkBrokenError,
     Parcel,
@@ -37,13 +34,13 @@ from naiad.hosts.worker.link import (
 
 _log = logging.getLogger(__name__)
 
-_MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
 _PIPE_BYTES = 1 << 16
 _TURN_BYTES = 1 << 11
 _PAUSE_S = 0.002
 """A worker that writes without end gets so much of its output taken at a time, and the loop does something else in between: a line costs
 it some 25 µs, and a pipe holds thousands."""
 _BURST = 64
+_POST_AGAIN_S = 0.05
 _LOST_S = 0.3
 _STACKS_S = 0.2
 
@@ -90,6 +87,7 @@ class WorkerProcess:
         self._unposted: collections.deque[tuple[int, int, bytes, Parcel | None]] = (
             collections.deque()
         )
+        self._posting_again: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
     def start(self) -> None:
@@ -140,7 +138,10 @@ class WorkerProcess:
     def post(
         self, kind: int, number: int = 0, header: bytes = b"", parcel: Parcel | None = None
     ) -> None:
-        """Post a message; a worker that does not listen just now gets it later, one that is gone never."""
+        """Post a message; a worker that does not listen just now gets it later, one that is gone never.
+
+        An answer for which there is no memory or descriptor becomes an error for the question of that number.
+        """
         self._unposted.append((kind, number, header, parcel))
         if len(self._unposted) == 1:
             self._post_what_waits()
@@ -151,15 +152,33 @@ class WorkerProcess:
 
     def _post_what_waits(self) -> None:
         waiting = self._unposted
+        self._posting_again = None
         try:
             while waiting:
                 kind, number, header, parcel = waiting[0]
-                self._control.post(kind, header, parcel, number)
-                waiting.popleft()
+                try:
+                    self._control.post(kind, header, parcel, number)
+                except (BlockingIOError, LinkBrokenError):
+                    raise
+                except Exception as error:  # noqa: BLE001  no message may keep those behind it, whatever is wrong with it
+                    if not self._replaced(kind, number, error):
+                        return
+                else:
+                    waiting.popleft()
         except BlockingIOError:
             self._loop.add_writer(self._control.fileno(), self._go_on_posting)
         except LinkBrokenError:
             waiting.clear()
+
+    def _replaced(self, kind: int, number: int, error: Exception) -> bool:
+        """The first message cannot be posted: an answer becomes an error, a short message waits for better times."""
+        if kind != TOLD:
+            self._posting_again = self._loop.call_later(_POST_AGAIN_S, self._post_what_waits)
+            return False
+        _log.error("%s: the answer to a question of its cannot be sent: %s", self._identity, error)
+        why = f"the server could not send the answer: {error}"
+        self._unposted[0] = (NOT_TOLD, number, why.encode(), None)
+        return True
 
     def _go_on_posting(self) -> None:
         self._loop.remove_writer(self._control.fileno())
@@ -263,111 +282,10 @@ class WorkerProcess:
         self._output.close()
         if self._unposted:
             self._loop.remove_writer(self._control.fileno())
+            self._unposted.clear()
+        if self._posting_again is not None:
+            self._posting_again.cancel()
         self._undo.close()
         how = self._killed_because or in_words(status)
         self.ended.set_result(how)
         self._on_end(how)
-
-
-def _environ(plan: WorkerPlan) -> dict[str, str]:
-    """A worker's environment variables."""
-    merged = {**os.environ, **plan.environ}
-    return {name: value for name, value in merged.items() if value is not None}
-
-
-class Spawned(typing.NamedTuple):
-    """A worker's process and our ends of what leads to it; none of them blocks.
-
-    Attributes:
-        process: it.
-        data: our end of the link.
-        control: of the control socket.
-        output: of the pipe that it writes to.
-        gone: its pidfd.
-    """
-
-    process: "subprocess.Popen[bytes]"
-    data: socket.socket
-    control: socket.socket
-    output: int
-    gone: int
-
-
-def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
-    """Start a worker's process.
-
-    Args:
-        identity: whose it is.
-        plan: what runs in it, and by which interpreter.
-        undo: closes our ends.
-
-    Raises:
-        OSError: there is no such interpreter, or no descriptor or memory left.
-    """
-    with contextlib.ExitStack() as its:
-        data, its_data = _pair(undo, its)
-        control, its_control = _pair(undo, its)
-        output, its_output = os.pipe()
-        undo.callback(os.close, output)
-        its.callback(os.close, its_output)
-        ends = (its_data.fileno(), its_control.fileno())
-        command = [
-            plan.executable, _MAIN,
-            f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
-            "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
-        ]  # fmt: skip
-        process = subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=its_output,
-            stderr=its_output,
-            env=_environ(plan),
-            pass_fds=ends,
-            process_group=0,  # so that what the model starts can be ended with it
-        )
-    SURVIVORS.add(process.pid)
-    gone = os.pidfd_open(process.pid)
-    undo.callback(os.close, gone)
-    for each in (data, control):
-        each.setblocking(False)
-    os.set_blocking(output, False)
-    return Spawned(process, data, control, output, gone)
-
-
-def _pair(
-    undo: contextlib.ExitStack, its: contextlib.ExitStack
-) -> tuple[socket.socket, socket.socket]:
-    """Our end of a link, which `undo` closes, and the worker's, which `its` does."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    undo.callback(ours.close)
-    its.callback(theirs.close)
-    return ours, theirs
-
-
-def order(plan: WorkerPlan) -> bytes:
-    """What a worker is told of its plan, with LOAD and ERRAND."""
-    return orjson.dumps(
-        {
-            "runner": plan.runner,
-            "settings": dict(plan.settings),
-            "log_level": logging.getLogger("naiad").getEffectiveLevel(),
-        }
-    )
-
-
-def end_children(process: "subprocess.Popen[bytes]") -> None:
-    """End what a worker that is over has left running in its group; only before it is reaped, while its id is its own."""
-    if process.returncode is None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-
-
-def in_words(status: int) -> str:
-    """How a process ended, as words that follow "its worker process "."""
-    if status >= 0:
-        return f"exited with status {status}"
-    try:
-        name = signal.Signals(-status).name
-    except ValueError:
-        name = f"signal {-status}"
-    return f"was ended by {name}"

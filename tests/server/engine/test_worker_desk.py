@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
 from naiad.engine.worker_desk import WorkerDesk
 from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import invalid
-from naiad.hosts.worker.link import TOLD, Parcel
+from naiad.hosts.worker.link import NOT_TOLD, TOLD, Parcel
 from naiad.metrics.custom import CustomMetrics
 from tests.server.engine.test_model_calls import Asking, ScriptedModel, answered
 
@@ -52,6 +53,7 @@ class Worker:
         self.desks.open(self.control)
         self.desk: WorkerDesk = self.desks.desk("m", "m_0")
         self.told: list[tuple[int, Any]] = []
+        self.not_told: list[tuple[int, str]] = []
 
     def ask(self, number: int, *question: Any, base: Any = NO_TENSORS) -> None:
         header = json.dumps(question).encode()
@@ -64,6 +66,9 @@ class Worker:
     def _post(
         self, kind: int, number: int = 0, header: bytes = b"", parcel: Parcel | None = None
     ) -> None:
+        if kind == NOT_TOLD:
+            self.not_told.append((number, header.decode()))
+            return
         assert kind == TOLD
         self.told.append((number, json.loads(header)))
 
@@ -97,6 +102,18 @@ async def test_tensors_are_read_where_they_lie(*, segment: bool) -> None:
     (inference,) = model.queue
     tensors = {each.name: each.array.tolist() for each in inference.request.inputs}
     assert tensors == {"T": [b"hi"], "N": [0, 1], "E": []}
+
+
+async def test_a_response_that_cannot_be_packed_is_an_error_for_the_model() -> None:
+    model = ScriptedModel("a")
+    worker = Worker(model)
+    worker.infer(7, "a")
+    odd: Any = {"x": object()}  # which JSON does not have
+    model.queue[0].on_response(InferResponse("a", 1, "", [], odd))
+    assert worker.told == []
+    ((number, why),) = worker.not_told
+    assert number == 7
+    assert "could not be handed over" in why
 
 
 async def test_a_cancel_reaches_the_call_and_is_nothing_for_one_that_is_over() -> None:

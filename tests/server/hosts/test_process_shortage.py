@@ -3,6 +3,7 @@
 import collections.abc
 import contextlib
 import errno
+import json
 import mmap
 import os
 import resource
@@ -10,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
+from naiad.hosts.desk import BatchAt, ClosedDesk, Tell
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.worker.link import TOLD, Link
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.workers import SAME, TO_THE_LAST, Hosts, ask, told, until
 
@@ -165,3 +169,70 @@ async def test_a_streamed_response_that_cannot_be_taken_ends_its_request_and_no_
 
 
 STREAMS = TO_THE_LAST.replace("response(number, 0)", "response(*[number + 1] * 20_000)")
+
+
+ASKS = """
+def execute(self, requests):
+    responses = []
+    for request in requests:
+        name = str(int(request.inputs()[0].as_numpy()[0, 0]))
+        try:
+            got = float(pb_utils.is_model_ready(name))
+        except pb_utils.TritonModelException as error:
+            got = -1.0 if "could not send" in str(error) else -2.0
+        responses.append(response(got, 0))
+    return responses
+"""
+
+
+class LongAnswers(ClosedDesk):
+    """Says that every model is ready, at a length that needs a segment for models above 100."""
+
+    @override
+    def take(
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, answer: Tell
+    ) -> None:
+        name = json.loads(header)[1]
+        answer(TOLD, number, b"[null, true]".ljust(COUNT * 4 if int(name) > 100 else 0))
+
+
+async def test_an_answer_that_cannot_be_sent_is_an_error_for_the_model_and_keeps_no_message_behind_it(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted = await hosts.start(ASKS, desk=LongAnswers())
+    assert value_of(await hosted.run(ask((101, 0)))) == 1
+    with monkeypatch.context() as without:
+        without.setattr(os, "memfd_create", failing(errno.EMFILE))
+        outcomes = [await hosted.run(ask((number, 0))) for number in (102, 3, 104)]
+    assert [value_of(each) for each in outcomes] == [-1, 1, -1]
+    assert value_of(await hosted.run(ask((105, 0)))) == 1
+    assert await hosted.host.ready()
+    assert hosted.restarts == []
+
+
+async def test_a_short_message_that_cannot_be_sent_is_sent_when_it_can(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosted = await hosts.start(SAME)
+    failed: list[int] = []
+    send = Link.post
+
+    def post(end: Link, *message: Any) -> None:
+        if len(failed) < 2:
+            failed.append(1)
+            raise OSError(errno.ENOBUFS, "injected")
+        send(end, *message)
+
+    monkeypatch.setattr(Link, "post", post)
+    assert await hosted.host.ready()
+    assert len(failed) == 2
+    assert await hosted.host.ready()
+
+
+def value_of(outcome: BatchOutcome) -> float:
+    """The first number of an answer."""
+    assert outcome.error is None, outcome.error
+    assert outcome.execution is not None
+    response = outcome.execution.responses[0]
+    assert response is not None
+    return float(response.outputs[0].array[0, 0])

@@ -14,7 +14,7 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
-from naiad.hosts.desk import ClosedDesk
+from naiad.hosts.desk import ClosedDesk, Desk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
 from naiad.hosts.output_log import Identity
@@ -103,6 +103,7 @@ class Hosted:
         *,
         timeout_s: float,
         load_timeout_s: float = 0,
+        desk: Desk | None = None,
     ) -> None:
         self.usable: list[bool] = []
         self.answers: list[Answer] = []
@@ -113,7 +114,7 @@ class Hosted:
             config=config,
             limits=Limits(execute=Limit(EXECUTE, timeout_s), load=Limit(LOAD, load_timeout_s)),
             on_restart=self.restarts.append,
-            desk=ClosedDesk(),
+            desk=desk or ClosedDesk(),
             clock=SystemClock(),
             loop=asyncio.get_running_loop(),
         )
@@ -145,6 +146,7 @@ class Hosts:
         timeout_s: float = 0,
         load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
+        desk: Desk | None = None,
         **config: Any,
     ) -> Hosted:
         """A host whose worker has loaded a model."""
@@ -153,6 +155,7 @@ class Hosts:
             timeout_s=timeout_s,
             load_timeout_s=load_timeout_s,
             worker_plan=worker_plan,
+            desk=desk,
             **config,
         )
         await asyncio.wait_for(made.host.start(), GIVE_UP_S)
@@ -165,13 +168,16 @@ class Hosts:
         timeout_s: float = 0,
         load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
+        desk: Desk | None = None,
         **config: Any,
     ) -> Hosted:
         """A host that has not started."""
         model(self._folder, body)
         of_model = python_config(**config)
         worker_plan = worker_plan or plan(self._folder, of_model)
-        made = Hosted(worker_plan, of_model, timeout_s=timeout_s, load_timeout_s=load_timeout_s)
+        made = Hosted(
+            worker_plan, of_model, timeout_s=timeout_s, load_timeout_s=load_timeout_s, desk=desk
+        )
         self._made.append(made)
         return made
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from naiad.hosts.worker_process import in_words
+from naiad.hosts.spawn import in_words
 
 
 @pytest.mark.parametrize(

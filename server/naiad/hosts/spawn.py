@@ -1,0 +1,123 @@
+"""Starts the process of a worker, with our ends of its sockets and of its output, and says how it ended."""
+
+import contextlib
+import logging
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import typing
+
+import orjson
+
+from naiad.backends.backend import WorkerPlan
+from naiad.hosts import worker
+from naiad.hosts.output_log import Identity
+from naiad.hosts.survivors import SURVIVORS
+
+_MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
+
+
+def _environ(plan: WorkerPlan) -> dict[str, str]:
+    """A worker's environment variables."""
+    merged = {**os.environ, **plan.environ}
+    return {name: value for name, value in merged.items() if value is not None}
+
+
+class Spawned(typing.NamedTuple):
+    """A worker's process and our ends of what leads to it; none of them blocks.
+
+    Attributes:
+        process: it.
+        data: our end of the link.
+        control: of the control socket.
+        output: of the pipe that it writes to.
+        gone: its pidfd.
+    """
+
+    process: "subprocess.Popen[bytes]"
+    data: socket.socket
+    control: socket.socket
+    output: int
+    gone: int
+
+
+def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
+    """Start a worker's process.
+
+    Args:
+        identity: whose it is.
+        plan: what runs in it, and by which interpreter.
+        undo: closes our ends.
+
+    Raises:
+        OSError: there is no such interpreter, or no descriptor or memory left.
+    """
+    with contextlib.ExitStack() as its:
+        data, its_data = _pair(undo, its)
+        control, its_control = _pair(undo, its)
+        output, its_output = os.pipe()
+        undo.callback(os.close, output)
+        its.callback(os.close, its_output)
+        ends = (its_data.fileno(), its_control.fileno())
+        command = [
+            plan.executable, _MAIN,
+            f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
+            "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
+        ]  # fmt: skip
+        process = subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=its_output,
+            stderr=its_output,
+            env=_environ(plan),
+            pass_fds=ends,
+            process_group=0,  # so that what the model starts can be ended with it
+        )
+    SURVIVORS.add(process.pid)
+    gone = os.pidfd_open(process.pid)
+    undo.callback(os.close, gone)
+    for each in (data, control):
+        each.setblocking(False)
+    os.set_blocking(output, False)
+    return Spawned(process, data, control, output, gone)
+
+
+def _pair(
+    undo: contextlib.ExitStack, its: contextlib.ExitStack
+) -> tuple[socket.socket, socket.socket]:
+    """Our end of a link, which `undo` closes, and the worker's, which `its` does."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    undo.callback(ours.close)
+    its.callback(theirs.close)
+    return ours, theirs
+
+
+def order(plan: WorkerPlan) -> bytes:
+    """What a worker is told of its plan, with LOAD and ERRAND."""
+    return orjson.dumps(
+        {
+            "runner": plan.runner,
+            "settings": dict(plan.settings),
+            "log_level": logging.getLogger("naiad").getEffectiveLevel(),
+        }
+    )
+
+
+def end_children(process: "subprocess.Popen[bytes]") -> None:
+    """End what a worker that is over has left running in its group; only before it is reaped, while its id is its own."""
+    if process.returncode is None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def in_words(status: int) -> str:
+    """How a process ended, as words that follow "its worker process "."""
+    if status >= 0:
+        return f"exited with status {status}"
+    try:
+        name = signal.Signals(-status).name
+    except ValueError:
+        name = f"signal {-status}"
+    return f"was ended by {name}"
