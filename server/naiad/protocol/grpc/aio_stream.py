@@ -62,6 +62,10 @@ class Talk:
             self._conversation.hold()
         _wake(self._news)
 
+    def room(self) -> None:
+        """See `Replies`."""
+        _wake(self._room)
+
     def end(self, refused: Refusal | None) -> None:
         """See `Replies`."""
         if not self._ended:
@@ -89,7 +93,7 @@ class Talk:
                 if self._held and self._waiting <= LOW_BYTES:
                     self._held = False
                     self._conversation.go_on()
-                _wake(self._room)
+                    _wake(self._room)
             if self._ended:
                 return
             self._news = self._loop.create_future()

@@ -65,6 +65,10 @@ class Replies(typing.Protocol):
         """Send a message, after those before it."""
         ...
 
+    def room(self) -> None:
+        """`Conversation.may_take` has become true by itself: a request has its last response, perhaps without a message."""
+        ...
+
     def end(self, refused: Refusal | None) -> None:
         """What was sent is all; not OK when there is a refusal. Nothing is sent after it; a second call does nothing."""
         ...
@@ -94,7 +98,7 @@ class Conversation(typing.Protocol):
         ...
 
     def may_take(self) -> bool:
-        """Whether another request should be read now; asked again after each message that is sent."""
+        """Whether another request should be read now; asked again after `go_on` and after `Replies.room`."""
         ...
 
 

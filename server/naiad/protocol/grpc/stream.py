@@ -267,7 +267,10 @@ class InferStream:
         if final:
             asked.done = True
             asked.inference = None
+            was_full = len(self._in_flight) >= MOST_IN_FLIGHT
             self._in_flight.discard(asked)
+            if was_full:
+                self._replies.room()
         if not asked.ordered:
             if message:
                 self._replies.send(message)

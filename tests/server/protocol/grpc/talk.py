@@ -68,6 +68,7 @@ class Talk:
         self.engine = engine or Engine()
         self.sent: list[typing.Any] = []
         self.end_of: list[Refusal | None] = []
+        self.rooms = 0
         self.methods = build(self.engine, GrpcSettings(**settings))
         refused = self.methods.admit(STREAM_INFER, metadata)
         if refused is not None:
@@ -81,6 +82,9 @@ class Talk:
     def send(self, body: bytes) -> None:
         assert not self.end_of
         self.sent.append(service_pb2.ModelStreamInferResponse.FromString(body))
+
+    def room(self) -> None:
+        self.rooms += 1
 
     def end(self, refused: Refusal | None) -> None:
         self.end_of.append(refused)

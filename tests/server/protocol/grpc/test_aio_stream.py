@@ -96,6 +96,30 @@ async def test_a_client_that_does_not_read_holds_the_model_and_memory_stays_boun
         assert await call.code() is grpc.StatusCode.OK
 
 
+async def test_reading_goes_on_when_requests_end_without_a_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("naiad.protocol.grpc.stream.MOST_IN_FLIGHT", 2)
+    engine = ScriptedEngine(shape=DECOUPLED)
+    arrived = asyncio.Queue[Inference]()
+    engine.answer = None
+    engine.on_held = arrived.put_nowait
+    async with (
+        serving(engine) as server,
+        channel_to(server) as channel,
+        asyncio.timeout(GIVE_UP_S),
+    ):
+        call = begun(channel)
+        for number in range(6):
+            await call.write(small_request(request_id=str(number)))
+        await call.done_writing()
+        for _ in range(6):
+            inference = await arrived.get()
+            inference.on_response(part(inference, final=True))
+        assert await call.read() is grpc.aio.EOF
+        assert await call.code() is grpc.StatusCode.OK
+
+
 async def test_a_stop_ends_idle_streams_at_once_and_waits_for_those_that_work() -> None:
     engine = ScriptedEngine(shape=DECOUPLED)
     async with serving(engine) as server, channel_to(server) as channel:

@@ -258,6 +258,8 @@ def test_no_more_than_so_many_requests_are_read_at_once() -> None:
     assert not talk.stream.may_take()
     scripted(talk).respond(5)
     assert talk.stream.may_take()
+    scripted(talk).respond(6)
+    assert talk.rooms == 1
 
 
 def test_a_shutdown_ends_an_idle_stream_and_refuses_new_ones() -> None:
