@@ -14,6 +14,7 @@ import typing
 import grpc
 import grpc.aio
 
+from naiad.protocol.grpc.aio_log import quiet_departures
 from naiad.protocol.grpc.aio_stream import Talk
 from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Streaming, Unary, refusal
 from naiad.protocol.grpc.credentials import server_credentials
@@ -66,6 +67,7 @@ class GrpcServer:
         if self._server is None:
             await self.reserve()
         self._started = True
+        quiet_departures()
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
