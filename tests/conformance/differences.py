@@ -33,7 +33,6 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     ),
     ("ready of an unknown model", "*", "2.51 says 400 for all that is not ready; row 2.8: 404"),
     ("ready of an absent version", "*", "2.51 says 400 for all that is not ready; row 2.8: 404"),
-    ("gRPC ready of an unknown model", "*", "2.51 answers OK, not ready; row 10.4: NOT_FOUND"),
     (
         "errors are JSON",
         "types.*",

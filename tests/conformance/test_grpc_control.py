@@ -61,7 +61,21 @@ SCENARIOS = [
         "ModelReady",
         pb.ModelReadyRequest(name="nope"),
         pb.ModelReadyResponse,
-        code="NOT_FOUND",
+    ),
+    rpc(
+        "gRPC ready of an absent version",
+        "10.4",
+        "ModelReady",
+        pb.ModelReadyRequest(name="identity", version="9"),
+        pb.ModelReadyResponse,
+    ),
+    rpc(
+        "gRPC ready of a version that is not a number",
+        "10.4 10.8",
+        "ModelReady",
+        pb.ModelReadyRequest(name="identity", version="x"),
+        pb.ModelReadyResponse,
+        code="INVALID_ARGUMENT",
     ),
     rpc(
         "gRPC server metadata",

@@ -113,7 +113,7 @@ def test_tritons_clients_load_ask_and_unload(
     write_answer(folder, 1)
     with client(kind, controlled) as (asked, module):
         assert asked.is_server_ready()
-        assert not asked.is_model_ready("answer") if kind == "http" else True
+        assert not asked.is_model_ready("answer")
         asked.load_model("answer")
         assert asked.is_model_ready("answer")
         assert ask(asked, module) == 1
@@ -122,6 +122,8 @@ def test_tritons_clients_load_ask_and_unload(
         assert ask(asked, module) == 22
         asked.unload_model("answer")
         asked.unload_model("answer", unload_dependents=True)
+        assert not asked.is_model_ready("answer")
+        assert not asked.is_model_ready("answer", "7")
         with pytest.raises(module.InferenceServerException, match="has no available versions"):
             ask(asked, module)
 

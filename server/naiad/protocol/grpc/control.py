@@ -9,9 +9,12 @@ from google.protobuf.message import DecodeError
 
 from naiad.core.messages import service_pb2
 from naiad.engine.api import Engine, TensorMetadata
-from naiad.errors import internal, not_found, unsupported
+from naiad.errors import ErrorCode, InferenceError, internal, not_found, unsupported
 from naiad.protocol.grpc import model_control, statistics_proto
 from naiad.protocol.grpc.request_proto import version_number
+
+_NOT_SERVED = frozenset((ErrorCode.NOT_FOUND, ErrorCode.UNAVAILABLE))
+"""What a model answers that is unknown, not loaded, or between states (row 2.8)."""
 
 
 class Control:
@@ -33,9 +36,20 @@ class Control:
         return _bytes(service_pb2.ServerReadyResponse(ready=await self._engine.server_ready()))
 
     async def model_ready(self, body: bytes) -> bytes:
-        """ModelReady (row 10.4): an unhealthy instance is OK with ready=false, an unknown model an error."""
+        """ModelReady: whatever keeps a model from serving is OK with ready=false; only an exiting server is an error (row 10.4).
+
+        Of a model that is unknown or not loaded, row 10.4 says NOT_FOUND. Releases before June 2026 say ready=false, clients poll for that
+        before a load, and so it is here.
+        """
         request = _parse(service_pb2.ModelReadyRequest, body)
-        ready = await self._engine.model_ready(request.name, version_number(request.version))
+        version = version_number(request.version)
+        self._engine.server_live()
+        try:
+            ready = await self._engine.model_ready(request.name, version)
+        except InferenceError as error:
+            if error.code not in _NOT_SERVED:
+                raise
+            ready = False
         return _bytes(service_pb2.ModelReadyResponse(ready=ready))
 
     def server_metadata(self, body: bytes) -> bytes:

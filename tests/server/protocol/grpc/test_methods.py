@@ -76,15 +76,22 @@ async def test_live_and_ready_are_answers_also_when_they_say_no() -> None:
     assert (await call(methods, "ModelReady", name="m")).ready is False
 
 
-async def test_an_exiting_server_and_an_unknown_model_are_errors() -> None:
+async def test_a_model_that_is_not_served_is_not_ready_and_no_error() -> None:
+    engine = ScriptedEngine()
+    methods = served(engine)
+    assert (await call(methods, "ModelReady", name="nope")).ready is False
+    engine.ready = unavailable("version 3 is not at ready state: it is LOADING")
+    assert (await call(methods, "ModelReady", name="m", version="3")).ready is False
+
+
+async def test_an_exiting_server_is_an_error() -> None:
     engine = ScriptedEngine()
     engine.live = engine.ready = unavailable("Server exiting")
     methods = served(engine)
+    assert await call(methods, "ModelReady", name="m") == Refusal(UNAVAILABLE, "Server exiting")
     assert await call(methods, "ServerLive") == Refusal(UNAVAILABLE, "Server exiting")
     assert await call(methods, "ServerReady") == Refusal(UNAVAILABLE, "Server exiting")
     assert await ask(methods, CHECK) == Refusal(UNAVAILABLE, "Server exiting")
-    refused = await call(methods, "ModelReady", name="nope")
-    assert refused == Refusal(NOT_FOUND, "Request for unknown model: 'nope' is not found")
 
 
 async def test_health_check_follows_readiness_and_ignores_the_service_name() -> None:
