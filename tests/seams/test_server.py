@@ -1,5 +1,6 @@
 """What the operator believes of the server, held against the server itself: a pod template can't drift from what it starts."""
 
+import asyncio
 import json
 import pathlib
 import sys
@@ -146,8 +147,10 @@ def test_model_states_are_where_the_operator_asks_for_them() -> None:
     }
 
 
-def test_metrics_are_where_prometheus_is_told_to_ask() -> None:
-    headers = dict(on_the_metrics_port(server.METRICS_PATH).only.headers)
+async def test_metrics_are_where_prometheus_is_told_to_ask() -> None:
+    replies = on_the_metrics_port(server.METRICS_PATH)
+    await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})  # the page is rendered
+    headers = dict(replies.only.headers)
     assert b"text/plain" in headers[b"Content-Type"]
 
 

@@ -1,14 +1,22 @@
-"""From counters to metric series: what the page shows of every model version. Pure."""
+"""From counters to the lines of the metrics page: what it shows of every model version. Pure.
+
+A model version has about a hundred lines, and a server may have hundreds of models. So the lines of a family are written once, with
+places for the values and for a model's labels; for each model version these are filled in, which costs 25 microseconds for all families.
+"""
 
 import collections.abc
+import functools
+import itertools
+import math
+import typing
 
 import msgspec
 
 from naiad.errors import FailureReason
 from naiad.metrics import families
-from naiad.metrics.exposition import Labels, Sample, Series, histogram
+from naiad.metrics.exposition import Labels, Rendered, labels_text, number
 from naiad.metrics.families import Family
-from naiad.metrics.statistics import CloseReason, Histogram, ModelStatistics
+from naiad.metrics.statistics import CloseReason, Histogram, ModelStatistics, RestartReason
 
 _NS_A_US = 1_000
 _NS_A_SECOND = 1e9
@@ -32,27 +40,108 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     gpu_uuids: tuple[str, ...] = ()
 
     def labels(self) -> Labels:
-        """Row 8.30, sorted by name as the reference prints them."""
+        """Row 8.30, sorted by name as the reference prints them: `version` is the last, and a `reason` would stand before it."""
         labels = {f"_{key}": value for key, value in self.tags.items()}
         if self.gpu_uuids:
             labels["gpu_uuid"] = self.gpu_uuids[0]
         return tuple(sorted({**labels, "model": self.name, "version": str(self.version)}.items()))
 
-    def labels_with_reason(self, reason: str) -> Labels:
-        """The same with the label `reason` in its place."""
-        return tuple(sorted((*self.labels(), ("reason", reason))))
+
+_MODEL = "\1"
+"""In a line: the labels up to the model's name."""
+
+_VERSION = "\2"
+"""In a line: the label `version`."""
+
+_VALUE = " %s\n"
+
+_Value = float | str
 
 
-_PLAIN: tuple[tuple[Family, collections.abc.Callable[[ModelStatistics], float]], ...] = (
-    (families.INFERENCE_COUNT, lambda s: s.inference_count),
-    (families.EXEC_COUNT, lambda s: s.execution_count),
-    (families.REQUEST_DURATION, lambda s: s.success_ns // _NS_A_US),
-    (families.QUEUE_DURATION, lambda s: s.queue_ns // _NS_A_US),
-    (families.COMPUTE_INPUT_DURATION, lambda s: s.compute_input_ns // _NS_A_US),
-    (families.COMPUTE_INFER_DURATION, lambda s: s.compute_infer_ns // _NS_A_US),
-    (families.COMPUTE_OUTPUT_DURATION, lambda s: s.compute_output_ns // _NS_A_US),
-    (families.PENDING, lambda s: s.pending),
-    (families.MODEL_LOAD_DURATION, lambda s: s.load_ns / _NS_A_SECOND),
+class _Lines(msgspec.Struct, frozen=True):
+    """The lines that a model version has of one family.
+
+    Attributes:
+        family: the family.
+        text: the lines, with places for labels and values, of a model version with these counters.
+        values: what stands there now, in the same order.
+    """
+
+    family: Family
+    text: collections.abc.Callable[[ModelStatistics], str]
+    values: collections.abc.Callable[[ModelStatistics], tuple[_Value, ...]]
+
+
+def _one(family: Family, value: collections.abc.Callable[[ModelStatistics], _Value]) -> _Lines:
+    """A line with the model's own labels."""
+    text = f"{family.name}{{{_MODEL},{_VERSION}}}{_VALUE}"
+    return _Lines(family, lambda _: text, lambda s: (value(s),))
+
+
+_Reason = typing.TypeVar("_Reason", FailureReason, CloseReason, RestartReason)
+
+
+def _by_reason(
+    family: Family,
+    pick: collections.abc.Callable[[ModelStatistics], collections.abc.Mapping[_Reason, int]],
+) -> _Lines:
+    """A line per reason."""
+
+    @functools.cache
+    def text(*reasons: _Reason) -> str:
+        return "".join(
+            f'{family.name}{{{_MODEL},reason="{reason.value}",{_VERSION}}}{_VALUE}'
+            for reason in reasons
+        )
+
+    return _Lines(family, lambda s: text(*pick(s)), lambda s: tuple(pick(s).values()))
+
+
+def _distribution(
+    family: Family, pick: collections.abc.Callable[[ModelStatistics], Histogram], *, unit: float
+) -> _Lines:
+    """The lines of a histogram whose bounds and sum are shown divided by `unit`."""
+    name, labels = family.name, f"{_MODEL},{_VERSION}"
+
+    @functools.cache
+    def text(bounds: tuple[float, ...]) -> str:
+        return "".join(
+            (
+                *(
+                    f'{name}_bucket{{{labels},le="{number(bound / unit)}"}}{_VALUE}'
+                    for bound in (*bounds, math.inf)
+                ),
+                f"{name}_sum{{{labels}}}{_VALUE}",
+                f"{name}_count{{{labels}}}{_VALUE}",
+            )
+        )
+
+    def values(statistics: ModelStatistics) -> tuple[_Value, ...]:
+        observed = pick(statistics)
+        running = tuple(itertools.accumulate(observed.counts))
+        return (*running, number(observed.total / unit), running[-1])
+
+    return _Lines(family, lambda s: text(pick(s).bounds), values)
+
+
+_FAMILIES: tuple[_Lines, ...] = (
+    _one(families.REQUEST_SUCCESS, lambda s: s.success_count),
+    _by_reason(families.REQUEST_FAILURE, lambda s: s.failures),
+    _one(families.INFERENCE_COUNT, lambda s: s.inference_count),
+    _one(families.EXEC_COUNT, lambda s: s.execution_count),
+    _one(families.REQUEST_DURATION, lambda s: s.success_ns // _NS_A_US),
+    _one(families.QUEUE_DURATION, lambda s: s.queue_ns // _NS_A_US),
+    _one(families.COMPUTE_INPUT_DURATION, lambda s: s.compute_input_ns // _NS_A_US),
+    _one(families.COMPUTE_INFER_DURATION, lambda s: s.compute_infer_ns // _NS_A_US),
+    _one(families.COMPUTE_OUTPUT_DURATION, lambda s: s.compute_output_ns // _NS_A_US),
+    _one(families.PENDING, lambda s: s.pending),
+    _one(families.MODEL_LOAD_DURATION, lambda s: number(s.load_ns / _NS_A_SECOND)),
+    _distribution(families.REQUEST_TIME, lambda s: s.request_time, unit=_NS_A_SECOND),
+    _distribution(families.QUEUE_TIME, lambda s: s.queue_time, unit=_NS_A_SECOND),
+    _distribution(families.COMPUTE_TIME, lambda s: s.compute_time, unit=_NS_A_SECOND),
+    _distribution(families.BATCH_SIZE, lambda s: s.batch_size, unit=1),
+    _by_reason(families.BATCH_CLOSED, lambda s: s.closes),
+    _by_reason(families.WORKER_RESTARTS, lambda s: s.worker_restarts),
 )
 _FROZEN_WITHOUT_LATENCIES = frozenset(
     (families.REQUEST_SUCCESS, families.INFERENCE_COUNT, families.EXEC_COUNT)
@@ -61,95 +150,27 @@ _FROZEN_WITHOUT_LATENCIES = frozenset(
 
 def model_series(
     counted: collections.abc.Sequence[Counted], *, counter_latencies: bool
-) -> list[Series]:
-    """The families that every model version has.
+) -> collections.abc.Iterator[Rendered]:
+    """The families that every model version has, each written when it is asked for.
 
     Args:
         counted: what to show.
         counter_latencies: row 8.18: without them their families are gone, and (the reference's own slip, kept) the
             counters of successes, inferences and executions stay at 0.
     """
-    found = [
-        Series(
-            families.REQUEST_SUCCESS,
-            tuple(
-                Sample(one.labels(), one.statistics.success_count if counter_latencies else 0)
-                for one in counted
-            ),
-        ),
-        Series(families.REQUEST_FAILURE, tuple(_failures(counted))),
+    labels = [
+        (labels_text(rest), labels_text((version,)))
+        for *rest, version in (one.labels() for one in counted)
     ]
-    for family, value in _PLAIN:
+    for lines in _FAMILIES:
+        family = lines.family
         if family in families.LATENCY_COUNTERS and not counter_latencies:
             continue
         frozen = family in _FROZEN_WITHOUT_LATENCIES and not counter_latencies
-        found.append(
-            Series(
-                family,
-                tuple(
-                    Sample(one.labels(), 0 if frozen else value(one.statistics)) for one in counted
-                ),
-            )
-        )
-    found.extend(
-        (
-            _durations(families.REQUEST_TIME, counted, lambda s: s.request_time),
-            _durations(families.QUEUE_TIME, counted, lambda s: s.queue_time),
-            _durations(families.COMPUTE_TIME, counted, lambda s: s.compute_time),
-            _sizes(counted),
-            Series(families.BATCH_CLOSED, tuple(_closes(counted))),
-        )
-    )
-    restarts = tuple(_restarts(counted))
-    if restarts:
-        found.append(Series(families.WORKER_RESTARTS, restarts))
-    return found
-
-
-def _failures(counted: collections.abc.Sequence[Counted]) -> collections.abc.Iterator[Sample]:
-    for one in counted:
-        for reason in FailureReason:
-            yield Sample(one.labels_with_reason(reason.value), one.statistics.failures[reason])
-
-
-def _closes(counted: collections.abc.Sequence[Counted]) -> collections.abc.Iterator[Sample]:
-    for one in counted:
-        for reason in CloseReason:
-            yield Sample(one.labels_with_reason(reason.value), one.statistics.closes[reason])
-
-
-def _restarts(counted: collections.abc.Sequence[Counted]) -> collections.abc.Iterator[Sample]:
-    for one in counted:
-        for reason, count in one.statistics.worker_restarts.items():
-            yield Sample(one.labels_with_reason(reason.value), count)
-
-
-def _durations(
-    family: Family,
-    counted: collections.abc.Sequence[Counted],
-    pick: collections.abc.Callable[[ModelStatistics], Histogram],
-) -> Series:
-    samples: list[Sample] = []
-    for one in counted:
-        observed = pick(one.statistics)
-        samples.extend(
-            histogram(
-                one.labels(),
-                bounds=[bound / _NS_A_SECOND for bound in observed.bounds],
-                counts=observed.counts,
-                total=observed.total / _NS_A_SECOND,
-            )
-        )
-    return Series(family, tuple(samples))
-
-
-def _sizes(counted: collections.abc.Sequence[Counted]) -> Series:
-    samples: list[Sample] = []
-    for one in counted:
-        observed = one.statistics.batch_size
-        samples.extend(
-            histogram(
-                one.labels(), bounds=observed.bounds, counts=observed.counts, total=observed.total
-            )
-        )
-    return Series(families.BATCH_SIZE, tuple(samples))
+        parts: list[str] = []
+        for one, (model, version) in zip(counted, labels, strict=True):
+            statistics = one.statistics
+            text = lines.text(statistics) % ((0,) if frozen else lines.values(statistics))
+            # The model's labels last: they may hold any character.
+            parts.append(text.replace(_VERSION, version).replace(_MODEL, model))
+        yield Rendered(family, "".join(parts))

@@ -31,6 +31,13 @@ class Series(msgspec.Struct, frozen=True):
     samples: tuple[Sample, ...]
 
 
+class Rendered(msgspec.Struct, frozen=True):
+    """A family whose lines are written already: `text` holds whole lines, each with its newline."""
+
+    family: Family
+    text: str
+
+
 def histogram(
     labels: Labels,
     *,
@@ -50,39 +57,49 @@ def histogram(
     running = 0
     for bound, count in zip((*bounds, math.inf), counts, strict=True):
         running += count
-        lines.append(Sample((*labels, ("le", _number(bound))), running, "_bucket"))
+        lines.append(Sample((*labels, ("le", number(bound))), running, "_bucket"))
     lines.append(Sample(labels, total, "_sum"))
     lines.append(Sample(labels, running, "_count"))
     return lines
 
 
-def page(series: collections.abc.Iterable[Series]) -> bytes:
+def page(series: collections.abc.Iterable[Series | Rendered]) -> bytes:
     """The whole page; families without samples are left out, as the reference does."""
-    lines: list[str] = []
+    parts: list[str] = []
     for entry in series:
-        if not entry.samples:
-            continue
-        family = entry.family
-        lines.append(f"# HELP {family.name} {family.help}")
-        lines.append(f"# TYPE {family.name} {family.type}")
-        lines.extend(
-            f"{family.name}{sample.suffix}{_labels(sample.labels)} {_number(sample.value)}"
-            for sample in entry.samples
-        )
-    return ("\n".join(lines) + "\n").encode() if lines else b""
+        text = entry.text if isinstance(entry, Rendered) else _lines(entry)
+        if text:
+            family = entry.family
+            parts.append(
+                f"# HELP {family.name} {family.help}\n# TYPE {family.name} {family.type}\n"
+            )
+            parts.append(text)
+    return "".join(parts).encode()
+
+
+def _lines(series: Series) -> str:
+    name = series.family.name
+    return "".join(
+        f"{name}{sample.suffix}{_labels(sample.labels)} {number(sample.value)}\n"
+        for sample in series.samples
+    )
+
+
+def labels_text(labels: collections.abc.Iterable[tuple[str, str]]) -> str:
+    """Labels as they stand between the braces."""
+    return ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
 
 
 def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    return "{" + ",".join(f'{name}="{_escape(value)}"' for name, value in labels) + "}"
+    return "{" + labels_text(labels) + "}" if labels else ""
 
 
 def _escape(value: str) -> str:
     return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
 
 
-def _number(value: float) -> str:
+def number(value: float) -> str:
+    """A value as it stands on the page."""
     if value == math.inf:
         return "+Inf"
     if value == -math.inf:

@@ -5,8 +5,6 @@ Both are open: they tell no secret and change nothing, and probes and the operat
 
 import collections.abc
 
-from naiad.metrics.exposition import CONTENT_TYPE, Series, page
-from naiad.protocol.http import replies
 from naiad.protocol.http.message import (
     Cancellable,
     FastHandler,
@@ -16,6 +14,7 @@ from naiad.protocol.http.message import (
     OnReply,
 )
 from naiad.protocol.http.replies import json_reply, wrong_method
+from naiad.protocol.metrics_page import Collect, MetricsPage
 from naiad.repository.manager import VersionState
 
 _METRICS_PATHS = frozenset(("/metrics", "/metrics/"))
@@ -30,17 +29,17 @@ class MetricsRoutes:
     """The `FastRoutes` of the metrics port.
 
     Args:
-        collect: gives the series to show now.
+        collect: gives the families to show now.
         states: gives every model version's state now.
     """
 
     def __init__(
         self,
         *,
-        collect: collections.abc.Callable[[], collections.abc.Iterable[Series]],
+        collect: Collect,
         states: collections.abc.Callable[[], collections.abc.Iterable[VersionState]],
     ) -> None:
-        self._collect = collect
+        self._page = MetricsPage(collect)
         self._states = states
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
@@ -66,7 +65,7 @@ class MetricsRoutes:
         return _NO_BODY
 
     def _metrics(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
-        reply(HttpReply(200, ((replies.CONTENT_TYPE, CONTENT_TYPE),), (page(self._collect()),)))
+        self._page.answer(reply)
         return None
 
     def _status(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:

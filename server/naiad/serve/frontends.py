@@ -11,7 +11,7 @@ from naiad.core.clock import Clock
 from naiad.engine.engine import ServingEngine
 from naiad.engine.model import Model
 from naiad.metrics.collect import Counted, model_series
-from naiad.metrics.exposition import Sample, Series
+from naiad.metrics.exposition import Rendered, Sample, Series
 from naiad.metrics.families import PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
@@ -237,7 +237,7 @@ class Frontends:
             body_idle_timeout=self._options.http_body_timeout_secs,
         )
 
-    def _series(self) -> list[Series]:
+    def _series(self) -> collections.abc.Iterator[Series | Rendered]:
         counted = [
             Counted(
                 name=name,
@@ -248,13 +248,11 @@ class Frontends:
             )
             for name, version, model in self._engine.models()
         ]
-        return [
-            *model_series(counted, counter_latencies=self._options.counter_latencies),
-            # There is no pinned memory pool: tensors live in ordinary memory (row 8.20 asks for the families).
-            Series(PINNED_TOTAL, (Sample((), 0),)),
-            Series(PINNED_USED, (Sample((), 0),)),
-            *self._figures(),
-        ]
+        yield from model_series(counted, counter_latencies=self._options.counter_latencies)
+        # There is no pinned memory pool: tensors live in ordinary memory (row 8.20 asks for the families).
+        yield Series(PINNED_TOTAL, (Sample((), 0),))
+        yield Series(PINNED_USED, (Sample((), 0),))
+        yield from self._figures()
 
     def _gpus_of(self, model: Model) -> tuple[str, ...]:
         devices = sorted(

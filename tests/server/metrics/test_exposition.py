@@ -10,7 +10,7 @@ from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.devices import GpuReading, gpu_series
 from naiad.metrics.exposition import Sample, Series, page
 from naiad.metrics.families import Family
-from naiad.metrics.statistics import BatchTiming, CloseReason, ModelStatistics
+from naiad.metrics.statistics import BatchTiming, CloseReason, ModelStatistics, RestartReason
 
 
 def statistics() -> ModelStatistics:
@@ -114,7 +114,40 @@ def test_metric_tags_and_gpus_are_labels() -> None:
     assert tagged.labels() == (
         ("_team", "vision"), ("gpu_uuid", "GPU-1"), ("model", "m"), ("version", "1"),
     )  # fmt: skip
-    assert tagged.labels_with_reason("OTHER")[3] == ("reason", "OTHER")
+    text = page(model_series([tagged], counter_latencies=True)).decode()
+    assert (
+        'nv_inference_request_failure{_team="vision",gpu_uuid="GPU-1",model="m",reason="OTHER",version="1"} 0\n'
+        in text
+    )
+
+
+def test_no_model_writes_lines_of_another_or_breaks_the_page() -> None:
+    names = ['say "hi"', "100 %", "%s %d", "\1\2", "new\nline"]
+    text = page(
+        model_series(
+            [counted(name=name, tags={"tag": name}) for name in names], counter_latencies=True
+        )
+    )
+    found = samples(text)
+    assert len(found["nv_inference_count"]) == len(names)
+    for name in names:
+        labels = (("_tag", name), ("model", name), ("version", "1"))
+        assert found["nv_inference_count"][labels] == 3
+        assert found["naiad_request_duration_seconds_count"][labels] == 3
+
+
+def test_only_models_with_workers_have_restarts() -> None:
+    with_worker = statistics()
+    with_worker.worker_restarts = dict.fromkeys(RestartReason, 0)
+    with_worker.record_restart(RestartReason.DIED)
+    shown = [counted(), counted(name="w", statistics=with_worker)]
+    found = samples(page(model_series(shown, counter_latencies=True)))[
+        "naiad_worker_restarts_total"
+    ]
+    assert {dict(labels)["model"] for labels in found} == {"w"}
+    assert {dict(labels)["reason"]: value for labels, value in found.items()} == {
+        "died": 1, "timeout": 0, "load": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("value", ['say "hi"', "back\\slash", "two\nlines", "ünïcode"])

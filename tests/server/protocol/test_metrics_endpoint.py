@@ -1,6 +1,9 @@
 """The metrics port: the page, the states of models, and the answers to everything else (row 8.12)."""
 
+import asyncio
+import collections.abc
 import json
+import typing
 
 import pytest
 
@@ -8,35 +11,38 @@ from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import Family
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from naiad.protocol.metrics_endpoint import MetricsRoutes
+from naiad.protocol.metrics_page import Collect, MetricsPage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 
+FAMILY = Series(Family("f", "help", "gauge"), (Sample((), 1),))
 
-def ask(method: bytes, path: str) -> HttpReply:
+
+async def ask(method: bytes, path: str, collect: Collect = lambda: [FAMILY]) -> HttpReply:
     routes = MetricsRoutes(
-        collect=lambda: [Series(Family("f", "help", "gauge"), (Sample((), 1),))],
+        collect=collect,
         states=lambda: [
             VersionState(name="m", version=2, state=State.READY, reason=""),
             VersionState(name="n", version=None, state=State.UNAVAILABLE, reason="no config"),
         ],
     )
-    replies: list[HttpReply] = []
+    reply = asyncio.get_running_loop().create_future()
     handler = routes.find(method, path, {})
     assert handler is not None
-    handler(HttpRequest(method, path, {}, b""), replies.append)
-    (reply,) = replies
-    return reply
+    handler(HttpRequest(method, path, {}, b""), reply.set_result)
+    return typing.cast(HttpReply, await reply)
 
 
 @pytest.mark.parametrize("path", ["/metrics", "/metrics/"])
-def test_the_page_is_prometheus_text(path: str) -> None:
-    reply = ask(b"GET", path)
+async def test_the_page_is_prometheus_text(path: str) -> None:
+    reply = await ask(b"GET", path)
     assert (reply.status, reply.body) == (200, (b"# HELP f help\n# TYPE f gauge\nf 1\n",))
     assert reply.headers == ((b"Content-Type", b"text/plain; charset=utf-8"),)
 
 
-def test_the_states_of_all_models_are_json() -> None:
-    assert json.loads(b"".join(map(bytes, ask(b"GET", "/status").body))) == {
+async def test_the_states_of_all_models_are_json() -> None:
+    reply = await ask(b"GET", "/status")
+    assert json.loads(b"".join(map(bytes, reply.body))) == {
         "models": [
             {"name": "m", "version": "2", "state": "READY", "reason": ""},
             {"name": "n", "version": None, "state": "UNAVAILABLE", "reason": "no config"},
@@ -44,7 +50,48 @@ def test_the_states_of_all_models_are_json() -> None:
     }
 
 
-def test_any_other_path_is_an_empty_200_and_any_other_verb_405() -> None:
-    assert ask(b"GET", "/").status == 200
-    assert b"".join(map(bytes, ask(b"GET", "/").body)) == b""
-    assert ask(b"POST", "/metrics").status == 405
+async def test_any_other_path_is_an_empty_200_and_any_other_verb_405() -> None:
+    empty = await ask(b"GET", "/")
+    assert empty.status == 200
+    assert b"".join(map(bytes, empty.body)) == b""
+    assert (await ask(b"POST", "/metrics")).status == 405
+
+
+async def answer_of(page: MetricsPage) -> HttpReply:
+    reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
+    page.answer(reply.set_result)
+    return await reply
+
+
+async def test_a_page_lets_the_loop_run_between_two_families_and_requests_meanwhile_share_the_next() -> (
+    None
+):
+    rendered = list[str]()
+
+    def collect() -> collections.abc.Iterator[Series]:
+        for number in range(3):
+            rendered.append(f"family {number}")
+            yield FAMILY
+
+    page = MetricsPage(collect)
+    first = asyncio.ensure_future(answer_of(page))
+    while len(rendered) < 2:  # noqa: ASYNC110 - the loop's turns are what is tested
+        await asyncio.sleep(0)
+    assert not first.done()
+    others = await asyncio.gather(*(answer_of(page) for _ in range(10)))
+    assert first.done()
+    assert len(rendered) == 6
+    assert {reply.status for reply in others} == {200}
+
+
+async def test_a_page_that_cannot_be_rendered_is_an_error_and_the_next_is_tried_again() -> None:
+    failures = [ZeroDivisionError()]
+
+    def collect() -> list[Series]:
+        if failures:
+            raise failures.pop()
+        return [FAMILY]
+
+    page = MetricsPage(collect)
+    assert (await answer_of(page)).status == 500
+    assert (await answer_of(page)).status == 200
