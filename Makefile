@@ -4,7 +4,7 @@ VENV   ?= .venv
 BIN     = $(VENV)/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint format generate bench bench-operator soak clean
+.PHONY: help run smoke test lint format generate bench bench-operator soak fuzz clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 servic
 soak: $(VENV)/.dev ## 200,000 requests under kills, cancels and reloads
 	$(BIN)/python -m tests.soak
 
+fuzz: $(VENV)/.fuzz ## send random input to the decoders, the config parser, the worker's link and HTTP framing (FUZZ_SECONDS=300, ARGS="config --keep")
+	PYTHONPATH=server:operator:. $(BIN)/python -m tests.fuzz $(ARGS)
+
 clean: ## remove what these commands made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 
@@ -48,3 +51,7 @@ $(VENV)/.server: pyproject.toml constraints.txt
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@PYTHON="$(PYTHON)" VENV="$(VENV)" .ci/environment dev
+
+$(VENV)/.fuzz: $(VENV)/.dev
+	@$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e '.[fuzz]'
+	@touch $(VENV)/.fuzz

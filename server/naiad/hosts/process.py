@@ -247,10 +247,19 @@ class ProcessHost:
         elif kind == link.LOADED and self._loading is not None and not self._loading.done():
             self._loading.set_result(None)
         elif kind == link.REFUSED and self._loading is not None and not self._loading.done():
-            code, message = orjson.loads(header)["error"]
-            self._loading.set_exception(InferenceError(ErrorCode[code], message))
+            self._refused(header, self._loading)
         elif self._worker is not None and not self._stuck:
             self._worker.kill(f"sent a message of kind {kind} that nobody waits for")
+
+    def _refused(self, header: bytes | bytearray, loading: "asyncio.Future[None]") -> None:
+        try:
+            code, message = orjson.loads(header)["error"]
+            error = InferenceError(ErrorCode[code], message)
+        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
+            assert self._worker is not None
+            self._worker.kill(f"refused its model with an invalid message ({failure!r})")
+            return
+        loading.set_exception(error)
 
     def _came_back(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker, place = self._worker, self._place

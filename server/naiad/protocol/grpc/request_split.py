@@ -50,7 +50,7 @@ def _split(body: bytes) -> Split:
     """Raises ValueError or IndexError where protobuf has to look."""
     heads: list[bytes] = []
     raws: list[tuple[int, int]] = []
-    request_id = b""
+    request_id = ""
     at = head_from = fields = 0
     end = len(body)
     while at < end:
@@ -73,14 +73,15 @@ def _split(body: bytes) -> Split:
         if tag == _RAW:
             raws.append((value_from, size))
         elif tag == _ID:
-            request_id = body[value_from:at]
+            # Each of several: protobuf refuses one that is not UTF-8.
+            request_id = body[value_from:at].decode()
         else:
             raise ValueError(tag)
     if at > end:
         raise ValueError(at)
     if end > head_from:
         heads.append(body[head_from:end])
-    return Split(b"".join(heads), request_id.decode(), raws)
+    return Split(b"".join(heads), request_id, raws)
 
 
 def _long_size(body: bytes, at: int) -> tuple[int, int]:

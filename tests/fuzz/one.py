@@ -1,0 +1,20 @@
+"""Fuzzes one target in this process: `python -m tests.fuzz.one TARGET [libFuzzer's options and folders]`."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["naiad"]):
+    from tests.fuzz import targets
+
+    target = targets.load(sys.argv[1])
+
+
+def main() -> None:
+    """Run until libFuzzer ends the process."""
+    atheris.Setup([sys.argv[0], *sys.argv[2:]], target.check)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

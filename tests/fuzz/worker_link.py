@@ -1,0 +1,336 @@
+"""Packets on the link between the server and a worker process: whatever one side sends, the other answers every request or breaks the link.
+
+An input is choices that make up to four packets, each with any header, any bytes behind it, and any descriptors. They go to the
+server's end (a real `ProcessHost` whose process is a stand-in) while a batch waits for its outcome, and to the worker's end.
+"""
+
+import asyncio
+import contextlib
+import logging
+import math
+import os
+import pathlib
+import socket
+import struct
+import subprocess
+import typing
+
+import numpy as np
+
+from naiad.backends.backend import Answer, WorkerPlan
+from naiad.core import datatypes
+from naiad.core.clock import ManualClock
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.errors import InferenceError
+from naiad.hosts import process as process_module, worker_process
+from naiad.hosts.desk import ClosedDesk
+from naiad.hosts.host import BatchOutcome
+from naiad.hosts.limits import Limits
+from naiad.hosts.output_log import Identity
+from naiad.hosts.process import ProcessHost
+from naiad.hosts.spawn import Spawned
+from naiad.hosts.worker import content, link
+from naiad.hosts.worker.asking import AskingServer
+from tests.fuzz.choices import Choices
+from tests.server.backends.configs import inference, model_config, spec
+
+WORDS = (
+    '[null,{},[["y",\\"FP32\\",[1,4],0,16]]]', '[[null,{},[["y","FP32",[1,4],0,16]]]]', '["INTERNAL","x"]', '{"error":["INTERNAL","x"]}',
+    "[1,0,null]", "[0,0,null]", '"BYTES"', '"INT8"', "null", "-1", "18446744073709551616", "[[]]", '["infer"', '["cancel"]', '["load"',
+)  # fmt: skip
+
+_KINDS = (
+    link.OUTCOME, link.RESPONSE, link.LOADED, link.REFUSED, link.DONE, link.READY, link.ASK, link.PULSE, link.BATCH, link.TOLD,
+    link.LOAD, 0, 63, 64, 255,
+)  # fmt: skip
+_NUMBERS = (0, 1, 2, 16, 32, 64, 1 << 15, 1 << 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
+_MESSAGE = struct.Struct("<BBBxxxxxQQQ")
+_IN_THE_PACKET = 255
+_MOST_BYTES = 1 << 24
+"""Of one tensor that a worker may make the server hold: what it has sent is far less."""
+
+_CONFIG = model_config(
+    backend="python",
+    inputs=[spec("x", datatypes.FP32, (-1,))],
+    outputs=[spec("y", datatypes.FP32, (-1,)), spec("s", datatypes.BYTES, (1,))],
+)
+_PLAN = WorkerPlan(executable="python", runner="none:none", settings={}, environ={})
+
+_OUTCOME = b'[[null,{},[["y","FP32",[1,4],0,16]]]]' + bytes(16)
+
+
+def _packet(kind: int, header: bytes, *, tensors: bytes = b"", slot: int = _IN_THE_PACKET) -> bytes:
+    """Choices that make one packet in which everything fits."""
+    kinds = bytes([_KINDS.index(kind), 0, 0 if slot == _IN_THE_PACKET else 1, 0, 0, 0])
+    payload = tensors + header
+    return kinds + len(tensors).to_bytes(2, "little") + len(payload).to_bytes(2, "little") + payload
+
+
+def seeds() -> list[bytes]:
+    """Packets as a worker sends them."""
+    return [
+        b"\1\0" + _packet(link.OUTCOME, _OUTCOME, tensors=bytes(64)),
+        b"\0\0" + _packet(link.REFUSED, b'{"error":["INTERNAL","x"]}'),
+        b"\2\0"
+        + _packet(
+            link.RESPONSE,
+            b'[1,0,[null,{},[["s","BYTES",[1],0,5]]]]',
+            tensors=b"\1\0\0\0a".ljust(64),
+        )
+        + _packet(link.OUTCOME, b"[null]" + bytes(16)),
+        b"\1\1"
+        + _packet(
+            link.BATCH, b'[["",0,0,0,{},[],false,[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)
+        ),
+        b"\1\1"
+        + _packet(link.TOLD, b'[true,[null,{},[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)),
+    ]
+
+
+def check(data: bytes) -> None:
+    """Raise if either side does otherwise."""
+    choices = Choices(data)
+    count, to_worker = choices.integer(1, 4), choices.boolean()
+    _loop()
+    before = _descriptors()
+    packets = [_made(choices) for _ in range(count)]
+    logging.disable(logging.CRITICAL)  # every worker here ends badly, and the host says so
+    try:
+        if to_worker:
+            _send_to_worker(packets)
+        else:
+            _loop().run_until_complete(_send_to_server(packets))
+    finally:
+        logging.disable(logging.NOTSET)
+        for _, descriptors in packets:
+            for descriptor in descriptors:
+                os.close(descriptor)
+    assert _descriptors() == before, "descriptors are left"
+
+
+def _made(choices: Choices) -> tuple[bytes, list[int]]:
+    kind, held = choices.pick(_KINDS), choices.integer(0, 255)
+    how, odd, along, number = (choices.integer(0, 255) for _ in range(4))
+    tensors, size = choices.integer(0, 0xFFFF - 1), choices.integer(0, 0xFFFF - 1)
+    payload = choices.take(size)
+    slot = _IN_THE_PACKET if how % 4 == 0 else how % 7
+    at, length = min(tensors, len(payload)), len(payload) - min(tensors, len(payload))
+    if odd & 1:
+        at = _NUMBERS[odd // 4 % len(_NUMBERS)]
+    if odd & 2:
+        length = _NUMBERS[odd // 8 % len(_NUMBERS)]
+    head = _MESSAGE.pack(kind, held, slot, number, at, length)
+    if odd == 0xFF:
+        head = head[: along % _MESSAGE.size]
+    if slot == _IN_THE_PACKET:
+        return head + payload, _along(along) if along & 1 and along > 0x7F else []
+    return head, [_segment(payload), *_along(along)] if along % 8 != 7 else _along(along)
+
+
+def _along(choice: int) -> list[int]:
+    """Descriptors that are no segment."""
+    match choice // 8 % 5:
+        case 0:
+            return []
+        case 1:
+            return [os.open("/dev/null", os.O_RDWR)]
+        case 2:
+            return [_segment(b"")]
+        case 3:
+            return [os.open("/", os.O_RDONLY)]
+        case _:
+            return [_segment(bytes(10)), _segment(bytes(100))]
+
+
+def _segment(payload: bytes) -> int:
+    segment = os.memfd_create("x")
+    os.write(segment, payload)
+    return segment
+
+
+def _send(sender: socket.socket, packets: list[tuple[bytes, list[int]]]) -> None:
+    for message, descriptors in packets:
+        with contextlib.suppress(BlockingIOError, BrokenPipeError, ConnectionResetError):
+            socket.send_fds(sender, [message or b"\0"], descriptors)
+
+
+def _send_to_worker(packets: list[tuple[bytes, list[int]]]) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    theirs.setblocking(False)
+    end = link.Link(theirs)
+    asking = AskingServer(link.Link(ours.dup()))
+    got: list[typing.Any] = []
+    asking._deliveries[0] = lambda response, final: got.append(response)
+    _send(ours, packets)
+    try:
+        for _ in packets:
+            kind, number, header = end.receive()
+            base = end.posted if kind >= link.POSTED else end.base
+            with contextlib.suppress(
+                Exception
+            ):  # the worker says INTERNAL, or ends: a server that sends this is broken
+                if kind == link.BATCH:
+                    for request in content.requests_of(base, header, number):
+                        for each in request.inputs:
+                            assert each.array.nbytes <= _MOST_BYTES
+                else:
+                    asking.told(number, header, base)
+            del base
+    except (link.LinkBrokenError, link.SegmentLostError, BlockingIOError):
+        pass
+    finally:
+        got.clear()
+        end.close()
+        asking._link.close()
+        ours.close()
+
+
+class _Process:
+    """Stands for a process that has ended when it is asked."""
+
+    pid = 2**22 + 1
+    returncode = 0
+
+    def poll(self) -> int:
+        return 0
+
+
+class _Far:
+    """The other end of a worker's descriptors, and its process."""
+
+    def __init__(self) -> None:
+        self.gone = -1
+        self.used = False
+        self.output = -1
+
+    def spawn(self, identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> Spawned:
+        if self.used:
+            raise OSError("a replacement is not started here")
+        self.used = True
+        ours, self.data = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control, self.control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        output, self.output = os.pipe()
+        gone, self.gone = os.pipe()
+        for each in (ours, control, self.data, self.control):
+            each.setblocking(False)
+        for descriptor in (output, gone):
+            os.set_blocking(descriptor, False)
+            undo.callback(os.close, descriptor)
+        process = typing.cast("subprocess.Popen[bytes]", _Process())
+        return Spawned(process, ours, control, output, gone)
+
+    def end(self) -> None:
+        if self.gone >= 0:
+            os.close(self.gone)  # its other end becomes readable
+            self.gone = -1
+
+    def close(self) -> None:
+        self.end()
+        self.data.close()
+        self.control.close()
+        os.close(self.output)
+
+
+class _NoPlace:
+    """Binds no process."""
+
+    def __init__(self, pid: int, *, processors: int) -> None:
+        pass
+
+    def ran(self, duration_ns: int, count: int) -> None:
+        pass
+
+
+_LOOPS: list[asyncio.AbstractEventLoop] = []
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    if not _LOOPS:
+        _LOOPS.append(asyncio.new_event_loop())
+    return _LOOPS[0]
+
+
+async def _send_to_server(packets: list[tuple[bytes, list[int]]]) -> None:
+    loop = asyncio.get_running_loop()
+    far = _Far()
+    raised: list[typing.Any] = []
+    loop.set_exception_handler(lambda _, details: raised.append(details))
+    with contextlib.ExitStack() as patched:
+        for owner, name, stand_in in (
+            (worker_process, "spawn", far.spawn),
+            (process_module, "WorkerPlace", _NoPlace),
+            (worker_process.WorkerProcess, "kill", lambda worker, because: far.end()),
+        ):
+            patched.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, stand_in)
+        await _batch(far, packets)
+    assert not raised, f"an exception in the event loop: {raised[0].get('exception')!r}"
+    loop.set_exception_handler(None)
+
+
+async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
+    loop = asyncio.get_running_loop()
+    answers: list[Answer] = []
+    outcomes: list[BatchOutcome] = []
+    host = ProcessHost(
+        Identity("m", 1, "m_0_0"),
+        _PLAN,
+        config=_CONFIG,
+        limits=Limits(),
+        on_restart=lambda _: None,
+        desk=ClosedDesk(),
+        clock=ManualClock(),
+        loop=loop,
+    )
+    host.answers_to(answers.append)
+    loading = loop.create_task(host.start())
+    await _settle()
+    first, *others = packets
+    if first[0][:1] in {bytes([link.REFUSED]), bytes([link.DONE])}:
+        others = packets  # what is sent while it loads
+    else:
+        _send(far.data, [(_MESSAGE.pack(link.LOADED, 0, _IN_THE_PACKET, 0, 0, 2) + b"{}", [])])
+        await _settle()
+        others = packets
+        one = inference(Tensor("x", datatypes.FP32, (1, 2), np.ones((1, 2), np.float32)))
+        host.submit([one], outcomes.append)
+        await _settle()
+    _send(far.data, others)
+    await _settle()
+    far.end()
+    await _settle()
+    with contextlib.suppress(InferenceError):
+        await asyncio.wait_for(loading, 5)
+    if host._on_outcome is not None or len(outcomes) > 1:
+        raise AssertionError("the batch has no outcome, or two")
+    for response in _responses(outcomes, answers):
+        for each in response.outputs:
+            assert each.fault is None
+            assert each.array.shape == each.shape
+            assert each.array.dtype == each.datatype.dtype
+            assert each.array.size == math.prod(each.shape)
+            assert each.array.nbytes <= _MOST_BYTES, (
+                "a worker makes the server hold what it did not send"
+            )
+    answers.clear()
+    outcomes.clear()
+    await host.close()
+    far.close()
+
+
+def _responses(outcomes: list[BatchOutcome], answers: list[Answer]) -> list[InferResponse]:
+    found = [each.response for each in answers]
+    for outcome in outcomes:
+        if outcome.execution is not None:
+            found += [each for each in outcome.execution.responses if each is not None]
+    return found
+
+
+async def _settle() -> None:
+    for _ in range(8):
+        await asyncio.sleep(0)
+
+
+def _descriptors() -> int:
+    return len(list(pathlib.Path("/proc/self/fd").iterdir()))
