@@ -6,7 +6,6 @@ an error that says what happened, and with the process gone.
 
 import contextlib
 import os
-import select
 import selectors
 import subprocess
 import time
@@ -17,7 +16,7 @@ import orjson
 from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.spawn import end_children, in_words, order, spawn
+from naiad.hosts.spawn import end_children, in_words, is_gone, order, spawn
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import link
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
@@ -111,7 +110,7 @@ def _read(reading: int, output: OutputLog, most: int = _PIPE_BYTES) -> int:
 def _end(process: "subprocess.Popen[bytes]", gone: int, reading: int, output: OutputLog) -> None:
     """It has a moment to end by itself; what it wrote is taken, and what it started goes with it."""
     if process.returncode is None:
-        select.select([gone], [], [], _GRACE_S)
+        is_gone(gone, _GRACE_S)
     end_children(process)
     process.wait()
     SURVIVORS.remove(process.pid)

@@ -32,7 +32,14 @@ class ToThread(typing.Generic[Item]):
 
     def get(self) -> Item:
         """The next item; waits for it."""
-        os.eventfd_read(self._event)
+        while True:
+            try:
+                os.eventfd_read(self._event)
+                break
+            except (
+                InterruptedError
+            ):  # a signal came here, which `os.eventfd_read` does not wait out as `os.read` does
+                continue
         return self._items.popleft()
 
     def close(self) -> None:

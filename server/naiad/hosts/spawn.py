@@ -4,6 +4,7 @@ import contextlib
 import logging
 import os
 import pathlib
+import select
 import signal
 import socket
 import subprocess
@@ -110,6 +111,13 @@ def end_children(process: "subprocess.Popen[bytes]") -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def is_gone(pidfd: int, seconds: float) -> bool:
+    """Whether a process ended, or does within so many seconds. Blocking; any descriptor will do, also those above 1,023."""
+    poll = select.poll()
+    poll.register(pidfd, select.POLLIN)
+    return bool(poll.poll(seconds * 1_000))
 
 
 def in_words(status: int) -> str:

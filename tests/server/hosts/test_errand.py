@@ -1,7 +1,10 @@
 """A function called in a process of its own: its result, or an error that says what became of it."""
 
+import collections.abc
 import logging
+import os
 import pathlib
+import resource
 import time
 from typing import Any
 
@@ -29,6 +32,33 @@ def completed(
     assert plan is not None
     backend.take_completion(message, run_errand(identity, plan, timeout_s=timeout_s))
     return message
+
+
+def test_it_runs_in_a_server_with_more_descriptors_than_select_knows(
+    tmp_path: pathlib.Path, many_descriptors: None
+) -> None:
+    text = """
+        @staticmethod
+        def auto_complete_config(config):
+            config.set_max_batch_size(4)
+            return config
+        """
+    message = completed(tmp_path, text + EXECUTE.replace("\n", "\n        "))
+    assert message.max_batch_size == 4
+
+
+@pytest.fixture
+def many_descriptors() -> collections.abc.Iterator[None]:
+    """Whatever this process opens has a number above 1,023."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 2048), hard))
+    held: list[int] = []
+    while not held or held[-1] < 1024:
+        held.append(os.dup(0))
+    yield
+    for each in held:
+        os.close(each)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 EXECUTE = """

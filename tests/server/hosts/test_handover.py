@@ -2,7 +2,11 @@
 
 import asyncio
 import collections.abc
+import contextlib
+import pathlib
+import signal
 import threading
+import time
 
 import pytest
 import uvloop
@@ -29,6 +33,42 @@ def test_a_thread_gets_every_item_in_order_also_those_put_before_it_waited() -> 
     thread.join(GIVE_UP_S)
     assert got == list(range(100))
     items.close()
+
+
+@pytest.fixture
+def signals() -> collections.abc.Iterator[list[int]]:
+    """SIGUSR1 interrupts what a thread waits for, and is counted."""
+    came: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: came.append(number))
+    yield came
+    signal.signal(signal.SIGUSR1, before)
+
+
+def test_signals_do_not_end_a_wait(signals: list[int]) -> None:
+    items: ToThread[str] = ToThread()
+    got: list[str] = []
+    thread = threading.Thread(target=lambda: got.append(items.get()))
+    thread.start()
+    assert thread.ident is not None
+    until_asleep(thread)
+    end = time.monotonic() + GIVE_UP_S
+    while len(signals) < 20 and thread.is_alive():
+        assert time.monotonic() < end
+        signal.pthread_kill(thread.ident, signal.SIGUSR1)
+        until_asleep(thread)
+    items.put("go on")
+    thread.join(GIVE_UP_S)
+    assert got == ["go on"]
+    items.close()
+
+
+def until_asleep(thread: threading.Thread) -> None:
+    """Until a thread waits for something, or is over."""
+    end = time.monotonic() + GIVE_UP_S
+    stat = pathlib.Path(f"/proc/self/task/{thread.native_id}/stat")
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while stat.read_text().rpartition(")")[2].split()[0] != "S":
+            assert time.monotonic() < end
 
 
 def test_a_thread_waits_without_the_interpreter_lock() -> None:
