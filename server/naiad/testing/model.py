@@ -14,7 +14,7 @@ from naiad.backends.backend import Answer, ModelSource
 from naiad.backends.instances import instance_specs
 from naiad.backends.python.backend import PythonBackend
 from naiad.backends.python.instance import PythonInstance
-from naiad.config import pbtxt
+from naiad.config import pbtxt, platforms
 from naiad.config.document import Document
 from naiad.config.report import render
 from naiad.config.resolve import CONFIG_FILE, resolve
@@ -24,10 +24,13 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import ParameterValue
 from naiad.core.response import InferResponse
 from naiad.engine.validation import RequestRules
-from naiad.environments.need import PACKED_PARAMETER, REQUIREMENTS_OPTION
+from naiad.environments.need import PACKED_PARAMETER, REQUIREMENTS_FILE, REQUIREMENTS_OPTION
 from naiad.errors import InferenceError, invalid
 from naiad.testing.fakes import NO_MODELS, Fake, FakeServer
+from naiad.testing.tracebacks import shows_only_the_test
 from naiad.testing.values import Request, Response, Values, from_response, to_request
+
+__tracebackhide__ = True  # for pytest: a failed test shows the test, not this file
 
 _NO_PARAMETERS: collections.abc.Mapping[str, Any] = types.MappingProxyType({})
 
@@ -122,6 +125,7 @@ class ModelUnderTest:
         """
         return self.execute([Request(inputs, parameters, **more)])[0]
 
+    @shows_only_the_test
     def execute(self, requests: collections.abc.Sequence[Request]) -> list[list[Response]]:
         """Call `execute` once with a batch.
 
@@ -162,10 +166,12 @@ class ModelUnderTest:
         """The metrics of its own, by name as the metrics page writes it: `name{label="value"}`."""
         return self._server.metrics()
 
+    @shows_only_the_test
     def ready(self) -> bool:
         """What its `is_ready` says (row 2.12)."""
         return self._instance is not None and _apart(self._instance.ready)
 
+    @shows_only_the_test
     def close(self) -> None:
         """Call its `finalize`. Idempotent.
 
@@ -212,6 +218,7 @@ class ModelUnderTest:
             ) from None
 
 
+@shows_only_the_test
 def load_model(
     folder: str | pathlib.Path,
     *,
@@ -244,6 +251,24 @@ def load_model(
     document = _document(model_dir, config)
     for name, value in parameters.items():
         document.message.parameters[name].string_value = value
+    _require_python(model_dir, document)
+    try:
+        return _loaded(
+            model_dir, document, version, server=server, backend=backend, timeout_s=timeout_s
+        )
+    except InferenceError as error:
+        raise _with_environment(error, model_dir) from error.__cause__
+
+
+def _loaded(
+    model_dir: pathlib.Path,
+    document: Document,
+    version: int | None,
+    *,
+    server: FakeServer,
+    backend: PythonBackend,
+    timeout_s: float,
+) -> ModelUnderTest:
     # The model runs in the environment of its test.
     document.message.parameters.pop(PACKED_PARAMETER, None)
     resolution = _apart(
@@ -274,6 +299,39 @@ def load_model(
         loaded.close()
         raise
     return ModelUnderTest(instance, source, server, timeout_s=timeout_s, close=loaded.close)
+
+
+def _require_python(model_dir: pathlib.Path, document: Document) -> None:
+    """Refuse the model of another backend, which would only be told that its config is wrong.
+
+    Raises:
+        InferenceError: it is one.
+    """
+    message = model_config_pb2.ModelConfig()
+    message.CopyFrom(document.message)
+    message.name = model_dir.name
+    versions = [entry for entry in model_dir.iterdir() if entry.name.isdecimal()]
+    newest = max(versions, key=lambda entry: int(entry.name), default=None)
+    listing = newest.iterdir() if newest is not None and newest.is_dir() else ()
+    platforms.autofill(message, {entry.name: entry.is_dir() for entry in listing})
+    if message.backend not in {"", platforms.PYTHON} and not document.problems:
+        raise invalid(
+            f"model '{model_dir.name}' is for the backend '{message.backend}', and load_model runs Python models (model.py) only: "
+            "start a server with `naiad serve` to test this one, or let a Python model call it and give load_model a fake of it (models=…)"
+        )
+
+
+def _with_environment(error: InferenceError, model_dir: pathlib.Path) -> InferenceError:
+    """The error of a model that misses a package, with what its requirements.txt is worth here."""
+    if "No module named" not in error.message:
+        return error
+    found = [*model_dir.glob(f"*/{REQUIREMENTS_FILE}"), *model_dir.glob(REQUIREMENTS_FILE)]
+    if not found:
+        return error
+    return InferenceError(
+        error.code,
+        f"{error.message}\n{found[0]} is not used in a test, which runs in its own environment: pip install -r {found[0]}",
+    )
 
 
 def _document(
