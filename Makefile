@@ -2,9 +2,11 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
+# Most tests wait for a server, so there are more processes than cores; tests/parallel.py says what they share.
+PYTEST  = PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test lint format generate bench bench-operator soak fuzz clean
+.PHONY: help run smoke test test-fast test-full lint format generate bench bench-operator soak fuzz clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -15,8 +17,14 @@ run: $(VENV)/.server ## serve the example models, send a real request, keep serv
 smoke: $(VENV)/.server ## the same, but answer once and exit
 	@$(BIN)/python examples/first_request.py --once
 
-test: $(VENV)/.dev ## run every test
-	@PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest
+test: $(VENV)/.dev ## run every test, in four processes
+	@$(PYTEST) --durations=25
+
+test-fast: $(VENV)/.dev ## the tests of one part each and those that drive the real server; not those beside Triton or Kubernetes
+	@$(PYTEST) -m "not conformance and not apiserver" --ignore=tests/soak
+
+test-full: $(VENV)/.dev ## every test, with many more random examples
+	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25
 
 lint: $(VENV)/.dev ## check style, types and layers
 	$(BIN)/ruff check

@@ -1,9 +1,40 @@
-"""Settings of all tests."""
+"""Settings of all tests: the groups of a parallel run, the report of the conformance run, how much hypothesis tries, bytecode."""
+
+import os
+import pathlib
+import sys
 
 import hypothesis
+import pytest
+
+from tests import parallel
+from tests.conformance.report import ConformanceReport
+
+# A run starts hundreds of interpreters. Where the environment forbids bytecode, each of them would compile everything again.
+_BYTECODE = pathlib.Path(__file__).parents[1] / ".cache" / "bytecode"
+sys.dont_write_bytecode = False
+sys.pycache_prefix = str(_BYTECODE)
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+os.environ["PYTHONPYCACHEPREFIX"] = str(_BYTECODE)
 
 # No deadline for one example, nor for making some: a busy machine is not a fault of the code.
-hypothesis.settings.register_profile(
-    "naiad", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+_PATIENT = hypothesis.settings(
+    deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
-hypothesis.settings.load_profile("naiad")
+hypothesis.settings.register_profile("full", _PATIENT, max_examples=1000)
+hypothesis.settings.register_profile("small", _PATIENT, max_examples=50)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The report is made where the summary is printed, which in a parallel run collects no tests itself."""
+    config.pluginmanager.register(ConformanceReport())
+    if parallel.is_worker(config):
+        parallel.spread_collection(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Groups the tests where several processes share them."""
+    if parallel.is_worker(config):
+        parallel.arrange(items)

@@ -89,7 +89,8 @@ class Ports:
 
 
 # Below the range that the system takes for clients' own ends: one of those could sit on the port before the server.
-_RANGE = range(18_000, 32_000)
+# Of the processes of a parallel test run each has its own ports, or two could hand out the same one at once.
+_RANGE = range(18_000, 32_000)[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8 :: 8]
 _HANDED_OUT: set[int] = set()
 _CHOOSING = threading.Lock()
 
@@ -125,7 +126,7 @@ class ServerProcess:
         *,
         log: Path,
         options: Sequence[str] = (),
-        settle_s: float = 60,
+        settle_s: float = 180,
         http_port: int | None = None,
     ) -> None:
         self.program = program

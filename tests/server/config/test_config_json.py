@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from google.protobuf import json_format, text_format
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from naiad.config.config_json import to_json
 from naiad.config.normalise import normalise, normalise_instance_groups
@@ -125,7 +125,6 @@ BLOCKS = (
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(blocks=st.lists(st.sampled_from(BLOCKS), max_size=6))
 def test_but_for_its_texts_of_numbers_the_official_printer_says_the_same(blocks: list[str]) -> None:
     message = model_config_pb2.ModelConfig()

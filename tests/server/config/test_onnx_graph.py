@@ -7,7 +7,7 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
 from naiad.config import onnx_graph, wire_format
@@ -195,7 +195,6 @@ def test_a_file_of_very_many_fields_is_given_up(
         read(path)
 
 
-@settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_no_bytes_do_anything_but_parse_or_be_refused(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

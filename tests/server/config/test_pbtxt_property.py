@@ -6,7 +6,7 @@ import re
 
 import pytest
 from google.protobuf import text_format
-from hypothesis import HealthCheck, given, settings, strategies
+from hypothesis import given, strategies
 
 from naiad.config.pbtxt import parse
 from tests.server.config.messages import damage, random_config
@@ -19,7 +19,6 @@ _BY_HAND = (
 """What protobuf never writes itself: comments, lists of blocks, angles, texts in pieces."""
 
 
-@settings(deadline=None, max_examples=300, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=_SEEDS,
     one_line=strategies.booleans(),
@@ -48,7 +47,6 @@ def test_what_protobuf_writes_is_read_back_equal_and_without_problems(
     assert canonical(document.message) == canonical(message)
 
 
-@settings(deadline=None, max_examples=1000, suppress_health_check=[HealthCheck.too_slow])
 @given(seed=_SEEDS, short=strategies.booleans())
 def test_damaged_text_is_judged_as_protobuf_judges_it(*, seed: int, short: bool) -> None:
     chance = random.Random(seed)
@@ -79,7 +77,6 @@ def test_an_extension_is_refused_where_its_bracket_opens(text: str) -> None:
     compare(text)
 
 
-@settings(deadline=None, max_examples=300)
 @given(text=strategies.text(max_size=300))
 def test_any_text_at_all_is_judged_as_protobuf_judges_it(text: str) -> None:
     compare(text)

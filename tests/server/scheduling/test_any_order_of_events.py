@@ -204,6 +204,4 @@ class Scheduling(RuleBasedStateMachine):
 
 
 TestAnyOrderOfEvents = Scheduling.TestCase
-TestAnyOrderOfEvents.settings = hypothesis.settings(
-    max_examples=60, stateful_step_count=40, deadline=None
-)
+TestAnyOrderOfEvents.settings = hypothesis.settings(stateful_step_count=40)

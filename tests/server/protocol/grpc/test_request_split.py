@@ -60,7 +60,6 @@ FIELDS = st.one_of(
 )
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(fields=st.lists(FIELDS, max_size=8))
 def test_the_parts_put_together_are_what_protobuf_reads(fields: list[tuple[int, bytes]]) -> None:
     body = b"".join(

@@ -77,7 +77,6 @@ def test_a_parameter_that_no_message_can_hold_is_an_error_that_names_it(value: i
     assert caught.value.code is ErrorCode.INTERNAL
 
 
-@hypothesis.settings(deadline=None)
 @hypothesis.given(
     name=st.text(st.characters(exclude_categories=["Cs"]), max_size=200),
     version=st.integers(1, 2**40),

@@ -211,7 +211,7 @@ def test_the_length_of_the_whole_body_is_a_header_length_too() -> None:
     assert [header_length_of(said, 10) for said in (b"0", b"7", b"10")] == [0, 7, 10]
 
 
-@pytest.mark.parametrize("packed", [gzip.compress(BODY), zlib.compress(BODY)])
+@pytest.mark.parametrize("packed", [gzip.compress(BODY), zlib.compress(BODY)], ids=["gzip", "zlib"])
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
 def test_a_small_compressed_body_is_read_at_once(packed: bytes, encoding: str) -> None:
     engine = ready()

@@ -5,7 +5,7 @@ import collections.abc
 import itertools
 import logging
 
-from hypothesis import given, settings, strategies as st
+from hypothesis import given, strategies as st
 
 from naiad.protocol.http.settings import HttpSettings
 from tests.server.protocol.http.scripted import (
@@ -61,7 +61,6 @@ async def converse(pieces: list[bytes]) -> Client:
     return client
 
 
-@settings(max_examples=100, deadline=None)
 @given(stream=streams, at=cuts)
 def test_replies_do_not_depend_on_how_the_stream_was_cut(stream: bytes, at: list[int]) -> None:
     whole = asyncio.run(converse([stream]))
@@ -111,7 +110,6 @@ edits = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     garbage=st.one_of(st.builds(mutate, streams, edits), st.binary(min_size=1, max_size=200)),
     at=cuts,

@@ -1,0 +1,76 @@
+"""Which tests run in the same process of a parallel run, and in which order the groups are handed out.
+
+`make test` runs four processes (pytest-xdist, `--dist loadgroup`). Tests that share a server, a control plane or another
+expensive fixture are one group, so that it starts once. The groups that take longest come first, so that no process is still
+busy with one when the others have nothing left to do. A group that is not named here is a file.
+"""
+
+import os
+import pathlib
+
+import pytest
+
+_TESTS = pathlib.Path(__file__).parent
+
+_LIVE = "operator/live"
+_CONFORMANCE = "conformance"
+_ORDER = (f"{_CONFORMANCE}-main", "live", _CONFORMANCE, "wire", "soak", "server/hosts")
+"""Beginnings of group names: the first come first, all others after them."""
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """Whether this process is one of those that share the tests."""
+    return hasattr(config, "workerinput")
+
+
+def spread_collection(config: pytest.Config) -> None:
+    """Lets each process begin to collect in another folder.
+
+    Every process imports all test files. Pytest compiles them itself (it rewrites their asserts), which takes most of the time of
+    a first collection; this way a process finds compiled what the others have begun with.
+    """
+    if config.args != config.getini("testpaths"):
+        return
+    folders = sorted(str(path) for path in _TESTS.rglob("*") if (path / "__init__.py").exists())
+    number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+    count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    first = len(folders) * number // count
+    config.args = [*folders[first:], *folders[:first], *config.args]
+
+
+def arrange(items: list[pytest.Item]) -> None:
+    """Puts every test into its group, and the groups into the order in which they are handed out."""
+    items.sort(key=lambda item: str(item.path))  # the same order in every process
+    groups = {id(item): group(item) for item in items}
+    for item in items:
+        name = groups[id(item)]
+        if name is not None:
+            item.add_marker(pytest.mark.xdist_group(name))
+    items.sort(key=lambda item: _place(groups[id(item)] or _CONFORMANCE))
+
+
+def group(item: pytest.Item) -> str | None:
+    """The name of a test's group; None is a group of its own."""
+    if not item.path.is_relative_to(_TESTS):
+        return item.path.name
+    folder = item.path.parent.relative_to(_TESTS).as_posix()
+    if folder == _LIVE:
+        return _live(item)
+    callspec = getattr(item, "callspec", None)
+    scenario = callspec.params.get("scenario") if callspec is not None else None
+    if folder == _CONFORMANCE and scenario is not None:
+        # An `unstarted` scenario starts servers of its own and shares them with none.
+        return None if scenario.server == "unstarted" else f"{_CONFORMANCE}-{scenario.server}"
+    return f"{folder}/{item.path.stem}"
+
+
+def _live(item: pytest.Item) -> str:
+    names = getattr(item, "fixturenames", ())
+    if "plane" in names:
+        return "live"
+    return f"live-{item.path.stem}"
+
+
+def _place(name: str) -> int:
+    found = (place for place, start in enumerate(_ORDER) if name.startswith(start))
+    return next(found, len(_ORDER))
