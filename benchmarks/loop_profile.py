@@ -170,6 +170,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
         roster=Roster(loop, tick=settings.tick),
         heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
         framer=ReplyFramer(join_bytes=settings.join_bytes),
+        clock=clock,
         recorder=None,
     )
     connections = [Connection(service) for _ in range(_CONNECTIONS)]

@@ -58,6 +58,7 @@ class Connection(asyncio.Protocol):
         self._pipeline: collections.deque[Exchange] = collections.deque()
         self._ready = True  # only replies are under way: the next bytes begin a request
         self._read_paused = False
+        self._resting = False  # others have the event loop first
         self._no_more = False  # no further request is taken
         self._deaf = False  # whatever comes is thrown away
         self._must_linger = False  # the client may still send: a plain close destroys the reply
@@ -108,7 +109,8 @@ class Connection(asyncio.Protocol):
                 self._bridge.disconnect()
                 self._bridge = None
             self._intake.drop()
-        if not self._under_way() and not (self._out.paused and self._intake.unread):
+        waits = bool(self._intake.unread) and (self._out.paused or self._resting)
+        if not (self._under_way() or waits):
             return False
         self._probe_peer()
         self._settle()
@@ -190,11 +192,21 @@ class Connection(asyncio.Protocol):
         """Whether the next request may be begun now."""
         return not (
             self._no_more
+            or self._resting
             or self._out.barred
             or self._out.paused
             or self._bridge is not None
             or len(self._pipeline) >= self._room
         )
+
+    def unsent(self) -> int:
+        """Reply bytes that were written and not sent yet."""
+        return self._transport.get_write_buffer_size()
+
+    def rest(self) -> None:
+        """Take nothing more in this turn of the event loop, and go on in the next."""
+        self._resting = True
+        self._roster.loop.call_soon(self._next_turn)
 
     def is_clear(self) -> bool:
         """Whether every request before has its reply; if not, nothing is taken until they have."""
@@ -238,8 +250,6 @@ class Connection(asyncio.Protocol):
     def stamp(self) -> int:
         """Monotonic nanoseconds, 0 when nobody needs them."""
         return 0 if self._recorder is None else self._recorder.stamp()
-
-    # What the bridge asks, and tells
 
     def drained(self) -> asyncio.Future[None] | None:
         """What to await before the next write; None when the client keeps up."""
@@ -302,8 +312,6 @@ class Connection(asyncio.Protocol):
             self._close(linger=self._must_linger or bool(self._intake.unread))
         self._settle()
 
-    # Stopping, waiting, closing
-
     def _take(self) -> None:
         if self._intake.working:
             return
@@ -320,9 +328,14 @@ class Connection(asyncio.Protocol):
         if not self._under_way() and not self._closing:
             if self._deaf:
                 self._close(linger=self._must_linger)
-            elif self._eof and not self._out.paused:
+            elif self._eof and not (self._out.paused or self._resting):
                 self._close(linger=False)
         self._settle()
+
+    def _next_turn(self) -> None:
+        self._resting = False
+        if not self._closing:
+            self._take()
 
     def _under_way(self) -> bool:
         return bool(self._pipeline) or self._bridge is not None

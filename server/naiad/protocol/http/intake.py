@@ -36,6 +36,14 @@ def _constant(reply: HttpReply) -> FastHandler:
 class Desk(typing.Protocol):
     """What the intake asks of its connection."""
 
+    def unsent(self) -> int:
+        """Reply bytes that were written and not sent yet."""
+        ...
+
+    def rest(self) -> None:
+        """Nothing more in this turn of the event loop; `take` again in the next."""
+        ...
+
     def may_take(self) -> bool:
         """Whether the next request may be begun now."""
         ...
@@ -118,6 +126,7 @@ class Intake:
             Refusal: the client sent what cannot be served; the input is unusable from here on.
         """
         data, at, self.working = self.unread, 0, True
+        began_ns, begun = self._service.clock.monotonic_ns(), False
         try:
             while at < len(data):
                 if self.body is not None:
@@ -126,8 +135,11 @@ class Intake:
                         self._end_body()
                     continue
                 before = at
-                if self._desk.may_take():
+                if begun and self._turn_is_over(began_ns):
+                    self._desk.rest()
+                elif self._desk.may_take():
                     at = self._take_head(data, at)
+                    begun = True
                 if at == before:
                     break
             self.unread = data[at:] if at else data
@@ -136,6 +148,12 @@ class Intake:
             raise
         finally:
             self.working = False
+
+    def _turn_is_over(self, began_ns: int) -> bool:
+        settings = self._service.settings
+        if self._desk.unsent() >= settings.turn_bytes:
+            return True
+        return self._service.clock.monotonic_ns() - began_ns >= settings.turn_seconds * 1e9
 
     def in_question(self) -> tuple[RequestHead, int]:
         """The request that is being taken, as far as it is known, and when it began (as `Exchange.started_ns`): for the log of a refusal."""

@@ -38,7 +38,7 @@ class HttpListener:
         routes: the fast lane.
         app: everything else.
         settings: limits and times.
-        clock: for the access log.
+        clock: for the access log, and for how long a connection has had the event loop.
         access_log: gets an entry a reply; None switches it off.
         reuse_port: let several processes listen on the same port (row 1.23).
         port_option: what the user calls the port, for messages, e.g. "--http-port".
@@ -99,6 +99,7 @@ class HttpListener:
             roster=self._roster,
             heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
+            clock=self._clock,
             recorder=(
                 None
                 if self._access_log is None

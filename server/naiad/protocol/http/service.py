@@ -2,6 +2,7 @@
 
 import msgspec
 
+from naiad.core.clock import Clock
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
 from naiad.protocol.http.framing import ReplyFramer
@@ -21,6 +22,7 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
         roster: who is connected, and the time.
         heads: header blocks seen before.
         framer: puts replies into bytes.
+        clock: how long a connection has had the event loop in this turn.
         recorder: gets every reply for the access log; None when there is no such log.
     """
 
@@ -30,6 +32,7 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
     roster: Roster
     heads: HeadCache
     framer: ReplyFramer
+    clock: Clock
     recorder: AccessRecorder | None
 
     def handler_of(self, head: RequestHead) -> FastHandler | None:

@@ -24,6 +24,9 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
         max_line_bytes: the request line; more is 414. Model names and versions need less than 1 KiB.
         max_chunks: transfer chunks of one body; more is 400 (row 1.13: exactly the maximum passes).
         max_pipelined: requests of one connection that may wait for their replies; the next is not read until one left.
+        turn_seconds: after so long a connection that has further requests waiting lets others have the event loop, and goes on in
+            the loop's next turn. Each turn takes one request at least.
+        turn_bytes: the same after so many unsent reply bytes.
         write_high_bytes: unsent reply bytes of a connection above which it gets no further request.
         body_high_bytes: body bytes that the ASGI application has not taken, above which reading stops.
         discard_bytes: what may be left of a body that nobody wants for the connection to be kept: reading so little is
@@ -47,6 +50,8 @@ class HttpSettings(msgspec.Struct, frozen=True, kw_only=True):
     max_line_bytes: int = 16384
     max_chunks: int = 65536
     max_pipelined: int = 64
+    turn_seconds: float = 0.002
+    turn_bytes: int = 65536
     write_high_bytes: int = 262144
     body_high_bytes: int = 262144
     discard_bytes: int = 65536

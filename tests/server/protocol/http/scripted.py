@@ -296,6 +296,7 @@ class Client:
             roster=self.roster,
             heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
+            clock=self.clock,
             recorder=recorder,
         )
         self.connection = Connection(self.service)
