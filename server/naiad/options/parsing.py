@@ -23,7 +23,7 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
 
     Raises:
         UsageError: something is wrong with them.
-        HelpAsked: --help is among them.
+        HelpAsked: --help or --help-all is among them.
     """
     said = Collected()
     fields: dict[str, Any] = {}
@@ -69,8 +69,8 @@ def _given(arguments: collections.abc.Sequence[str]) -> list[tuple[Flag, str]]:
     words = list(arguments)
     while words:
         word = words.pop(0)
-        if word in ("--help", "-h"):
-            raise HelpAsked
+        if word in ("--help", "-h", "--help-all"):
+            raise HelpAsked(everything=word == "--help-all")
         if not word.startswith("--") or word == "--":
             raise UsageError(f"unexpected argument '{word}': options begin with two dashes")
         name, equals, value = word[2:].partition("=")
@@ -99,7 +99,7 @@ def _find(name: str) -> Flag:
             f"option --{name} is ambiguous: it could be {', '.join('--' + other for other in longer)}"
         )
     near = difflib.get_close_matches(name, FLAGS, n=1)
-    hint = f"; did you mean --{near[0]}?" if near else "; --help lists all options"
+    hint = f"; did you mean --{near[0]}?" if near else "; --help-all lists all options"
     raise UsageError(f"unrecognized option '--{name}'{hint}")
 
 

@@ -1,11 +1,16 @@
 """What a mistake on the command line is, and what --help prints."""
 
 import sys
+import textwrap
 
 import msgspec
 
 from naiad.options.options import Options
 from naiad.options.table import GROUPS, Flag
+
+_HELP_COLUMN = 38
+_LEAST_COLUMNS = 70
+"""The longest option fits into so many, with its text."""
 
 
 class UsageError(Exception):
@@ -13,21 +18,59 @@ class UsageError(Exception):
 
 
 class HelpAsked(Exception):  # noqa: N818 - it is no error
-    """--help was given."""
+    """--help or --help-all was given.
+
+    Args:
+        everything: whether options that have no effect, or whose feature is not supported yet, are to be shown as well.
+    """
+
+    def __init__(self, *, everything: bool) -> None:
+        super().__init__()
+        self.everything = everything
 
 
-def usage(command: str) -> str:
-    """What --help prints."""
-    lines = [f"Usage: {command} [options]", "", "Defaults are in brackets.", ""]
+def usage(command: str, *, columns: int, everything: bool = False) -> str:
+    """What --help prints.
+
+    Args:
+        command: as it was called.
+        columns: of the terminal; no line is longer.
+        everything: as in `HelpAsked`.
+    """
+    columns = max(columns, _LEAST_COLUMNS)
+    lines = [f"Usage: {command} --model-repository DIR [options]"]
+    intro = "--option=value and --option value are the same. Defaults are in brackets."
+    lines += ["", *textwrap.wrap(intro, columns)]
+    left_out = 0
     for group, flags in GROUPS.items():
-        lines.append(f"{group}:")
-        for flag in flags:
-            word = "|".join(flag.choices) or flag.kind.value
-            lines.append(f"  --{flag.name} <{word}>")
-            default = _default(flag)
-            lines.append(f"        {flag.help}" + (f" [{default}]" if default else ""))
-        lines.append("")
-    return "\n".join(lines)
+        shown = [flag for flag in flags if everything or not (flag.idle or flag.missing)]
+        left_out += len(flags) - len(shown)
+        if shown:
+            lines += ["", f"{group}:"]
+            for flag in shown:
+                lines += _entry(flag, columns)
+    if left_out:
+        more = (
+            f"{left_out} more options of Triton's are known: they have no effect here, or their feature is not supported "
+            f"yet. {command} --help-all lists them, too."
+        )
+        lines += ["", *textwrap.wrap(more, columns)]
+    return "\n".join([*lines, ""])
+
+
+def _entry(flag: Flag, columns: int) -> list[str]:
+    """The option, and beside it what it does; below it where the option is long."""
+    option = f"  --{flag.name} <{'|'.join(flag.choices) or flag.kind.value}>"
+    default = _default(flag)
+    text = textwrap.wrap(
+        flag.help + (f" [{default}]" if default else ""),
+        columns - _HELP_COLUMN,
+        break_on_hyphens=False,
+    )
+    indent = " " * _HELP_COLUMN
+    if len(option) + 2 > _HELP_COLUMN:
+        return [option, *(indent + line for line in text)]
+    return [option.ljust(_HELP_COLUMN) + text[0], *(indent + line for line in text[1:])]
 
 
 def markdown() -> str:

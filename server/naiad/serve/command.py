@@ -3,6 +3,7 @@
 import collections.abc
 import logging
 import os
+import shutil
 import sys
 
 import uvloop
@@ -26,12 +27,13 @@ def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
     """
     try:
         options = parse(arguments)
-    except HelpAsked:
-        sys.stdout.write(usage(command))
+    except HelpAsked as asked:
+        columns = shutil.get_terminal_size().columns
+        sys.stdout.write(usage(command, columns=columns, everything=asked.everything))
         return 0
     except UsageError as error:
         sys.stderr.write(
-            f"{command}: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists all options\n"
+            f"{command}: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists the options\n"
         )
         return 1
     if not _configure_logs(options, command):

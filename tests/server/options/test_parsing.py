@@ -138,12 +138,33 @@ def test_a_mistake_is_answered_with_what_to_write(words: list[str], said: str) -
     assert said in str(caught.value)
 
 
-def test_help_lists_every_flag() -> None:
-    with pytest.raises(HelpAsked):
-        parse(["--help"])
-    text = usage("naiad serve")
-    assert all(f"--{name} " in text for name in FLAGS)
-    assert "Port to listen on. [8000]" in text
+def test_help_leaves_out_what_has_no_effect_and_help_all_does_not() -> None:
+    for word, everything in (("--help", False), ("-h", False), ("--help-all", True)):
+        with pytest.raises(HelpAsked) as asked:
+            parse([word])
+        assert asked.value.everything is everything
+    short, whole = (usage("naiad serve", columns=80, everything=each) for each in (False, True))
+    for name, flag in FLAGS.items():
+        assert f"--{name} " in whole
+        assert (f"--{name} <" in short) == (not flag.idle and not flag.missing)
+    assert "Port to listen on. [8000]" in short
+    assert "means nothing" not in short
+    assert "Features that are not there yet" not in short
+    hidden = sum(bool(flag.idle or flag.missing) for flag in FLAGS.values())
+    assert f"{hidden} more options" in short
+    assert "naiad serve --help-all" in " ".join(short.split())
+    assert "more options" not in whole
+
+
+@pytest.mark.parametrize("columns", [20, 80, 130])
+def test_help_is_wrapped_to_the_terminal(columns: int) -> None:
+    """Words stay whole; nothing is narrower than the longest option."""
+    text = usage("naiad serve", columns=columns, everything=True)
+    widest = max(len(line) for line in text.splitlines())
+    assert widest <= max(columns, 70)
+    assert widest > columns / 2
+    words = [word for flag in FLAGS.values() for word in flag.help.split()]
+    assert set(words) <= set(text.split())
 
 
 def test_every_flag_is_wired_to_something() -> None:
