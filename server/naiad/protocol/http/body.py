@@ -128,7 +128,9 @@ class ChunkedBody:
         after = self._read_line(data, at)
         if after < 0:
             return len(data)
-        digits = self._line[:-2].partition(b";")[0].rstrip(b" \t")
+        digits, semicolon, _ = self._line[:-2].partition(b";")
+        if semicolon:
+            digits = digits.rstrip(b" \t")  # only an extension may have space before it
         self._line = b""
         if not digits or len(digits) > _SIZE_DIGITS or not _HEX.issuperset(digits):
             raise Refusal(

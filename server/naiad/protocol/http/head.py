@@ -20,6 +20,7 @@ CHUNKED = -1
 _END = b"\r\n\r\n"
 _BEGINNING = re.compile(rb"[A-Z][A-Z-]{0,31}(?:\Z| )")
 _ASKED = re.compile(rb"([A-Z][A-Z-]{0,31}) ([^ \r\n]{1,1024})( ?)")
+_LENGTH_DIGITS = 19
 _BARE_LF = re.compile(rb"(?<!\r)\n")
 _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 """Control characters and Unicode's line separators. In a path they serve only to let two readers of it disagree."""
@@ -204,6 +205,7 @@ def parse_head(block: bytes) -> RequestHead:
     headers = callbacks.headers
     for name, values in callbacks.repeated.items():
         headers[name] = b", ".join(values)
+    # A request without Host is served, as by Triton: nothing here depends on it, and old health checks send none.
     if b"host" in callbacks.repeated:
         raise Refusal(400, "The request has more than one Host header. Send exactly one.")
     minor = 1 if version == "1.1" else 0
@@ -253,6 +255,12 @@ def _length(headers: Headers, *, minor: int) -> int:
     digits = given.strip()
     if not digits.isdigit():
         raise Refusal(400, "Content-Length is not a number. Send the body's length in bytes, once.")
+    # Python converts no number of more than 4,300 digits, and no body is as long as one of 20 says.
+    if len(digits) > _LENGTH_DIGITS:
+        raise Refusal(
+            400,
+            f"Content-Length has {len(digits)} digits, at most {_LENGTH_DIGITS} are expected. Send the body's length in bytes.",
+        )
     return int(digits)
 
 

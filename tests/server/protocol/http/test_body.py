@@ -58,6 +58,10 @@ def test_chunks_are_put_together_whatever_the_pieces(
     [
         (b"zz\r\n", 400, "hexadecimal"),
         (b"\r\n", 400, "hexadecimal"),
+        (b"4 \r\n", 400, "hexadecimal"),
+        (b"4\t\r\n", 400, "hexadecimal"),
+        (b" 4\r\n", 400, "hexadecimal"),
+        (b" 4;x\r\n", 400, "hexadecimal"),
         (b"-1\r\n", 400, "hexadecimal"),
         (b"0x1\r\n", 400, "hexadecimal"),
         (b"1_0\r\n", 400, "hexadecimal"),

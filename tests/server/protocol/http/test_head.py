@@ -158,3 +158,24 @@ def test_a_cache_of_no_entries_remembers_nothing() -> None:
     cache = HeadCache(entries=0, entry_bytes=100)
     cache.remember(BLOCK, parse_head(BLOCK))
     assert cache.known == {}
+
+
+@pytest.mark.parametrize(
+    "digits",
+    ["9" * 20, "9" * 4301, "0" * 20, "0" * 5000 + "7"],
+    ids=["a large number", "a very large number", "zeros", "zeros and a number"],
+)
+def test_a_length_of_more_digits_than_any_body_has_is_refused(digits: str) -> None:
+    with pytest.raises(Refusal, match="Content-Length") as caught:
+        parse_head(f"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {digits}\r\n\r\n".encode())
+    assert caught.value.status == 400
+
+
+def test_a_length_of_19_digits_is_a_length() -> None:
+    block = f"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {'9' * 19}\r\n\r\n".encode()
+    assert parse_head(block).length == int("9" * 19)
+
+
+@pytest.mark.parametrize("version", ["1.0", "1.1"])
+def test_a_request_without_host_is_served_as_by_triton(version: str) -> None:
+    assert parse_head(f"GET /v2 HTTP/{version}\r\n\r\n".encode()).path == "/v2"
