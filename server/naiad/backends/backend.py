@@ -143,7 +143,13 @@ class Instance(typing.Protocol):
 
 
 class LoadedModel(typing.Protocol):
-    """A model version in memory: what its instances share."""
+    """A model version in memory: what its instances share.
+
+    Attributes:
+        leaves_cycles: whether what is left after `close` refers to itself, so that only the garbage collector frees it.
+    """
+
+    leaves_cycles: bool
 
     def make_instance(self, spec: InstanceSpec) -> Instance:
         """Make one instance.

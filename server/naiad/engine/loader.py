@@ -114,13 +114,14 @@ class Loader:
         hosts: list[Host]
         if host_of(plan.config, backend.default_host, options) == "process":
             hosts, release = await self._in_processes(plan, statistics)
+            leaves_cycles = False
         else:
             limits = limits_of(plan.config)
             for limit in (limits.execute, limits.load):
                 if limit.seconds:
                     raise _needs_a_process(plan.config, limit)
             loaded, instances = await self._in_a_thread(self._load, plan)
-            release = loaded.close
+            release, leaves_cycles = loaded.close, loaded.leaves_cycles
             hosts = [
                 ThreadHost(name=name, instance=instance, clock=self._clock, loop=loop)
                 for name, instance in instances
@@ -141,6 +142,7 @@ class Loader:
             hosts=hosts,
             statistics=statistics,
             release=release,
+            leaves_cycles=leaves_cycles,
             clock=self._clock,
         )
 

@@ -30,6 +30,7 @@ class Model:
         hosts: one an instance; asked for readiness.
         statistics: its counters, shared with the scheduler.
         release: gives back what the instances shared, blocking; called once, after the hosts are closed.
+        leaves_cycles: whether only the garbage collector frees what is left after that.
         clock: for arrival times.
     """
 
@@ -42,6 +43,7 @@ class Model:
         hosts: collections.abc.Sequence[Host],
         statistics: ModelStatistics,
         release: collections.abc.Callable[[], None],
+        leaves_cycles: bool,
         clock: Clock,
     ) -> None:
         self.config = config
@@ -50,6 +52,7 @@ class Model:
         self._scheduler = scheduler
         self._hosts = hosts
         self._release = release
+        self.leaves_cycles = leaves_cycles
         self._released = False
         self._clock = clock
         self._rules = RequestRules(config)

@@ -75,13 +75,14 @@ class Departures(typing.Generic[S]):
         except Exception:
             plan = version.plan
             log.exception("unloading %s version %d failed", plan.config.name, plan.version)
+        leaves_cycles = served.leaves_cycles
         # Or its memory would still be held while it is given back.
         del served
         task = asyncio.current_task()
         assert task is not None, "runs in a task"
         self._under_way[task] = None
         if memory is not None:
-            await asyncio.to_thread(memory.give_back)
+            await asyncio.to_thread(memory.give_back, collect=leaves_cycles)
             version.resident = (before, await asyncio.to_thread(memory.resident))
         version.tell(Event.UNLOADED, reason=UNLOADED)
         self._progress.changed(version.told())

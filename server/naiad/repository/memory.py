@@ -14,6 +14,6 @@ class Memory(typing.Protocol):
         """Say that much is about to be freed; `give_back` follows."""
         ...
 
-    def give_back(self) -> None:
-        """Return to the system what nobody uses."""
+    def give_back(self, *, collect: bool) -> None:
+        """Return to the system what is not used; `collect`: what only the garbage collector finds, too."""
         ...

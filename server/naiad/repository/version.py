@@ -13,7 +13,13 @@ UNLOADED = "unloaded"
 
 
 class Served(typing.Protocol):
-    """What the repository asks of a loaded version."""
+    """What the repository asks of a loaded version.
+
+    Attributes:
+        leaves_cycles: whether only the garbage collector frees what is left of it after `stop`.
+    """
+
+    leaves_cycles: bool
 
     async def stop(self) -> None:
         """Finish what is in flight, give everything back. Idempotent."""

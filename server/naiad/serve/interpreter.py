@@ -7,7 +7,9 @@ import contextlib
 import ctypes
 import functools
 import gc
+import itertools
 import sys
+import threading
 
 _SWITCH_INTERVAL_SECONDS = 0.001
 """How long one thread may hold the interpreter while another wants it. At Python's 5 ms a model computing in Python holds up the
@@ -32,7 +34,7 @@ def imported() -> None:
     """Call once the server's own modules and those of its ports are there, before a model is: from here on there may be garbage again.
 
     What is there by now stays, so the collector need not look at it while somebody waits for the start. The little garbage among it
-    (800 objects) goes with the first unload.
+    (800 objects) stays.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
@@ -49,6 +51,12 @@ def settle() -> None:
 
 class ProcessMemory:
     """The memory of this process and of its children, the workers, for the repository: what an unload freed."""
+
+    def __init__(self) -> None:
+        self._collecting = threading.Lock()
+        self._asked = itertools.count(1)
+        self._collected = 0
+        """All who asked for a collection with a number up to this one have had it."""
 
     def resident(self) -> int:
         """Bytes of resident memory; blocking, since it reads /proc. What two processes share counts for each."""
@@ -68,22 +76,36 @@ class ProcessMemory:
         """
         _tune(trim_from=128 * _KIB)
 
-    def give_back(self) -> None:
-        """Free what only cycles hold, and return free pages to the system; blocking, and the interpreter is held for some of it.
+    def give_back(self, *, collect: bool) -> None:
+        """Return free pages to the system, and if asked free before what only cycles hold; blocking.
 
-        A Python model's module is a cycle, and one that was loaded at start stands among what `settle` froze. glibc keeps freed pages
-        for later allocations, wherever they do not end its heap: without the trim, weights that are gone still count as resident.
+        glibc keeps freed pages for later allocations, wherever they do not end its heap: without the trim, weights that are gone
+        still count as resident.
         """
-        frozen = gc.get_freeze_count() > 0
-        gc.unfreeze()
-        gc.collect()
-        if frozen:
-            gc.freeze()
+        if collect:
+            self._collect()
         # Absent outside of glibc, whose allocator is the one that keeps pages.
         with contextlib.suppress(OSError, AttributeError):
             _c_library().malloc_trim(0)
         # Or every large tensor of a request would be paid for in page faults.
         _tune(trim_from=64 * _MIB)
+
+    def _collect(self) -> None:
+        """A full collection: it holds the interpreter for 75 ms beside 300 models, so that those who ask at the same time share one.
+
+        What was loaded at start is among what `settle` froze.
+        """
+        number = next(self._asked)
+        with self._collecting:
+            if number <= self._collected:
+                return
+            number = next(self._asked)
+            frozen = gc.get_freeze_count() > 0
+            gc.unfreeze()
+            gc.collect()
+            if frozen:
+                gc.freeze()
+            self._collected = number
 
 
 def _tune(*, trim_from: int) -> None:

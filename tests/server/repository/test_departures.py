@@ -81,3 +81,13 @@ async def test_what_is_freed_is_said_until_nobody_asks_any_more() -> None:
     await asyncio.wait(departures.retire([second]))
     assert second.told().resident is None
     assert (memory.expected, memory.given_back) == (1, 1)
+
+
+async def test_the_garbage_collector_runs_only_for_a_version_that_leaves_cycles() -> None:
+    made = [Served("one", seconds=0), Served("cycles", seconds=0), Served("two", seconds=0)]
+    memory = Memory(made)
+    departures = Departures[Served](progress=Progress(), memory=memory)
+    for each, collected in zip(made, (0, 1, 1), strict=True):
+        await asyncio.wait(departures.retire([ready(each)]))
+        assert memory.collected == collected
+    assert memory.given_back == 3

@@ -17,6 +17,8 @@ from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 class FakeServed:
     """A served version that remembers whether it was stopped."""
 
+    leaves_cycles = False
+
     def __init__(self, title: str, *, fails_to_stop: bool = False) -> None:
         self.title = title
         self.stopped = False

@@ -27,6 +27,7 @@ class Served:
 
     def __init__(self, text: str, *, seconds: float) -> None:
         self.text = text
+        self.leaves_cycles = text.startswith("cycles")
         self.stopped = False
         self._seconds = seconds
 
@@ -42,6 +43,7 @@ class Memory:
         self._made = made
         self.expected = 0
         self.given_back = 0
+        self.collected = 0
 
     def resident(self) -> int:
         return 100 * sum(not served.stopped for served in self._made)
@@ -49,8 +51,9 @@ class Memory:
     def expect(self) -> None:
         self.expected += 1
 
-    def give_back(self) -> None:
+    def give_back(self, *, collect: bool) -> None:
         self.given_back += 1
+        self.collected += collect
 
 
 class Progress:

@@ -1,13 +1,18 @@
 """What an unload gives back: garbage in cycles, and pages."""
 
+import concurrent.futures
+import copy
 import gc
 import subprocess
 import sys
+import threading
 import weakref
 
 import psutil
+import pytest
 
 from naiad.serve.interpreter import ProcessMemory
+from tests.support.waiting import wait_until
 
 
 class Module:
@@ -25,7 +30,9 @@ def test_a_cycle_is_freed_even_where_it_was_frozen_and_what_was_frozen_is_so_aga
         del module
         gc.collect()
         assert gone() is not None
-        ProcessMemory().give_back()
+        ProcessMemory().give_back(collect=False)
+        assert gone() is not None
+        ProcessMemory().give_back(collect=True)
         assert gone() is None
         assert gc.get_freeze_count() > 0
     finally:
@@ -34,8 +41,33 @@ def test_a_cycle_is_freed_even_where_it_was_frozen_and_what_was_frozen_is_so_aga
 
 def test_nothing_is_frozen_that_was_not() -> None:
     gc.unfreeze()
-    ProcessMemory().give_back()
+    ProcessMemory().give_back(collect=True)
     assert gc.get_freeze_count() == 0
+
+
+def test_collections_that_are_asked_for_at_the_same_time_are_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    memory = ProcessMemory()
+    begun, may_end, collections = threading.Event(), threading.Event(), list[int]()
+
+    def collect() -> int:
+        begun.set()
+        assert may_end.wait(60)
+        collections.append(1)
+        return 0
+
+    monkeypatch.setattr(gc, "collect", collect)
+    with concurrent.futures.ThreadPoolExecutor(6) as unloads:
+        first = unloads.submit(memory.give_back, collect=True)
+        assert begun.wait(60)
+        # These ask while the first one runs, which may have passed what they left: one more for all of them.
+        others = [unloads.submit(memory.give_back, collect=True) for _ in range(5)]
+        wait_until(lambda: next(copy.copy(memory._asked)) == 8)
+        may_end.set()
+        for each in (first, *others):
+            each.result(60)
+    assert len(collections) == 2
 
 
 def test_the_memory_of_a_worker_counts() -> None:

@@ -85,6 +85,8 @@ class OnnxModel:
         pool: the process's thread pool, for sessions that share one.
     """
 
+    leaves_cycles = False
+
     def __init__(self, source: ModelSource, *, clock: Clock, pool: GlobalThreadPool) -> None:
         self._source = source
         self._clock = clock

@@ -180,6 +180,9 @@ class PythonModel:
         clock: for its instances.
     """
 
+    leaves_cycles = True
+    """Its modules: every function refers to the module that it is in."""
+
     def __init__(self, source: ModelSource, code: "_ModelCode", *, clock: Clock) -> None:
         self._source = source
         self._code = code
