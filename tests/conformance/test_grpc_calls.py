@@ -180,6 +180,12 @@ METADATA = [
         server="optioned",
     ),
     Scenario(
+        "a metadata pattern that minds the case",
+        ("10.21",),
+        lambda target: _forwarded(target, ("y-case-one", "1"), ("my-x-key", "2")),
+        server="optioned",
+    ),
+    Scenario(
         "forwarded metadata with a reserved name",
         ("10.21", "1.18"),
         lambda target: _forwarded(target, ("priority", "1")),

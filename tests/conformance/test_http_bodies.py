@@ -209,6 +209,12 @@ HEADERS = [
         server="optioned",
     ),
     Scenario(
+        "a header pattern that minds the case",
+        ("1.17",),
+        lambda target: _forwarded(target, Y_Case_One="1", Y_CASE_TWO="2", My_Y_Case="3"),
+        server="optioned",
+    ),
+    Scenario(
         "no header is forwarded by default",
         ("1.17",),
         lambda target: _forwarded(target, x_trace="7"),

@@ -1,11 +1,10 @@
 """Metadata that become request parameters: --grpc-header-forward-pattern (rows 1.18, 10.21). Pure."""
 
-import re
-
 from naiad.core.request import Parameters
 from naiad.errors import invalid
 from naiad.protocol.grpc.call import Metadata
 from naiad.protocol.grpc.settings import CannotServeError
+from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.reserved import is_reserved
 
 
@@ -13,10 +12,10 @@ class HeaderForwarding:
     """The rule of which metadata go to the model.
 
     Args:
-        pattern: a regular expression that is searched in a key, not matched against all of it.
+        pattern: finds the keys.
     """
 
-    def __init__(self, pattern: "re.Pattern[str]") -> None:
+    def __init__(self, pattern: HeaderPattern) -> None:
         self._pattern = pattern
 
     def parameters(self, metadata: Metadata) -> Parameters:
@@ -27,7 +26,7 @@ class HeaderForwarding:
         """
         found: Parameters = {}
         for key, value in metadata:
-            if self._pattern.search(key) is None:
+            if not self._pattern.matches(key):
                 continue
             if is_reserved(key):
                 raise invalid(
@@ -42,14 +41,11 @@ def compiled(pattern: str) -> HeaderForwarding | None:
     """The rule of an option's value; None for "", which forwards nothing.
 
     Raises:
-        CannotServeError: the pattern is no regular expression.
+        CannotServeError: the pattern is not a regular expression.
     """
     if not pattern:
         return None
     try:
-        # Metadata keys are in lower case on the wire: a pattern with capitals means the same keys (row 1.17).
-        return HeaderForwarding(re.compile(pattern, re.IGNORECASE))
-    except re.error as error:
-        raise CannotServeError(
-            f"--grpc-header-forward-pattern={pattern}: not a regular expression: {error}"
-        ) from None
+        return HeaderForwarding(HeaderPattern(pattern, option="--grpc-header-forward-pattern"))
+    except ValueError as error:
+        raise CannotServeError(str(error)) from None

@@ -8,7 +8,6 @@ A decoupled model answers as events if the client accepts them, and 501 if not (
 
 import functools
 import logging
-import re
 
 import msgspec
 
@@ -16,6 +15,7 @@ from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelShape
 from naiad.errors import InferenceError, invalid, unsupported
+from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.http import compression, infer_json, raw_request, request_parameters
 from naiad.protocol.http.binary_layout import BinaryLayouts
 from naiad.protocol.http.compression import Encoding
@@ -39,7 +39,7 @@ class InferenceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     max_input_size: int
-    forwarded: "re.Pattern[str] | None"
+    forwarded: HeaderPattern | None
 
 
 class InferRoute:

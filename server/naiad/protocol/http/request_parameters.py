@@ -1,12 +1,12 @@
 """The `parameters` of an infer request, and headers that are forwarded as such (rows 1.17, 1.18, 3.23, 3.26, 3.27). Pure."""
 
-import re
 import typing
 
 from naiad.core.record import Record
 from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Parameters
 from naiad.errors import internal, invalid
 from naiad.protocol import reserved
+from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.http.message import Headers, spelling_of
 from naiad.protocol.reserved import is_reserved
 
@@ -123,17 +123,17 @@ def _custom(key: str, value: typing.Any) -> bool | int | float | str:
     )
 
 
-def forward_headers(headers: Headers, pattern: "re.Pattern[str]", parameters: Parameters) -> None:
+def forward_headers(headers: Headers, pattern: HeaderPattern, parameters: Parameters) -> None:
     """Add the headers whose name the pattern finds to `parameters`, as strings (row 1.17).
 
-    A name is forwarded as the client spelled it, as Triton does; the pattern knows no case.
+    A name is forwarded as the client spelled it, as Triton does, and the pattern sees it so.
 
     Raises:
         InferenceError: a reserved name (row 1.18).
     """
     for raw, value in headers.items():
         name = spelling_of(headers, raw).decode("latin-1")
-        if pattern.search(name) is None:
+        if not pattern.matches(name):
             continue
         if is_reserved(name):
             raise invalid(

@@ -12,6 +12,7 @@ import msgspec
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
+from naiad.protocol.header_pattern import compiled
 from naiad.protocol.http import compression
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import takes_events
@@ -69,16 +70,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         """What they mean for infer requests.
 
         Raises:
-            ValueError: the pattern is no regular expression.
+            ValueError: the pattern is not a regular expression.
         """
-        pattern = None
-        if self.header_forward_pattern:
-            try:
-                pattern = re.compile(self.header_forward_pattern, re.IGNORECASE)
-            except re.error as error:
-                raise ValueError(
-                    f"--http-header-forward-pattern: '{self.header_forward_pattern}' is no regular expression: {error}"
-                ) from None
+        pattern = compiled(self.header_forward_pattern, option="--http-header-forward-pattern")
         return InferenceLimits(max_input_size=self.max_input_size, forwarded=pattern)
 
 

@@ -1,6 +1,5 @@
 import gzip
 import logging
-import re
 import zlib
 
 import numpy as np
@@ -11,6 +10,7 @@ from naiad.core.datatypes import BYTES, FP16, FP32
 from naiad.core.request import LATEST
 from naiad.engine.api import ModelShape
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
+from naiad.protocol.header_pattern import compiled
 from naiad.protocol.http import compression
 from naiad.protocol.http.inference import InferenceLimits, InferRoute, header_length_of
 from naiad.protocol.http.message import HttpReply, HttpRequest
@@ -38,7 +38,7 @@ class Client:
     def __init__(
         self, engine: ScriptedEngine, *, model: str = "m", limit: int = LIMIT, pattern: str = ""
     ) -> None:
-        forwarded = re.compile(pattern) if pattern else None
+        forwarded = compiled(pattern, option="--p")
         limits = InferenceLimits(max_input_size=limit, forwarded=forwarded)
         self.route = InferRoute(engine, limits, model=model, version=LATEST)
         self.replies = Replies()

@@ -1,10 +1,10 @@
-import re
 import typing
 
 import pytest
 
 from naiad.core.request import Parameters
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.http import request_parameters
 
 
@@ -59,7 +59,7 @@ def test_names_that_begin_with_triton_are_reserved() -> None:
 
 def forwarded(headers: dict[bytes, bytes], pattern: str) -> Parameters:
     parameters: Parameters = {"mine": 1}
-    request_parameters.forward_headers(headers, re.compile(pattern, re.IGNORECASE), parameters)
+    request_parameters.forward_headers(headers, HeaderPattern(pattern, option="--p"), parameters)
     return parameters
 
 
