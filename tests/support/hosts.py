@@ -32,6 +32,7 @@ class ScriptedHost:
         respond: makes the response to each inference.
         usable: tells the scheduler whether it can run batches; the test calls it.
         closed: how often it was closed.
+        aborted: why it was aborted, each time.
     """
 
     usable: collections.abc.Callable[[bool], None]
@@ -52,6 +53,7 @@ class ScriptedHost:
         self.respond = respond
         self.on_answer: OnAnswer | None = None
         self.closed = 0
+        self.aborted: list[str] = []
         self._clock = clock
         self._loop = loop
         self._on_outcome: OnOutcome | None = None
@@ -117,8 +119,11 @@ class ScriptedHost:
     async def ready(self) -> bool:
         return True
 
+    def abort(self, why: str) -> None:
+        self.aborted.append(why)
+
     async def close(self) -> None:
-        assert self.out is None, "closed while a batch is out"
+        assert self.out is None or self.aborted, "closed while a batch is out"
         self.closed += 1
 
 

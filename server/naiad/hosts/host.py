@@ -70,6 +70,20 @@ class Host(typing.Protocol):
         """Whether the instance says it could run a batch now."""
         ...
 
+    def abort(self, why: str) -> None:
+        """Wait no longer for the batch that is out; only `close` may follow.
+
+        A process is killed, and the batch fails before this returns. A thread cannot be: it is left to itself, and may still tell
+        the outcome at some time.
+
+        Args:
+            why: a sentence's second half, for the log and for clients.
+        """
+        ...
+
     async def close(self) -> None:
-        """Wait for the batch that is out, close the instance, end the thread or process. Idempotent."""
+        """Wait for the batch that is out, close the instance, end the thread or process. Idempotent.
+
+        What does not end in time is left behind, with an error in the log.
+        """
         ...

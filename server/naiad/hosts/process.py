@@ -215,6 +215,13 @@ class ProcessHost:
         done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
         return bool(done) and probe.result()
 
+    def abort(self, why: str) -> None:
+        """See `Host`."""
+        if self._worker is not None and self._in_flight.batch is not None:
+            how = f"was killed, because {why}"
+            self._worker.put_down(how)
+            self._on_stuck(how)
+
     async def close(self) -> None:
         """See `Host`."""
         if self._closing is None:
@@ -231,15 +238,7 @@ class ProcessHost:
         worker = self._worker
         if worker is None:
             return
-        if was is _State.UP:
-            worker.send(link.CLOSE, b"{}")
-            await asyncio.wait({worker.ended}, timeout=FINALIZE_TIMEOUT_S)
-        if not worker.ended.done():
-            _log.error(
-                "worker process %d of %s is killed: it does not end", worker.pid, self._identity
-            )
-            worker.kill("did not end")
-            await worker.ended
+        await worker.end(in_order=was is _State.UP, seconds=FINALIZE_TIMEOUT_S)
 
     def _on_message(self, kind: int, header: bytes | bytearray) -> None:
         if kind == link.OUTCOME and self._in_flight.batch is not None:

@@ -1,5 +1,6 @@
 """Starts the process of a worker, with our ends of its sockets and of its output, and says how it ended."""
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -17,6 +18,9 @@ from naiad.hosts import worker
 from naiad.hosts.output_log import Identity
 from naiad.hosts.survivors import SURVIVORS
 
+_log = logging.getLogger(__name__)
+
+_JUST_STARTED_S = 5.0
 _MAIN = str(pathlib.Path(worker.__file__).with_name("main.py"))
 
 
@@ -77,7 +81,11 @@ def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> S
             process_group=0,  # so that what the model starts can be ended with it
         )
     SURVIVORS.add(process.pid)
-    gone = os.pidfd_open(process.pid)
+    try:
+        gone = os.pidfd_open(process.pid)
+    except BaseException:
+        end_now(process)
+        raise
     undo.callback(os.close, gone)
     for each in (data, control):
         each.setblocking(False)
@@ -111,6 +119,38 @@ def end_children(process: "subprocess.Popen[bytes]") -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
+
+
+def end_now(process: "subprocess.Popen[bytes]") -> None:
+    """End a worker that has only just been started, with what little it has done so far."""
+    end_children(process)
+    try:
+        process.wait(_JUST_STARTED_S)
+    except subprocess.TimeoutExpired:
+        _log.error(
+            "worker process %d does not end %g s after SIGKILL", process.pid, _JUST_STARTED_S
+        )
+    SURVIVORS.remove(process.pid)
+
+
+def reap_later(
+    loop: asyncio.AbstractEventLoop, process: "subprocess.Popen[bytes]", pidfd: int
+) -> None:
+    """Reap a worker that was given up, if it ever ends; `pidfd` stays the caller's."""
+
+    def reap() -> None:
+        if process.poll() is not None:
+            loop.remove_reader(gone)
+            os.close(gone)
+            SURVIVORS.remove(process.pid)
+            _log.warning("worker process %d, which did not end, has ended at last", process.pid)
+
+    try:
+        gone = os.dup(pidfd)
+    except OSError as error:
+        _log.warning("worker process %d will stay as a zombie: %s", process.pid, error)
+        return
+    loop.add_reader(gone, reap)
 
 
 def is_gone(pidfd: int, seconds: float) -> bool:

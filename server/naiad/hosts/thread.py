@@ -33,6 +33,9 @@ _log = logging.getLogger(__name__)
 READY_TIMEOUT_S = 5.0
 """How long an instance may think about whether it is ready (row 2.12)."""
 
+FINALIZE_TIMEOUT_S = 30.0
+"""How long an instance may take to close before its thread is left to itself."""
+
 _OS_NAME_BYTES = 15
 
 
@@ -70,6 +73,7 @@ class ThreadHost:
         self._probe: asyncio.Future[bool] | None = None
         self._asking: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
+        self._aborted = False
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
@@ -111,14 +115,27 @@ class ThreadHost:
         done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
         return bool(done) and probe.result()
 
+    def abort(self, why: str) -> None:
+        """See `Host`."""
+        self._aborted = True
+
     async def close(self) -> None:
         """See `Host`."""
         if self._ended is None:
             jobs = self._jobs or self._start()
             self._ended = self._loop.create_future()
             jobs.put(None)
-        await asyncio.shield(self._ended)
-        if self._thread is not None:
+        if not self._aborted:
+            await asyncio.wait({self._ended}, timeout=FINALIZE_TIMEOUT_S)
+        if not self._ended.done():
+            _log.error(
+                "the thread of instance '%s' is left behind, with the memory that it has: %s does not end",
+                self.name,
+                "its batch"
+                if self._aborted
+                else f"closing it takes longer than {FINALIZE_TIMEOUT_S:g} s and",
+            )
+        elif self._thread is not None:
             self._thread.join()
 
     def _start(self) -> "ToThread[_Job | None]":

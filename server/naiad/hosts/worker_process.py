@@ -16,10 +16,11 @@ import typing
 
 from naiad.backends.backend import WorkerPlan
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.spawn import end_children, in_words, spawn
+from naiad.hosts.spawn import end_children, end_now, in_words, reap_later, spawn
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker.link import (
     AHEAD_BYTES,
+    CLOSE,
     GONE,
     NOT_TOLD,
     POSTED,
@@ -43,6 +44,12 @@ _BURST = 64
 _POST_AGAIN_S = 0.05
 _LOST_S = 0.3
 _STACKS_S = 0.2
+_LAST_BURSTS = 1_000
+"""More messages than a socket holds: what a worker sent before it ended is taken at once, but not what a child of its goes on sending."""
+
+UNKILLABLE_S = 30.0
+"""How long a process may take to end after SIGKILL. Large ones take seconds; one that waits in the kernel, for a network file system or
+a driver, may never end."""
 
 
 class WorkerProcess:
@@ -87,6 +94,7 @@ class WorkerProcess:
         self._unposted: collections.deque[tuple[int, int, bytes, Parcel | None]] = (
             collections.deque()
         )
+        self._timers: list[asyncio.TimerHandle] = []
         self._posting_again: asyncio.TimerHandle | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
@@ -96,9 +104,11 @@ class WorkerProcess:
         Raises:
             OSError: there is no such interpreter, or no descriptor or memory left.
         """
-        with contextlib.ExitStack() as undo:
+        with contextlib.ExitStack() as undo, contextlib.ExitStack() as failed:
             made = spawn(self._identity, self._plan, undo)
+            failed.callback(end_now, made.process)
             self._process = made.process
+            self._gone = made.gone
             self.link = Link(made.data)
             undo.callback(self.link.close)
             self._control = Link(made.control)
@@ -112,6 +122,7 @@ class WorkerProcess:
                 self._loop.add_reader(descriptor, call)
                 undo.callback(self._loop.remove_reader, descriptor)
             self._undo = undo.pop_all()
+            failed.pop_all()
 
     @property
     def pid(self) -> int:
@@ -148,7 +159,7 @@ class WorkerProcess:
 
     def _lose(self, because: str) -> None:
         """Its link is broken, most likely because it ends: it has a moment to do so, which then is what is told."""
-        self._loop.call_later(_LOST_S, self.kill, because)
+        self._timers.append(self._loop.call_later(_LOST_S, self.kill, because))
 
     def _post_what_waits(self) -> None:
         waiting = self._unposted
@@ -188,18 +199,43 @@ class WorkerProcess:
         """Have it write the stacks of its threads into the log, then end it; `because` as for `kill`."""
         if self._signal(signal.SIGUSR2):
             self._killed_because = self._killed_because or because
-            self._loop.call_later(_STACKS_S, self.kill, because)
+            self._timers.append(self._loop.call_later(_STACKS_S, self.kill, because))
 
     def kill(self, because: str) -> None:
         """End it now; `because` follows "its worker process ". Safe at any time: one that has just ended by itself is not renamed."""
         if self._signal(signal.SIGKILL):
             self._killed_because = self._killed_because or because
+            self._timers.append(self._loop.call_later(UNKILLABLE_S, self._abandon))
+
+    async def end(self, *, in_order: bool, seconds: float) -> None:
+        """Have it end, and wait until it has: killed after so many seconds, or at once if not `in_order`.
+
+        A process that not even SIGKILL ends is left to the system, see `UNKILLABLE_S`.
+        """
+        if in_order:
+            try:
+                self.send(CLOSE, b"{}")
+            except (OSError, MemoryError) as error:
+                _log.warning("%s: its worker cannot be told to end: %s", self._identity, error)
+            else:
+                await asyncio.wait({self.ended}, timeout=seconds)
+        if not self.ended.done():
+            _log.error(
+                "worker process %d of %s is killed: it does not end", self.pid, self._identity
+            )
+            self.kill("did not end")
+            await self.ended
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_bury`."""
-        with contextlib.suppress(ChildProcessError):
-            if os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-                os.kill(self.pid, number)
+        """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_bury`.
+
+        By its pidfd: the number of a process that was reaped may be another one's by now.
+        """
+        if self.ended.done():
+            return False
+        with contextlib.suppress(ChildProcessError, ProcessLookupError):
+            if os.waitid(os.P_PIDFD, self._gone, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                signal.pidfd_send_signal(self._gone, number)
                 return True
         return False
 
@@ -272,20 +308,46 @@ class WorkerProcess:
         if status is None:
             return
         SURVIVORS.remove(self.pid)
-        # What it sent before it ended still counts: why it could not load, the outcome of its last batch.
-        while self._receive():
-            pass
+        try:
+            self._take_the_rest()
+        except Exception:  # noqa: BLE001  whatever it left, those who wait are told that it is over
+            _log.exception("%s: what its worker left cannot be read", self._identity)
+        finally:
+            self._over(self._killed_because or in_words(status))
+
+    def _take_the_rest(self) -> None:
+        """What it sent before it ended still counts: why it could not load, the outcome of its last batch."""
+        for _ in range(_LAST_BURSTS):
+            if not self._receive():
+                break
         # All that a pipe holds, and no more: a child that left its group may write for ever.
         left = _PIPE_BYTES
         while left > 0 and (taken := self._read_output(left)):
             left -= taken
-        self._output.close()
-        if self._unposted:
-            self._loop.remove_writer(self._control.fileno())
-            self._unposted.clear()
+
+    def _abandon(self) -> None:
+        """It does not end, whatever the reason: nobody waits for it any more, and it is reaped if it ever ends."""
+        _log.error(
+            "worker process %d of %s does not end %g s after SIGKILL: a system call keeps it, of a network file system or a driver "
+            "perhaps (its state in ps is D then). It is left behind, with the memory and the device that it has.",
+            self.pid,
+            self._identity,
+            UNKILLABLE_S,
+        )
+        reap_later(self._loop, self._process, self._gone)
+        self._over("could not be ended")
+
+    def _over(self, how: str) -> None:
+        """Give everything back, then tell how it ended."""
+        for timer in self._timers:
+            timer.cancel()
         if self._posting_again is not None:
             self._posting_again.cancel()
-        self._undo.close()
-        how = self._killed_because or in_words(status)
-        self.ended.set_result(how)
-        self._on_end(how)
+        self._unposted.clear()
+        try:
+            self._output.close()
+            self._loop.remove_writer(self._control.fileno())
+        finally:
+            self._undo.close()
+            self.ended.set_result(how)
+            self._on_end(how)

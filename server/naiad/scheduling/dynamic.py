@@ -33,7 +33,10 @@ from naiad.scheduling.settlement import Settlement
 _log = logging.getLogger(__name__)
 
 PATIENCE_S = 30.0
-"""How long a model that is being unloaded may take to finish requests of which every client has left; for others it has all the time."""
+"""How long a model that is being unloaded may take to finish requests of which every client has left, a batch that hangs included."""
+
+LONGEST_S = 3600.0
+"""How long it may take for others. A client that still waits then is told."""
 
 GATHERING_NS = 500_000
 """How long a free instance waits at most while every turn of the loop brings another request. Half a millisecond of a busy loop is
@@ -174,6 +177,7 @@ class DynamicScheduler:
             self._hold = 0
             self._turn()
             self._check_drained()
+        last = self._loop.time() + LONGEST_S
         while not self._drained.is_set():
             unwanted = self._unwanted()
             with contextlib.suppress(TimeoutError):
@@ -181,29 +185,39 @@ class DynamicScheduler:
                 break
             still = self._unwanted()
             if still and still <= unwanted:
-                self._give_up()
+                why = f"every client left more than {PATIENCE_S:g} s ago"
+                self._give_up(why, ErrorCode.CANCELLED, FailureReason.CANCELED)
+            elif self._loop.time() >= last:
+                why = f"they did not end in {LONGEST_S:g} s"
+                self._give_up(why, ErrorCode.UNAVAILABLE, FailureReason.BACKEND)
         await asyncio.gather(*(host.close() for host in self._hosts))
 
     def _unwanted(self) -> set[Inference]:
         """What is left, if no client waits for any of it; else nothing."""
-        if self._owned != len(self._apart) or not all(each.cancelled for each in self._apart):
+        left = self._apart.union(*(each.batch for each in self._places if each.batch is not None))
+        if self._owned != len(left) or not all(each.cancelled for each in left):
             return set()
-        return set(self._apart)
+        return left
 
-    def _give_up(self) -> None:
-        """What is left is for nobody, and the model does not finish it, perhaps never: a stream whose end it forgot."""
+    def _give_up(self, why: str, code: ErrorCode, reason: FailureReason) -> None:
+        """What is left does not end, perhaps never: a stream whose end the model forgot, a batch that hangs."""
         _log.warning(
-            "model '%s' is unloaded with %d requests unfinished, whose clients left more than %g s ago",
-            self._model,
-            len(self._apart),
-            PATIENCE_S,
+            "model '%s' is unloaded with %d requests unfinished: %s", self._model, self._owned, why
         )
+        message = f"model '{self._model}' is unloaded with requests unfinished: {why}"
+        error = InferenceError(code, message, reason=reason)
+        for inference in self._queue.take(len(self._queue)):
+            self._drop(inference, error)
         gone, self._apart = self._apart, set[Inference]()
         self._owned -= len(gone)
         for inference in gone:
-            self._settlement.fail(
-                inference, InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
-            )
+            self._settlement.fail(inference, error)
+        for place in self._places:
+            if place.batch is not None:
+                place.host.abort(f"its model is unloaded with requests unfinished: {why}")
+            if place.batch is not None:  # a thread
+                now = self._now()
+                self._came_back(place, BatchOutcome(place.batch, None, error, now, now))
         self._check_drained()
 
     def _gather(self) -> None:
@@ -267,6 +281,8 @@ class DynamicScheduler:
             self._loop.call_soon(place.on_outcome, BatchOutcome(batch, None, error, now, now))
 
     def _came_back(self, place: _Place, outcome: BatchOutcome) -> None:
+        if place.batch is not outcome.batch:
+            return  # it was given up before
         ticket = place.ticket
         place.batch = None
         self._several_ask = len(outcome.batch) > 1 or bool(self._queue)

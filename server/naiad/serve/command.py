@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 import sys
+import threading
 
 import uvloop
 
@@ -43,7 +44,8 @@ def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
     descriptors.raise_limit()
     status = uvloop.run(Server(options, console=open_console()).run())
     logging.shutdown()
-    if status:
+    others = (each for each in threading.enumerate() if each is not threading.current_thread())
+    if status or not all(each.daemon for each in others):
         # A thread that does not end (a model stuck in a call) must not keep the process.
         sys.stdout.flush()
         os._exit(status)

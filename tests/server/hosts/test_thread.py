@@ -406,3 +406,47 @@ async def test_answers_apart_come_to_the_loop_those_sent_before_the_outcome_befo
     await host.close()
     instance.answer(batch, 3, final=True)  # nobody listens, and nothing breaks
     assert told[-1] == "2"
+
+
+async def test_a_thread_whose_batch_does_not_end_is_left_behind_when_the_host_closes(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture
+) -> None:
+    go_on = threading.Event()
+
+    def hang(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
+        go_on.wait(GIVE_UP_S)
+        return answer_all(batch)
+
+    instance = ScriptedInstance(hang)
+    host = hosted(instance)
+    came_back = asyncio.get_running_loop().create_future()
+    host.submit([make_inference()], came_back.set_result)
+    host.abort("nobody wants it")
+    await asyncio.wait_for(host.close(), GIVE_UP_S)
+    assert not came_back.done()
+    assert "its batch does not end" in caplog.text
+    go_on.set()
+    await asyncio.wait_for(came_back, GIVE_UP_S)
+    assert host._thread is not None
+    await asyncio.to_thread(host._thread.join, GIVE_UP_S)
+    assert instance.closed
+
+
+async def test_an_instance_that_does_not_close_does_not_keep_the_host(
+    hosted: Hosted, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(thread, "FINALIZE_TIMEOUT_S", 0.01)
+    go_on = threading.Event()
+
+    class Endless(ScriptedInstance):
+        @override
+        def close(self) -> None:
+            go_on.wait(GIVE_UP_S)
+
+    host = hosted(Endless())
+    await run(host)
+    await asyncio.wait_for(host.close(), GIVE_UP_S)
+    assert "closing it takes longer" in caplog.text
+    go_on.set()
+    assert host._thread is not None
+    host._thread.join(GIVE_UP_S)

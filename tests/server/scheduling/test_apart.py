@@ -10,8 +10,8 @@ from naiad.config.model_config import DynamicBatching
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.errors import FailureReason, InferenceError
-from naiad.scheduling.dynamic import PATIENCE_S
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.scheduling.dynamic import LONGEST_S, PATIENCE_S
 from tests.support.inferences import make_response, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, turn
 
@@ -274,4 +274,39 @@ async def test_what_becomes_wanted_while_others_are_given_time_is_waited_for() -
     assert not stopping.done()
     answer(model, wanted, final=True)
     await stopping
+    model.nothing_left()
+
+
+@pytest.mark.parametrize("late", ["outcome", "answer"])
+async def test_a_batch_that_hangs_and_that_every_client_left_does_not_keep_its_model_from_being_unloaded(
+    late: str,
+) -> None:
+    model = ScheduledModel()
+    inference = model.send()
+    inference.cancel()
+    began = asyncio.get_running_loop().time()
+    await model.scheduler.stop()
+    assert asyncio.get_running_loop().time() - began == PATIENCE_S
+    assert len(model.host.aborted) == 1
+    assert "every client left" in model.host.aborted[0]
+    if late == "outcome":
+        model.host.finish()
+    else:
+        answer(model, inference, final=True)
+    assert len(model.answered) == 1
+    model.nothing_left()
+
+
+async def test_a_batch_that_hangs_while_its_client_waits_fails_at_last_and_so_does_what_waits_behind_it() -> (
+    None
+):
+    model = ScheduledModel()
+    model.send()
+    model.send()
+    began = asyncio.get_running_loop().time()
+    await model.scheduler.stop()
+    assert asyncio.get_running_loop().time() - began == LONGEST_S
+    errors = [response.error for _, _, response in model.answered]
+    assert [each and each.code for each in errors] == [ErrorCode.UNAVAILABLE] * 2
+    assert all(each is not None and "did not end" in each.message for each in errors)
     model.nothing_left()

@@ -1,0 +1,119 @@
+"""How a worker process is ended, one that cannot be ended included: every wait has an end, and no signal reaches another process."""
+
+import asyncio
+import errno
+import os
+import pathlib
+import signal
+from typing import Any
+
+import pytest
+
+from naiad.errors import InferenceError
+from naiad.hosts import process, worker_process
+from naiad.hosts.survivors import SURVIVORS
+from naiad.hosts.worker_process import WorkerProcess
+from tests.server.hosts.workers import GIVE_UP_S, SAME, Hosts, answers, ask, exists, until
+
+
+async def test_a_batch_that_is_waited_for_no_longer_fails_at_once_and_its_worker_is_killed(
+    hosts: Hosts,
+) -> None:
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            time.sleep(60)
+        """
+    )
+    pid = hosted.host.pid
+    out = hosted.submit()
+    hosted.host.abort("nobody wants it")
+    assert out.done()
+    error = out.result().error
+    assert error is not None
+    assert "was killed, because nobody wants it" in error.message
+    await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
+    assert not exists(pid)
+
+
+async def test_a_process_that_not_even_sigkill_ends_is_left_behind_and_reaped_when_it_does(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As one in state D, which here only does not get the signal."""
+    monkeypatch.setattr(worker_process, "UNKILLABLE_S", 0.05)
+    hosted = await hosts.start(SAME)
+    pid = hosted.host.pid
+    with monkeypatch.context() as unkillable:
+        unkillable.setattr(signal, "pidfd_send_signal", lambda *_: None)
+        unkillable.setattr(WorkerProcess, "send", lambda *_: None)
+        unkillable.setattr(process, "FINALIZE_TIMEOUT_S", 0.05)
+        await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
+    assert "is left behind" in caplog.text
+    assert hosted.host.pid == 0
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+    assert hosted.restarts == []
+
+
+async def test_a_hung_worker_that_not_even_sigkill_ends_is_replaced(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "UNKILLABLE_S", 0.05)
+    hosted = await hosts.start(
+        """
+        def execute(self, requests):
+            if requests[0].inputs()[0].as_numpy()[0, 0] < 0:
+                time.sleep(60)
+            return same(requests)
+        """,
+        timeout_s=0.2,
+    )
+    pid = hosted.host.pid
+    with monkeypatch.context() as unkillable:
+        unkillable.setattr(signal, "pidfd_send_signal", lambda *_: None)
+        unkillable.setattr(WorkerProcess, "_signal", lambda *_: True)
+        outcome = await hosted.run(ask((-1, 0)))
+        assert outcome.error is not None
+        await until(lambda: hosted.usable == [False, True])
+    assert answers(await hosted.run(ask((1, 2)))) == [{"OUT": [[1, 2]]}]
+    # Its links are closed, so that this one ends by itself.
+    await until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
+
+
+async def test_no_signal_reaches_a_process_with_the_number_of_a_worker_that_is_gone(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(worker_process, "_LOST_S", 0.02)
+    hosted = await hosts.start(SAME)
+    worker = hosted.host._worker
+    assert worker is not None
+    worker._lose("closed its link")
+    os.kill(worker.pid, signal.SIGKILL)
+    await asyncio.wait_for(asyncio.shield(worker.ended), GIVE_UP_S)
+    assert all(each.cancelled() for each in worker._timers)
+    sent: list[Any] = []
+    monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
+    monkeypatch.setattr(signal, "pidfd_send_signal", lambda *what: sent.append(what))
+    worker.kill("again")
+    worker.put_down("again")
+    assert sent == []
+
+
+async def test_a_process_that_cannot_be_watched_is_ended_and_forgotten(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def pidfd_open(pid: int) -> int:
+        made.append(pid)
+        raise OSError(errno.EMFILE, "injected")
+
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    hosted = hosts.make(SAME)
+    with pytest.raises(InferenceError, match="could be started"):
+        await hosted.host.start()
+    (pid,) = made
+    assert not exists(pid)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert pid not in SURVIVORS._groups
