@@ -15,6 +15,7 @@ from naiad.core.record import Record
 _LAST_LINES = 30
 _LONGEST_LINE = 1 << 16
 _LONGEST_RECORD = 1 << 20
+_HIGHEST_LEVEL = 1_000
 _LOG_MARK = "\x1e"  # as in worker/work.py
 
 
@@ -86,20 +87,36 @@ class OutputLog:
             self._record(record)
 
     def _record(self, text: str) -> None:
-        try:
-            level, name, path, number, message = json.loads(text)
-            # Loggers stay for ever, and a model may name one for each request: the server has only its own by name.
-            ours = str(name).startswith("naiad.")
-            logger = logging.getLogger(name) if ours else logging.getLogger()
-            wanted = logger.isEnabledFor(level)
-        except (ValueError, TypeError):
+        record = _parsed(text)
+        if record is None:
             self._logger.info("%s%s", self._tag, text)
             return
-        self._last.append(str(message))
-        if wanted:
+        level, name, path, number, message = record
+        # Loggers stay for ever, and a model may name one for each request: only those that the server has anyway are used by name.
+        if not name.startswith("naiad."):
+            logger = logging.getLogger()
+        elif name in logging.root.manager.loggerDict:
+            logger = logging.getLogger(name)
+        else:
+            logger = self._logger
+        self._last.append(message)
+        if logger.isEnabledFor(level):
             extra = {"model": self._identity.model, "instance": self._identity.instance}
             logger.handle(
                 logger.makeRecord(
-                    name, level, path, number, self._tag + str(message), (), None, extra=extra
+                    name, level, path, number, self._tag + message, (), None, extra=extra
                 )
             )
+
+
+def _parsed(text: str) -> tuple[int, str, str, int, str] | None:
+    """The level, logger, path, line and message of a record; None for what is none, whatever a model writes behind the mark."""
+    try:
+        level, name, path, number, message = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    if type(level) is not int or not 0 <= level <= _HIGHEST_LEVEL or type(number) is not int:
+        return None
+    if type(name) is not str or type(path) is not str or type(message) is not str:
+        return None
+    return level, name, path, number, message

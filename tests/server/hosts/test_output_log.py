@@ -97,3 +97,44 @@ def test_the_last_lines_are_kept(output: OutputLog) -> None:
     kept = output.last_lines().splitlines()
     assert len(kept) == 30
     assert kept[-2:] == ["line 99", "the end"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        b"[" * 5_000,
+        b"9" * 5_000,
+        b"[1]",
+        b"null",
+        b'["high", "x", "x", 1, "x"]',
+        b'[20, ["x"], "x", 1, "x"]',
+        b'[20, "x", 5, 1, "x"]',
+        b'[20, "x", "x", null, "x"]',
+        b'[20, "x", "x", 1, ' + b"[" * 400 + b"]" * 400 + b"]",
+        b'[1e400, "x", "x", 1, "x"]',
+        b'[%d, "x", "x", 1, "x"]' % 10**300,
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_no_record_is_a_line_and_loses_no_other(
+    output: OutputLog, caplog: pytest.LogCaptureFixture, odd: bytes
+) -> None:
+    output.feed(b"before\n\x1e" + odd + b"\nafter\n" + record(logging.ERROR, "why it died"))
+    text = odd.decode(errors="replace")
+    assert said(caplog) == [
+        ("INFO", "[m m_0_1] before"),
+        ("INFO", f"[m m_0_1] {text}"),
+        ("INFO", "[m m_0_1] after"),
+        ("ERROR", "[m m_0_1] why it died"),
+    ]
+    assert "why it died" in output.last_words()
+
+
+def test_names_that_a_model_thinks_of_leave_no_loggers(
+    output: OutputLog, caplog: pytest.LogCaptureFixture
+) -> None:
+    before = set(logging.root.manager.loggerDict)
+    for number in range(10):
+        output.feed(record(logging.INFO, "x", f"naiad.{number}.{number}"))
+    assert set(logging.root.manager.loggerDict) == before
+    assert [each.name for each in caplog.records] == [f"naiad.{n}.{n}" for n in range(10)]
