@@ -6,7 +6,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-full lint format generate bench bench-operator soak fuzz clean
+.PHONY: help run smoke test test-fast test-full lint format generate bench bench-operator large-requests soak fuzz clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,9 @@ bench: $(VENV)/.dev ## measure beside Triton (ARGS=--write puts it into docs/per
 
 bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
 	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale
+
+large-requests: $(VENV)/.dev ## every kind of 64 MB request and reply, and how late each makes the event loop (ARGS="MEGABYTES [PART OF A NAME ...]")
+	$(BIN)/python -m tests.large_requests $(ARGS)
 
 soak: $(VENV)/.dev ## 200,000 requests under kills, cancels and reloads
 	$(BIN)/python -m tests.soak

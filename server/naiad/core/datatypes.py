@@ -3,6 +3,7 @@
 One table, compared by identity. BYTES elements are `bytes` objects in a numpy object array.
 """
 
+import collections.abc
 import enum
 
 import ml_dtypes
@@ -42,6 +43,11 @@ class DataType(msgspec.Struct, frozen=True, eq=False):
     def __repr__(self) -> str:
         return f"<DataType {self.name}>"
 
+    @override
+    def __reduce__(self) -> "tuple[collections.abc.Callable[[str], DataType], tuple[str]]":
+        """Pickled by name: a datatype stays the one of the table."""
+        return _named, (self.name,)
+
 
 def _fixed(name: str, scalar: type, kind: Kind) -> DataType:
     dtype = np.dtype(scalar)
@@ -70,3 +76,7 @@ ALL = (
 BY_NAME = {datatype.name: datatype for datatype in ALL}
 BY_CONFIG_NAME = {datatype.config_name: datatype for datatype in ALL}
 BY_DTYPE = {datatype.dtype: datatype for datatype in ALL}
+
+
+def _named(name: str) -> DataType:
+    return BY_NAME[name]

@@ -4,12 +4,16 @@ The array is numpy on the host's memory. It may be a read-only view of the bytes
 needs to write makes a copy (the batch is that copy).
 """
 
-from typing import Any
+import struct
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from naiad.core.datatypes import DataType
+from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
+
+_LENGTH = struct.Struct("<I")
+_NOTHING: "np.ndarray[Any, Any]" = np.empty((0,), dtype=np.uint8)
 
 
 class Tensor(Record, frozen=True):
@@ -31,3 +35,65 @@ class Tensor(Record, frozen=True):
     shape: tuple[int, ...]
     array: "np.ndarray[Any, Any]"
     fault: str | None = None
+
+
+class PackedStrings(Tensor, frozen=True):
+    """A BYTES tensor of many or long elements, kept as the bytes of the wire: the event loop never makes objects of them.
+
+    Attributes:
+        array: made anew each time that it is read, which takes a second for 64 MB of short elements: not on the event loop.
+        packed: uint8, one dimension: each element behind its length in 4 little-endian bytes. As many elements as the shape holds,
+            once that was checked (`naiad.protocol.raw_tensors`).
+    """
+
+    packed: "np.ndarray[Any, Any]" = _NOTHING
+
+    if not TYPE_CHECKING:  # a field, for the type checker
+
+        @property
+        def array(self) -> "np.ndarray[Any, Any]":
+            """See above.
+
+            Raises:
+                ValueError: the elements do not fill the shape.
+            """
+            return unpack(self.packed).reshape(self.shape)
+
+
+def packed_strings(
+    name: str, shape: tuple[int, ...], packed: "np.ndarray[Any, Any]"
+) -> PackedStrings:
+    """A tensor of the bytes that hold its elements."""
+    return PackedStrings(name, BYTES, shape, _NOTHING, None, packed)
+
+
+def unpack(packed: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The elements as an object array of one dimension.
+
+    Raises:
+        ValueError: an element is cut off.
+    """
+    body = packed.tobytes()
+    elements: list[bytes] = []
+    add, length_at = elements.append, _LENGTH.unpack_from
+    at, end = 0, len(body)
+    while at < end:
+        start = at + _LENGTH.size
+        if start > end:
+            raise ValueError(f"the length of element {len(elements)} is cut off")
+        at = start + length_at(body, at)[0]
+        add(body[start:at])
+    if at > end:
+        raise ValueError(f"element {len(elements) - 1} is cut off")
+    array = np.empty(len(elements), dtype=object)
+    array[:] = elements
+    return array
+
+
+def pack(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
+    """The reverse of `unpack`, for an object array of `bytes` in any shape."""
+    lengths = _LENGTH.pack
+    parts: list[bytes] = []
+    for element in array.ravel().tolist():
+        parts += (lengths(len(element)), element)
+    return np.frombuffer(b"".join(parts), np.uint8)

@@ -12,7 +12,7 @@ import typing
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.datatypes import DataType
 from naiad.core.request import InferRequest
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import PackedStrings, Tensor, packed_strings
 from naiad.errors import InferenceError, invalid
 
 _REMEMBERED_SHAPES = 256
@@ -274,6 +274,8 @@ class RequestRules:
             *tensor.shape[:batch],
             *(next(sizes) if size == -1 else size for size in spec.reshape),
         )
+        if type(tensor) is PackedStrings:
+            return packed_strings(tensor.name, shape, tensor.packed)
         return Tensor(tensor.name, tensor.datatype, shape, tensor.array.reshape(shape))
 
 

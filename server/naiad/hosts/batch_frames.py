@@ -5,8 +5,10 @@ are copied together, large ones stay where the worker put them and are sent from
 """
 
 import collections.abc
+import math
 from typing import Any
 
+import numpy as np
 import orjson
 
 from naiad.backends import batch as batches
@@ -17,7 +19,7 @@ from naiad.core.flow import ANSWER_BYTES
 from naiad.core.inference import Inference
 from naiad.core.request import Parameters
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import Tensor, packed_strings
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.tensor_frames import array_at, framed
 from naiad.hosts.worker.content import TIMES
@@ -25,6 +27,11 @@ from naiad.hosts.worker.link import ALIGNED, Parcel
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
+
+UNPACKED = 4096
+"""BYTES outputs of up to so many elements become objects here; more stay packed: the event loop is not where millions of objects are made."""
+
+UNPACKED_BYTES = 1 << 18
 
 _KNOWN = 256
 _KNOWN_BYTES = 4096
@@ -165,6 +172,10 @@ def _tensor(  # noqa: PLR0917 - an output's own fields
     at: int,
     size: int,
 ) -> Tensor:
+    if datatype is datatypes.BYTES and (
+        size > UNPACKED_BYTES or (size > 4 * UNPACKED and math.prod(given) > UNPACKED)
+    ):
+        return packed_strings(name, shown, np.ndarray((size,), np.uint8, base, at))
     array = array_at(base, datatype, given, at=at, size=size)
     return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
 

@@ -12,7 +12,7 @@ from naiad.backends.python.api.byte_tensors import (
     serialize_byte_tensor,
 )
 from naiad.core import datatypes
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import PackedStrings, Tensor
 from naiad.hosts.worker.link import Parcel
 
 Frame = tuple[str, str, tuple[int, ...], int, int]
@@ -21,6 +21,9 @@ Frame = tuple[str, str, tuple[int, ...], int, int]
 
 def framed(tensor: Tensor, parcel: Parcel) -> Frame:
     """Takes a tensor along in a parcel; what the header says of it."""
+    if type(tensor) is PackedStrings:
+        at, size = parcel.add(tensor.packed)
+        return tensor.name, tensor.datatype.name, tensor.shape, at, size
     array = tensor.array
     flat = tensor.datatype is datatypes.BYTES
     at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)

@@ -14,6 +14,7 @@ from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Rendered, Sample, Series
 from naiad.metrics.families import PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.http.access_log import LoggedAccess
 from naiad.protocol.http.bridge import Receive, Scope, Send
@@ -81,6 +82,7 @@ class Frontends:
         self._figures = figures
         self._gpu_uuids = gpu_uuids
         self._clock = clock
+        self._codec = Codec()
         self._tokens: TokenFile | None = None
         self._http: HttpListener | None = None
         self._metrics: HttpListener | None = None
@@ -182,6 +184,7 @@ class Frontends:
         """Close whatever is still open, at once: all of it after a start that failed, the metrics after a drain. Idempotent."""
         await self._close_http(0)
         await self._close_grpc(0)
+        self._codec.close()
         await self.close_metrics()
 
     async def close_metrics(self) -> None:
@@ -204,6 +207,7 @@ class Frontends:
             header_forward_pattern=options.http_header_forward_pattern,
             restrictions=restrictions(options.http_restricted_api),
             tokens=self._tokens,
+            codec=self._codec,
         )
         access = logging.getLogger("naiad.access")
         routes = Routes(self._engine, http)

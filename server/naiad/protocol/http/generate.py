@@ -8,15 +8,18 @@ import functools
 import logging
 
 from naiad.core.flow import Flow
-from naiad.core.request import LATEST
+from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelShape
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
-from naiad.protocol.http import compression, generate_json
+from naiad.protocol import raw_tensors
+from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.http import compression, generate_json, large_bodies
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import EventStream
 from naiad.protocol.http.generate_json import GenerateReader
 from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
+from naiad.protocol.http.offload import Offloaded
 from naiad.protocol.http.replies import JSON_HEADERS, error_body, error_reply, server_fault
 
 log = logging.getLogger(__name__)
@@ -31,9 +34,10 @@ class GenerateRoute:
         model: the model's name.
         version: its version, or LATEST.
         streams: whether it is generate_stream.
+        codec: decodes and encodes what is large; without it the loop does.
     """
 
-    __slots__ = ("_engine", "_limit", "_model", "_reader", "_streams", "_version")
+    __slots__ = ("_codec", "_engine", "_limit", "_model", "_reader", "_streams", "_version")
 
     def __init__(
         self,
@@ -43,7 +47,9 @@ class GenerateRoute:
         model: str,
         version: int = LATEST,
         streams: bool,
+        codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self._engine = engine
         self._limit = max_input_size
         self._model = model
@@ -91,18 +97,33 @@ class GenerateRoute:
             InferenceError: the model is not there, or the request cannot be read.
         """
         shape = self._shape(request.headers)
+        codec = self._codec
         reader = self._reader
         if reader is None or reader.shape is not shape:
             reader = self._reader = GenerateReader(
                 shape, model=self._model, version=self._version, max_input_size=self._limit
             )
-        asked = reader.read(request.body)
+        if codec is not None and len(request.body) > LARGE:
+            work = functools.partial(
+                large_bodies.read_generate,
+                codec,
+                request.body,
+                shape,
+                model=self._model,
+                version=self._version,
+                max_input_size=self._limit,
+            )
+            proceed = functools.partial(self._ask, shape, on_reply)
+            return Offloaded(work, proceed, on_reply).start(codec)
+        return self._ask(shape, on_reply, reader.read(request.body))
+
+    def _ask(self, shape: ModelShape, on_reply: OnReply, asked: InferRequest) -> Cancellable | None:
         if self._streams:
             ask = functools.partial(self._engine.infer, asked)
             return EventStream(generate_json.encode, on_reply).run(ask)
         # One answer is wanted, but a model may send without end: it should not outrun whoever throws the others away.
         flow = Flow() if shape.decoupled else None
-        return self._engine.infer(asked, OneAnswer(on_reply).take, flow)
+        return self._engine.infer(asked, OneAnswer(on_reply, self._codec).take, flow)
 
 
 class OneAnswer:
@@ -110,12 +131,15 @@ class OneAnswer:
 
     Args:
         on_reply: takes the reply.
+        codec: as in `GenerateRoute`.
     """
 
-    __slots__ = ("_count", "_on_reply", "_reply")
+    __slots__ = ("_codec", "_count", "_large", "_on_reply", "_reply")
 
-    def __init__(self, on_reply: OnReply) -> None:
+    def __init__(self, on_reply: OnReply, codec: Codec | None = None) -> None:
         self._on_reply = on_reply
+        self._codec = codec
+        self._large: InferResponse | None = None
         self._count = 0
         self._reply = HttpReply(200, JSON_HEADERS, ())
 
@@ -123,15 +147,23 @@ class OneAnswer:
         """The engine's callback."""
         if not response.empty:
             if not self._count:
-                self._reply = _reply_of(response)
+                if self._codec is not None and any(map(raw_tensors.is_large, response.outputs)):
+                    self._large = response
+                else:
+                    self._reply = _reply_of(response)
             self._count += 1
         if response.final:
             error = response.error
             if error is not None and error.code is ErrorCode.UNAVAILABLE:
                 # Its worker died after it had answered: that is what a client shall hear, and ask again.
                 self._on_reply(error_reply(error, request_id=response.id))
+            elif self._count != 1:
+                self._on_reply(self._wrong_count(response.id))
+            elif self._large is not None and self._codec is not None:
+                work = functools.partial(large_bodies.encode_generate, self._codec, self._large)
+                Offloaded(work, self._on_reply, self._on_reply).start(self._codec)
             else:
-                self._on_reply(self._reply if self._count == 1 else self._wrong_count(response.id))
+                self._on_reply(self._reply)
 
     def _wrong_count(self, request_id: str) -> HttpReply:
         """The status is that of the first response, 200 if there is none."""

@@ -1,11 +1,12 @@
 """One infer route: a whole HTTP request in, the engine asked, a whole HTTP reply out. The fast lane's work.
 
-Callbacks all the way: no task, no future, no validation class a request. Only bodies that are compressed and large leave the loop for
-the time of the (de)compression. The order of checks is row 3.1's: model and decoupled, decompression, header length, JSON.
+Callbacks all the way: no task, no future, no validation class a request. Only large bodies leave the loop: for a thread while they are
+(de)compressed, for a codec process while they are decoded or encoded. The order of checks is row 3.1's: model and decoupled, decompression, header length, JSON.
 
 A decoupled model answers as events if the client accepts them, and 501 if not (row 3.2, design).
 """
 
+import collections.abc
 import functools
 import logging
 
@@ -15,8 +16,16 @@ from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelShape
 from naiad.errors import InferenceError, invalid, unsupported
+from naiad.protocol import raw_tensors
+from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.header_pattern import HeaderPattern
-from naiad.protocol.http import compression, infer_json, raw_request, request_parameters
+from naiad.protocol.http import (
+    compression,
+    infer_json,
+    large_bodies,
+    raw_request,
+    request_parameters,
+)
 from naiad.protocol.http.binary_layout import BinaryLayouts
 from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import EventStream, takes_events
@@ -29,6 +38,9 @@ log = logging.getLogger(__name__)
 
 MAX_INT32 = 2**31 - 1
 
+_MAYBE_LARGE = 4 * raw_tensors.UNPACKED
+"""Bytes of the smallest body that may take long: so many empty strings. What does is found out then."""
+
 
 class InferenceLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What holds for every infer request.
@@ -36,10 +48,12 @@ class InferenceLimits(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_input_size: bytes (row 1.11).
         forwarded: which headers become request parameters (row 1.17); None means none, and costs nothing.
+        codec: decodes and encodes what is large; without it the loop does.
     """
 
     max_input_size: int
     forwarded: HeaderPattern | None
+    codec: Codec | None = None
 
 
 class InferRoute:
@@ -137,7 +151,48 @@ class InferRoute:
         headers = request.headers
         said = headers.get(b"inference-header-content-length")
         header_length = len(body) if said is None else header_length_of(said, len(body))
+        if len(body) > _MAYBE_LARGE and self._limits.codec is not None:
+            return self._run_large(
+                self._limits.codec, headers, body, header_length, shape, on_reply
+            )
         decoded = self._decode(body, header_length, shape)
+        return self._ask(headers, shape, on_reply, decoded)
+
+    def _run_large(  # noqa: PLR0917 - as `_run`
+        self,
+        codec: Codec,
+        headers: Headers,
+        body: bytes,
+        header_length: int,
+        shape: ModelShape,
+        on_reply: OnReply,
+    ) -> Cancellable | None:
+        """The same with what takes long in a codec process: JSON, and looking through many strings."""
+        work: collections.abc.Callable[[], Decoded]
+        if header_length > LARGE:
+            work = functools.partial(
+                large_bodies.decode_infer,
+                codec,
+                body,
+                header_length,
+                model=self._model,
+                version=self._version,
+                max_input_size=self._limits.max_input_size,
+            )
+        else:
+            decoded = self._decode(body, header_length, shape)
+            if not raw_tensors.unchecked(decoded.request.inputs):
+                return self._ask(headers, shape, on_reply, decoded)
+
+            def work() -> Decoded:
+                return Decoded(large_bodies.check(codec, decoded.request), decoded.form)
+
+        proceed = functools.partial(self._ask, headers, shape, on_reply)
+        return Offloaded(work, proceed, on_reply).start(codec)
+
+    def _ask(
+        self, headers: Headers, shape: ModelShape, on_reply: OnReply, decoded: Decoded
+    ) -> Cancellable | None:
         if self._limits.forwarded is not None:
             request_parameters.forward_headers(
                 headers, self._limits.forwarded, decoded.request.parameters
@@ -146,7 +201,7 @@ class InferRoute:
             return self._stream(decoded, on_reply)
         accepted = headers.get(b"accept-encoding")
         encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
-        callback = functools.partial(_answer, on_reply, decoded.form, encoding)
+        callback = functools.partial(_answer, on_reply, decoded.form, encoding, self._limits.codec)
         return self._engine.infer(decoded.request, callback)
 
     def _stream(self, decoded: Decoded, on_reply: OnReply) -> Cancellable | None:
@@ -207,13 +262,21 @@ def _event(response: InferResponse) -> bytes:
 
 
 def _answer(
-    on_reply: OnReply, form: ReplyForm, encoding: Encoding, response: InferResponse
+    on_reply: OnReply,
+    form: ReplyForm,
+    encoding: Encoding,
+    codec: Codec | None,
+    response: InferResponse,
 ) -> None:
     """The engine's callback: encode and reply."""
     if response.error is not None:
         on_reply(error_reply(response.error, request_id=response.id))
         return
     try:
+        if codec is not None and large_bodies.takes_long(response, form):
+            work = functools.partial(_encode_large, codec, response, form, encoding)
+            Offloaded(work, on_reply, on_reply).start(codec)
+            return
         reply = infer_json.encode(response, form)
     except InferenceError as error:
         reply = error_reply(error, request_id=response.id)
@@ -228,3 +291,11 @@ def _answer(
         Offloaded(
             functools.partial(compression.compress, reply, encoding), on_reply, on_reply
         ).start()
+
+
+def _encode_large(
+    codec: Codec, response: InferResponse, form: ReplyForm, encoding: Encoding
+) -> HttpReply:
+    """On a thread."""
+    reply = large_bodies.encode_infer(codec, response, form)
+    return reply if encoding is Encoding.IDENTITY else compression.compress(reply, encoding)

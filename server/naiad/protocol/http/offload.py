@@ -1,4 +1,4 @@
-"""One piece of work on another thread, between two callbacks on the loop: (de)compression of large bodies.
+"""One piece of work on another thread, between two callbacks on the loop: (de)compression of large bodies, and waiting for a codec process.
 
 The request's reply is still given exactly once, also when the work fails, when what follows it raises, and when the client
 leaves while the work is done.
@@ -10,6 +10,7 @@ import logging
 import typing
 
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.message import Cancellable, OnReply
 from naiad.protocol.http.replies import error_reply, server_fault
 
@@ -24,7 +25,7 @@ class Offloaded(typing.Generic[T]):
     """Work under way; `cancel` it when the client is gone.
 
     Args:
-        work: done on a thread of the loop's executor; may raise InferenceError.
+        work: done on a thread; may raise InferenceError.
         proceed: called on the loop with its result, and must see to it that the client is answered; what it returns is cancelled in
             this one's stead. When it raises, it has not answered.
         on_reply: told of failures.
@@ -44,10 +45,13 @@ class Offloaded(typing.Generic[T]):
         self._next: Cancellable | None = None
         self._cancelled = False
 
-    def start(self) -> "Offloaded[T]":
-        """Hand the work to the running loop's executor; once."""
-        loop = asyncio.get_running_loop()
-        loop.run_in_executor(None, self._work).add_done_callback(self._done)
+    def start(self, codec: Codec | None = None) -> "Offloaded[T]":
+        """Hand the work to a thread: of the codec, if it calls that, else of the running loop's executor. Once."""
+        if codec is None:
+            done = asyncio.get_running_loop().run_in_executor(None, self._work)
+        else:
+            done = codec.submit(self._work)
+        done.add_done_callback(self._done)
         return self
 
     def cancel(self) -> None:

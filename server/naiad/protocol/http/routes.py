@@ -12,6 +12,7 @@ import msgspec
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.header_pattern import compiled
 from naiad.protocol.http import compression
 from naiad.protocol.http.compression import Encoding
@@ -59,12 +60,14 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
         restrictions: `--http-restricted-api` (row 17.15).
         tokens: `--auth-token-file`; None asks nobody.
+        codec: decodes and encodes large messages; None leaves that to the event loop.
     """
 
     max_input_size: int = MAX_INPUT_SIZE
     header_forward_pattern: str = ""
     restrictions: Restrictions = msgspec.field(default_factory=dict)
     tokens: TokenFile | None = None
+    codec: Codec | None = None
 
     def limits(self) -> InferenceLimits:
         """What they mean for infer requests.
@@ -73,7 +76,9 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
             ValueError: the pattern is not a regular expression.
         """
         pattern = compiled(self.header_forward_pattern, option="--http-header-forward-pattern")
-        return InferenceLimits(max_input_size=self.max_input_size, forwarded=pattern)
+        return InferenceLimits(
+            max_input_size=self.max_input_size, forwarded=pattern, codec=self.codec
+        )
 
 
 def model_version(segment: str) -> int:
@@ -263,4 +268,5 @@ class Routes:
             model=model,
             version=version,
             streams=action == "generate_stream",
+            codec=self._options.codec,
         )

@@ -1,0 +1,128 @@
+"""The codec processes: what decodes and encodes large messages, so that the event loop and its interpreter lock stay free.
+
+The JSON parser, protobuf and everything else that makes millions of objects holds the interpreter for seconds when it reads 64 MB; a thread
+would not help. Processes are started when the first large message comes, and ended when none has come for a while. One
+thread per process waits for it; what waits for a thread waits in the executor's queue.
+"""
+
+import asyncio
+import collections.abc
+import concurrent.futures
+import contextlib
+import os
+import threading
+import typing
+
+from naiad.errors import unavailable
+from naiad.protocol.codec.frames import Function
+from naiad.protocol.codec.process import CodecProcess
+
+LARGE = 1 << 18
+"""Bytes of JSON, or of protobuf that is not raw tensors, from which a message goes to a codec process: less takes 10 ms at most."""
+
+_MOST_PROCESSES = 4
+_IDLE_S = 60.0
+
+Result = typing.TypeVar("Result")
+
+
+class Codec:
+    """The processes, and the threads that wait for them.
+
+    Args:
+        processes: how many there may be at a time.
+        idle_seconds: how long one that has nothing to do is kept.
+        start: makes one.
+
+    Attributes:
+        executor: where `call` is to run.
+    """
+
+    def __init__(
+        self,
+        *,
+        processes: int = 0,
+        idle_seconds: float = _IDLE_S,
+        start: collections.abc.Callable[[], CodecProcess] = CodecProcess,
+    ) -> None:
+        most = processes or min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
+        self.executor = concurrent.futures.ThreadPoolExecutor(most, "naiad-codec")
+        self._start = start
+        self._idle_seconds = idle_seconds
+        self._lock = threading.Lock()
+        self._idle: list[CodecProcess] = []
+        self._busy: set[CodecProcess] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._calls = 0
+        self._closed = False
+
+    def submit(self, work: collections.abc.Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Run something that uses `call` on a thread; on the loop."""
+        loop = asyncio.get_running_loop()
+        if self._timer is None:
+            self._timer = loop.call_later(self._idle_seconds, self._look, loop, -1)
+        return loop.run_in_executor(self.executor, work)
+
+    def call(self, function: Function, *arguments: typing.Any) -> typing.Any:
+        """Call a function in a process; blocking. Arguments and errors as of `CodecProcess.call`."""
+        process = self._take()
+        try:
+            return process.call(function, *arguments)
+        finally:
+            self._give_back(process)
+
+    def close(self) -> None:
+        """End all processes; calls under way fail. Idempotent."""
+        if self._timer is not None:
+            self._timer.cancel()
+        with self._lock:
+            self._closed = True
+            for process in self._busy:
+                process.kill()  # one that is being started now is closed after its call
+            idle, self._idle = self._idle, []
+        for process in idle:
+            process.close()
+        self.executor.shutdown(wait=False, cancel_futures=True)
+
+    def _take(self) -> CodecProcess:
+        with self._lock:
+            if self._closed:
+                raise unavailable("the server is shutting down; send the message to another one")
+            self._calls += 1
+            # The one that was used last: the others get old.
+            process = self._idle.pop() if self._idle else None
+        if process is not None and not process.is_alive():
+            process.close()
+            process = None
+        if process is None:
+            process = self._start()
+        with self._lock:
+            self._busy.add(process)
+        return process
+
+    def _give_back(self, process: CodecProcess) -> None:
+        with self._lock:
+            self._busy.discard(process)
+            if not self._closed and process.is_alive():
+                self._idle.append(process)
+                return
+        process.close()
+
+    def _look(self, loop: asyncio.AbstractEventLoop, calls: int) -> None:
+        """End what is idle when nothing was called since the last look; on the loop."""
+        self._timer = None
+        with self._lock:
+            now, busy = self._calls, bool(self._busy)
+            idle: list[CodecProcess] = []
+            if now == calls and not busy:
+                idle, self._idle = self._idle, []
+        if now != calls or busy:
+            self._timer = loop.call_later(self._idle_seconds, self._look, loop, now)
+        elif idle:
+            with contextlib.suppress(RuntimeError):  # the executor is shut
+                self.executor.submit(_close, idle)
+
+
+def _close(idle: list[CodecProcess]) -> None:
+    for process in idle:
+        process.close()

@@ -1,0 +1,115 @@
+"""One codec process as the server sees it: started, called, ended. Blocking; one thread at a time."""
+
+import contextlib
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import typing
+
+import naiad
+from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.protocol.codec import frames
+
+RESULT, REFUSED, BROKEN = 0, 1, 2
+"""What an answer begins with: then come the result, an error's code and message, or a traceback."""
+
+_SECONDS = 60.0
+_SECONDS_PER_BYTE = 2e-6
+"""A call may take this long: ten times what the slowest valid body took."""
+
+_ROOT = str(pathlib.Path(naiad.__file__).parents[1])
+
+
+class CodecBugError(Exception):
+    """The function that was called raised what it should not; the message is its traceback."""
+
+
+class CodecProcess:
+    """A process that calls functions for the server.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs, contextlib.ExitStack() as undo:
+            undo.callback(ours.close)
+            path = os.pathsep.join(filter(None, (_ROOT, os.environ.get("PYTHONPATH", ""))))
+            self._process = subprocess.Popen(  # noqa: S603 - our own module
+                [sys.executable, "-m", "naiad.protocol.codec", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                # numpy's libraries would start a thread per processor, which nothing here uses
+                env={**os.environ, "PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
+            )
+            undo.pop_all()
+        self._socket = ours
+        self._killed = False
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        return self._process.pid
+
+    def call(self, function: frames.Function, *arguments: typing.Any) -> typing.Any:
+        """Call a function of a module there.
+
+        Args:
+            function: found by its module and its name, so it is no method and no closure.
+            arguments: what pickle takes; large bytes as `frames.large`.
+
+        Raises:
+            InferenceError: what the function raised; UNAVAILABLE when the process ended or took too long, and is of no use any more.
+            CodecBugError: the function raised something else.
+            OSError: there is no memory or no descriptor left for the arguments.
+        """
+        asked = frames.write((function.__module__, function.__name__, arguments))
+        try:
+            limit = _SECONDS + _SECONDS_PER_BYTE * os.fstat(asked).st_size
+            self._socket.settimeout(limit)
+            socket.send_fds(self._socket, [b"c"], [asked])
+            _, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
+        except TimeoutError:
+            self.kill()
+            raise unavailable(
+                f"the message took longer than {limit:.0f} s to decode or encode, and was given up; send tensors as binary data"
+            ) from None
+        except OSError:
+            descriptors = []
+        finally:
+            os.close(asked)
+        if not descriptors:
+            self.kill()
+            raise unavailable(
+                f"the process that decodes and encodes large messages ended ({_how(self._process.wait())}) while it had this one; "
+                "send it again"
+            )
+        kind, value = frames.read(descriptors[0])
+        if kind == RESULT:
+            return value
+        if kind == REFUSED:
+            code, message = value
+            raise InferenceError(ErrorCode[code], message)
+        raise CodecBugError(value)
+
+    def is_alive(self) -> bool:
+        """Whether it can be called."""
+        return not self._killed and self._process.poll() is None
+
+    def kill(self) -> None:
+        """End it; from any thread. A call under way fails."""
+        self._killed = True
+        self._process.kill()
+
+    def close(self) -> None:
+        """End it and give everything back. No call is under way. Idempotent."""
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+
+def _how(status: int) -> str:
+    return f"signal {-status}" if status < 0 else f"exit status {status}"

@@ -1,0 +1,142 @@
+"""Infer and generate messages that are decoded and encoded in a codec process: what is called there, and what it costs to ask. Pure.
+
+Whatever a body holds, it is the ordinary decoder that reads it and the ordinary encoder that writes the reply; only the process differs.
+"""
+
+import math
+import typing
+
+from naiad.core.datatypes import BYTES
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import PackedStrings, Tensor
+from naiad.engine.api import ModelShape
+from naiad.errors import invalid
+from naiad.protocol import raw_tensors
+from naiad.protocol.codec import frames
+from naiad.protocol.codec.pool import Codec
+from naiad.protocol.http import generate_json, infer_json
+from naiad.protocol.http.generate_json import GenerateReader
+from naiad.protocol.http.infer_json import Decoded, ReplyForm
+from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.replies import JSON_HEADERS
+
+_MOST_PARTS = 4096
+"""Inputs, outputs or parameters of one large request, as over gRPC."""
+
+Parts = tuple[tuple[tuple[bytes, bytes], ...], list[typing.Any]]
+"""Headers, and the body in parts."""
+
+
+def takes_long(response: InferResponse, form: ReplyForm) -> bool:
+    """Whether writing a response would keep the event loop for long."""
+    listed, default = form.listed, form.binary
+    for tensor in response.outputs:
+        if raw_tensors.is_large(tensor):
+            if not listed.get(tensor.name, default):
+                return True
+            if tensor.datatype is BYTES and type(tensor) is not PackedStrings:
+                return True
+    return False
+
+
+def decode_infer(
+    codec: Codec, body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
+) -> Decoded:
+    """`infer_json.decode` in a codec process; blocking."""
+    arguments = (frames.large(body), header_length, model, version, max_input_size)
+    decoded: Decoded = codec.call(_decode_infer, *arguments)
+    return decoded
+
+
+def check(codec: Codec, request: InferRequest) -> InferRequest:
+    """Look whether packed strings fill their shapes; blocking. Those that do not become faults."""
+    inputs = [
+        _checked(codec, request.model_name, tensor) if type(tensor) is PackedStrings else tensor
+        for tensor in request.inputs
+    ]
+    request.inputs[:] = inputs
+    return request
+
+
+def encode_infer(codec: Codec, response: InferResponse, form: ReplyForm) -> HttpReply:
+    """`infer_json.encode` in a codec process; blocking."""
+    headers, parts = codec.call(_encode_infer, response, form)
+    return HttpReply(200, headers, tuple(parts), response.id)
+
+
+def read_generate(
+    codec: Codec, body: bytes, shape: ModelShape, *, model: str, version: int, max_input_size: int
+) -> InferRequest:
+    """`GenerateReader.read` in a codec process; blocking."""
+    arguments = (frames.large(body), shape, model, version, max_input_size)
+    request: InferRequest = codec.call(_read_generate, *arguments)
+    return request
+
+
+def encode_generate(codec: Codec, response: InferResponse) -> HttpReply:
+    """`generate_json.encode` in a codec process; blocking."""
+    body = codec.call(_encode_generate, response)
+    return HttpReply(200, JSON_HEADERS, (body,), response.id)
+
+
+def _checked(codec: Codec, model: str, tensor: PackedStrings) -> Tensor:
+    packed, name = frames.large(tensor.packed.data), tensor.name
+    fault: str = codec.call(_fault_of, packed, math.prod(tensor.shape), model, name)
+    if not fault:
+        return tensor
+    return raw_tensors.faulty(name, tensor.datatype, tensor.shape, fault)
+
+
+def _decode_infer(
+    body: memoryview, header_length: int, model: str, version: int, max_input_size: int
+) -> Decoded:
+    decoded = infer_json.decode(
+        bytes(body), header_length, model=model, version=version, max_input_size=max_input_size
+    )
+    request = decoded.request
+    _limit_parts(request)
+    for at, tensor in enumerate(request.inputs):
+        if type(tensor) is PackedStrings:
+            count = math.prod(tensor.shape)
+            fault = raw_tensors.fault_of(tensor.packed, count, model=model, name=tensor.name)
+            if fault:
+                faulty = raw_tensors.faulty(tensor.name, tensor.datatype, tensor.shape, fault)
+                request.inputs[at] = faulty
+    return decoded
+
+
+def _limit_parts(request: InferRequest) -> None:
+    """What comes back to the server is small beside its tensors: no model has so many of anything."""
+    for what, parts in (
+        ("inputs", request.inputs),
+        ("outputs", request.requested_outputs),
+        ("parameters", request.parameters),
+    ):
+        if len(parts) > _MOST_PARTS:
+            raise invalid(
+                f"the request has {len(parts)} {what}; at most {_MOST_PARTS} are accepted: send them in several requests"
+            )
+
+
+def _fault_of(packed: memoryview, count: int, model: str, name: str) -> str:
+    elements = raw_tensors.elements_of(packed)
+    return raw_tensors.fault_of(elements, count, model=model, name=name)
+
+
+def _encode_infer(response: InferResponse, form: ReplyForm) -> Parts:
+    reply = infer_json.encode(response, form)
+    return reply.headers, [frames.large(part) for part in reply.body]
+
+
+def _read_generate(
+    body: memoryview, shape: ModelShape, model: str, version: int, max_input_size: int
+) -> InferRequest:
+    reader = GenerateReader(shape, model=model, version=version, max_input_size=max_input_size)
+    request = reader.read(bytes(body))
+    _limit_parts(request)
+    return request
+
+
+def _encode_generate(response: InferResponse) -> typing.Any:
+    return frames.large(generate_json.encode(response))

@@ -1,0 +1,88 @@
+"""One request of each kind whose decoding or encoding once kept the loop, at a size that took it a second.
+
+`make large-requests` sends all of them at 64 MB.
+"""
+
+import collections.abc
+import functools
+import os
+import pathlib
+import signal
+
+import pytest
+
+from tests.large_requests import models
+from tests.large_requests.cases import ALL, Case
+from tests.large_requests.measuring import measure
+from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
+
+_BOUND_MS = 50
+_TRIES = 3
+"""Other work on the machine can make any one request late; code that blocks the loop is late each time."""
+
+_SIZES = {
+    "JSON numbers": 16,
+    "JSON strings": 4,
+    "JSON invalid at the end": 16,
+    "JSON empty lists": 16,
+    "JSON parameters": 4,
+    "binary numbers": 64,
+    "binary strings": 4,
+    "gzip JSON numbers": 16,
+    "generate, numbers": 16,
+    "reply JSON numbers": 16,
+    "reply JSON strings": 4,
+    "reply binary strings": 4,
+}
+"""Megabytes."""
+
+_CASES = {case.name: case for case in ALL}
+_SENT = [_CASES[name] for name in _SIZES]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
+    folder = tmp_path_factory.mktemp("large")
+    repository = models.make(folder / "models", {case.model for case in _SENT})
+    with ServerProcess(naiad_program(), [repository], log=folder / "log") as running:
+        yield running
+
+
+@pytest.mark.parametrize("case", _SENT, ids=lambda case: case.name)
+def test_a_large_request_keeps_the_event_loop_free(server: ServerProcess, case: Case) -> None:
+    for _ in range(_TRIES):
+        found = measure(server, case, _SIZES[case.name] << 20)
+        assert found.status in case.statuses, found
+        if found.lag_ms < _BOUND_MS:
+            return
+    pytest.fail(f"the loop was {found.lag_ms:.0f} ms late: {found}")
+
+
+def test_a_killed_codec_process_is_replaced(server: ServerProcess) -> None:
+    case = _CASES["JSON numbers"]
+    assert measure(server, case, 1 << 20).status == 200
+    assert server.process is not None
+    for pid in _codec_processes(server.process.pid):
+        os.kill(pid, signal.SIGKILL)
+        wait_until(functools.partial(_is_gone, pid))
+    assert measure(server, case, 1 << 20).status == 200
+
+
+def _codec_processes(server: int) -> list[int]:
+    children = pathlib.Path(f"/proc/{server}/task").glob("*/children")
+    pids = [int(pid) for path in children for pid in path.read_text().split()]
+    found = [pid for pid in pids if b"naiad.protocol.codec" in _command_line(pid)]
+    assert found
+    return found
+
+
+def _is_gone(pid: int) -> bool:
+    return not _command_line(pid)
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return pathlib.Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
