@@ -1,14 +1,17 @@
 """How log lines look: Triton's default and ISO8601 formats (rows 17.6, 17.7), and JSON, one object a line.
 
 Modules log through the standard library (`logging.getLogger("naiad.…")`) and pass what a line is about in `extra`:
-`request_id`, `model`, `version` and so on. The text formats put the request id in front of the message, JSON gives each a field.
+`request_id`, `model`, `version` and so on. The text formats put the request id in front of the message, JSON gives each a field. `rows` is for
+people: lines of a table below the message, which JSON leaves out, because the same facts are in other fields.
 """
 
+import collections.abc
 import datetime as dt
 import json
 import logging
 import os
 import sys
+import textwrap
 
 from typing_extensions import override
 
@@ -23,18 +26,36 @@ _LETTERS = {
     logging.ERROR: "E",
     logging.CRITICAL: "F",
 }
-_OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
+    "message",
+    "asctime",
+    "taskName",
+    "rows",
+}
+_INDENT = "    "
+
+
+def no_columns() -> int:
+    """For what is not a terminal: lines are as long as they are."""
+    return 0
 
 
 class TextFormatter(logging.Formatter):
     """`I0101 12:00:00.000000 pid file:line] "message"`, or the same with an ISO 8601 time in UTC.
 
-    A traceback, a message of several lines and the frames of a `stack` follow below as they are, because people read them.
+    A traceback, a message of several lines, a table's `rows` and the frames of a `stack` follow below as they are, because people read them.
+
+    Args:
+        iso: whether the time is in ISO 8601.
+        columns: gives the width of the terminal that shows the lines: a longer first line is wrapped between words. 0 wraps nothing.
     """
 
-    def __init__(self, *, iso: bool) -> None:
+    def __init__(
+        self, *, iso: bool, columns: collections.abc.Callable[[], int] = no_columns
+    ) -> None:
         super().__init__()
         self._iso = iso
+        self._columns = columns
         self._pid = os.getpid()
         self._second = 0
         self._stamp = ""
@@ -51,10 +72,13 @@ class TextFormatter(logging.Formatter):
         message = f"[request id: {request_id}] " if request_id else ""
         first, newline, rest = (message + record.getMessage()).partition("\n")
         line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {_quoted(first)}"
+        columns = self._columns()
+        if 0 < columns < len(line):
+            line = _wrapped(line, columns)
         if newline:
             line += "\n" + rest
-        for frame in getattr(record, "stack", ()):
-            line += "\n" + frame
+        for below in (*getattr(record, "rows", ()), *getattr(record, "stack", ())):
+            line += "\n" + below
         if record.exc_info:
             line += "\n" + self.formatException(record.exc_info)
         return line
@@ -66,6 +90,17 @@ class TextFormatter(logging.Formatter):
             self._stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ " if self._iso else "%m%d %H:%M:%S.")
             self._second = second
         return self._stamp
+
+
+def _wrapped(line: str, columns: int) -> str:
+    """A line in several that fit a terminal, which would cut words in two; a word that is too long stays whole."""
+    return textwrap.fill(
+        line,
+        columns,
+        subsequent_indent=_INDENT,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 class JsonFormatter(logging.Formatter):
@@ -106,6 +141,14 @@ class LevelFilter(logging.Filter):
         return self._allowed.get(record.levelno, True)
 
 
+def terminal_columns() -> int:
+    """The width of the terminal on standard error; 0 where there is none."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
 def configure(
     *, info: bool, warning: bool, error: bool, verbose: int, line_format: str, file: str
 ) -> None:
@@ -118,7 +161,11 @@ def configure(
         logging.FileHandler(file, encoding="utf-8") if file else logging.StreamHandler(sys.stderr)
     )
     handler.setFormatter(
-        JsonFormatter() if line_format == "json" else TextFormatter(iso=line_format == "ISO8601")
+        JsonFormatter()
+        if line_format == "json"
+        else TextFormatter(
+            iso=line_format == "ISO8601", columns=no_columns if file else terminal_columns
+        )
     )
     handler.addFilter(LevelFilter(info=info, warning=warning, error=error))
     root = logging.getLogger()

@@ -46,6 +46,38 @@ def test_a_message_of_several_lines_stays_readable() -> None:
     assert line.endswith('"first"\n  ^^^\nlast')
 
 
+def test_the_rows_of_a_table_are_for_people_alone() -> None:
+    record = _record("models:", rows=["model  state", "m      READY"], models=[{"model": "m"}])
+    assert (
+        logs.TextFormatter(iso=False)
+        .format(record)
+        .endswith('"models:"\nmodel  state\nm      READY')
+    )
+    fields = json.loads(logs.JsonFormatter().format(record))
+    assert fields["message"] == "models:"
+    assert fields["models"] == [{"model": "m"}]
+    assert "rows" not in fields
+
+
+def test_a_terminal_gets_whole_words() -> None:
+    words = [f"word{number}" for number in range(30)]
+    path = "/a/" + "long/" * 20
+    message = " ".join([*words, path, *words])
+    formatter = logs.TextFormatter(iso=False, columns=lambda: 60)
+    lines = formatter.format(_record(message, stack=["  File " + "x" * 90])).splitlines()
+    *wrapped, last = lines
+    assert last == "  File " + "x" * 90
+    assert len(wrapped) > 5
+    assert all(len(line) <= 60 or line.strip() == path for line in wrapped)
+    assert all(line.startswith("    ") for line in wrapped[1:])
+    whole = logs.TextFormatter(iso=False).format(_record(message))
+    assert " ".join(line.strip() for line in wrapped) == whole
+
+
+def test_what_is_no_terminal_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    assert logs.terminal_columns() == 0
+
+
 def test_json_lines_carry_every_extra_field() -> None:
     fields = json.loads(logs.JsonFormatter().format(_record("hi", request_id="r-1", model="m")))
     assert fields == {

@@ -5,6 +5,8 @@ until then (roadmap 8/8 adds a line here for each framework).
 """
 
 import importlib
+import logging
+import sys
 import threading
 import typing
 
@@ -14,6 +16,8 @@ from naiad.backends.backend import Backend, Closes
 from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, invalid
+
+log = logging.getLogger("naiad.backends")
 
 
 class _Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +51,10 @@ _ENTRIES = {
 }
 
 
+NAMES = tuple(_ENTRIES)
+"""The backends that can be asked for."""
+
+
 class Registry:
     """The backends of this server, each made once.
 
@@ -64,7 +72,7 @@ class Registry:
     @property
     def names(self) -> tuple[str, ...]:
         """The backends that can be asked for."""
-        return tuple(_ENTRIES)
+        return NAMES
 
     def get(self, name: str) -> Backend:
         """The backend of that name; its framework is imported now. Blocking, from any thread.
@@ -102,6 +110,15 @@ class Registry:
                 ErrorCode.UNAVAILABLE,
                 f"unable to load backend '{name}': its package {entry.package} {found} ({error}): {entry.install}",
             ) from error
+        if entry.package:
+            version = getattr(sys.modules.get(entry.package), "__version__", "")
+            log.info(
+                "backend %s is loaded: %s %s",
+                name,
+                entry.package,
+                version,
+                extra={"backend": name, "package": entry.package, "package_version": version},
+            )
         factory = getattr(module, entry.factory)
         if entry.asks_server:
             return typing.cast("Backend", factory(clock=self._clock, server=self._server))

@@ -161,7 +161,7 @@ class ProcessHost:
             self._watchdog.rest()
         self._state = _State.UP
         self._replacement.came_up()
-        _log.info("worker process %d serves %s", worker.pid, self._identity)
+        _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
     def answers_to(self, on_answer: OnAnswer) -> None:
         """See `Host`."""

@@ -76,5 +76,6 @@ class Replacement:
                 _log.error("%s", error.message)
                 self._on_refused()
             else:
+                _log.info("%s: a new worker process serves", self._identity)
                 self._on_served()
                 return

@@ -9,7 +9,8 @@ import threading
 
 import uvloop
 
-from naiad import logs
+from naiad import __version__, logs
+from naiad.backends.registry import NAMES
 from naiad.options.options import Options
 from naiad.options.parsing import parse
 from naiad.options.usage import HelpAsked, UsageError, usage
@@ -42,7 +43,10 @@ def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
     for note in options.notes:
         log.warning("%s", note)
     descriptors.raise_limit()
+    _say_what_starts()
     status = uvloop.run(Server(options, console=open_console()).run())
+    if not status:
+        log.info("stopped")
     logging.shutdown()
     others = (each for each in threading.enumerate() if each is not threading.current_thread())
     if status or not all(each.daemon for each in others):
@@ -50,6 +54,18 @@ def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
         sys.stdout.flush()
         os._exit(status)
     return status
+
+
+def _say_what_starts() -> None:
+    """One line for whoever reads the log of another machine."""
+    python, backends = sys.version.split()[0], sorted(NAMES)
+    log.info(
+        "Naiad %s on Python %s; backends: %s",
+        __version__,
+        python,
+        ", ".join(backends),
+        extra={"naiad": __version__, "python": python, "backends": backends},
+    )
 
 
 def _configure_logs(options: Options, command: str) -> bool:

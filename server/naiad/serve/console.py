@@ -69,36 +69,50 @@ class LoadingLines:
     def changed(self, state: VersionState) -> None:
         """A version entered a state."""
         title = state.name if state.version is None else f"{state.name} version {state.version}"
+        extra = about(state)
         match state.state:
             case State.LOADING if self._console is not None:
                 self._console.print(f"  … {escape(title)} [dim]loading[/]")
             case State.LOADING:
-                log.info("loading: %s", title)
+                log.info("loading: %s", title, extra=extra)
             case State.READY:
                 self._done += 1
                 seconds = state.load_ns / _NS_A_SECOND
-                self._say(
-                    f"[green]✓[/] {escape(title)} [dim]loaded in {seconds:.2f} s[/]",
-                    f"successfully loaded {title} in {seconds:.2f} s{self._count()}",
-                )
+                if self._console is not None:
+                    self._show(f"[green]✓[/] {escape(title)} [dim]loaded in {seconds:.2f} s[/]")
+                else:
+                    log.info(
+                        "successfully loaded %s in %.2f s%s",
+                        title,
+                        seconds,
+                        self._count(),
+                        extra=extra,
+                    )
             case State.UNAVAILABLE if state.reason == UNLOADED:
-                log.info("successfully unloaded %s%s", title, _freed(state.resident))
+                log.info("successfully unloaded %s%s", title, _freed(state.resident), extra=extra)
             case State.UNAVAILABLE:
                 self._done += 1
-                log.error("failed to load %s: %s", title, state.details or state.reason)
-                self._say(f"[red]✗[/] {escape(title)} [red]failed[/]", "")
+                reason = state.details or state.reason
+                log.error("failed to load %s: %s", title, reason, extra=extra)
+                self._show(f"[red]✗[/] {escape(title)} [red]failed[/]")
             case _:
-                log.debug("%s is %s", title, state.state.value)
+                log.debug("%s is %s", title, state.state.value, extra=extra)
 
     def _count(self) -> str:
         """How far the start is; loads after it are counted by nobody."""
         return f" ({self._done} of {self._total})" if self._done <= self._total else ""
 
-    def _say(self, markup: str, line: str) -> None:
+    def _show(self, markup: str) -> None:
         if self._console is not None:
             self._console.print(f"  {markup}[dim]{self._count()}[/]")
-        elif line:
-            log.info("%s", line)
+
+
+def about(state: VersionState) -> dict[str, str | int]:
+    """The fields of a log line about a model version."""
+    fields: dict[str, str | int] = {"model": state.name}
+    if state.version is not None:
+        fields["version"] = state.version
+    return fields
 
 
 def open_console() -> "Console | None":
@@ -133,7 +147,16 @@ def show_models(console: "Console | None", states: collections.abc.Sequence[Vers
         f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {_on_one_line(state.reason)}".rstrip()
         for state in states
     ]
-    log.info("models:\n%s", "\n".join([f"{'model':<{width}}  version  state        reason", *rows]))
+    log.info(
+        "models:",
+        extra={
+            "rows": [f"{'model':<{width}}  version  state        reason", *rows],
+            "models": [
+                {**about(state), "state": state.state.value, "reason": state.reason}
+                for state in states
+            ],
+        },
+    )
 
 
 def show_addresses(
@@ -150,7 +173,13 @@ def show_addresses(
     for address in addresses:
         if address.service:
             remark = f" ({address.exposure})" if address.exposure else ""
-            log.info("Started %s at %s%s", address.service, address.bound, remark)
+            log.info(
+                "Started %s at %s%s",
+                address.service,
+                address.bound,
+                remark,
+                extra={"service": address.service, "address": address.bound},
+            )
 
 
 def _freed(resident: tuple[int, int] | None) -> str:

@@ -110,7 +110,6 @@ class Server:
                 await frontends.open()
                 interpreter.imported()
                 self._lag.start(asyncio.get_running_loop())
-                self._watchdog.start()
                 return await self._serve(repository, loader, engine, frontends)
             finally:
                 await frontends.close_all()
@@ -166,6 +165,9 @@ class Server:
                 interpreter.settle()
                 await frontends.accept()
                 engine.phase = Phase.SERVING
+                # Not before: imports and loads hold the loop up while there is no request to answer.
+                self._lag.stalls.clear()
+                self._watchdog.start()
                 show_addresses(
                     self._console, frontends.addresses(), example=frontends.example(states)
                 )

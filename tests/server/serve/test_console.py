@@ -31,11 +31,19 @@ def test_the_table_shows_each_state_and_why() -> None:
     assert "config.pbtxt:2:1: [oh]" in text.getvalue()
 
 
-def test_without_a_terminal_the_table_is_one_log_record(caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_terminal_the_table_is_one_log_record_with_fields_for_machines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.INFO, "naiad"):
         show_models(None, STATES)
     (record,) = caplog.records
-    assert "bad         -  UNAVAILABLE  config.pbtxt:2:1: [oh]" in record.getMessage()
+    assert record.getMessage() == "models:"
+    fields = vars(record)
+    assert fields["rows"][2] == "bad         -  UNAVAILABLE  config.pbtxt:2:1: [oh]"
+    assert fields["models"] == [
+        {"model": "good", "version": 1, "state": "READY", "reason": ""},
+        {"model": "bad", "state": "UNAVAILABLE", "reason": "config.pbtxt:2:1: [oh]"},
+    ]
 
 
 def test_a_reason_of_several_lines_keeps_to_its_row(caplog: pytest.LogCaptureFixture) -> None:
@@ -43,7 +51,8 @@ def test_a_reason_of_several_lines_keeps_to_its_row(caplog: pytest.LogCaptureFix
     state = VersionState(name="m", version=1, state=State.UNAVAILABLE, reason=reason)
     with caplog.at_level(logging.INFO, "naiad"):
         show_models(None, [state])
-    assert "UNAVAILABLE  no module 'x' At: model.py(1): <module>" in caplog.messages[0]
+    rows = vars(caplog.records[0])["rows"]
+    assert "UNAVAILABLE  no module 'x' At: model.py(1): <module>" in rows[1]
 
 
 HTTP = Address(
@@ -100,3 +109,7 @@ def test_each_model_gets_one_line_when_it_is_done(caplog: pytest.LogCaptureFixtu
     said = [record.getMessage() for record in caplog.records]
     assert said[0].startswith("successfully loaded good version 1 in 0.25 s")
     assert said[1] == "failed to load bad: config.pbtxt:2:1: [oh]"
+    good, bad = map(vars, caplog.records)
+    assert (good["model"], good["version"]) == ("good", 1)
+    assert bad["model"] == "bad"
+    assert "version" not in bad
