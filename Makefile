@@ -6,10 +6,10 @@ BIN     = $(VENV)/bin
 PYTEST  = PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-full lint format generate bench bench-operator large-requests soak fuzz clean
+.PHONY: help run smoke test test-fast test-full lint format generate bench bench-against bench-operator large-requests soak fuzz clean
 
 help: ## show these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 run: $(VENV)/.server ## serve the example models, send a real request, keep serving
 	@$(BIN)/python examples/first_request.py
@@ -41,6 +41,9 @@ generate: $(VENV)/.dev ## write the CRD, its page and the manifests again that a
 
 bench: $(VENV)/.dev ## measure beside Triton (ARGS=--write puts it into docs/performance.md); MODEL=DIR measures a model of yours
 	$(BIN)/python -m benchmarks.run $(MODEL) $(ARGS)
+
+bench-against: $(VENV)/.dev ## processor time per request beside another checkout of Naiad (CHECKOUT=DIR; ARGS="--only 'gRPC stream' --plot FILE")
+	@PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.against $(CHECKOUT) $(ARGS)
 
 bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 services on a real API server
 	PYTHONPATH=server:operator:. $(BIN)/python -m benchmarks.operator_scale

@@ -128,7 +128,7 @@ def send(
     """
     if wire == GRPC:
         return h2load(
-            address=server.grpc, path=GRPC_INFER, message=request.message(), connections=connections, seconds=seconds,
+            address=server.grpc, path=GRPC_INFER, messages=[request.message()], connections=connections, seconds=seconds,
         )  # fmt: skip
     message = request.json(server.http) if wire == HTTP_JSON else request.binary(server.http)
     return wrk(message, connections=connections, seconds=seconds)

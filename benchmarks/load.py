@@ -1,5 +1,6 @@
-"""Load from outside: `wrk` for HTTP, `h2load` for gRPC. One small request again and again, over so many connections."""
+"""Load from outside: `wrk` for HTTP, `h2load` for gRPC. One small request again and again, or some that take turns, over so many connections."""
 
+import collections.abc
 import dataclasses
 import pathlib
 import re
@@ -12,8 +13,10 @@ import tempfile
 _UNITS = {"us": 1e-3, "ms": 1.0, "s": 1e3}
 _LATENCY = re.compile(r"^\s+(50|99)%\s+([\d.]+)(us|ms|s)", re.MULTILINE)
 _WRK_RATE = re.compile(r"^Requests/sec:\s+([\d.]+)", re.MULTILINE)
+_WRK_COUNT = re.compile(r"^\s+(\d+) requests in ", re.MULTILINE)
 _WRK_ERRORS = re.compile(r"Non-2xx or 3xx responses: (\d+)|Socket errors: (.*)")
 _H2_RATE = re.compile(r"finished in [\d.]+m?s, ([\d.]+) req/s")
+_H2_COUNT = re.compile(r"requests: .* (\d+) succeeded")
 _H2_STATUS = re.compile(r"requests: .* (\d+) failed, (\d+) errored")
 
 
@@ -23,20 +26,31 @@ class LoadError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rate:
-    """What one run of load measured: requests a second, latencies in milliseconds."""
+    """What one run of load measured: requests a second, latencies in milliseconds, requests."""
 
     per_second: float
     p50_ms: float
     p99_ms: float
+    requests: int
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class HttpRequest:
-    """A POST to send again and again."""
+    """A POST to send again and again.
+
+    Attributes:
+        url: where to.
+        body: what is sent.
+        headers: of it.
+        others: bodies and headers that take turns with these.
+        number: where this text stands in a body or a header, a number of twelve digits is sent that is another one each time.
+    """
 
     url: str
     body: bytes
     headers: tuple[tuple[str, str], ...] = ()
+    others: tuple[tuple[bytes, tuple[tuple[str, str], ...]], ...] = ()
+    number: str = ""
 
 
 def require_tools() -> None:
@@ -56,17 +70,21 @@ def require_tools() -> None:
         )
 
 
-def wrk(request: HttpRequest, *, connections: int, seconds: float) -> Rate:
-    """HTTP/1.1 keep-alive load with one thread.
+def wrk(request: HttpRequest, *, connections: int, seconds: float, first: int = 0) -> Rate:
+    """HTTP/1.1 load with one thread; keep-alive unless a header says otherwise.
+
+    Args:
+        request: what is sent.
+        connections: how many at once.
+        seconds: how long, a whole number.
+        first: the first number, for a request with numbers.
 
     Raises:
         LoadError: not every answer was 200.
     """
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "request.lua"
-        body = pathlib.Path(folder) / "body"
-        body.write_bytes(request.body)
-        script.write_text(_lua(request, body))
+        script.write_text(_lua(request, pathlib.Path(folder), first))
         output = _run(
             "wrk", "-t1", f"-c{connections}", f"-d{seconds:g}s", "--latency", "--timeout", "30s", "-s", str(script), request.url
         )  # fmt: skip
@@ -78,18 +96,33 @@ def wrk(request: HttpRequest, *, connections: int, seconds: float) -> Rate:
         int(percent): float(value) * _UNITS[unit]
         for percent, value, unit in _LATENCY.findall(output)
     }
-    return Rate(float(rate[1]), latency[50], latency[99])
+    count = _WRK_COUNT.search(output)
+    return Rate(float(rate[1]), latency[50], latency[99], int(count[1]) if count else 0)
 
 
-def h2load(*, address: str, path: str, message: bytes, connections: int, seconds: float) -> Rate:
-    """Unary gRPC load, one call at a time on each connection.
+def h2load(
+    *,
+    address: str,
+    path: str,
+    messages: "collections.abc.Iterable[bytes]",
+    connections: int,
+    seconds: float,
+) -> Rate:
+    """Load over gRPC, one call at a time on each connection.
+
+    Args:
+        address: `host:port`.
+        path: the method's.
+        messages: of each call: one for a unary method.
+        connections: how many at once.
+        seconds: how long, rounded to a whole number.
 
     Raises:
         LoadError: a call failed on the HTTP level (gRPC statuses are checked by the caller, once, before).
     """
     with tempfile.TemporaryDirectory() as folder:
         body = pathlib.Path(folder) / "message"
-        body.write_bytes(struct.pack(">BI", 0, len(message)) + message)
+        body.write_bytes(b"".join(struct.pack(">BI", 0, len(each)) + each for each in messages))
         log = pathlib.Path(folder) / "log"
         output = _run(
             "h2load", f"-c{connections}", "-m1", "-t1", f"-D{max(1, round(seconds))}", f"--data={body}", f"--log-file={log}",
@@ -100,7 +133,10 @@ def h2load(*, address: str, path: str, message: bytes, connections: int, seconds
     if rate is None or status is None or status[1] != "0" or not microseconds:
         raise LoadError(f"h2load on {address}{path}:\n{output}")
     hundredths = statistics.quantiles(microseconds, n=100)
-    return Rate(float(rate[1]), hundredths[49] / 1e3, hundredths[98] / 1e3)
+    count = _H2_COUNT.search(output)
+    return Rate(
+        float(rate[1]), hundredths[49] / 1e3, hundredths[98] / 1e3, int(count[1]) if count else 0
+    )
 
 
 def _run(*command: str) -> str:
@@ -110,7 +146,36 @@ def _run(*command: str) -> str:
     return finished.stdout
 
 
-def _lua(request: HttpRequest, body: pathlib.Path) -> str:
-    lines = ['wrk.method = "POST"', f'wrk.body = io.open("{body}", "rb"):read("*a")']
-    lines += [f'wrk.headers["{name}"] = "{value}"' for name, value in request.headers]
+_CHANGING = """\
+local at, number = 0, {first}
+request = function()
+  at = at % #bodies + 1
+  local body, sent = bodies[at], headers[at]
+  if placeholder ~= "" then
+    number = number + 1
+    local text = string.format("%012d", number)
+    local numbered = {{}}
+    for name, value in pairs(sent) do numbered[name] = (value:gsub(placeholder, text)) end
+    body, sent = (body:gsub(placeholder, text)), numbered
+  end
+  return wrk.format("POST", nil, sent, body)
+end
+"""
+
+
+def _lua(request: HttpRequest, folder: pathlib.Path, first: int) -> str:
+    """A script for wrk; the bodies go into files in `folder`."""
+    lines = ['wrk.method = "POST"', "local bodies, headers = {}, {}"]
+    for number, (body, headers) in enumerate(((request.body, request.headers), *request.others), 1):
+        file = folder / f"body_{number}"
+        file.write_bytes(body)
+        shown = ", ".join(f'["{name}"] = "{value}"' for name, value in headers)
+        lines += [f'bodies[{number}] = io.open("{file}", "rb"):read("*a")', f"headers[{number}] = {{ {shown} }}"]  # fmt: skip
+    if request.others or request.number:
+        lines += [f'local placeholder = "{request.number}"', _CHANGING.format(first=first)]
+    else:
+        lines += [
+            "wrk.body = bodies[1]",
+            "for name, value in pairs(headers[1]) do wrk.headers[name] = value end",
+        ]
     return "\n".join(lines)

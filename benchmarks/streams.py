@@ -128,7 +128,7 @@ def _requests_per_second(
         message.inputs.add(name="COUNT", datatype="INT32", shape=[1])
         message.raw_input_contents.append(ANSWERS.to_bytes(4, "little"))
         return h2load(
-            address=server.grpc, path=STREAM_INFER, message=message.SerializeToString(), connections=connections, seconds=seconds,
+            address=server.grpc, path=STREAM_INFER, messages=[message.SerializeToString()], connections=connections, seconds=seconds,
         ).per_second  # fmt: skip
     request = HttpRequest(url=f"http://{server.http}{_PATH}", body=_BODY)
     return wrk(request, connections=connections, seconds=seconds).per_second

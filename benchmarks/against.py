@@ -1,0 +1,165 @@
+"""`make bench-against CHECKOUT=DIR`: this checkout beside another one of Naiad: processor time per request, and throughput.
+
+Three servers run at once: the other checkout, this one, and the other one once more, whose ratio to itself shows the noise. Each cell
+(wire, model, kind of requests, connections) is measured in slices of a second, one server after the other; the servers are started anew some times, because a process has luck of its own with memory and hashes.
+"""
+
+import argparse
+import collections
+import collections.abc
+import contextlib
+import dataclasses
+import itertools
+import pathlib
+import sys
+import tempfile
+import time
+
+from benchmarks import against_report, models, process_time, ratios, traffic
+from benchmarks.checkouts import program_of
+from benchmarks.load import LoadError, require_tools
+from benchmarks.ratios import AGAIN, OTHER, SIDES, THIS, Cell, Round, Slice
+from tests.reference.process import Program, ServerFailedError, ServerProcess
+
+_HERE = pathlib.Path(__file__).resolve().parents[1]
+_SETTLE_S = 0.05
+"""After a slice, until the server has put away the connections that the load has closed."""
+
+_NUMBERS = 1_000_000
+"""Between the first numbers of two slices: requests that carry a number never repeat one."""
+
+Rounds = dict[Cell, list[Round]]
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How much is measured.
+
+    Attributes:
+        cells: what.
+        starts: how often the three servers are started.
+        rounds: per start.
+        seconds: of one slice, a whole number.
+    """
+
+    cells: "collections.abc.Sequence[Cell]"
+    starts: int
+    rounds: int
+    seconds: int
+
+    @property
+    def minutes(self) -> float:
+        """About how long it takes."""
+        slices = len(self.cells) * len(SIDES) * (self.rounds + 1) * self.starts
+        return slices * (self.seconds + 0.2) / 60
+
+
+def measure(other: Program, this: Program, plan: Plan) -> Rounds:
+    """Run the plan.
+
+    Raises:
+        LoadError: a server did not answer as it should.
+        ServerFailedError: a server did not start.
+    """
+    found: Rounds = collections.defaultdict(list)
+    numbers = itertools.count(1, _NUMBERS)
+    for start in range(plan.starts):
+        with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
+            servers = _started(pathlib.Path(name), other, this, stack)
+            for turn in range(-1, plan.rounds):  # the first one warms up
+                for place, cell in enumerate(plan.cells):
+                    measured = _slices(servers, cell, turn + start + place, plan.seconds, numbers)
+                    if turn >= 0:
+                        found[cell].append(measured)
+                _show_progress(found, start * plan.rounds + turn + 1, plan.starts * plan.rounds)
+    return found
+
+
+def _started(
+    folder: pathlib.Path, other: Program, this: Program, stack: contextlib.ExitStack
+) -> dict[str, ServerProcess]:
+    repository = folder / "models"
+    models.tiny_onnx(repository)
+    models.python_models(repository)
+    models.python_model_in_a_thread(repository)
+    servers = {
+        side: ServerProcess(program, [repository], log=folder / f"{side}.log")
+        for side, program in ((OTHER, other), (THIS, this), (AGAIN, other))
+    }
+    for server in servers.values():
+        stack.callback(server.stop)
+        server.start()
+    for server in servers.values():
+        server.wait()
+        for model in traffic.MODELS:
+            traffic.check(server, model)
+    return servers
+
+
+def _slices(
+    servers: "collections.abc.Mapping[str, ServerProcess]",
+    cell: Cell,
+    turn: int,
+    seconds: int,
+    numbers: "collections.abc.Iterator[int]",
+) -> dict[str, Slice]:
+    """A slice of each server, this checkout's between the two of the other one, which change places from round to round."""
+    found: dict[str, Slice] = {}
+    for side in SIDES if turn % 2 else SIDES[::-1]:
+        process = servers[side].process
+        assert process is not None
+        before = process_time.of_tree(process.pid)
+        count, per_second = traffic.send(servers[side], cell, seconds=seconds, first=next(numbers))
+        time.sleep(_SETTLE_S)
+        used = process_time.of_tree(process.pid) - before
+        if not count:
+            raise LoadError(f"{servers[side].program.name} answered no request in {seconds} s: {cell}")  # fmt: skip
+        found[side] = Slice(used / count, per_second)
+    return found
+
+
+def _show_progress(found: Rounds, done: int, of: int) -> None:
+    if found:
+        means = ratios.means([ratios.result(cell, rounds) for cell, rounds in found.items()])
+        shown = ", ".join(f"{each.wire} {each.ratio:.3f} (noise {each.noise:.3f})" for each in means)  # fmt: skip
+        print(f"round {done} of {of}: {shown}", flush=True)
+
+
+def main(words: "collections.abc.Sequence[str] | None" = None) -> int:
+    """Measure and print; 1 when a bound is missed beyond the noise, 2 when it could not be measured."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__)
+    parser.add_argument("checkout", type=pathlib.Path, metavar="DIR", help="the other checkout; .venv is made there if it has none")  # fmt: skip
+    parser.add_argument("--starts", type=int, default=3, help="of the servers (default 3)")
+    parser.add_argument("--rounds", type=int, default=4, help="per start (default 4)")
+    parser.add_argument("--seconds", type=int, default=1, help="of one slice (default 1)")
+    parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 64], metavar="COUNT")
+    parser.add_argument("--only", default="", metavar="TEXT", help="cells with this in their line of the table, e.g. 'gRPC stream' or 'tiny'")  # fmt: skip
+    parser.add_argument("--plot", type=pathlib.Path, metavar="FILE", help="draw the ratios, e.g. against.png")  # fmt: skip
+    asked = parser.parse_args(words)
+    cells = [
+        cell
+        for cell in traffic.cells(tuple(asked.connections))
+        if asked.only in against_report.line_of(cell)
+    ]
+    if not cells or min(asked.starts, asked.rounds, asked.seconds, *asked.connections) < 1:
+        parser.error("nothing to measure: no cell has this text, or a number is below 1")
+    plan = Plan(cells=cells, starts=asked.starts, rounds=asked.rounds, seconds=asked.seconds)
+    try:
+        require_tools()
+        other = program_of(asked.checkout, name="the other checkout")
+        this = program_of(_HERE, name="this checkout")
+        print(f"{len(cells)} cells, about {plan.minutes:.0f} minutes", flush=True)
+        rounds = measure(other, this, plan)
+    except (LoadError, ServerFailedError) as error:
+        print(f"bench-against: {error}", file=sys.stderr)
+        return 2
+    results = [ratios.result(cell, each) for cell, each in rounds.items()]
+    print("\n" + against_report.text(results))
+    if asked.plot is not None:
+        against_report.plot(results, asked.plot)
+        print(f"\nwritten: {asked.plot}")
+    return 1 if ratios.is_missed(results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

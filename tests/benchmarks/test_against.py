@@ -1,0 +1,176 @@
+"""`make bench-against`: ratios, noise and verdicts from numbers, processor time of process trees, and one short run."""
+
+import math
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from benchmarks import against, against_report, process_time, traffic
+from benchmarks.checkouts import program_of
+from benchmarks.load import LoadError
+from benchmarks.ratios import (
+    AGAIN,
+    OTHER,
+    THIS,
+    Cell,
+    Round,
+    Slice,
+    Verdict,
+    is_missed,
+    judge,
+    means,
+    result,
+)
+
+_ROOT = pathlib.Path(__file__).resolve().parents[2]
+_CELL = Cell("HTTP JSON", "tiny", "same", 8)
+
+
+def _round(other: float, this: float, again: float) -> Round:
+    """Microseconds per request; half of a processor is busy."""
+    sides = {OTHER: other, THIS: this, AGAIN: again}
+    return {side: Slice(each * 1e-6, 0.5e6 / each) for side, each in sides.items()}
+
+
+def test_a_ratio_is_the_median_of_pairs_and_the_noise_is_that_of_the_other_checkout_with_itself() -> (
+    None
+):
+    rounds = [_round(100, 102, 100), _round(200, 206, 200), _round(50, 52, 50), _round(10, 30, 10)]
+
+    found = result(_CELL, [*rounds, _round(100, 103, 104.04)])
+
+    assert found.ratio == pytest.approx(1.03)
+    assert found.noise == pytest.approx(1.0)
+    assert found.rate == pytest.approx(1 / 1.03)
+    assert found.microseconds == pytest.approx(102)
+    assert found.error == pytest.approx(1.2533 * 1.4826 * 0.01 / 1.03 / math.sqrt(5), rel=0.05)
+
+
+def test_a_machine_that_slows_down_evenly_changes_no_ratio() -> None:
+    assert result(_CELL, [_round(100, 110, 121)] * 4).ratio == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "margin", "expected"),
+    [
+        (1.08, 0.0, Verdict.HOLDS),
+        (1.09, 0.005, Verdict.MISSED),
+        (1.09, 0.02, Verdict.NOISE),
+        (3.0, math.inf, Verdict.NOISE),
+    ],
+)
+def test_a_bound_is_missed_only_beyond_the_noise(
+    ratio: float, margin: float, expected: Verdict
+) -> None:
+    assert judge(ratio, bound=1.08, margin=margin) is expected
+
+
+def test_a_wire_has_the_geometric_mean_of_its_cells_and_a_bound_of_its_own() -> None:
+    cells = [Cell("gRPC", "tiny", "same", 1), Cell("gRPC", "tiny", "same", 8), _CELL]
+    results = [
+        result(cells[0], [_round(100, 107, 100)] * 9),
+        result(cells[1], [_round(100, 101, 100)] * 9),
+        result(cells[2], [_round(100, 90, 100)] * 9),
+    ]
+
+    grpc, http = means(results)
+
+    assert grpc.wire == "gRPC"
+    assert grpc.ratio == pytest.approx(math.sqrt(1.07 * 1.01))
+    assert [each.verdict for each in results] == [Verdict.HOLDS] * 3
+    assert (grpc.verdict, http.verdict) == (Verdict.MISSED, Verdict.HOLDS)
+    assert is_missed(results)
+    assert not is_missed(results[2:])
+    assert "Missed: gRPC." in against_report.text(results)
+
+
+def test_few_rounds_miss_nothing_for_certain() -> None:
+    found = result(_CELL, [_round(100, 300, 100)] * 3)
+    assert found.verdict is Verdict.NOISE
+
+
+def test_every_wire_has_each_model_and_number_of_connections_and_changing_requests() -> None:
+    cells = traffic.cells((1, 8, 64))
+    assert len(set(cells)) == len(cells)
+    for wire in traffic.WIRES:
+        plain = [each for each in cells if each.wire == wire and each.requests == traffic.SAME]
+        assert len(plain) == 9
+        assert {each.requests for each in cells if each.wire == wire} >= {"same", "ids", "shapes"}
+    assert {each.connections for each in cells if each.requests != traffic.SAME} == {8}
+
+
+def test_the_time_of_a_process_holds_that_of_its_children_also_of_those_that_have_ended() -> None:
+    burn = "import time\nwhile time.process_time() < 0.1: pass\n"
+    code = (
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {burn!r}])\n"
+        f"child = subprocess.Popen([sys.executable, '-c', {burn + 'print(1, flush=True); input()'!r}], stdin=-1, stdout=-1)\n"
+        "child.stdout.readline(); print(1, flush=True); input()"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=-1, stdout=-1)
+    try:
+        assert process.stdout is not None
+        process.stdout.readline()
+        of_all = process_time.of_tree(process.pid)
+    finally:
+        process.communicate(b"\n")
+    assert of_all >= 0.2
+    assert process_time.of_tree(process.pid) == 0.0  # it has ended
+    assert process_time.of_tree(os.getpid()) >= 0.2  # and was waited for
+
+
+def test_a_folder_that_is_no_checkout_is_refused(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(LoadError, match="is not a checkout of Naiad"):
+        program_of(tmp_path, name="other")
+
+
+def test_a_checkout_is_served_by_its_own_code_and_environment(tmp_path: pathlib.Path) -> None:
+    package = tmp_path / "server" / "naiad"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.symlink_to(sys.executable)
+
+    program = program_of(tmp_path, name="other")
+
+    assert program.command == (str(python), "-m", "naiad", "serve")
+    assert program.environ["PYTHONPATH"] == str(tmp_path / "server")
+    python.unlink()
+    python.write_text("#!/bin/sh\necho /elsewhere/naiad/__init__.py\n")
+    python.chmod(0o755)
+    with pytest.raises(LoadError, match="imports /elsewhere"):
+        program_of(tmp_path, name="other")
+
+
+@pytest.mark.timeout(400)
+def test_a_short_run_measures_every_wire(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """This checkout beside itself. No figure is looked at: a test cannot know how busy the machine is."""
+    pytest.importorskip("matplotlib")
+    _need_tools()
+    (tmp_path / "server").symlink_to(_ROOT / "server")
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    (tmp_path / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+    (tmp_path / ".venv" / "bin" / "python").chmod(0o755)
+    words = [str(tmp_path), "--starts=1", "--rounds=1", "--connections=2", "--only=ids"]
+
+    status = against.main([*words, f"--plot={tmp_path / 'plot.png'}"])
+
+    printed = capsys.readouterr().out
+    assert status == 0, printed  # after one round nothing is missed for certain
+    rows = [line for line in printed.splitlines() if "| ids " in line]
+    assert [row.split("|")[1].strip() for row in rows] == list(traffic.WIRES)
+    assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def _need_tools() -> None:
+    from benchmarks.load import require_tools  # noqa: PLC0415 - for this test alone
+
+    try:
+        require_tools()
+    except LoadError as error:
+        pytest.skip(str(error))
