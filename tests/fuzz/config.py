@@ -5,6 +5,7 @@ An input is the file's bytes.
 
 import json
 import pathlib
+import tempfile
 
 from naiad.config import pbtxt
 from naiad.config.config_json import to_json
@@ -22,6 +23,20 @@ _NOWHERE = pathlib.Path("/nonexistent/m")
 _DATA = pathlib.Path(__file__).parents[1] / "data" / "server" / "pbtxt"
 
 
+_FOLDERS: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def _folder() -> pathlib.Path:
+    """A model's folder with one version that holds a file of two backends, the same for all inputs."""
+    if not _FOLDERS:
+        _FOLDERS.append(tempfile.TemporaryDirectory())
+        version = pathlib.Path(_FOLDERS[0].name) / "m" / "1"
+        version.mkdir(parents=True)
+        (version / "model.py").touch()
+        (version / "model.onnx").write_bytes(b"no model")
+    return pathlib.Path(_FOLDERS[0].name) / "m"
+
+
 def seeds() -> list[bytes]:
     """Configs that are right."""
     return [
@@ -37,8 +52,7 @@ def check(data: bytes) -> None:
     compare(text)
     document = pbtxt.parse(text, path=_NOWHERE / "config.pbtxt")
     json.dumps(to_json(document.message))
-    found = resolve(_NOWHERE, document=document, complete=lambda _: None)
-    assert found.problems  # there is no version folder, and so no model
+    found = resolve(_folder(), document=document, complete=lambda _: None)
     for problem in found.problems:
         assert problem.message
         if problem.position is not None:

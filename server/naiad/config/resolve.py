@@ -6,6 +6,7 @@ everything wrong is a `Problem` at its line.
 """
 
 import collections.abc
+import glob
 import pathlib
 import types
 from typing import Any
@@ -15,6 +16,7 @@ import msgspec
 from naiad.config import onnx_graph, pbtxt, platforms, versions
 from naiad.config.autocomplete import CompletionError, offline
 from naiad.config.document import Document
+from naiad.config.file_names import refuse_unusable
 from naiad.config.findings import Findings, in_order
 from naiad.config.graph_check import check_graph
 from naiad.config.model_config import ModelConfig
@@ -151,6 +153,7 @@ class _Resolving:
             )
         check_name(self._message, self._findings, self._model_dir.name)
         self._message.name = self._model_dir.name
+        refuse_unusable(self._message, self._findings)
         self._find_versions()
         platforms.autofill(self._message, self._listing())
         find_unsupported(self._message, self._findings)
@@ -309,7 +312,7 @@ class _Resolving:
         path = self._model_file(version)
         if said is None or self._message.cc_model_filenames or path.exists():
             return None
-        alike = sorted(entry.name for entry in path.parent.glob(f"*{path.suffix}"))
+        alike = sorted(entry.name for entry in path.parent.glob(f"*{glob.escape(path.suffix)}"))
         text = said.format(path=path, model=self._message.name)
         document = self._findings.document
         written = (field for field in _SAY_WHICH_FILE if (field,) in document.positions)

@@ -262,3 +262,26 @@ def test_the_document_is_not_changed_by_completion(tmp_path: pathlib.Path) -> No
     resolution = resolve(make_model(tmp_path, "max_batch_size: 2", files={"1/model.onnx": X}))
     assert list(resolution.document.message.input) == []
     assert resolution.document.message.name == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"),
+    [("a\\000b", "holds a zero character"), ("a" * 300, "is longer than 255 bytes")],
+)
+def test_a_file_name_that_no_file_can_have_is_refused_at_its_line(
+    tmp_path: pathlib.Path, name: str, fault: str
+) -> None:
+    text = (
+        'backend: "onnxruntime"\n'
+        f'default_model_filename: "{name}"\n'
+        f'output {{ name: "y" data_type: TYPE_FP32 dims: 2\nlabel_filename: "{name}" }}\n'
+    )
+    found = resolve(make_model(tmp_path, text, files={"1/model.onnx": X})).problems
+    said = [problem for problem in found if fault in problem.message]
+    assert [each.position.line for each in said if each.position is not None] == [2, 4]
+
+
+def test_an_ending_of_a_file_name_is_no_pattern(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "onnxruntime" default_model_filename: "model.**"'
+    found = resolve(make_model(tmp_path, text, files={"1/model.onnx": X})).problems
+    assert "unable to find" in found[0].message
