@@ -1,11 +1,11 @@
 """The folder where environments are kept: made once, shared by models and servers, never half made (user-pains 4).
 
     <cache>/<name>/            an environment
-    <cache>/<name>/.complete   says that it is whole; its time is that of the last use
+    <cache>/<name>/.complete   says that it is whole, and what was in it; its time is that of the last use
     <cache>/<name>.lock        held by whoever makes it (alone) or uses it (together)
 
 Environments know the path at which they were made (scripts, `conda-unpack`), so one cannot be made beside and renamed: what has no
-mark is rubbish that the next maker removes. Locks are the system's (flock): they end with the process that holds them, however
+mark is rubbish that the next maker removes, and what misses something that it had is made anew when nobody else uses it. Locks are the system's (flock): they end with the process that holds them, however
 it ends. An installer that outlives its server holds the lock too, so that nobody builds into the same folder.
 """
 
@@ -18,6 +18,7 @@ import pathlib
 import shutil
 import threading
 
+from naiad.environments import inventory
 from naiad.environments.programs import ClosedError
 
 _log = logging.getLogger("naiad.environments")
@@ -27,6 +28,9 @@ _LOCK = ".lock"
 
 POLL_S = 0.2
 """How often somebody who waits for another maker looks again."""
+
+_DAMAGED_POLLS = 25
+"""How often it looks again whether those who use a damaged environment are gone."""
 
 _SECONDS_A_DAY = 86_400.0
 
@@ -56,20 +60,23 @@ class Cache:
 
         Raises:
             ClosedError: the server stops.
-            OSError: the cache cannot be written.
+            OSError: the cache cannot be written, or the environment is damaged and another server uses it.
             Exception: whatever `make` raises; nothing is left of it then.
         """
         folder = self._folder / name
         with self._mutex:
-            if name in self._held:
+            held = name in self._held
+        if held:
+            if _is_whole(folder):
                 return folder
+            self._let_go(name)
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             lock = os.open(
                 self._folder / (name + _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
             )
         except OSError:
-            if (folder / MARK).is_file():
+            if (folder / MARK).is_file() and not _missing(folder):
                 return folder  # in an image, say, whose files cannot be written: nobody removes it either
             raise
         try:
@@ -109,22 +116,36 @@ class Cache:
                 os.close(lock)
             self._held.clear()
 
+    def _let_go(self, name: str) -> None:
+        with self._mutex:
+            lock = self._held.pop(name, None)
+        if lock is not None:
+            os.close(lock)
+
     def _make_whole(self, folder: pathlib.Path, lock: int, make: Make) -> None:
         """Come back with the environment whole and the lock held together with others."""
         mark = folder / MARK
         told = False
+        damaged = 0
         while not self._closing.is_set():
             if _try(lock, fcntl.LOCK_SH):
-                if mark.is_file():
+                if _is_whole(folder):
                     with contextlib.suppress(OSError):
                         os.utime(mark)
                     return
                 fcntl.flock(lock, fcntl.LOCK_UN)
                 if _try(lock, fcntl.LOCK_EX):
-                    if not mark.is_file():
+                    if not _is_whole(folder):
                         _fill(folder, lock, make)
                     fcntl.flock(lock, fcntl.LOCK_UN)
                     continue
+                if folder.exists():  # nobody makes it: others use it
+                    damaged += 1
+                    if damaged > _DAMAGED_POLLS:
+                        raise OSError(
+                            f"{folder} is damaged ({_missing(folder) or MARK} is not there any more), and another server uses it: stop that one, and it "
+                            "is made anew"
+                        )
             if not told:
                 told = True
                 _log.info("waiting for somebody else who makes %s", folder)
@@ -134,15 +155,33 @@ class Cache:
 
 def _fill(folder: pathlib.Path, lock: int, make: Make) -> None:
     if folder.exists():
-        _log.info("%s was left unfinished: it is made anew", folder)
+        lost = _missing(folder)
+        if lost:
+            _log.warning("%s is damaged: %s is not there any more. It is made anew", folder, lost)
+        else:
+            _log.info("%s was left unfinished: it is made anew", folder)
         shutil.rmtree(folder)
     folder.mkdir()
     try:
         make(folder, lock)
+        inventory.write(folder, folder / MARK)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    (folder / MARK).touch()
+
+
+def _is_whole(folder: pathlib.Path) -> bool:
+    return (folder / MARK).is_file() and not _missing(folder)
+
+
+def _missing(folder: pathlib.Path) -> str:
+    """Something that was in an environment when it was made, and is not any more; "" for nothing, or for one without a mark."""
+    mark = folder / MARK
+    try:
+        lost = inventory.missing(folder, mark)
+    except FileNotFoundError:
+        return ""
+    return lost[0] if lost else ""
 
 
 def _is_old(folder: pathlib.Path, limit_s: float) -> bool:

@@ -18,6 +18,9 @@ _log = logging.getLogger("naiad.environments")
 
 _KEPT_LINES = 200
 
+LIMIT_S = 3600.0
+"""How long a program may take: building the largest packages from source takes most of an hour."""
+
 
 class ClosedError(Exception):
     """The server stops; nothing more is made."""
@@ -57,6 +60,7 @@ class Programs:
         folder: pathlib.Path,
         keep: int | None = None,
         tell: collections.abc.Callable[[str], None] | None = None,
+        limit_s: float = LIMIT_S,
     ) -> bytes:
         """Run a program to its end; gives back its output.
 
@@ -66,9 +70,10 @@ class Programs:
             folder: where it works.
             keep: a descriptor that it gets and has no use for.
             tell: told each line; standard error comes with standard output then, and only the last lines are given back.
+            limit_s: how long it may take.
 
         Raises:
-            FailedError: its exit status is not 0.
+            FailedError: its exit status is not 0, or it took longer than `limit_s` and was ended.
             ClosedError: it was ended because the server stops.
             OSError: it cannot be started.
         """
@@ -83,6 +88,10 @@ class Programs:
             pass_fds=() if keep is None else (keep,),
         ) as process:
             self._add(process)
+            late = threading.Event()
+            timer = threading.Timer(limit_s, _end_late, (process, late))
+            timer.daemon = True
+            timer.start()
             try:
                 output = _read(process, tell)
                 status = process.wait()
@@ -90,12 +99,16 @@ class Programs:
                 _kill(process)
                 raise
             finally:
+                timer.cancel()
                 with self._mutex:
                     self._running.discard(process)
         if status and self._closing.is_set():
             raise ClosedError
         if status:
-            raise FailedError(os.fsdecode(output).splitlines()[-_KEPT_LINES:], status)
+            lines = os.fsdecode(output).splitlines()[-_KEPT_LINES:]
+            if late.is_set():
+                lines.append(f"error: it took longer than {limit_s:g} s and was ended")
+            raise FailedError(lines, status)
         return output
 
     def close(self) -> None:
@@ -122,6 +135,11 @@ def _read(
         last.append(line)
         tell(os.fsdecode(line).rstrip())
     return b"".join(last)
+
+
+def _end_late(process: "subprocess.Popen[bytes]", late: threading.Event) -> None:
+    late.set()
+    _kill(process)
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

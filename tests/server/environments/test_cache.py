@@ -1,14 +1,18 @@
 """The folder where environments are kept: once, whole, shared, and not for ever."""
 
+import collections.abc
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import threading
 
 import pytest
+from typing_extensions import override
 
+from naiad.environments import cache as environments_cache
 from naiad.environments.cache import MARK, Cache, default_folder
 from naiad.environments.programs import ClosedError
 
@@ -113,6 +117,72 @@ def test_a_server_that_stops_does_not_wait_for_another_maker(tmp_path: pathlib.P
                 waiting.result(10)
 
     cache(tmp_path).get("e", meanwhile)
+
+
+class MakingEnvironment(Making):
+    """Makes something like an environment."""
+
+    @override
+    def __call__(self, folder: pathlib.Path, lock: int) -> None:
+        super().__call__(folder, lock)
+        packages = folder / "lib" / "python3.11" / "site-packages"
+        (packages / "numpy").mkdir(parents=True)
+        (packages / "numpy" / "__init__.py").touch()
+        (folder / "bin").mkdir()
+        (folder / "bin" / "python").symlink_to(folder.parent / "interpreter")
+
+
+def nothing(folder: pathlib.Path) -> None:
+    """Do no harm."""
+    (folder / "lib" / "python3.11" / "__pycache__").mkdir()
+    (folder / "new").touch()
+
+
+@pytest.mark.parametrize(
+    ("harm", "made"),
+    [
+        (nothing, 1),
+        (lambda folder: (folder.parent / "interpreter").unlink(), 2),
+        (lambda folder: shutil.rmtree(folder / "lib/python3.11/site-packages/numpy"), 2),
+        (lambda folder: (folder / "made").unlink(), 2),
+        (shutil.rmtree, 2),
+        (lambda folder: (folder / MARK).unlink(), 2),
+        (lambda folder: (folder / MARK).write_text(""), 1),
+    ],
+    ids=["none", "interpreter", "package", "file", "all", "mark", "a mark without a list"],
+)
+@pytest.mark.parametrize("held", [False, True])
+def test_a_damaged_one_is_made_anew(
+    tmp_path: pathlib.Path,
+    harm: collections.abc.Callable[[pathlib.Path], object],
+    made: int,
+    *,
+    held: bool,
+) -> None:
+    making = MakingEnvironment()
+    ours = cache(tmp_path)
+    (tmp_path / "interpreter").touch()
+    folder = ours.get("e", making)
+    harm(folder)
+    if not held:
+        ours.close()
+    assert ours.get("e", making) == folder
+    assert making.times == made
+
+
+def test_a_damaged_one_that_another_server_uses_is_an_error_that_says_so(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(environments_cache, "POLL_S", 0.001)
+    another = cache(tmp_path)
+    folder = another.get("e", Making())
+    (folder / "made").unlink()
+    with pytest.raises(OSError, match=r"made is not there any more.*another server uses it"):
+        cache(tmp_path).get("e", Making())
+    another.close()
+    making = Making()
+    cache(tmp_path).get("e", making)
+    assert making.times == 1
 
 
 def test_unused_ones_go_after_some_days_and_used_ones_stay(tmp_path: pathlib.Path) -> None:

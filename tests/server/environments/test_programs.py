@@ -61,3 +61,15 @@ def test_what_starts_after_the_end_is_ended_at_once() -> None:
         Programs(closing).run(
             python("import time; time.sleep(600)"), environ=os.environ, folder=ROOT
         )
+
+
+def test_what_takes_too_long_is_ended_and_says_so() -> None:
+    with pytest.raises(FailedError) as caught:
+        Programs(threading.Event()).run(
+            python("import time; print('begun', flush=True); time.sleep(600)"),
+            environ=os.environ,
+            folder=ROOT,
+            tell=lambda line: None,
+            limit_s=1,
+        )
+    assert caught.value.output[-1] == "error: it took longer than 1 s and was ended"
