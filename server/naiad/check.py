@@ -320,7 +320,8 @@ def _good(model: Checked) -> str:
     label = "version" if len(numbers) == 1 else "versions"
     line = f"ok  {model.path.name}: {config.backend}, {label} {', '.join(map(str, numbers))}"
     line += f", max_batch_size {config.max_batch_size}"
-    return "\n".join([line, *(f"    note: {warning}" for warning in model.resolution.warnings)])
+    notes = (*model.resolution.warnings, *model.resolution.notes)
+    return "\n".join([line, *(f"    note: {note}" for note in notes)])
 
 
 def _counted(count: int, noun: str) -> str:
@@ -335,7 +336,7 @@ def _as_json(models: collections.abc.Sequence[Checked]) -> dict[str, Any]:
                 "path": str(model.path),
                 "ok": not model.problems,
                 "versions": list(model.resolution.versions),
-                "warnings": list(model.resolution.warnings),
+                "warnings": [*model.resolution.warnings, *model.resolution.notes],
             }
             for model in models
         ],

@@ -63,7 +63,16 @@ dynamic_batching {
   default_queue_policy { timeout_action: DELAY default_timeout_microseconds: 1000 allow_timeout_override: true max_queue_size: 10 }
   priority_queue_policy { key: 1 value { timeout_action: REJECT default_timeout_microseconds: 5000000000 } }
 }
-instance_group [{ count: 1 kind: KIND_CPU }, { name: "named" count: 2 }]
+instance_group [{ count: 1 kind: KIND_CPU }, {
+  name: "named"
+  count: 2
+  rate_limiter { resources [{ name: "R" count: 1 }] priority: 2 }
+  host_policy: "none"
+  secondary_devices [{ kind: KIND_NVDLA device_id: 0 }]
+}]
+response_cache { enable: true }
+cc_model_filenames { key: "7.5" value: "none.py" }
+model_warmup { name: "none" }
 """
 
 GOOD: dict[str, Model] = {

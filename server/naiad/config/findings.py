@@ -22,6 +22,7 @@ class Findings:
         self.document = document
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
+        self.notes: list[str] = []
         at = {_place(place): path for path, place in document.positions.items()}
         self._unread = {
             path[:length]

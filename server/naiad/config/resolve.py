@@ -20,6 +20,7 @@ from naiad.config.file_names import refuse_unusable
 from naiad.config.findings import Findings, in_order
 from naiad.config.graph_check import check_graph
 from naiad.config.model_config import ModelConfig
+from naiad.config.no_effect import note_what_has_no_effect
 from naiad.config.normalise import normalise, normalise_instance_groups
 from naiad.config.problem import Problem
 from naiad.config.typed import typed
@@ -56,6 +57,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
         problems: in the order of the file.
         versions: those present that the policy serves, ascending.
         warnings: what does not stop the model, and somebody should know.
+        notes: what the config holds that has no effect here.
     """
 
     config: ModelConfig | None
@@ -63,6 +65,7 @@ class Resolution(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
     versions: tuple[int, ...]
     warnings: tuple[str, ...]
+    notes: tuple[str, ...] = ()
 
 
 def config_file(model_dir: pathlib.Path, config_name: str) -> pathlib.Path:
@@ -156,7 +159,8 @@ class _Resolving:
         refuse_unusable(self._message, self._findings)
         self._find_versions()
         platforms.autofill(self._message, self._listing())
-        find_unsupported(self._message, self._findings)
+        find_unsupported(self._message, self._findings, self._gpus)
+        note_what_has_no_effect(self._message, self._findings)
         self._find_custom_batching()
         normalise(self._message)
         self._serve_versions()
@@ -174,6 +178,7 @@ class _Resolving:
             problems=problems,
             versions=self._versions,
             warnings=tuple(self._findings.warnings),
+            notes=tuple(dict.fromkeys(self._findings.notes)),
         )
 
     def _find_versions(self) -> None:

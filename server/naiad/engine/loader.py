@@ -187,6 +187,8 @@ class Loader:
         )
         for warning in resolution.warnings:
             log.warning("%s: %s", folder.name, warning)
+        for note in resolution.notes:
+            log.info("%s: %s", folder.name, note)
         config = resolution.config
         if config is None:
             return _refusal(folder, resolution)

@@ -13,54 +13,18 @@ SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: tr
 ASKED = {
     ("sequence_batching",): ("\nsequence_batching { direct {} }", (2, 1), "the sequence batcher"),
     ("ensemble_scheduling",): ("\nensemble_scheduling { step {} }", (2, 1), "ensembles"),
-    ("response_cache", "enable"): (
-        "\nresponse_cache { enable: true }",
-        (2, 26),
-        "the response cache",
-    ),
-    ("model_warmup",): ('\nmodel_warmup [ { name: "a" } ]', (2, 1), "warmup at load"),
     ("model_repository_agents", "agents"): (
         '\nmodel_repository_agents { agents [ { name: "checksum" } ] }',
         (2, 27),
         "repository agents",
     ),
-    ("model_metrics", "metric_control"): (
-        "\nmodel_metrics { metric_control {} }",
-        (2, 17),
-        "metrics of a model's own",
-    ),
-    ("cc_model_filenames",): (
-        '\ncc_model_filenames [ { key: "7.5" value: "model75.plan" } ]',
-        (2, 1),
-        "a model file for each kind of GPU",
-    ),
     ("batch_input",): ('\nbatch_input [ { source_input: "x" } ]', (2, 1), "batch inputs"),
     ("batch_output",): ('\nbatch_output [ { source_input: "x" } ]', (2, 1), "batch outputs"),
     ("input", "*", "allow_ragged_batch"): (SPECS, (2, 21), "ragged batches"),
-    ("instance_group", "*", "rate_limiter", "resources"): (
-        '\ninstance_group { rate_limiter { resources [ { name: "r" } ] } }',
-        (2, 33),
-        "the rate limiter",
-    ),
-    ("instance_group", "*", "rate_limiter", "priority"): (
-        "\ninstance_group [ {}, { rate_limiter { priority: 2 } } ]",
-        (2, 49),
-        "the rate limiter",
-    ),
     ("instance_group", "*", "passive"): (
         "\ninstance_group { passive: true }",
         (2, 27),
         "passive instances",
-    ),
-    ("instance_group", "*", "secondary_devices"): (
-        "\ninstance_group { secondary_devices { device_id: 1 } }",
-        (2, 18),
-        "secondary devices",
-    ),
-    ("instance_group", "*", "host_policy"): (
-        '\ninstance_group { host_policy: "p" }',
-        (2, 31),
-        "host policies",
     ),
     ("parameters", "TRITON_BATCH_STRATEGY_PATH"): (
         '\nparameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/x" } }',
@@ -88,8 +52,6 @@ def test_each_is_refused_at_its_line(tmp_path: pathlib.Path, path: tuple[str, ..
 @pytest.mark.parametrize(
     "config",
     [
-        "response_cache { enable: false }",
-        "response_cache {}",
         "instance_group { passive: false rate_limiter {} }",
         'input { name: "x" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: false }',
         "model_repository_agents {}",
@@ -137,3 +99,18 @@ def test_a_batching_library_in_the_folder_asks_for_custom_batching(
     problem = only(resolve(folder))
     assert problem.path == folder / where
     assert problem.message == "batchstrategy.so is not there yet: custom batching"
+
+
+def test_a_warmup_sample_that_would_run_is_refused(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "python"\nmodel_warmup [ { name: "a" }, { name: "b" batch_size: 1 } ]'
+    problem = only(resolve(make_model(tmp_path, text)))
+    assert problem.message == "model_warmup[1] is not there yet: warmup at load"
+
+
+def test_a_file_for_each_kind_of_gpu_is_refused_where_there_is_one(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "onnxruntime"\ncc_model_filenames [ { key: "7.5" value: "model75.onnx" } ]'
+    found = resolve(make_model(tmp_path, text), gpus=(0,)).problems
+    assert any(
+        each.message == "cc_model_filenames is not there yet: a model file for each kind of GPU"
+        for each in found
+    )
