@@ -38,6 +38,7 @@ from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.service import HttpService
 from naiad.protocol.http.settings import HttpSettings
 from naiad.repository.manager import Repository
+from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store
 from naiad.serve.console import LoadingLines
 
@@ -154,7 +155,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
         registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, desk_of=lambda _model, _instance: ClosedDesk(), clock=clock,
     )  # fmt: skip
     repository = Repository(
-        stores=[open_store(str(folder))], resolve=loader.plan, load=loader.load, load_thread_count=1, retry_count=0,
+        reader=RepositoryReader([open_store(str(folder))]), resolve=loader.plan, load=loader.load, load_thread_count=1, retry_count=0,
         progress=LoadingLines(None), clock=clock,
     )  # fmt: skip
     await repository.load_all()

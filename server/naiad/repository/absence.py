@@ -6,11 +6,11 @@ import typing
 from naiad.core.request import LATEST
 from naiad.errors import InferenceError, not_found, unavailable
 from naiad.repository.lifecycle import State
-from naiad.repository.version import Version
+from naiad.repository.version import Version, VersionState
 
 _A_LINE_OF_NAMES = 10
 
-Versions = collections.abc.Mapping[int, Version[typing.Any]]
+Versions = collections.abc.Mapping[int, Version[typing.Any] | VersionState]
 
 
 def unknown_model(name: str, ready: collections.abc.Iterable[str]) -> InferenceError:

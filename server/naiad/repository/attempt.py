@@ -2,6 +2,7 @@
 
 import asyncio
 import collections.abc
+import contextlib
 import logging
 import typing
 
@@ -39,6 +40,18 @@ class Attempts(typing.Generic[S]):
         self._retry_count = retry_count
         self._progress = progress
         self._clock = clock
+
+    @contextlib.asynccontextmanager
+    async def lent_slot(self, asked_by: str) -> collections.abc.AsyncIterator[None]:
+        """A load that waits for another one does nothing meanwhile: that one has its place, or both would wait for ever."""
+        if not asked_by:
+            yield
+            return
+        self._slots.release()
+        try:
+            yield
+        finally:
+            await self._slots.acquire()
 
     async def make(self, version: Version[S]) -> S | None:
         """Load a version. It is LOADING afterwards, and the caller says what becomes of it; or UNAVAILABLE, and the result None."""

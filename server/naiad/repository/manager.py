@@ -9,7 +9,6 @@ the old one finishes what it has. A load that fails changes nothing for clients 
 
 import asyncio
 import collections.abc
-import contextlib
 import functools
 import logging
 import pathlib
@@ -22,14 +21,15 @@ from naiad.repository.absence import absent_version, unknown_model, unplanned_mo
 from naiad.repository.attempt import Attempts
 from naiad.repository.departures import Departures
 from naiad.repository.failed_load import failed, not_polled, unusable
-from naiad.repository.fingerprint import Fingerprint, fingerprint as look_at
+from naiad.repository.fingerprint import Fingerprint
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.memory import Memory
 from naiad.repository.names import check_name
 from naiad.repository.plan import ModelPlan, VersionPlan, without_duplicates
+from naiad.repository.reading import RepositoryReader
 from naiad.repository.reload import untouched
-from naiad.repository.store import Store
 from naiad.repository.turns import Turns
+from naiad.repository.unloaded import Unloaded
 from naiad.repository.version import (
     UNLOADED,
     Progress,
@@ -50,10 +50,10 @@ in flight may take longer, and nobody waits for them."""
 
 
 class Repository(typing.Generic[S]):
-    """Every model of the given stores.
+    """Every model of the stores.
 
     Args:
-        stores: where models live; names must differ over all of them (row 7.6).
+        reader: of the stores; names must differ over all of them (row 7.6).
         resolve: makes a plan of a model folder; may block for long inside its own executor.
         load: makes a served version; its InferenceError message is the reason in the index.
         load_thread_count: how many models load at once (row 7.32).
@@ -66,7 +66,7 @@ class Repository(typing.Generic[S]):
     def __init__(
         self,
         *,
-        stores: collections.abc.Sequence[Store],
+        reader: RepositoryReader,
         resolve: collections.abc.Callable[[pathlib.Path], collections.abc.Awaitable[ModelPlan]],
         load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[S]],
         load_thread_count: int,
@@ -75,7 +75,7 @@ class Repository(typing.Generic[S]):
         clock: Clock,
         memory: Memory | None = None,
     ) -> None:
-        self._stores = stores
+        self._reader = reader
         self._resolve = resolve
         self._slots = asyncio.Semaphore(load_thread_count)
         self._attempts = Attempts(
@@ -87,6 +87,7 @@ class Repository(typing.Generic[S]):
         self._refused: dict[str, ModelPlan] = {}
         self._latest: dict[str, S] = {}
         self._loaded_from: dict[str, Fingerprint] = {}
+        self._unloaded = Unloaded()
         self._turns = Turns()
         self._closed = False
 
@@ -102,15 +103,14 @@ class Repository(typing.Generic[S]):
         Raises:
             InferenceError: a repository itself cannot be read.
         """
-        folders = await self._folders()
+        folders = await self._reader.folders()
         missing = set[str]() if names is None else set(names) - {folder.name for folder in folders}
         for name in sorted(missing):
             log.error("failed to poll model '%s': %s", name, self._not_there())
         if names is not None:
             folders = [folder for folder in folders if folder.name in names]
         unique, refused = without_duplicates(folders)
-        looks = await asyncio.gather(*(asyncio.to_thread(look_at, folder) for folder in unique))
-        found = {folder.name: look for folder, look in zip(unique, looks, strict=True)}
+        found = await self._reader.fingerprints(unique)
         plans = [*refused, *await asyncio.gather(*(self._plan(folder) for folder in unique))]
         plans.sort(key=lambda plan: plan.name)
         if names is None or names:
@@ -145,7 +145,7 @@ class Repository(typing.Generic[S]):
         """
         check_name(name)
         load = functools.partial(self._load_model, name)
-        async with self._lent_slot(asked_by):
+        async with self._attempts.lent_slot(asked_by):
             await self._turns.take(name, load, asked_by=asked_by)
 
     async def unload(self, name: str, *, asked_by: str = "") -> None:
@@ -154,7 +154,7 @@ class Repository(typing.Generic[S]):
         Returns once its memory is given back, or after a second if requests in flight take longer. `asked_by` as for `load`.
         """
         unload = functools.partial(self._unload_model, name)
-        async with self._lent_slot(asked_by):
+        async with self._attempts.lent_slot(asked_by):
             await self._turns.take(name, unload, asked_by=asked_by)
 
     async def unload_all(self) -> None:
@@ -170,10 +170,15 @@ class Repository(typing.Generic[S]):
         )
         self._latest.clear()
         await self._departures.all_gone()
+        self._reader.close()
 
     async def names(self) -> list[str]:
-        """What the stores hold now, loaded or not (row 7.2)."""
-        return sorted({folder.name for folder in await self._folders()})
+        """What the stores hold now, loaded or not (row 7.2).
+
+        Raises:
+            InferenceError: a repository cannot be read, or does not answer.
+        """
+        return sorted({folder.name for folder in await self._reader.folders()})
 
     def get(self, name: str, version: int = LATEST) -> S:
         """The served version of a model; without a version the highest READY one (row 2.8).
@@ -213,19 +218,13 @@ class Repository(typing.Generic[S]):
         return self._departures.leaving()
 
     def states(self) -> list[VersionState]:
-        """Every version ever touched, and every model that could not be planned, sorted by name and version."""
+        """Every version that is loaded or failed, those unloaded last, and every model that could not be planned, sorted by name and version."""
         known = [
             version.told() for versions in self._models.values() for version in versions.values()
         ]
+        known += self._unloaded.states()
         known += [refusal(plan) for plan in self._refused.values()]
         return sorted(known, key=lambda state: (state.name, state.version or 0))
-
-    async def _folders(self) -> list[pathlib.Path]:
-        return [
-            folder
-            for store in self._stores
-            for folder in await asyncio.to_thread(store.model_folders)
-        ]
 
     async def _plan(self, folder: pathlib.Path) -> ModelPlan:
         async with self._slots:
@@ -240,18 +239,6 @@ class Repository(typing.Generic[S]):
     def _refuse(self, plan: ModelPlan) -> None:
         self._refused[plan.name] = plan
         self._progress.changed(refusal(plan))
-
-    @contextlib.asynccontextmanager
-    async def _lent_slot(self, asked_by: str) -> collections.abc.AsyncIterator[None]:
-        """A load that waits for another one does nothing meanwhile: that one has its place, or both would wait for ever."""
-        if not asked_by:
-            yield
-            return
-        self._slots.release()
-        try:
-            yield
-        finally:
-            await self._slots.acquire()
 
     async def _load_at_start(self, name: str, found: Fingerprint) -> None:
         """Unlike a later load, one version's failure takes no other one with it."""
@@ -271,7 +258,7 @@ class Repository(typing.Generic[S]):
             raise unavailable(
                 f"model '{name}' is not loaded: the server is stopping; ask another one"
             )
-        folders = [folder for folder in await self._folders() if folder.name == name]
+        folders = [folder for folder in await self._reader.folders() if folder.name == name]
         unique, refused = without_duplicates(folders)
         if refused:
             self._refuse_unless_serving(refused[0])
@@ -279,7 +266,7 @@ class Repository(typing.Generic[S]):
         if not unique:
             raise self._gone(name)
         folder = unique[0]
-        now = await asyncio.to_thread(look_at, folder)
+        now = await self._reader.fingerprint(folder)
         before = self._loaded_from.get(name)
         if before == now:
             self._write_off_failures(name)
@@ -304,6 +291,8 @@ class Repository(typing.Generic[S]):
             for each in plan.versions
             if each.version not in stay
         }
+        for number in coming:
+            self._unloaded.forget(name, number)
         # What does not serve shows in the index how it loads; what does shows READY all the time.
         known.update({n: version for n, version in coming.items() if n not in serving})
         made = await asyncio.gather(*(self._attempts.make(each) for each in coming.values()))
@@ -322,9 +311,7 @@ class Repository(typing.Generic[S]):
             known[number] = version
             self._enter(version, served)
         self._remember_latest(name)
-        self._departures.retire(
-            version for number, version in serving.items() if number not in stay
-        )
+        self._retire(name, (each for number, each in serving.items() if number not in stay))
         self._remember_latest(name)
         self._write_off_failures(name)
         self._loaded_from[name] = now
@@ -333,6 +320,7 @@ class Repository(typing.Generic[S]):
         if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):
             self._models.pop(name, None)
             self._refused.pop(name, None)
+            self._unloaded.forget(name)
         return not_polled(name, self._not_there())
 
     def _refuse_unless_serving(self, plan: ModelPlan) -> None:
@@ -343,10 +331,9 @@ class Repository(typing.Generic[S]):
         self._refused.pop(name, None)
         self._loaded_from.pop(name, None)
         self._write_off_failures(name)
-        leaving = self._departures.retire(
-            version
-            for version in self._models.get(name, {}).values()
-            if version.state is State.READY
+        known = self._models.get(name, {})
+        leaving = self._retire(
+            name, [version for version in known.values() if version.state is State.READY]
         )
         if leaving:
             self._remember_latest(name)
@@ -354,9 +341,31 @@ class Repository(typing.Generic[S]):
 
     def _write_off_failures(self, name: str) -> None:
         """What failed and is wanted no more keeps the server unready no more (row 2.4)."""
-        for version in self._models.get(name, {}).values():
+        for version in tuple(self._models.get(name, {}).values()):
             if version.state is State.UNAVAILABLE:
                 version.tell(Event.UNLOADED, reason=UNLOADED)
+                self._forget(name, version)
+
+    def _retire(
+        self, name: str, versions: collections.abc.Iterable[Version[S]]
+    ) -> set[asyncio.Task[None]]:
+        """Take READY versions out of service; once one is unloaded, only its state is remembered."""
+        leaving = set[asyncio.Task[None]]()
+        for version in versions:
+            (task,) = self._departures.retire([version])
+            task.add_done_callback(functools.partial(self._forget, name, version))
+            leaving.add(task)
+        return leaving
+
+    def _forget(self, name: str, version: Version[S], _: object = None) -> None:
+        """A version is unloaded: its config and plan go, unless another version of that number has taken its place."""
+        known, number = self._models.get(name, {}), version.plan.version
+        if known.get(number) is not version or version.state is not State.UNAVAILABLE:
+            return
+        del known[number]
+        if not known:
+            del self._models[name]
+        self._unloaded.remember(number, version.told())
 
     def _enter(self, version: Version[S], served: S) -> None:
         version.served = served
@@ -367,7 +376,7 @@ class Repository(typing.Generic[S]):
         """It loaded, and another version of its model did not: all or none."""
         version.served = served
         version.tell(Event.LOADED)
-        self._departures.retire([version])
+        self._retire(version.plan.config.name, [version])
 
     def _remember_latest(self, name: str) -> None:
         ready = self.ready_versions(name)
@@ -378,13 +387,12 @@ class Repository(typing.Generic[S]):
             self._latest[name] = latest
 
     def _not_there(self) -> str:
-        places = ", ".join(store.location for store in self._stores)
-        return f"model not found in any model repository; looked in {places}"
+        return f"model not found in any model repository; looked in {self._reader.locations}"
 
     def _why_not(self, name: str, version: int) -> InferenceError:
-        versions = self._models.get(name)
-        if versions:
-            return absent_version(name, version, versions)
+        known, unloaded = self._models.get(name, {}), self._unloaded.of(name)
+        if known or unloaded:
+            return absent_version(name, version, {**unloaded, **known})
         refused = self._refused.get(name)
         if refused is not None:
             return unplanned_model(name, refused.reason)

@@ -25,6 +25,7 @@ from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import Gpu, GpuMonitor
 from naiad.options.options import EVERY_MODEL, ControlMode, Options
 from naiad.repository.manager import Repository
+from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store
 from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
@@ -129,7 +130,9 @@ class Server:
     def _repository(self, loader: Loader) -> Repository[Model]:
         options = self._options
         return Repository(
-            stores=[open_store(location) for location in options.model_repository],
+            reader=RepositoryReader(
+                [open_store(location) for location in options.model_repository]
+            ),
             resolve=loader.plan,
             load=loader.load,
             load_thread_count=options.model_load_thread_count,

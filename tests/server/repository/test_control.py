@@ -10,7 +10,6 @@ import pytest
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.lifecycle import State
 from naiad.repository.plan import DUPLICATE
-from naiad.repository.store import LocalStore
 from tests.server.repository.world import World
 
 
@@ -91,10 +90,9 @@ async def test_a_bad_name_is_refused_before_anybody_looks(tmp_path: pathlib.Path
 
 
 async def test_a_name_in_two_repositories_is_not_loaded(tmp_path: pathlib.Path) -> None:
-    world = World(tmp_path / "a")
+    world = World(tmp_path / "a", tmp_path / "b")
     for root in ("a", "b"):
         (tmp_path / root / "m").mkdir(parents=True)
-    world.repository._stores = [LocalStore(str(tmp_path / root)) for root in ("a", "b")]
     error = await failure(world.repository.load("m"))
     assert error.code is ErrorCode.INTERNAL
     assert DUPLICATE in error.message

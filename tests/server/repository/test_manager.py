@@ -12,6 +12,7 @@ from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
+from naiad.repository.reading import RepositoryReader
 
 
 class FakeServed:
@@ -90,7 +91,7 @@ def make(
         return FakeServed(f"{plan.config.name}/{plan.version}")
 
     return Repository(
-        stores=stores,
+        reader=RepositoryReader(stores, timeout_seconds=None),
         resolve=resolve,
         load=load,
         load_thread_count=threads,
@@ -213,7 +214,7 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
         return FakeServed(plan.config.name)
 
     repository = Repository(
-        stores=[FakeStore("/r", *"abcdefg")],
+        reader=RepositoryReader([FakeStore("/r", *"abcdefg")], timeout_seconds=None),
         resolve=resolve,
         load=load,
         load_thread_count=3,

@@ -11,6 +11,7 @@ from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
 from naiad.repository.plan import ModelPlan, VersionPlan
+from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import LocalStore
 from tests.server.repository.world import Progress, Served
 
@@ -41,7 +42,7 @@ class World:
         for name in asks:
             (root / name / "1").mkdir(parents=True)
         self.repository = Repository[Served](
-            stores=[LocalStore(str(root))],
+            reader=RepositoryReader([LocalStore(str(root))], timeout_seconds=None),
             resolve=self._resolve,
             load=self._load,
             load_thread_count=slots,

@@ -11,6 +11,7 @@ from naiad.errors import internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import ModelPlan, VersionPlan
+from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import LocalStore
 
 
@@ -73,14 +74,18 @@ class World:
     """A repository on disk whose versions are text files; one that begins with "bad" fails to load.
 
     Args:
-        root: the repository.
+        roots: the repositories; `write` writes into the first one.
         load_seconds: how long a version takes to load.
         stop_seconds: how long one takes to finish what it has.
     """
 
     def __init__(
-        self, root: pathlib.Path, *, load_seconds: float = 0, stop_seconds: float = 0
+        self,
+        *roots: pathlib.Path,
+        load_seconds: float = 0,
+        stop_seconds: float = 0,
     ) -> None:
+        root = roots[0]
         self.root = root
         self.loads: list[str] = []
         self.made: list[Served] = []
@@ -90,7 +95,10 @@ class World:
         self._stop_seconds = stop_seconds
         self._moment = 0
         self.repository = Repository(
-            stores=[LocalStore(str(root))],
+            # Virtual time would run on while a thread reads.
+            reader=RepositoryReader(
+                [LocalStore(str(each)) for each in roots], timeout_seconds=None
+            ),
             resolve=self._resolve,
             load=self._load,
             load_thread_count=4,
