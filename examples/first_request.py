@@ -19,6 +19,16 @@ from magika_features import features, labels
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE / "model_repository"
 START_TIMEOUT_SECONDS = 60.0
+NAMES = ("http", "grpc", "metrics")
+USUAL_PORTS = (8000, 8001, 8002)
+"""Triton's, which README's requests go to."""
+
+EXAMPLE = {
+    "inputs": [
+        {"name": "TEXT", "datatype": "BYTES", "shape": [1, 1], "data": ["to be or not to be"]}
+    ]
+}
+"""A request to the model word_count."""
 
 
 def main() -> int:
@@ -27,7 +37,9 @@ def main() -> int:
     parser.add_argument("--once", action="store_true", help="answer one request and exit")
     parser.add_argument("--address", default="127.0.0.1", help="where to listen")
     asked = parser.parse_args()
-    ports = dict(zip(("http", "grpc", "metrics"), _ports(fixed=not asked.once), strict=True))
+    usual = dict(zip(NAMES, USUAL_PORTS, strict=True))
+    taken = [] if asked.once else [port for port in USUAL_PORTS if not _is_free(port)]
+    ports = _free_ports() if asked.once or taken else usual
     for ending in (signal.SIGTERM, signal.SIGHUP):  # as Ctrl-C: the server ends with this process
         signal.signal(ending, signal.default_int_handler)
     started = time.perf_counter()
@@ -52,7 +64,7 @@ def main() -> int:
         right = _ask(base, ready=ready)
         if asked.once:
             return 0 if right else 1
-        _print_addresses(asked.address, ports)
+        _print_addresses(asked.address, ports, taken)
         print("\nServing until Ctrl-C.", flush=True)
         return server.wait()
     except KeyboardInterrupt:
@@ -61,16 +73,13 @@ def main() -> int:
         _stop(server)
 
 
-def _ports(*, fixed: bool) -> tuple[int, int, int]:
-    """Triton's own ports when they are free and wanted, else any free ones."""
-    usual = (8000, 8001, 8002)
-    if fixed and all(_is_free(port) for port in usual):
-        return usual
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in usual]
+def _free_ports() -> dict[str, int]:
+    """A free port for each protocol."""
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in NAMES]
     numbers = [sock.getsockname()[1] for sock in sockets]
     for sock in sockets:
         sock.close()
-    return numbers[0], numbers[1], numbers[2]
+    return dict(zip(NAMES, numbers, strict=True))
 
 
 def _is_free(port: int) -> bool:
@@ -123,12 +132,20 @@ def _ask(base: str, *, ready: float) -> bool:
     return kind == "python"
 
 
-def _print_addresses(address: str, ports: dict[str, int]) -> None:
+def _print_addresses(address: str, ports: dict[str, int], taken: list[int]) -> None:
+    """Where the server is, and a request that reaches it."""
+    if taken:
+        numbers = " and ".join(filter(None, (", ".join(map(str, taken[:-1])), str(taken[-1]))))
+        print(
+            f"Another program listens on {numbers}, so this server took other ports than README's:\n"
+        )
     print(f"  HTTP      http://{address}:{ports['http']}")
     print(f"  gRPC      {address}:{ports['grpc']}")
     print(f"  metrics   http://{address}:{ports['metrics']}/metrics")
     print(f"  API docs  http://{address}:{ports['http']}/docs")
-    print(f"\nTry:  curl http://{address}:{ports['http']}/v2/models/magika", flush=True)
+    body = json.dumps(EXAMPLE, separators=(",", ":"))
+    print(f"\nTry:  curl http://{address}:{ports['http']}/v2/models/word_count/infer -d '{body}'")
+    sys.stdout.flush()
 
 
 def _stop(server: subprocess.Popen[bytes]) -> None:
