@@ -32,7 +32,7 @@ from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import ReplyFramer
-from naiad.protocol.http.head import HeadCache
+from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.service import HttpService

@@ -83,11 +83,11 @@ class Connection(asyncio.Protocol):
         """Bytes came. First the usual case: one whole request, plain, short of head, and room for it."""
         if self._ready and len(self._pipeline) < self._room:
             end = data.find(b"\r\n\r\n") + 4
-            head = self._known.get(data[:end])
+            head = base = self._known.get(data[:end])
             if head is None and end <= self._short:
-                head = self._learn(data[:end])
-            if head is not None and end + head.length == len(data):
-                handler = self._handlers.get(head) or self._handler_of(head)
+                head, base = self._learn(data[:end])
+            if head is not None and base is not None and end + head.length == len(data):
+                handler = self._handlers.get(base) or self._handler_of(base)
                 if handler is not None:
                     self._peer.since = self._roster.now
                     body = data[end:] if head.length else b""

@@ -1,8 +1,8 @@
 """Header blocks: from the bytes up to the empty line to what the connection must know of a request.
 
 httptools judges the grammar; this module judges what it means (length, chunking, persistence, expectations) and
-refuses what two servers could read differently. Clients repeat their header blocks byte by byte, so parsed
-ones are remembered: a hit costs a tenth of a parse. Pure: no sockets, no time.
+refuses what two servers could read differently. Blocks that come again are remembered in `head_cache.py`. Pure: no sockets, no
+time.
 """
 
 import functools
@@ -13,7 +13,7 @@ import httptools
 
 from naiad.core.record import Record
 from naiad.protocol.http.framing import Refusal
-from naiad.protocol.http.message import FastHandler, Headers, SpelledHeaders
+from naiad.protocol.http.message import Headers, SpelledHeaders
 
 CHUNKED = -1
 
@@ -56,49 +56,24 @@ class RequestHead(Record, frozen=True):
     head_only: bool
     plain: bool
 
+    def with_headers(self, headers: Headers) -> "RequestHead":
+        """The same request with other headers."""
+        return RequestHead(
+            self.method,
+            self.path,
+            self.target,
+            headers,
+            self.length,
+            self.minor,
+            self.keep_alive,
+            self.expects_continue,
+            self.head_only,
+            self.plain,
+        )
+
 
 NO_HEAD = RequestHead(b"-", "", b"-", {}, 0, 1, False, False, False, False)
 """Stands for a request of which nothing could be read."""
-
-
-class HeadCache:
-    """Parsed header blocks by their bytes, bounded.
-
-    Args:
-        entries: how many; when full it starts anew (no order is kept: a hit must cost one lookup).
-        entry_bytes: longer blocks are not kept.
-    """
-
-    def __init__(self, *, entries: int, entry_bytes: int) -> None:
-        self._entries = entries
-        self._entry_bytes = entry_bytes
-        self.known: dict[bytes, RequestHead] = {}
-        self.handlers: dict[RequestHead, FastHandler] = {}
-        """Who answers requests with a remembered head; `HttpService` fills it in."""
-
-    def remember(self, block: bytes, head: RequestHead) -> None:
-        """Keep a plain head; any other is parsed each time."""
-        if head.plain and self._entries and len(block) <= self._entry_bytes:
-            if len(self.known) >= self._entries:
-                self.known.clear()
-                self.handlers.clear()
-            self.known[block] = head
-
-    def keep_handler(self, head: RequestHead, handler: FastHandler) -> None:
-        """Keep who answers a head, bounded as the heads are."""
-        if len(self.handlers) >= self._entries:
-            self.handlers.clear()
-        if self._entries:
-            self.handlers[head] = handler
-
-    def learn(self, block: bytes) -> RequestHead | None:
-        """Parse and remember a block; None when it is not plain or not right, for whoever looks closer."""
-        try:
-            head = parse_head(block)
-        except Refusal:
-            return None
-        self.remember(block, head)
-        return head if head.plain else None
 
 
 class _Callbacks:

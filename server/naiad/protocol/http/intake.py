@@ -11,7 +11,7 @@ from naiad.protocol.http.body import Body, ChunkedBody, LengthBody
 from naiad.protocol.http.bridge import AsgiExchange
 from naiad.protocol.http.exchange import WholeBody
 from naiad.protocol.http.framing import CONTINUE, Refusal, too_large
-from naiad.protocol.http.head import CHUNKED, RequestHead, find_end, glimpse, parse_head
+from naiad.protocol.http.head import CHUNKED, RequestHead, find_end, glimpse
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.service import HttpService
 
@@ -230,7 +230,7 @@ class Intake:
         if end < 0:
             return at
         block = data[at:end]
-        head = service.heads.known.get(block) or parse_head(block)
+        head = service.heads.known.get(block) or service.heads.read(block)[0]
         handler = service.routes.find(head.method, head.path, head.headers)
         if head.target == b"*" and head.method == b"OPTIONS":
             handler = _options_of_server
@@ -241,7 +241,6 @@ class Intake:
         )
         if waits and not self._desk.is_clear():
             return at
-        service.heads.remember(block, head)
         if not head.keep_alive:
             self._desk.is_last()
         self._begin(head, handler, nothing_came=end == len(data))

@@ -14,7 +14,7 @@ from naiad.protocol.http.access_log import AccessLog, AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import Refusal, ReplyFramer
-from naiad.protocol.http.head import HeadCache
+from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import FastRoutes
 from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.service import HttpService

@@ -6,7 +6,8 @@ from naiad.core.clock import Clock
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
 from naiad.protocol.http.framing import ReplyFramer
-from naiad.protocol.http.head import HeadCache, RequestHead
+from naiad.protocol.http.head import RequestHead
+from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import FastHandler, FastRoutes
 from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.settings import HttpSettings

@@ -14,7 +14,7 @@ from naiad.protocol.http.access_log import AccessEntry, AccessLog, AccessRecorde
 from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import ReplyFramer
-from naiad.protocol.http.head import HeadCache
+from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import (
     Cancellable,
     FastHandler,

@@ -3,7 +3,7 @@
 import pytest
 
 from naiad.protocol.http.framing import Refusal
-from naiad.protocol.http.head import CHUNKED, HeadCache, find_end, parse_head
+from naiad.protocol.http.head import CHUNKED, find_end, parse_head
 
 BLOCK = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\n"
 
@@ -142,22 +142,6 @@ def test_the_limits_of_line_and_block_are_exact() -> None:
         with pytest.raises(Refusal) as caught:
             find(data)
         assert caught.value.status == status
-
-
-def test_the_cache_keeps_plain_short_heads_and_stays_bounded() -> None:
-    cache = HeadCache(entries=2, entry_bytes=100)
-    cache.remember(b"chunked", parse_head(b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"))
-    cache.remember(b"x" * 101, parse_head(BLOCK))
-    assert cache.known == {}
-    for block in (b"1", b"2", b"3"):
-        cache.remember(block, parse_head(BLOCK))
-    assert list(cache.known) == [b"3"]
-
-
-def test_a_cache_of_no_entries_remembers_nothing() -> None:
-    cache = HeadCache(entries=0, entry_bytes=100)
-    cache.remember(BLOCK, parse_head(BLOCK))
-    assert cache.known == {}
 
 
 @pytest.mark.parametrize(
