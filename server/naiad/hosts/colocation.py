@@ -122,14 +122,14 @@ class WorkerPlace:
     Args:
         pid: the process, newly started.
         processors: how many it may run on.
-        bind: see `bind_worker`.
+        bind: see `WorkerBinding`.
     """
 
     __slots__ = ("_batches", "_colocation", "_follower", "_scarce")
 
     def __init__(self, pid: int, *, processors: int, bind: Bind | None = None) -> None:
         self._colocation = Colocation(SHORT_IN_A_PROCESS_NS)
-        self._follower = Follower(pid, bind or bind_worker)
+        self._follower = Follower(pid, bind or WorkerBinding())
         self._scarce = processors <= _FEW_PROCESSORS
         self._batches = 0
 
@@ -153,17 +153,49 @@ class WorkerPlace:
             self._follower.settle(together=colocation.together)
 
 
-def bind_worker(pid: int, processors: collections.abc.Set[int]) -> None:
-    """Bind a worker's main thread, which runs the batches; let go, all of its threads are, as some may have been started bound.
+class WorkerBinding:
+    """Binds a worker's main thread, which runs the batches; let go, so are the threads that were started bound. Implements `Bind`.
 
-    Raises:
-        OSError: it is gone, or the system does not allow it.
+    What a model binds by itself, as OpenMP and others do, stays as it is: only threads that are where the main thread was put, and were
+    not there before that, are let go, and a main thread that is not where it was put last is left alone from then on.
     """
-    os.sched_setaffinity(pid, processors)
-    if len(processors) > 1:
-        for thread in pathlib.Path(f"/proc/{pid}/task").iterdir():
-            with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
-                os.sched_setaffinity(int(thread.name), processors)
+
+    __slots__ = ("_last", "_not_ours", "_put")
+
+    def __init__(self) -> None:
+        self._last: collections.abc.Set[int] | None = None
+        self._put: set[int] = set()
+        self._not_ours: set[int] = set()
+
+    def __call__(self, pid: int, processors: collections.abc.Set[int]) -> None:
+        """Bind it to one processor, or let it go to several.
+
+        Raises:
+            OSError: it is gone, the system does not allow it, or the model has chosen for itself.
+        """
+        if self._last is not None and os.sched_getaffinity(pid) != self._last:
+            raise PermissionError(f"process {pid} chose its processors by itself")
+        if len(processors) == 1 and not processors <= self._put:
+            alone = {each for each, where in _threads(pid) if where == processors}
+            self._not_ours |= alone - {pid}
+            self._put |= processors
+        os.sched_setaffinity(pid, processors)
+        self._last = processors
+        if len(processors) == 1:
+            return
+        for thread, where in _threads(pid):
+            if len(where) == 1 and where <= self._put and thread not in self._not_ours:
+                with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
+                    os.sched_setaffinity(thread, processors)
+        self._put.clear()
+        self._not_ours.clear()
+
+
+def _threads(pid: int) -> collections.abc.Iterator[tuple[int, set[int]]]:
+    """The threads of a process, each with the processors that it may run on."""
+    for each in pathlib.Path(f"/proc/{pid}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
+            yield int(each.name), os.sched_getaffinity(int(each.name))
 
 
 _libc = ctypes.CDLL(None, use_errno=True)

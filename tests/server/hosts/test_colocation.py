@@ -17,8 +17,8 @@ from naiad.hosts.colocation import (
     SHORT_WITH_INTERPRETER_NS,
     Colocation,
     Follower,
+    WorkerBinding,
     WorkerPlace,
-    bind_worker,
     current_processor,
 )
 
@@ -143,21 +143,101 @@ def test_under_load_a_worker_keeps_a_processor_of_its_own_where_there_are_enough
     assert binding.calls == calls
 
 
-@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is nothing to let go to")
-def test_a_worker_that_is_let_go_takes_the_threads_along_that_it_started_while_bound() -> None:
-    allowed = os.sched_getaffinity(0)
-    code = "import signal, threading; threading.Thread(target=signal.pause).start(); print(flush=True); signal.pause()"
-    worker = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-    assert worker.stdout is not None
-    with worker:
-        worker.stdout.readline()
-        threads = [int(each.name) for each in pathlib.Path(f"/proc/{worker.pid}/task").iterdir()]
-        assert len(threads) == 2
-        for each in threads:
-            os.sched_setaffinity(each, {min(allowed)})
-        bind_worker(worker.pid, allowed)
-        assert [os.sched_getaffinity(each) for each in threads] == [allowed] * 2
-        worker.kill()
+ALLOWED = sorted(os.sched_getaffinity(0))
+several = pytest.mark.skipif(len(ALLOWED) < 2, reason="there is nothing to let go to")
+
+WORKER = """
+import os, sys, threading
+def start(*own):
+    ready = threading.Event()
+    def work():
+        if own:
+            os.sched_setaffinity(0, own)
+        ready.set()
+        threading.Event().wait()
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    ready.wait()
+    return thread.native_id
+for line in sys.stdin:
+    what, *own = line.split()
+    if what == "start":
+        print(start(*map(int, own)), flush=True)
+    else:
+        os.sched_setaffinity(0, set(map(int, own)))
+        print(0, flush=True)
+"""
+
+
+class Worker:
+    """A process whose threads start as a test says it."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", WORKER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self.pid = self._process.pid
+
+    def do(self, *line: object) -> int:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(" ".join(map(str, line)) + "\n")
+        return int(self._process.stdout.readline())
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def worker() -> collections.abc.Iterator[Worker]:
+    made = Worker()
+    yield made
+    made.end()
+
+
+@several
+def test_a_worker_that_is_let_go_takes_the_threads_along_that_it_started_while_bound(
+    worker: Worker,
+) -> None:
+    bind = WorkerBinding()
+    worker.do("start")
+    for each in (ALLOWED[0], ALLOWED[1], ALLOWED[0]):
+        bind(worker.pid, {each})
+        started = worker.do("start")
+        assert os.sched_getaffinity(started) == {each}
+    bind(worker.pid, set(ALLOWED))
+    threads = [int(each.name) for each in pathlib.Path(f"/proc/{worker.pid}/task").iterdir()]
+    assert len(threads) == 5
+    assert [os.sched_getaffinity(each) for each in threads] == [set(ALLOWED)] * 5
+
+
+@several
+def test_threads_that_a_model_binds_by_itself_stay_where_they_are(worker: Worker) -> None:
+    """As OpenMP does: one on each processor, the loop's included."""
+    own = {worker.do("start", each): {each} for each in ALLOWED}
+    bind = WorkerBinding()
+    bind(worker.pid, {ALLOWED[0]})
+    if len(ALLOWED) > 2:
+        both = ALLOWED[1:3]
+        own[worker.do("start", *both)] = set(both)
+    own[worker.do("start", ALLOWED[1])] = {ALLOWED[1]}
+    bind(worker.pid, set(ALLOWED))
+    assert {each: os.sched_getaffinity(each) for each in own} == own
+
+
+@several
+def test_a_model_that_chooses_its_processors_while_it_is_bound_keeps_them(worker: Worker) -> None:
+    bind = WorkerBinding()
+    bind(worker.pid, {ALLOWED[0]})
+    worker.do("choose", ALLOWED[1])
+    with pytest.raises(PermissionError, match="chose"):
+        bind(worker.pid, set(ALLOWED))
+    assert os.sched_getaffinity(worker.pid) == {ALLOWED[1]}
 
 
 def test_the_processor_of_this_thread_is_one_it_may_run_on() -> None:
