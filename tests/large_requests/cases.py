@@ -40,11 +40,6 @@ class Case:
         """Whether it goes to the gRPC port."""
         return self.path.startswith(GRPC)
 
-    @property
-    def model(self) -> str:
-        """Which model it goes to; "" over gRPC, where only the message says it."""
-        return self.path.split("/")[3] if self.path.startswith("/v2/models/") else ""
-
 
 def _entry(datatype: str, count: int, **more: Any) -> dict[str, Any]:
     return {"name": "x", "datatype": datatype, "shape": [count], **more}

@@ -31,6 +31,12 @@ _SIZES = {
     "binary strings": 4,
     "gzip JSON numbers": 16,
     "generate, numbers": 16,
+    "gRPC raw numbers": 32,
+    "gRPC fp32_contents": 8,
+    "gRPC bytes_contents": 2,
+    "gRPC stream raw strings": 4,
+    "gRPC stream empty fields": 1,
+    "gRPC reply strings": 4,
     "reply JSON numbers": 16,
     "reply JSON strings": 4,
     "reply binary strings": 4,
@@ -38,13 +44,14 @@ _SIZES = {
 """Megabytes."""
 
 _CASES = {case.name: case for case in ALL}
+_MODELS = ("takes_fp32", "takes_string", "takes_any", "makes_numbers", "makes_strings")
 _SENT = [_CASES[name] for name in _SIZES]
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("large")
-    repository = models.make(folder / "models", {case.model for case in _SENT})
+    repository = models.make(folder / "models", _MODELS)
     with ServerProcess(naiad_program(), [repository], log=folder / "log") as running:
         yield running
 
@@ -78,7 +85,11 @@ def _codec_processes(server: int) -> list[int]:
 
 
 def _is_gone(pid: int) -> bool:
-    return not _command_line(pid)
+    """Whether it has ended, as its parent sees it."""
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] in "ZX"
+    except OSError:
+        return True
 
 
 def _command_line(pid: int) -> bytes:

@@ -176,9 +176,9 @@ def unchecked(inputs: list[Tensor]) -> list[PackedStrings]:
     return [tensor for tensor in inputs if type(tensor) is PackedStrings]
 
 
-def elements_of(packed: memoryview) -> Elements:
-    """Packed elements as `PackedStrings` has them."""
-    return np.frombuffer(packed, np.uint8)
+def fault_in(packed: memoryview, count: int, model: str, name: str) -> str:
+    """`fault_of` for a codec process, which gets a view of bytes."""
+    return fault_of(np.frombuffer(packed, np.uint8), count, model=model, name=name)
 
 
 def fault_of(packed: Elements, count: int, *, model: str, name: str) -> str:

@@ -105,7 +105,7 @@ class Frontends:
                 self._http = self._make_http()
                 await self._http.reserve()
             if options.allow_grpc:
-                self._grpc = make_grpc(options, self._engine, self._tokens)
+                self._grpc = make_grpc(options, self._engine, self._tokens, self._codec)
                 await self._grpc.reserve()
         except (ListenError, ValueError) as error:
             raise FrontEndError(str(error)) from None
@@ -270,7 +270,9 @@ class Frontends:
         return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu < len(self._gpu_uuids))
 
 
-def make_grpc(options: Options, engine: ServingEngine, tokens: TokenFile | None) -> GrpcFrontEnd:
+def make_grpc(
+    options: Options, engine: ServingEngine, tokens: TokenFile | None, codec: Codec | None = None
+) -> GrpcFrontEnd:
     """The gRPC front end; grpc is imported here and nowhere before.
 
     Raises:
@@ -304,7 +306,7 @@ def make_grpc(options: Options, engine: ServingEngine, tokens: TokenFile | None)
         max_connection_age_ms=options.grpc_max_connection_age,
         max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
     )
-    return GrpcServer(settings, build(engine, settings))
+    return GrpcServer(settings, build(engine, settings, codec))
 
 
 def _reachable(address: tuple[str, int]) -> str:

@@ -1,16 +1,35 @@
 """ModelInfer: decode, one call to the engine, encode (rows 10.8-10.24). No task and no future a request."""
 
-import collections.abc
 import functools
 
 from naiad.core.inference import Inference
+from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
+from naiad.protocol.codec.call import CodecCall
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc import response_proto
-from naiad.protocol.grpc.call import Answer, Call, Metadata, OnAnswer, bug, refusal
+from naiad.protocol.grpc.call import (
+    Answer,
+    Call,
+    Cancellable,
+    Metadata,
+    OnAnswer,
+    bug,
+    refusal,
+)
 from naiad.protocol.grpc.forwarding import HeaderForwarding
+from naiad.protocol.grpc.large_messages import (
+    MAYBE_LARGE,
+    LargeRequest,
+    check,
+    decode,
+    needs_process,
+    takes_long,
+)
 from naiad.protocol.grpc.request_proto import RequestReader
+from naiad.protocol.raw_tensors import unchecked
 
 
 class ModelInfer:
@@ -19,32 +38,61 @@ class ModelInfer:
     Args:
         engine: answers.
         forwarding: which metadata become request parameters; None when none do.
+        codec: decodes what is large; without it the loop does.
     """
 
-    def __init__(self, engine: Engine, forwarding: HeaderForwarding | None) -> None:
+    def __init__(
+        self, engine: Engine, forwarding: HeaderForwarding | None, codec: Codec | None = None
+    ) -> None:
         self._engine = engine
         self._forwarding = forwarding
+        self._codec = codec
         self._reader = RequestReader()
 
-    def __call__(self, body: bytes, call: Call, on_answer: OnAnswer) -> Inference | None:
+    def __call__(self, body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
         """A `call.Unary`; the checks come in the reference's order: version, model, decoupled, parameters, metadata, data."""
         reader = self._reader
+        codec = self._codec if len(body) > MAYBE_LARGE else None
         try:
+            if codec is not None and needs_process(body):
+                return CodecCall(
+                    codec,
+                    functools.partial(decode, codec, body),
+                    proceed=functools.partial(self._decoded, call, on_answer),
+                    fail=functools.partial(_fail, on_answer),
+                )
             incoming = reader.read(body)
             shape = self._engine.shape_of(incoming.model_name, incoming.model_version)
             if shape.decoupled:
                 on_answer(refusal(_decoupled(incoming.model_name)))
                 return None
             request = reader.request(incoming)
-            if self._forwarding is not None:
-                metadata: Metadata = call.invocation_metadata() or ()
-                request.parameters.update(self._forwarding.parameters(metadata))
-            return self._engine.infer(request, functools.partial(_answer, on_answer))
+            if codec is not None and unchecked(request.inputs):
+                return CodecCall(
+                    codec,
+                    functools.partial(check, codec, request),
+                    proceed=functools.partial(self._ask, call, on_answer),
+                    fail=functools.partial(_fail, on_answer),
+                )
+            return self._ask(call, on_answer, request)
         except InferenceError as error:
             on_answer(refusal(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
             on_answer(bug(error, "ModelInfer"))
         return None
+
+    def _decoded(self, call: Call, on_answer: OnAnswer, found: LargeRequest) -> Inference | None:
+        """Go on with a message that a codec process has read."""
+        found.raise_if_unread()
+        if self._engine.shape_of(found.model_name, found.model_version).decoupled:
+            raise _decoupled(found.model_name)
+        return self._ask(call, on_answer, found.taken())
+
+    def _ask(self, call: Call, on_answer: OnAnswer, request: InferRequest) -> Inference | None:
+        if self._forwarding is not None:
+            metadata: Metadata = call.invocation_metadata() or ()
+            request.parameters.update(self._forwarding.parameters(metadata))
+        return self._engine.infer(request, functools.partial(_answer, on_answer, self._codec))
 
 
 def _decoupled(name: str) -> InferenceError:
@@ -55,13 +103,25 @@ def _decoupled(name: str) -> InferenceError:
     )
 
 
-def _answer(on_answer: collections.abc.Callable[[Answer], None], response: InferResponse) -> None:
+def _fail(on_answer: OnAnswer, error: InferenceError) -> None:
+    on_answer(refusal(error))
+
+
+def _answer(on_answer: OnAnswer, codec: Codec | None, response: InferResponse) -> None:
     """Called back by the engine, on the loop. Must not raise into it: others' answers may follow in the same turn."""
     answer: Answer
     if response.error is not None:
         answer = refusal(response.error)
     else:
         try:
+            if codec is not None and takes_long(response):
+                CodecCall(
+                    codec,
+                    functools.partial(response_proto.encode, response),
+                    proceed=on_answer,
+                    fail=functools.partial(_fail, on_answer),
+                )
+                return
             answer = response_proto.encode(response)
         except InferenceError as error:
             answer = refusal(error)

@@ -9,6 +9,7 @@ import functools
 
 from naiad.engine.api import Engine
 from naiad.errors import unavailable, unsupported
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import (
     Metadata,
     Refusal,
@@ -62,6 +63,7 @@ class Methods:
         forwarding: which metadata become request parameters; None when none do.
         restrictions: the categories that ask for a key.
         tokens: the tokens of which every call but those about health has to bring one; None asks nobody.
+        codec: decodes what is large; without it the loop does.
     """
 
     def __init__(
@@ -71,10 +73,11 @@ class Methods:
         forwarding: HeaderForwarding | None,
         restrictions: Restrictions,
         tokens: TokenFile | None = None,
+        codec: Codec | None = None,
     ) -> None:
         self._shut = False
-        self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR)
-        everything = _everything(engine, forwarding)
+        self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR, codec=codec)
+        everything = _everything(engine, forwarding, codec)
         self._table = {path: method for path, (method, _) in everything.items()}
         categories = {path: category for path, (_, category) in everything.items()}
         categories[STREAM_INFER] = Category.INFERENCE
@@ -125,7 +128,7 @@ class Methods:
         self._streams.shut()
 
 
-def build(engine: Engine, settings: GrpcSettings) -> Methods:
+def build(engine: Engine, settings: GrpcSettings, codec: Codec | None = None) -> Methods:
     """The table that the settings ask for.
 
     Raises:
@@ -136,6 +139,7 @@ def build(engine: Engine, settings: GrpcSettings) -> Methods:
         forwarding=compiled(settings.header_forward_pattern),
         restrictions=settings.restrictions,
         tokens=settings.tokens,
+        codec=codec,
     )
 
 
@@ -180,12 +184,12 @@ def _sent(metadata: Metadata, wanted: str) -> bytes | None:
 
 
 def _everything(
-    engine: Engine, forwarding: HeaderForwarding | None
+    engine: Engine, forwarding: HeaderForwarding | None, codec: Codec | None
 ) -> dict[str, tuple[Unary, Category]]:
     control = Control(engine)
     change = at_once(control.shared_memory_change)
     methods: dict[str, tuple[Unary, Category]] = {
-        "ModelInfer": (ModelInfer(engine, forwarding), Category.INFERENCE),
+        "ModelInfer": (ModelInfer(engine, forwarding, codec), Category.INFERENCE),
         "ServerLive": (at_once(control.server_live), Category.HEALTH),
         "ServerReady": (later(control.server_ready), Category.HEALTH),
         "ModelReady": (later(control.model_ready), Category.HEALTH),

@@ -15,6 +15,7 @@ _REST = frozenset((0x0A, 0x12, 0x22, 0x2A, 0x32))
 _MOST_FIELDS = 512
 """A message of more fields is protobuf's: this loop is Python, and a field can be as short as two bytes."""
 
+_LONGEST_FIELD = 1 << 31
 _MORE = 0x80
 _WIDEST = 35
 """Bits of the longest length that is read here; a message is at most 2 GiB (row 10.7)."""
@@ -34,19 +35,19 @@ class Split(Record, frozen=True):
     raws: list[tuple[int, int]]
 
 
-def split(body: bytes) -> Split | None:
-    """Cut a message, or None when protobuf has to look at it.
+def split(body: bytes, *, longest_field: int = _LONGEST_FIELD) -> Split | None:
+    """Cut a message, or None when protobuf has to look at it, or when a field of the head has more than so many bytes.
 
     Fields of one number keep their order, which is all that protobuf's merging depends on: parsing `head` and adding id and
     raw tensors gives what parsing `body` gives.
     """
     try:
-        return _split(body)
+        return _split(body, longest_field)
     except (IndexError, ValueError):
         return None
 
 
-def _split(body: bytes) -> Split:
+def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop over the fields
     """Raises ValueError or IndexError where protobuf has to look."""
     heads: list[bytes] = []
     raws: list[tuple[int, int]] = []
@@ -66,6 +67,8 @@ def _split(body: bytes) -> Split:
         if fields > _MOST_FIELDS:
             raise ValueError(fields)
         if tag in _REST:
+            if size > longest_field:
+                raise ValueError(size)
             continue
         if field_from > head_from:
             heads.append(body[head_from:field_from])

@@ -8,17 +8,29 @@ not read stays bounded: decoupled models are held (`core/flow.py`), and no furth
 import collections
 import collections.abc
 import functools
+import typing
 
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unavailable
+from naiad.protocol.codec.call import CodecCall
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc import response_proto
-from naiad.protocol.grpc.call import Call, Refusal, Replies, bug_error, refusal
+from naiad.protocol.grpc.call import Call, Cancellable, Refusal, Replies, bug_error, refusal
 from naiad.protocol.grpc.forwarding import HeaderForwarding
+from naiad.protocol.grpc.large_messages import (
+    MAYBE_LARGE,
+    LargeRequest,
+    check,
+    decode,
+    needs_process,
+)
 from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
+from naiad.protocol.raw_tensors import unchecked
+
+T = typing.TypeVar("T")
 
 STATUS_WANTED = ("triton_grpc_error", "true")
 """The metadata of a stream that shall end with the status of its first error (row 10.28)."""
@@ -39,11 +51,18 @@ class StreamInfer:
         engine: answers.
         forwarding: which metadata become request parameters; None when none do.
         shut: what a request is told when the server takes no more of them.
+        codec: decodes what is large; without it the loop does.
     """
 
     def __init__(
-        self, engine: Engine, forwarding: HeaderForwarding | None, *, shut: InferenceError
+        self,
+        engine: Engine,
+        forwarding: HeaderForwarding | None,
+        *,
+        shut: InferenceError,
+        codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self._engine = engine
         self._forwarding = forwarding
         self._reader = RequestReader()
@@ -59,6 +78,7 @@ class StreamInfer:
             call,
             replies,
             forwarding=self._forwarding,
+            codec=self._codec,
             on_end=self._live.discard,
         )
         self._live.add(stream)
@@ -78,7 +98,7 @@ class _Asked:
 
     Attributes:
         id: the client's own name for it.
-        inference: the handle on it, once the engine has taken it.
+        inference: the handle on it, once the engine has taken it; before that, on its decoding.
         flow: holds its model; None when it answers once.
         ordered: its responses wait for those of the requests before it.
         empty_final: the client wants an empty final response too.
@@ -90,7 +110,7 @@ class _Asked:
 
     def __init__(self, request_id: str) -> None:
         self.id = request_id
-        self.inference: Inference | None = None
+        self.inference: Cancellable | None = None
         self.flow: Flow | None = None
         self.ordered = True
         self.empty_final = False
@@ -107,6 +127,7 @@ class InferStream:
         call: for its metadata.
         replies: the way back.
         forwarding: as in `StreamInfer`.
+        codec: as in `StreamInfer`.
         on_end: told with this stream once it is over.
     """
 
@@ -118,8 +139,10 @@ class InferStream:
         replies: Replies,
         *,
         forwarding: HeaderForwarding | None,
+        codec: Codec | None,
         on_end: "collections.abc.Callable[[InferStream], None]",
     ) -> None:
+        self._codec = codec
         self._engine = engine
         self._reader = reader
         self._call = call
@@ -133,6 +156,7 @@ class InferStream:
         self._half_closed = False
         self._shut: InferenceError | None = None
         self._over = False
+        self._decoding = False
 
     def take(self, body: bytes) -> None:
         """See `Conversation`."""
@@ -140,17 +164,59 @@ class InferStream:
             return
         asked = _Asked("")
         self._in_flight.add(asked)
+        codec = self._codec if len(body) > MAYBE_LARGE else None
         try:
+            if codec is not None and needs_process(body):
+                work = functools.partial(decode, codec, body)
+                self._offload(codec, asked, work, functools.partial(self._decoded, asked))
+                return
             request = self._read(body, asked)
-            ask = functools.partial(self._on_response, asked)
-            inference = self._engine.infer(request, ask, asked.flow)
+            if codec is not None and unchecked(request.inputs):
+                check_it = functools.partial(check, codec, request)
+                self._offload(codec, asked, check_it, functools.partial(self._ask, asked))
+                return
+            self._ask(asked, request)
         except InferenceError as error:
             self._refuse(asked, error)
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
             self._refuse(asked, bug_error(error, "ModelStreamInfer"))
-        else:
-            if not asked.done:
-                asked.inference = inference
+
+    def _offload(
+        self,
+        codec: Codec,
+        asked: _Asked,
+        work: collections.abc.Callable[[], T],
+        proceed: collections.abc.Callable[[T], None],
+    ) -> None:
+        """Have a codec process do what takes long. The next request is not read before, so that requests keep their order."""
+
+        def go_on(result: T) -> None:
+            self._decoding, asked.inference = False, None
+            self._replies.room()
+            proceed(result)
+
+        def fail(error: InferenceError) -> None:
+            if self._decoding:
+                self._decoding, asked.inference = False, None
+                self._replies.room()
+            self._refuse(asked, error)
+
+        self._decoding = True
+        asked.inference = CodecCall(codec, work, proceed=go_on, fail=fail)
+
+    def _decoded(self, asked: _Asked, found: LargeRequest) -> None:
+        """Go on with a message that a codec process has read."""
+        asked.id = found.id
+        found.raise_if_unread()
+        self._admit(asked, found.model_name, found.model_version)
+        asked.empty_final = found.empty_final
+        self._ask(asked, self._forwarded(found.taken()))
+
+    def _ask(self, asked: _Asked, request: InferRequest) -> None:
+        ask = functools.partial(self._on_response, asked)
+        inference = self._engine.infer(request, ask, asked.flow)
+        if not asked.done:
+            asked.inference = inference
 
     def half_close(self) -> None:
         """See `Conversation`."""
@@ -173,7 +239,7 @@ class InferStream:
 
     def may_take(self) -> bool:
         """See `Conversation`."""
-        return not self._held and len(self._in_flight) < MOST_IN_FLIGHT
+        return not (self._held or self._decoding) and len(self._in_flight) < MOST_IN_FLIGHT
 
     def cancel(self) -> None:
         """See `Conversation`; what is in flight is cancelled (row 10.33)."""
@@ -206,11 +272,18 @@ class InferStream:
             asked.id = self._reader.id_of(body)
             raise
         asked.id = incoming.id
+        self._admit(asked, incoming.model_name, incoming.model_version)
+        request = self._reader.request(incoming)
+        asked.empty_final = wants_empty_final(incoming)
+        return self._forwarded(request)
+
+    def _admit(self, asked: _Asked, model_name: str, model_version: int) -> None:
+        """Raises InferenceError: the stream takes no more requests, or there is no such model."""
         if self._shut is not None:
             self._order.append(asked)
             raise self._shut
         try:
-            decoupled = self._engine.shape_of(incoming.model_name, incoming.model_version).decoupled
+            decoupled = self._engine.shape_of(model_name, model_version).decoupled
         except InferenceError:
             self._order.append(asked)
             raise
@@ -221,8 +294,9 @@ class InferStream:
                 asked.flow.hold()
         else:
             self._order.append(asked)
-        request = self._reader.request(incoming)
-        asked.empty_final = wants_empty_final(incoming)
+
+    def _forwarded(self, request: InferRequest) -> InferRequest:
+        """The request with the metadata that become its parameters."""
         if self._forwarding is not None:
             metadata = self._call.invocation_metadata() or ()
             request.parameters.update(self._forwarding.parameters(metadata))

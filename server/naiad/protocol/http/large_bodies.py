@@ -82,7 +82,7 @@ def encode_generate(codec: Codec, response: InferResponse) -> HttpReply:
 
 def _checked(codec: Codec, model: str, tensor: PackedStrings) -> Tensor:
     packed, name = frames.large(tensor.packed.data), tensor.name
-    fault: str = codec.call(_fault_of, packed, math.prod(tensor.shape), model, name)
+    fault: str = codec.call(raw_tensors.fault_in, packed, math.prod(tensor.shape), model, name)
     if not fault:
         return tensor
     return raw_tensors.faulty(name, tensor.datatype, tensor.shape, fault)
@@ -117,11 +117,6 @@ def _limit_parts(request: InferRequest) -> None:
             raise invalid(
                 f"the request has {len(parts)} {what}; at most {_MOST_PARTS} are accepted: send them in several requests"
             )
-
-
-def _fault_of(packed: memoryview, count: int, model: str, name: str) -> str:
-    elements = raw_tensors.elements_of(packed)
-    return raw_tensors.fault_of(elements, count, model=model, name=name)
 
 
 def _encode_infer(response: InferResponse, form: ReplyForm) -> Parts:

@@ -11,6 +11,7 @@ from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.api import ModelShape
 from naiad.errors import InferenceError
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import Refusal
 from naiad.protocol.grpc.methods import STREAM_INFER, build
 from naiad.protocol.grpc.settings import GrpcSettings
@@ -63,13 +64,14 @@ class Talk:
         self,
         *metadata: tuple[str, str],
         engine: ScriptedEngine | None = None,
+        codec: Codec | None = None,
         **settings: typing.Any,
     ) -> None:
         self.engine = engine or Engine()
         self.sent: list[typing.Any] = []
         self.end_of: list[Refusal | None] = []
         self.rooms = 0
-        self.methods = build(self.engine, GrpcSettings(**settings))
+        self.methods = build(self.engine, GrpcSettings(**settings), codec)
         refused = self.methods.admit(STREAM_INFER, metadata)
         if refused is not None:
             self.end_of.append(refused)

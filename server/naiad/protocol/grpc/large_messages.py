@@ -1,0 +1,117 @@
+"""Infer requests that are decoded in a codec process: typed values, odd heads, and many strings. Pure.
+
+Raw tensors of numbers need no decoding and stay on the event loop, however large they are.
+"""
+
+import math
+
+from naiad.core.datatypes import BYTES
+from naiad.core.record import Record
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import PackedStrings
+from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol import raw_tensors
+from naiad.protocol.codec import frames
+from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
+from naiad.protocol.grpc.request_split import split
+
+MAYBE_LARGE = 4 * raw_tensors.UNPACKED
+"""Bytes of the smallest message that may take long: so many empty strings."""
+
+
+class LargeRequest(Record, frozen=True):
+    """A message that was decoded in one go.
+
+    Attributes:
+        id: the request's; "" when it has none, or when it could not be read.
+        model_name: the model it asks for; "" when it could not be read.
+        model_version: the version, or LATEST.
+        empty_final: see `wants_empty_final`.
+        request: None when it was refused.
+        error: the code and message of the refusal.
+    """
+
+    id: str
+    model_name: str
+    model_version: int
+    empty_final: bool
+    request: InferRequest | None
+    error: tuple[str, str] = ("", "")
+
+    def raise_if_unread(self) -> None:
+        """Raise the error of a message of which not even the model could be read."""
+        if self.request is None and not self.model_name:
+            raise self._refusal()
+
+    def taken(self) -> InferRequest:
+        """The request; raises InferenceError if it was refused."""
+        if self.request is None:
+            raise self._refusal()
+        return self.request
+
+    def _refusal(self) -> InferenceError:
+        code, message = self.error
+        return InferenceError(ErrorCode[code], message)
+
+
+def needs_process(body: bytes) -> bool:
+    """Whether a message is to be decoded in a process: what is not raw tensors is large, or protobuf has to look at all of it."""
+    if len(body) <= LARGE:
+        return False
+    parts = split(body, longest_field=LARGE)
+    return parts is None or len(parts.head) > LARGE
+
+
+def decode(codec: Codec, body: bytes) -> LargeRequest:
+    """Read a message in a codec process; blocking."""
+    found: LargeRequest = codec.call(_decode, frames.large(body))
+    return found
+
+
+def check(codec: Codec, request: InferRequest) -> InferRequest:
+    """Look whether packed strings fill their shapes; blocking. Those that do not become faults."""
+    model = request.model_name
+    for at, tensor in enumerate(request.inputs):
+        if type(tensor) is PackedStrings:
+            packed, count = frames.large(tensor.packed.data), math.prod(tensor.shape)
+            fault: str = codec.call(raw_tensors.fault_in, packed, count, model, tensor.name)
+            if fault:
+                request.inputs[at] = raw_tensors.faulty(tensor.name, BYTES, tensor.shape, fault)
+    return request
+
+
+def takes_long(response: InferResponse) -> bool:
+    """Whether making raw bytes of the outputs would keep the event loop for long."""
+    return any(
+        tensor.datatype is BYTES
+        and type(tensor) is not PackedStrings
+        and tensor.array.size > raw_tensors.UNPACKED
+        for tensor in response.outputs
+    )
+
+
+def _decode(view: memoryview) -> LargeRequest:
+    body = bytes(view)
+    reader = RequestReader()
+    try:
+        incoming = reader.read(body)
+    except InferenceError as error:
+        return LargeRequest(reader.id_of(body), "", 0, False, None, _told(error))
+    name, version = incoming.model_name, incoming.model_version
+    try:
+        request = reader.request(incoming)
+    except InferenceError as error:
+        return LargeRequest(incoming.id, name, version, False, None, _told(error))
+    for at, tensor in enumerate(request.inputs):
+        if type(tensor) is PackedStrings:
+            count = math.prod(tensor.shape)
+            fault = raw_tensors.fault_of(tensor.packed, count, model=name, name=tensor.name)
+            if fault:
+                request.inputs[at] = raw_tensors.faulty(tensor.name, BYTES, tensor.shape, fault)
+    return LargeRequest(incoming.id, name, version, wants_empty_final(incoming), request)
+
+
+def _told(error: InferenceError) -> tuple[str, str]:
+    return error.code.name, error.message
