@@ -50,6 +50,9 @@ def tritonserver() -> int:
 
 
 def _serve(arguments: list[str], *, command: str) -> int:
+    from naiad.serve.signals import EARLY  # noqa: PLC0415 - see the module docstring
+
+    EARLY.watch()
     with _installed():
         from naiad.serve import interpreter  # noqa: PLC0415 - see the module docstring
 

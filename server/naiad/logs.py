@@ -6,12 +6,15 @@ people: lines of a table below the message, which JSON leaves out, because the s
 """
 
 import collections.abc
+import contextlib
 import datetime as dt
+import io
 import json
 import logging
 import os
 import sys
 import textwrap
+import typing
 
 from typing_extensions import override
 
@@ -149,6 +152,58 @@ def terminal_columns() -> int:
         return 0
 
 
+class _Lines(logging.StreamHandler[typing.TextIO]):
+    """Writes lines, each at once. A destination that cannot be written is told once on standard error, and again once it could meanwhile.
+
+    Args:
+        stream: where to.
+        title: the option and its value that say so.
+    """
+
+    def __init__(self, stream: typing.TextIO, *, title: str) -> None:
+        super().__init__(stream)
+        self._title = title
+        self._lost = 0
+
+    @override
+    def emit(self, record: logging.LogRecord) -> None:
+        lost = self._lost
+        super().emit(record)
+        if lost == self._lost:
+            self._lost = 0
+
+    @override
+    def handleError(self, record: logging.LogRecord) -> None:
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+            return
+        self._lost += 1
+        if self._lost == 1:
+            with contextlib.suppress(OSError):
+                sys.stderr.write(
+                    f"naiad: {self._title} cannot be written: {error.strerror}; log lines are lost until it can\n"
+                )
+                sys.stderr.flush()
+
+
+class _FileLines(_Lines):
+    """The same to a file, which nothing is kept back from: lines that a full disk refused would be tried again and again."""
+
+    def __init__(self, path: str) -> None:
+        raw = io.FileIO(path, "a")
+        stream = io.TextIOWrapper(
+            typing.cast(typing.BinaryIO, raw), encoding="utf-8", write_through=True
+        )
+        super().__init__(stream, title=f"--log-file={path}")
+
+    @override
+    def close(self) -> None:
+        super().close()
+        with contextlib.suppress(OSError):
+            self.stream.close()
+
+
 def configure(
     *, info: bool, warning: bool, error: bool, verbose: int, line_format: str, file: str
 ) -> None:
@@ -157,9 +212,7 @@ def configure(
     Raises:
         OSError: the file cannot be opened.
     """
-    handler: logging.Handler = (
-        logging.FileHandler(file, encoding="utf-8") if file else logging.StreamHandler(sys.stderr)
-    )
+    handler = _FileLines(file) if file else _Lines(sys.stderr, title="standard error")
     handler.setFormatter(
         JsonFormatter()
         if line_format == "json"

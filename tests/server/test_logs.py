@@ -1,11 +1,18 @@
 """Log lines: Triton's formats to the letter, JSON that a machine can read."""
 
+import collections.abc
+import contextlib
+import errno
+import io
 import json
 import logging
+import os
 import pathlib
 import re
+from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from naiad import logs
 
@@ -90,11 +97,9 @@ def test_json_lines_carry_every_extra_field() -> None:
     }
 
 
-@pytest.mark.parametrize(("warning", "expected"), [(True, 1), (False, 0)])
-def test_levels_are_switched_one_by_one(
-    tmp_path: pathlib.Path, *, warning: bool, expected: int
-) -> None:
-    file = tmp_path / "log"
+@contextlib.contextmanager
+def configured(**settings: Any) -> collections.abc.Iterator[None]:
+    """Logging as the server sets it up, and as it was before afterwards."""
     root = logging.getLogger()
     ours = logging.getLogger("naiad")
     before = list(root.handlers), root.level, ours.level
@@ -102,10 +107,9 @@ def test_levels_are_switched_one_by_one(
         root.removeHandler(handler)
     try:
         logs.configure(
-            info=True, warning=warning, error=True, verbose=0, line_format="json", file=str(file)
-        )
-        logging.getLogger("naiad.test").warning("hm")
-        logging.getLogger("naiad.test").debug("only when verbose")
+            **{"info": True, "warning": True, "error": True, "verbose": 0, "line_format": "json", **settings}
+        )  # fmt: skip
+        yield
     finally:
         for handler in list(root.handlers):
             root.removeHandler(handler)
@@ -114,4 +118,44 @@ def test_levels_are_switched_one_by_one(
             root.addHandler(handler)
         root.setLevel(before[1])
         ours.setLevel(before[2])
+
+
+def test_lines_that_cannot_be_written_are_told_once_until_some_can(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "log"
+    real = io.TextIOWrapper.write
+    full = True
+
+    class Disk(io.TextIOWrapper):
+        @override
+        def write(self, text: str, /) -> int:
+            if full:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return real(self, text)
+
+    monkeypatch.setattr(io, "TextIOWrapper", Disk)
+    log = logging.getLogger("naiad.test")
+    with configured(file=str(file)):
+        for _ in range(3):
+            log.info("lost")
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1
+        assert f"--log-file={file} cannot be written: No space left on device" in said
+        full = False
+        log.info("kept")
+        full = True
+        log.info("lost")
+        assert capsys.readouterr().err.count("cannot be written") == 1
+    assert [json.loads(line)["message"] for line in file.read_text().splitlines()] == ["kept"]
+
+
+@pytest.mark.parametrize(("warning", "expected"), [(True, 1), (False, 0)])
+def test_levels_are_switched_one_by_one(
+    tmp_path: pathlib.Path, *, warning: bool, expected: int
+) -> None:
+    file = tmp_path / "log"
+    with configured(warning=warning, file=str(file)):
+        logging.getLogger("naiad.test").warning("hm")
+        logging.getLogger("naiad.test").debug("only when verbose")
     assert len(file.read_text().splitlines()) == expected

@@ -2,8 +2,10 @@
 
 import collections.abc
 import contextlib
+import dataclasses
 import http.client
 import json
+import os
 import pathlib
 import signal
 import socket
@@ -12,6 +14,7 @@ import threading
 import time
 
 import grpc
+import psutil
 import pytest
 
 from naiad.core.messages import service_pb2
@@ -42,6 +45,70 @@ def test_sigterm_ends_with_0_and_says_what_it_does(
     assert "Started HTTPService at 127.0.0.1:" in log
     assert "SIGTERM: stopping" in log
     assert "successfully unloaded add version 1" in log
+
+
+def test_sighup_of_a_closed_terminal_ends_with_a_drain(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with launched(models, tmp_path) as server:
+        assert server.process is not None
+        workers = psutil.Process(server.process.pid).children()
+        # The terminal's end reaches every process of its group.
+        for pid in (*(worker.pid for worker in workers), server.process.pid):
+            os.kill(pid, signal.SIGHUP)
+        assert server.process.wait(60) == 0
+        log = server.output()
+    assert "SIGHUP: stopping" in log
+    assert "successfully unloaded text version 1" in log
+    assert "worker process" not in log.split("SIGHUP: stopping")[1]
+
+
+def test_nohup_keeps_the_server(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    program = naiad_program()
+    program = dataclasses.replace(program, command=("nohup", *program.command))
+    with ServerProcess(program, [models], log=tmp_path / "log") as server:
+        assert server.process is not None
+        server.process.send_signal(signal.SIGHUP)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(60) == 0
+        assert "SIGHUP" not in server.output()
+
+
+def test_a_signal_while_the_server_is_imported_ends_it_with_0(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    server = launched(models, tmp_path)
+    with subprocess.Popen(
+        server.command, env=dict(server.program.environ), stderr=subprocess.PIPE, text=True
+    ) as process:
+        wait_until(lambda: catches(process.pid, signal.SIGTERM))
+        process.send_signal(signal.SIGTERM)
+        assert process.stderr is not None
+        said = process.stderr.read()
+        assert process.wait(60) == 0
+    assert "SIGTERM: stopping" in said
+    assert "loading" not in said
+
+
+def catches(pid: int, number: signal.Signals) -> bool:
+    """Whether a process has a handler for a signal."""
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) & (1 << (number - 1)))
+    raise AssertionError(f"process {pid} is not there any more")
+
+
+def test_a_log_file_that_cannot_be_written_is_told_once_and_the_server_serves(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with launched(models, tmp_path, "--log-file=/dev/full") as server:
+        assert get(server.http, "/v2/health/ready")[0] == 200
+        assert server.stop() == 0
+        said = server.output()
+    assert "--log-file=/dev/full cannot be written: No space left on device" in said
+    assert said.count("cannot be written") == 1
+    assert "Traceback" not in said
+    assert "Logging error" not in said
 
 
 @contextlib.contextmanager

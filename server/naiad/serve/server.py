@@ -33,6 +33,7 @@ from naiad.serve.drain import DrainSteps, drain
 from naiad.serve.figures import MachineFigures
 from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.loop_lag import LoopLag
+from naiad.serve.signals import EARLY, to_watch
 from naiad.serve.stall_watchdog import StallWatchdog
 
 if typing.TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Server:
             The exit status: 0 after an orderly end, else 1 (rows 7.32, 17.14).
         """
         self._watch_signals()
+        if self._stopping.is_set():
+            return 0
         options = self._options
         monitor = GpuMonitor()
         gpus = await asyncio.to_thread(find_gpus, monitor, options.min_supported_compute_capability)
@@ -203,8 +206,10 @@ class Server:
 
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in to_watch():
             loop.add_signal_handler(number, self._on_signal, number)
+        if EARLY.received is not None:
+            self._on_signal(EARLY.received)
 
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stopping.is_set():

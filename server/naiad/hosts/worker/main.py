@@ -105,7 +105,7 @@ def _be_a_child(parent: int, instance: str) -> None:
     if os.getppid() != parent:  # it was gone before we could say so
         os._exit(1)
     libc.prctl(_PR_SET_NAME, instance.encode()[-_NAME_BYTES:], 0, 0, 0)
-    for number in (signal.SIGINT, signal.SIGTERM):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         # A handler and not SIG_IGN, which programs that the model starts would inherit.
         signal.signal(number, _leave_to_the_server)
     os.register_at_fork(after_in_child=_hear_again)
@@ -134,6 +134,7 @@ def _hear_again() -> None:
     for number, usual in (
         (signal.SIGINT, signal.default_int_handler),
         (signal.SIGTERM, signal.SIG_DFL),
+        (signal.SIGHUP, signal.SIG_DFL),
     ):
         if signal.getsignal(number) is _leave_to_the_server:
             signal.signal(number, usual)
