@@ -23,7 +23,7 @@ from naiad.engine.api import (
     ServerMetadata,
 )
 from naiad.engine.model import Model
-from naiad.errors import InferenceError, invalid, unavailable, unsupported
+from naiad.errors import ErrorCode, InferenceError, invalid, unavailable, unsupported
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import UNLOADED, Repository, VersionState
 
@@ -76,6 +76,8 @@ class ServingEngine:
         self._explicit = explicit_control
         self.phase = Phase.STARTING
         """Where the server is in its life; moved on by `serve`."""
+        self.not_served = {ErrorCode.NOT_FOUND: 0, ErrorCode.UNAVAILABLE: 0}
+        """Inference requests whose model or version is unknown or not ready: no model has counters for them (row 2.8)."""
 
     def infer(
         self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
@@ -84,6 +86,7 @@ class ServingEngine:
         try:
             model = self._repository.get(request.model_name, request.model_version)
         except InferenceError as error:
+            self.not_served[error.code] += 1
             on_response(failure(request, error, version=request.model_version))
             return None
         return model.infer(request, on_response, flow)
@@ -95,7 +98,11 @@ class ServingEngine:
 
     def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
         """What a decoder must know of a model."""
-        return self._repository.get(name, version).shape
+        try:
+            return self._repository.get(name, version).shape
+        except InferenceError as error:
+            self.not_served[error.code] += 1
+            raise
 
     def server_live(self) -> bool:
         """Live from the first socket on; at the very end the row's error (2.1)."""

@@ -14,7 +14,7 @@ from naiad.core.request import InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import ModelShape, TensorMetadata
 from naiad.engine.validation import RequestRules
-from naiad.errors import FailureReason, InferenceError
+from naiad.errors import InferenceError
 from naiad.hosts.host import Host
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.scheduler import Occupancy, Scheduler
@@ -85,10 +85,10 @@ class Model:
             self._scheduler.enqueue(inference)
         except InferenceError as error:
             inference.settled = True
-            if error.reason is FailureReason.REJECTED:
-                self.statistics.record_failure(
-                    reason=error.reason, request_ns=self._clock.monotonic_ns() - received_ns
-                )
+            # Every refusal counts: a full queue, no running instance, a model that is being stopped (row 8.16).
+            self.statistics.record_failure(
+                reason=error.reason, request_ns=self._clock.monotonic_ns() - received_ns
+            )
             on_response(failure(request, error, version=self.version))
             return None
         return inference

@@ -102,6 +102,11 @@ BATCH_CLOSED = Family(
 WORKER_RESTARTS = Family(
     "naiad_worker_restarts_total", "Worker processes replaced, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
 )  # fmt: skip
+NOT_SERVED = Family(
+    "naiad_requests_not_served_total",
+    "Inference requests for a model or version that is unknown (not_found) or not ready (not_ready)",
+    "counter",
+)
 LOOP_LAG = Family(
     "naiad_loop_lag_seconds", "How late the event loop runs a timer of 20 ms: requests wait as long", "histogram"
 )  # fmt: skip

@@ -6,6 +6,10 @@ both protocols have a status for it. gRPC statuses are plain numbers here, so th
 
 from naiad.errors import ErrorCode
 
+RETRY_AFTER_S = 1
+"""When a client whose request met UNAVAILABLE may try again: Retry-After of HTTP, RetryInfo of gRPC. A dead worker is replaced, and a full queue
+has moved on, within this time."""
+
 
 def http_status(code: ErrorCode) -> int:
     """The HTTP status of a failure (row 1.1).

@@ -10,9 +10,10 @@ from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
 from naiad.engine.engine import ServingEngine
 from naiad.engine.model import Model
+from naiad.errors import ErrorCode
 from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Rendered, Sample, Series
-from naiad.metrics.families import PINNED_TOTAL, PINNED_USED
+from naiad.metrics.families import NOT_SERVED, PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
@@ -253,6 +254,14 @@ class Frontends:
             for name, version, model in self._engine.models()
         ]
         yield from model_series(counted, counter_latencies=self._options.counter_latencies)
+        refused = self._engine.not_served
+        yield Series(
+            NOT_SERVED,
+            (
+                Sample((("reason", "not_found"),), refused[ErrorCode.NOT_FOUND]),
+                Sample((("reason", "not_ready"),), refused[ErrorCode.UNAVAILABLE]),
+            ),
+        )
         # There is no pinned memory pool: tensors live in ordinary memory (row 8.20 asks for the families).
         yield Series(PINNED_TOTAL, (Sample((), 0),))
         yield Series(PINNED_USED, (Sample((), 0),))

@@ -14,6 +14,7 @@ import typing
 import grpc
 import grpc.aio
 
+from naiad.protocol.grpc import retry_info
 from naiad.protocol.grpc.aio_log import quiet_departures
 from naiad.protocol.grpc.aio_stream import Talk
 from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Streaming, Unary, refusal
@@ -254,3 +255,5 @@ def _refuse(context: typing.Any, refused: Refusal) -> None:
     """
     context.set_code(_STATUS[refused.status])
     context.set_details(refused.message)
+    if refused.status == retry_info.UNAVAILABLE:
+        context.set_trailing_metadata(retry_info.details(refused))

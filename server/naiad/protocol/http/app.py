@@ -23,8 +23,9 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
 from naiad.protocol.http import model_control, models, openapi, shared_memory
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
-from naiad.protocol.http.replies import error_reply, refusal, server_fault
+from naiad.protocol.http.replies import refusal, server_fault
 from naiad.protocol.http.routes import model_version
+from naiad.protocol.status import http_status
 
 Endpoint = collections.abc.Callable[..., collections.abc.Awaitable[Response]]
 
@@ -377,7 +378,8 @@ async def _refused(request: fastapi.Request, error: Exception) -> Response:
 
 async def _failed(request: fastapi.Request, error: Exception) -> Response:
     assert isinstance(error, InferenceError)
-    return _response(error_reply(error))
+    # Without Retry-After: a change that is refused, e.g. a load without explicit control, is refused again.
+    return _response(refusal(http_status(error.code), error.message))
 
 
 async def _broken(request: fastapi.Request, error: Exception) -> Response:

@@ -16,13 +16,16 @@ from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import Refusal, ReplyFramer
 from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import FastRoutes
+from naiad.protocol.http.replies import error_reply
 from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.service import HttpService
 from naiad.protocol.http.settings import HttpSettings
 from naiad.protocol.status import http_status
 from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
 
-_UNANSWERED = Refusal(http_status(UNANSWERED.code), UNANSWERED.message)
+_UNANSWERED = Refusal(
+    http_status(UNANSWERED.code), UNANSWERED.message, reply=error_reply(UNANSWERED)
+)
 
 
 class ListenError(Exception):

@@ -7,9 +7,9 @@ import typing
 
 import orjson
 
-from naiad.errors import InferenceError, internal
+from naiad.errors import ErrorCode, InferenceError, internal
 from naiad.protocol.http.message import HttpReply
-from naiad.protocol.status import http_status
+from naiad.protocol.status import RETRY_AFTER_S, http_status
 
 CONTENT_TYPE = b"Content-Type"
 JSON_TYPE = (CONTENT_TYPE, b"application/json")
@@ -17,6 +17,8 @@ JSON_HEADERS = (JSON_TYPE,)
 BINARY_TYPE = (CONTENT_TYPE, b"application/octet-stream")
 
 ExtraHeaders = tuple[tuple[bytes, bytes], ...]
+
+RETRY_AFTER = (b"Retry-After", b"%d" % RETRY_AFTER_S)
 
 OK = HttpReply(200, (), ())
 """200 with an empty body: what health checks answer (rows 2.1, 2.2)."""
@@ -47,7 +49,9 @@ def refusal(
 def error_reply(
     error: InferenceError, *, extra: ExtraHeaders = (), request_id: str = ""
 ) -> HttpReply:
-    """A failure with the status of its code (row 1.1)."""
+    """A failure with the status of its code (row 1.1); one that may pass by itself says when to try again."""
+    if error.code is ErrorCode.UNAVAILABLE:
+        extra = (*extra, RETRY_AFTER)
     return refusal(http_status(error.code), error.message, extra=extra, request_id=request_id)
 
 
