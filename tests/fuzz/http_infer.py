@@ -73,6 +73,14 @@ def check(data: bytes) -> None:
 def whole(request: InferRequest) -> None:
     """Raise unless a decoded request is what `InferRequest` promises."""
     assert isinstance(request.id, str)
+    for text in (
+        request.id,
+        request.correlation_id,
+        *request.parameters,
+        *request.parameters.values(),
+    ):
+        if isinstance(text, str):
+            text.encode()  # it goes to workers and into responses
     assert all(isinstance(name, str) for name in request.requested_outputs)
     assert all(isinstance(value, (bool, int, float, str)) for value in request.parameters.values())
     assert isinstance(request.priority, int)

@@ -4,7 +4,15 @@ import collections.abc
 import importlib
 import typing
 
-NAMES = ("http_infer", "grpc_infer", "both_wires", "config", "framing", "worker_link")
+NAMES = (
+    "http_infer",
+    "grpc_infer",
+    "both_wires",
+    "config",
+    "framing",
+    "worker_link",
+    "large_bodies",
+)
 
 LONGEST = 4096
 """Bytes of an input. More of them find nothing new here and cost time."""

@@ -145,7 +145,9 @@ def _read_strings(
     body: bytes, start: int, size: int, *, model: str, name: str, shape: tuple[int, ...], count: int
 ) -> Tensor:
     """Row 3.13: each element is a little-endian uint32 length and that many bytes."""
-    if count > UNPACKED:
+    if (
+        count > UNPACKED and size > UNPACKED * _LENGTH.size
+    ):  # fewer bytes hold few elements, whatever the shape says
         return packed_strings(name, shape, np.ndarray((size,), np.uint8, body, start))
     elements: list[bytes] = []
     at, end = start, start + size

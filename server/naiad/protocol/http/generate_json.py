@@ -21,7 +21,7 @@ from naiad.engine.api import ModelShape
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol.http import json_values
 from naiad.protocol.http.infer_json import wrong_type
-from naiad.protocol.http.json_document import parse
+from naiad.protocol.http.json_document import parse, require_utf8
 
 Json = typing.Any
 NESTED = "parameters"
@@ -85,6 +85,7 @@ class GenerateReader:
         name = root.get("id", "")
         if type(name) is not str:
             raise wrong_type("id", "string", '"id": "<text>", or nothing')
+        require_utf8(name, "id")
         request = InferRequest(self._model, self._version, name, [], [], {})
         members = _Members(self, request, body)
         if self._may_repeat(body):
@@ -192,9 +193,13 @@ def _shape_for(spec: _Input, count: int) -> tuple[int, ...]:
 
 def _parameter(name: str, value: Json) -> bool | int | float | str:
     """Row 6.4; any name will do, also one that is reserved elsewhere."""
+    require_utf8(name, "parameters")
     if type(value) is int:
         return value if _MIN_INT64 <= value <= _MAX_INT64 else float(value)
-    if type(value) is str or type(value) is bool or type(value) is float:
+    if type(value) is str:
+        require_utf8(value, name)
+        return value
+    if type(value) is bool or type(value) is float:
         return value
     raise invalid(
         f"parameter '{name[:80]}' has invalid type. It should be either 'int', 'bool', or 'string'. It is no input of this model: "

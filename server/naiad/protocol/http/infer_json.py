@@ -18,7 +18,7 @@ from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal, invalid, not_found, unsupported
 from naiad.protocol import raw_tensors
 from naiad.protocol.http import json_values, request_parameters
-from naiad.protocol.http.json_document import parse
+from naiad.protocol.http.json_document import parse, require_utf8
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import BINARY_TYPE, JSON_HEADERS
 
@@ -84,6 +84,8 @@ def decode(
     name = root.get("id", "")
     if type(name) is not str:
         raise wrong_type("id", "string", '"id": "<text>", or leave it out')
+    if not name.isascii():
+        require_utf8(name, "id")
     request = InferRequest(model, version, name, [], [], {})
     form = ALL_JSON
     if "parameters" in root:

@@ -60,5 +60,21 @@ _LONGEST_64_BITS = 20
 """Digits, sign included, of the longest integers of 64 bits."""
 
 
+def require_utf8(text: str, member: str) -> None:
+    """Refuse a string that only `data` may hold: what is no text cannot be handed to a model or written into a response.
+
+    Args:
+        text: the string.
+        member: where it stands, for the message.
+
+    Raises:
+        InferenceError: INTERNAL: it holds bytes that are not UTF-8, or half of a surrogate pair.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _unreadable(f"'{member}' is not valid UTF-8") from None
+
+
 def _unreadable(reason: str) -> InferenceError:
     return internal(f"failed to parse the request JSON buffer: {reason}; {_HINT}")

@@ -7,6 +7,7 @@ from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Param
 from naiad.errors import internal, invalid
 from naiad.protocol import reserved
 from naiad.protocol.header_pattern import HeaderPattern
+from naiad.protocol.http.json_document import require_utf8
 from naiad.protocol.http.message import Headers, spelling_of
 from naiad.protocol.reserved import is_reserved
 
@@ -85,7 +86,10 @@ def read(members: typing.Any) -> RequestSettings:
 
 
 def _correlation_id(value: typing.Any) -> int | str:
-    if type(value) is str or (type(value) is int and 0 <= value <= MAX_UINT64):
+    if type(value) is str:
+        require_utf8(value, "sequence_id")
+        return value
+    if type(value) is int and 0 <= value <= MAX_UINT64:
         return value
     raise internal(
         "Unable to parse 'sequence_id': attempt to access JSON non-string as string: send a whole number from 0 or a string"
@@ -109,6 +113,7 @@ def _unsigned(key: str, value: typing.Any) -> int:
 
 
 def _custom(key: str, value: typing.Any) -> bool | int | float | str:
+    require_utf8(key, "parameters")
     if key.startswith(reserved.PREFIX):
         raise invalid(
             "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified: "
@@ -116,7 +121,10 @@ def _custom(key: str, value: typing.Any) -> bool | int | float | str:
         )
     if type(value) is int:
         return value if MIN_INT64 <= value <= MAX_INT64 else float(value)
-    if type(value) is str or type(value) is bool or type(value) is float:
+    if type(value) is str:
+        require_utf8(value, key)
+        return value
+    if type(value) is bool or type(value) is float:
         return value
     raise invalid(
         f"parameter '{key[:80]}' has invalid type. It should be either 'int', 'bool', 'string' or 'double'"

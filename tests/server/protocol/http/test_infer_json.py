@@ -5,7 +5,7 @@ import orjson
 import pytest
 
 from naiad.core.datatypes import BYTES, FP16, FP32, INT32
-from naiad.core.request import SEQUENCE_END, SEQUENCE_START
+from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
@@ -303,3 +303,21 @@ def test_half_floats_go_out_as_binary_data_only() -> None:
     with pytest.raises(InferenceError, match="sending FP16 data via JSON is not supported"):
         infer_json.encode(answer, ALL_JSON)
     assert infer_json.encode(answer, ALL_BINARY).body[1] == b"\x00\x3c"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [b'"id":"\xec"', b'"id":"\\ud800","parameters":{"x":NaN}', b'"parameters":{"k":"\xec"}', b'"parameters":{"\xec":1}',
+     b'"parameters":{"sequence_id":"\xec"}'],
+)  # fmt: skip
+def test_what_goes_into_a_response_or_to_a_worker_must_be_text(members: bytes) -> None:
+    """Only elements of BYTES may be any bytes; else one client's id fails the whole batch that it is part of."""
+    body = (
+        b"{" + members + b',"inputs":[{"name":"A","shape":[1],"datatype":"BYTES","data":["\xec"]}]}'
+    )
+    with pytest.raises(InferenceError, match="is not valid UTF-8"):
+        infer_json.decode(body, len(body), model="m", version=LATEST, max_input_size=1000)
+    fine = body.replace(members, b'"id":"caf\xc3\xa9"')
+    decoded = infer_json.decode(fine, len(fine), model="m", version=LATEST, max_input_size=1000)
+    assert decoded.request.id == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
+    assert decoded.request.inputs[0].array.tolist() == [b"\xec"]
