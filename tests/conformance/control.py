@@ -1,6 +1,6 @@
 """Changing models of a running server under explicit control, for scenarios.
 
-Both servers read the same repository and are asked one after the other, so a scenario that changes a model makes a folder
+Both servers read the same repository and are asked one after the other (`Setup.in_turn`), so a scenario that changes a model makes a folder
 of its own, and clears it away again: the second server finds what the first found.
 """
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.rows import ISSUE_ROWS, UNSHOWN
+from tests.conformance import rows
 
 ROWS = "conformance rows"
 AGAIN = "conformance asked again"
@@ -42,7 +42,7 @@ class ConformanceReport:
                 self.differences[str(value)] = None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Prints the rows that no scenario shows, after a whole run, and the differences that showed."""
+        """Prints the rows, after a whole run, and the differences that showed."""
         if not self.files:
             return
         if any(path.name not in self.files for path in _HERE.glob("test_*.py")):
@@ -50,15 +50,7 @@ class ConformanceReport:
                 "conformance: not the whole folder was run, so no report on rows"
             )
         else:
-            missing = [row for row in ISSUE_ROWS if row not in self.shown]
-            _section(
-                terminalreporter,
-                "claimed rows that no scenario shows",
-                (f"{row}: {UNSHOWN.get(row, 'NO REASON GIVEN')}" for row in missing),
-            )
-            terminalreporter.write_line(
-                f"{len(ISSUE_ROWS) - len(missing)} of {len(ISSUE_ROWS)} claimed rows are shown"
-            )
+            _section(terminalreporter, "rows of the table", rows.report(self.shown))
         if self.again:
             _section(terminalreporter, "scenarios that were asked again", self.again)
         if self.differences:

@@ -1,8 +1,17 @@
-"""The rows of the feature table that this stage of Naiad claims, and why some of them no scenario can show.
+"""The rows of the feature table: which of them Naiad claims, and why no scenario can show some of these.
 
-The closing report of a conformance run prints what is left over. A row that is shown needs no reason here, and a test
-says that none has one.
+The closing report of a conformance run prints all of them, the whole table being the denominator. A row that is shown needs
+no reason here, and a test says that none has one.
 """
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+TABLE: dict[str, str] = dict(
+    line.split(" ", 1)
+    for line in (Path(__file__).parent / "table.txt").read_text(encoding="utf-8").splitlines()
+)
+"""The name of each row of the table, by its number, in its order."""
 
 _CLAIMED = {
     1: "1 2 3 4 6 7 8 9 10 11 12 13 14 15 16 17 18 19 21 23",
@@ -21,7 +30,7 @@ _CLAIMED = {
     17: "1 2 3 4 5 6 7 9 10 11 13 14 15 16 18",
 }
 
-ISSUE_ROWS: tuple[str, ...] = tuple(
+CLAIMED: tuple[str, ...] = tuple(
     f"{section}.{row}" for section, rows in _CLAIMED.items() for row in rows.split()
 )
 """In the order of the table."""
@@ -51,3 +60,24 @@ UNSHOWN: dict[str, str] = {
     "15.18": "needs iterative sequences, which are not there yet; that its request fails and says so is shown by the wire tests",
     **{f"16.{row}": _NO_ONNX for row in (1, 2, 3, 4, 8, 9, 10, 11, 12)},
 }
+
+
+def report(shown: Iterable[str]) -> Iterator[str]:
+    """Every row of the table and what is known of it, and a count at the end.
+
+    Args:
+        shown: the rows that a scenario showed.
+    """
+    found, claimed = set(shown), set(CLAIMED)
+    for row, name in TABLE.items():
+        if row in found:
+            state = "shown" if row in claimed else "shown, though not claimed"
+        elif row in claimed:
+            state = f"claimed, not shown: {UNSHOWN.get(row, 'NO REASON GIVEN')}"
+        else:
+            state = "not claimed"
+        yield f"{row} {name}: {state}"
+    yield (
+        f"of {len(TABLE)} rows {len(found & set(TABLE))} are shown, "
+        f"{len(claimed - found)} are claimed without being shown, {len(set(TABLE) - claimed - found)} are not claimed"
+    )

@@ -11,9 +11,22 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
+from typing_extensions import override
+
 from tests.conformance.wire import Answer, Target
 
 _MISSING = "(absent)"
+
+
+class _Absent:
+    """Stands in `expect` for a leaf that the answer must not have."""
+
+    @override
+    def __repr__(self) -> str:
+        return _MISSING
+
+
+ABSENT = _Absent()
 
 
 @dataclass(frozen=True)

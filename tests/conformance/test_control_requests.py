@@ -42,7 +42,7 @@ SCENARIOS = [
             ("load", "identity", "7.8", '{"parameters":{}}', 200, None),
             ("load", "identity", "7.8", '{"colour":"red"}', 200, None),
             ("load", "identity", "7.18", "nope", 500, "failed to parse the request JSON buffer"),
-            ("load", "identity", "7.18", '{"parameters":[]}', 500, None),
+            ("load", "identity", "7.18", '{"parameters":[]}', 500, "non-object"),
             ("load", "identity", "7.18", '{"parameters":{"colour":"red"}}', 500, "unexpected error on creating Triton parameter"),
             ("load", "identity", "7.18", '{"parameters":{"config":1}}', 500, "attempt to access JSON non-string as string"),
             ("unload", "nope", "7.26", '{"parameters":{"unload_dependents":true}}', 200, None),
@@ -105,8 +105,8 @@ SCENARIOS = [
             ("..", "must not contain path traversal characters"),
         )
     ),
-    http("GET of a load", "7.8", "GET", "/v2/repository/models/identity/load", status=405, server="explicit"),
-    http("GET of an unload", "7.9", "GET", "/v2/repository/models/identity/unload", status=405, server="explicit"),
+    http("GET of a load", "7.8", "GET", "/v2/repository/models/identity/load", status=405, says="Method Not Allowed", server="explicit"),
+    http("GET of an unload", "7.9", "GET", "/v2/repository/models/identity/unload", status=405, says="Method Not Allowed", server="explicit"),
     rpc(
         "gRPC load in a repository by name",
         "7.7",

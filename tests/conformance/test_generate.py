@@ -118,7 +118,7 @@ MAPPING = [
     _generate("an encoding that is none", "1.16", _script("1+end"), headers={"Content-Encoding": "identity"}),
     _generate("load metrics are asked for", "6.16", _script("1+end"), headers={"endpoint-load-metrics-format": "json"}, expect={"header endpoint-load-metrics": None}),
     Scenario("generate: a version", ("6.1", "1.6"), _with_version, expect={"status": 200}, server="streams"),
-    http("generate: GET", "6.1 1.4", "GET", "/v2/models/stream/generate", status=405, server="streams"),
+    http("generate: GET", "6.1 1.4", "GET", "/v2/models/stream/generate", status=405, says="Method Not Allowed", server="streams"),
 ]  # fmt: skip
 
 STREAMS = [
@@ -147,7 +147,7 @@ STREAMS = [
     ),
     infer(
         "infer of a decoupled model by a client that takes events", "3.2", "stream", {"inputs": [value("SCRIPT", "BYTES", [1], ["1 1 end"])]},
-        {"Accept": "text/event-stream"}, server="streams",
+        {"Accept": "text/event-stream"}, expect={"type": "text/event-stream;charset=utf-8"}, server="streams",
     ),
 ]  # fmt: skip
 

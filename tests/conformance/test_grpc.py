@@ -107,7 +107,11 @@ INFER = [
         says="Request for unknown model: 'nope' is not found",
     ),
     inference(
-        "gRPC a model that failed", "2.8 10.6", request("broken_initialize"), code="NOT_FOUND"
+        "gRPC a model that failed",
+        "2.8 10.6",
+        request("broken_initialize"),
+        code="NOT_FOUND",
+        says="Request for unknown model: 'broken_initialize' has no available versions",
     ),
     inference(
         "gRPC raw and typed contents",
@@ -116,7 +120,13 @@ INFER = [
         code="INVALID_ARGUMENT",
         says="contents field must not be specified when using raw_input_contents",
     ),
-    inference("gRPC no contents", "10.11", request(raw=None), code="INVALID_ARGUMENT"),
+    inference(
+        "gRPC no contents",
+        "10.11",
+        request(raw=None),
+        code="INVALID_ARGUMENT",
+        says="unable to find data for input tensor 'IN' for model 'identity' in request.",
+    ),
     inference(
         "gRPC too few raw contents",
         "10.11",
@@ -153,7 +163,13 @@ INFER = [
         code="INVALID_ARGUMENT",
         says="data-type is 'INT32', but model 'identity' expects 'FP32'",
     ),
-    inference("gRPC negative dimension", "4.4", request(shape=(-4,)), code="INVALID_ARGUMENT"),
+    inference(
+        "gRPC negative dimension",
+        "4.4",
+        request(shape=(-4,)),
+        code="INVALID_ARGUMENT",
+        says="unexpected shape for input 'IN' for model 'identity'. Expected [4], got [-4].",
+    ),
     inference(
         "gRPC strings",
         "10.12",
@@ -164,6 +180,7 @@ INFER = [
         "4.9",
         request("words", raw=b"\5\0\0\0ab", datatype="BYTES", shape=(1, 1)),
         code="INVALID_ARGUMENT",
+        says="incomplete string data for inference input 'IN'",
     ),
     inference(
         "gRPC raw mode parameters do not exist",
@@ -210,24 +227,28 @@ TYPED = [
         "10.12",
         _typed("FP32", {"int_contents": [1, 2]}),
         code="INVALID_ARGUMENT",
+        says="unexpected explicit tensor data for input tensor 'IN_FP32' for model 'types' of type 'INT32', expected datatype 'FP32'",
     ),
     inference(
         "gRPC contents of two types",
         "10.12",
         _typed("FP32", {"fp32_contents": [1, 2], "int_contents": [1]}),
         code="INVALID_ARGUMENT",
+        says="unexpected explicit tensor data for input tensor 'IN_FP32' for model 'types' of type 'INT32', expected datatype 'FP32'",
     ),
     inference(
         "gRPC FP16 contents",
         "10.12",
         _typed("FP16", {"fp32_contents": [1, 2]}),
         code="INVALID_ARGUMENT",
+        says="unexpected explicit tensor data for input tensor 'IN_FP16' for model 'types' of type 'FP32', expected datatype 'FP16'",
     ),
     inference(
         "gRPC contents of another number",
         "10.12 4.8",
         _typed("FP32", {"fp32_contents": [1, 2, 3]}),
         code="INVALID_ARGUMENT",
+        says="input byte size mismatch for input 'IN_FP32' for model 'types'. Expected 8, got 12",
     ),
 ]
 
@@ -252,7 +273,12 @@ PARAMETERS = [
             "OK",
             None,
         ),
-        ("10.20", {"a": ("uint64_param", 1)}, "INVALID_ARGUMENT", None),
+        (
+            "10.20",
+            {"a": ("uint64_param", 1)},
+            "INVALID_ARGUMENT",
+            "invalid value type for 'a' parameter, expected int64_param, bool_param",
+        ),
         (
             "10.16",
             {
@@ -278,7 +304,12 @@ PARAMETERS = [
         ),
         ("10.16", {"priority": ("int64_param", 1)}, "OK", None),
         ("10.16", {"priority": ("uint64_param", 1)}, "OK", None),
-        ("10.16", {"priority": ("int64_param", -1)}, "INVALID_ARGUMENT", None),
+        (
+            "10.16",
+            {"priority": ("int64_param", -1)},
+            "INVALID_ARGUMENT",
+            "invalid value for 'priority', expected value >= 0",
+        ),
         (
             "10.16",
             {"priority": ("string_param", "1")},
@@ -293,7 +324,7 @@ PARAMETERS = [
             "10.19",
             {"triton_enable_empty_final_response": ("int64_param", 1)},
             "INVALID_ARGUMENT",
-            None,
+            "invalid value type for 'triton_enable_empty_final_response' parameter, expected bool_param",
         ),
     )
 ]

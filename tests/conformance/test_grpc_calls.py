@@ -120,7 +120,16 @@ MODELS = [
         code="INTERNAL",
         says="Failed to process the request(s) for model",
     ),
-    inference("gRPC response parameters", "10.23", _mode("parameters")),
+    inference(
+        "gRPC response parameters",
+        "10.23",
+        _mode("parameters"),
+        expect={
+            "message.parameters.flag.bool_param": True,
+            "message.parameters.count.int64_param": "7",
+            "message.parameters.text.string_param": "héllo",
+        },
+    ),
 ]
 
 MODELS += [

@@ -6,22 +6,20 @@ from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance.conftest import Ask
 from tests.conformance.grpc_scenarios import rpc
-from tests.conformance.scenario import Scenario
+from tests.conformance.scenario import ABSENT, Scenario
 from tests.conformance.wire import Answer, Target
 
 
 def _index(target: Target, *, ready: bool) -> Answer:
+    reply = target.call("RepositoryIndex", pb.RepositoryIndexRequest(ready=ready))
     message = pb.RepositoryIndexResponse()
-    message.ParseFromString(
-        target.call("RepositoryIndex", pb.RepositoryIndexRequest(ready=ready)).body
-    )
-    models = [m for m in message.models if not m.name.startswith("broken")]
-    return {
-        "models": [
-            [m.name, m.version, m.state, m.reason]
-            for m in sorted(models, key=lambda m: (m.name, m.version))
-        ]
+    message.ParseFromString(reply.body)
+    models = {
+        f"{model.name}/{model.version}": [model.state, model.reason]
+        for model in message.models
+        if not model.name.startswith("broken")
     }
+    return {"code": reply.code, "error": reply.message, "models": models}
 
 
 def _watch(target: Target) -> Answer:
@@ -76,6 +74,7 @@ SCENARIOS = [
         pb.ModelReadyRequest(name="identity", version="x"),
         pb.ModelReadyResponse,
         code="INVALID_ARGUMENT",
+        says="failed to get model version from specified version string 'x'",
     ),
     rpc(
         "gRPC server metadata",
@@ -153,9 +152,21 @@ SCENARIOS = [
         code="UNIMPLEMENTED",
         says="'repository_name' specification is not supported",
     ),
-    Scenario("gRPC index", ("10.2", "7.2"), lambda target: _index(target, ready=False)),
     Scenario(
-        "gRPC index of what is ready", ("7.3", "10.2"), lambda target: _index(target, ready=True)
+        "gRPC index",
+        ("10.2", "7.2"),
+        lambda target: _index(target, ready=False),
+        expect={
+            "code": "OK",
+            "models.identity/1.0": "READY",
+            "models.duplicated/.0": "UNAVAILABLE",
+        },
+    ),
+    Scenario(
+        "gRPC index of what is ready",
+        ("7.3", "10.2"),
+        lambda target: _index(target, ready=True),
+        expect={"code": "OK", "models.identity/1.0": "READY", "models.duplicated/.0": ABSENT},
     ),
     rpc(
         "gRPC load in control mode none",
@@ -213,7 +224,14 @@ SCENARIOS = [
         code="UNIMPLEMENTED",
     ),
     rpc("a method that does not exist", "10.1", "Nope", b"", code="UNIMPLEMENTED"),
-    rpc("bytes that are no message", "10.6", "ModelInfer", b"\xff\xff\xff", code="INTERNAL"),
+    rpc(
+        "bytes that are no message",
+        "10.6",
+        "ModelInfer",
+        b"\xff\xff\xff",
+        code="INTERNAL",
+        says="Unable to parse request",
+    ),
 ]
 
 

@@ -110,14 +110,18 @@ def _final(place: int) -> str:
     return f"responses.{place}.infer_response.parameters.triton_final_response.bool_param"
 
 
+def _version(place: int) -> str:
+    return f"responses.{place}.infer_response.model_version"
+
+
 BASICS = [
     _talk("one response", "10.26 10.29", asked("3+end", "a"), expect={_final(0): True}),
     _talk("several responses", "10.26 10.29 10.31", asked("3 1 end", "a"), expect={_final(0): False, _final(1): False}),
     _talk("of an ordinary model", "10.26 10.29 15.17", asked("1+end", "a", model="senders"), expect={_final(0): True}),
     _talk("no requests", "10.32"),
     _talk("no response", "10.30", asked("end", "a"), expect={"responses": []}),
-    _talk("an empty final response that is asked for", "10.30", asked("1 end", "a", triton_enable_empty_final_response=True), expect={_final(0): False, _final(1): True}),
-    _talk("nothing but an empty final response", "10.30", asked("end", "a", triton_enable_empty_final_response=True), expect={_final(0): True}),
+    _talk("an empty final response that is asked for", "10.30", asked("1 end", "a", triton_enable_empty_final_response=True), expect={_final(0): False, _final(1): True, _version(1): "1"}),
+    _talk("nothing but an empty final response", "10.30", asked("end", "a", triton_enable_empty_final_response=True), expect={_final(0): True, _version(0): "1"}),
     _talk("an empty final response that is not needed", "10.30", asked("1+end", "a", triton_enable_empty_final_response=True), expect={_final(0): True}),
     _talk("an empty final response that is not wanted", "10.30", asked("1 end", "a", triton_enable_empty_final_response=False)),
     _talk("an empty final response asked for with a string", "10.19 10.27", asked("1 end", "a", triton_enable_empty_final_response="x")),
@@ -126,9 +130,9 @@ BASICS = [
 ]  # fmt: skip
 
 ERRORS = [
-    _talk("an error", "10.27 10.29", asked("error+end", "a"), asked("1+end", "b"), expect={"responses.0.error_message": "told to fail"}),
-    _talk("an error in the middle", "10.27", asked("1 error 1 end", "a")),
-    _talk("a model that raises after a response", "10.27 15.7", asked("1 raise", "a")),
+    _talk("an error", "10.27 10.29", asked("error+end", "a"), asked("1+end", "b"), expect={"responses.0.error_message": "told to fail", _version(0): "1"}),
+    _talk("an error in the middle", "10.27", asked("1 error 1 end", "a"), expect={_version(1): "1"}),
+    _talk("a model that raises after a response", "10.27 15.7", asked("1 raise", "a"), expect={_version(1): "1"}),
     _talk("a model that is not there", "10.27", asked("1", "a", model="nope"), asked("1+end", "b")),
     _talk("an input that cannot be read", "10.27", asked("1", "a", model="clash"), asked("1+end", "b")),
     _talk(

@@ -83,7 +83,10 @@ MALFORMED = [
             '{"inputs":[{"name":"IN","datatype":"FP32","shape":[4],"data":null}]}',
             "Unable to parse 'data'",
         ),
-        ('{"inputs":[],"parameters":[]}', None),
+        (
+            '{"inputs":[],"parameters":[]}',
+            "failed to get request params.: attempt to get members for non-object",
+        ),
     )
 ] + [
     infer(
@@ -92,6 +95,7 @@ MALFORMED = [
         "identity",
         '{"inputs":[{"name":"IN","datatype":"FP99","shape":[4],"data":[1]}]}',
         status=400,
+        says="invalid datatype for input IN",
     ),
     infer(
         "an input that is no object",
@@ -156,6 +160,7 @@ COMPRESSION = [
         b"",
         {"Content-Encoding": "gzip"},
         status=400,
+        says="nothing to be decompressed",
     ),
     infer(
         "binary input in a compressed body",
@@ -171,6 +176,7 @@ COMPRESSION = [
         four([1]),
         {"Accept-Encoding": "gzip"},
         status=500,
+        says="hape does not match true shape",
         seen=("Content-Encoding",),
         expect={"header Content-Encoding": None},
     ),

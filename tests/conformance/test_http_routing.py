@@ -121,14 +121,15 @@ VERBS = [
     )
 ]
 
-# No statement of the row: these two are answered here on purpose.
+# No statement of the row: Naiad answers these two on purpose.
 VERBS += [
     Scenario(
         f"{method} /v2",
         ("1.4",),
         partial(_verb, method=method),
+        expect={"status": status},
     )
-    for method in ("HEAD", "OPTIONS")
+    for method, status in (("HEAD", 200), ("OPTIONS", 204))
 ]
 
 DECOUPLED = [
@@ -175,6 +176,7 @@ HEALTH = [
         "GET",
         "/v2/models/identity/versions/9/ready",
         status=404,
+        says="'identity' version 9 is not found",
     ),
 ]
 

@@ -247,12 +247,14 @@ SCENARIOS = [
         "17.1",
         lambda target: _exits(target, "--allow-http=perhaps"),
         status=1,
+        says="perhaps",
     ),
     start(
         "a port that is no number",
         "17.1",
         lambda target: _exits(target, "--http-port=many"),
         status=1,
+        says="many",
     ),
     start(
         "a broken model ends the start",
@@ -266,8 +268,9 @@ SCENARIOS = [
         "17.11",
         lambda target: _exits(target, "--http-port=45871", "--grpc-port=45871"),
         status=1,
+        says="45871",
     ),
-    start("a port that is taken", "1.23 17.14", _shared_port, status=1),
+    start("a port that is taken", "1.23 17.14", _shared_port, status=1, says="in use"),
     start("a port that is shared", "1.23", _reused_port, both=True, status=200),
     start(
         "an API restricted twice",
@@ -276,12 +279,14 @@ SCENARIOS = [
             target, "--http-restricted-api=health:a=b", "--http-restricted-api=health:c=d"
         ),
         status=1,
+        says="restricted api 'health' can not be specified in multiple config groups",
     ),
     start(
         "an unknown API restricted",
         "17.15",
         lambda target: _exits(target, "--http-restricted-api=nonesuch:a=b"),
         status=1,
+        says="unknown restricted api 'nonesuch'",
     ),
     start(
         "a gRPC protocol restricted twice",
@@ -290,18 +295,21 @@ SCENARIOS = [
             target, "--grpc-restricted-protocol=health:a=b", "--grpc-restricted-protocol=health:c=d"
         ),
         status=1,
+        says="'health' can not be specified in multiple config groups",
     ),
     start(
         "a log format that does not exist",
         "17.6",
         lambda target: _exits(target, "--log-format=bogus"),
         status=1,
+        says="--log-format",
     ),
     start(
         "load-model without explicit mode",
         "17.2 7.31",
         lambda target: _exits(target, "--load-model=identity"),
         status=1,
+        says="Use of '--load-model' requires setting '--model-control-mode=explicit' as well",
     ),
     start(
         "help",
@@ -320,7 +328,7 @@ SCENARIOS = [
         "options that mean nothing here", "17.3 17.4 17.5 17.9 17.10 17.18", _accepted, ready=200
     ),
     *(
-        start(f"an option refused: {name}", "17.9", partial(_starts, option=option))
+        start(f"an option refused: {name}", "17.9", partial(_starts, option=option), starts=False)
         for name, option in (
             ("a host policy", "--host-policy=cpu,cpu-cores=0-1"),
             ("a limit on GPU memory", "--model-load-gpu-limit=0:0.5"),

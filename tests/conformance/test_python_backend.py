@@ -74,12 +74,28 @@ EXECUTE = (
             ("4.17", "no-outputs", 200, None),
             ("4.17", "wrong-type", 200, None),
             ("4.17", "wrong-shape", 200, None),
-            ("3.37 15.13", "parameters", 200, None),
-            ("3.37 15.13", "bad-parameters", 500, None),
+            (
+                "3.37 15.13",
+                "bad-parameters",
+                500,
+                "Failed to process the request(s) for model 'misbehave_0', message: ",
+            ),
             ("15.25", "log:x", 200, None),
         )
     ]
     + [
+        infer(
+            "execute: parameters",
+            "3.37 15.13",
+            "misbehave",
+            _mode("parameters"),
+            expect={
+                "json.parameters.flag": True,
+                "json.parameters.count": 7,
+                "json.parameters.low": -3,
+                "json.parameters.text": "héllo",
+            },
+        ),
         infer(
             "execute raises",
             "15.7 1.1",
@@ -122,12 +138,18 @@ _PROBES = {
     "config": "15.2",
     "sibling": "15.1",
 }
+
+_EXPECTED: dict[str, dict[str, object]] = {
+    "response": {"report.outputs.0": "A", "report.message": "no", "report.parameters.k": 1},
+    "triton-dtype": {"report": 11},
+}
+"""What the row states of a probe's report where 2.51 does not do it."""
 TOOLBOX = [
     Scenario(
         f"pb_utils: {name}",
         tuple(rows.split()),
         partial(_probe, name=name),
-        expect={"status": 200},
+        expect={"status": 200, **_EXPECTED.get(name, {})},
     )
     for name, rows in _PROBES.items()
 ]

@@ -46,9 +46,8 @@ def _shape(target: Target, model: str) -> Answer:
 def _added(target: Target) -> Answer:
     """A model folder that appears after the start: both servers read the same repository."""
     folder = repository_of(target) / "late"
-    if not folder.exists():
-        (folder / "1").mkdir(parents=True)
-        (folder / "config.pbtxt").write_text('backend: "python"\n')
+    (folder / "1").mkdir(parents=True, exist_ok=True)
+    (folder / "config.pbtxt").write_text('backend: "python"\n')
     return {
         "status": target.http("GET", "/v2/models/late").status,
         "listed": any(e["name"] == "late" for e in _index(target)),
@@ -147,6 +146,7 @@ INDEX = [
         "index entry of a model without versions",
         ("7.2", "7.40"),
         lambda target: _shape(target, "broken_no_version"),
+        expect={"state": "UNAVAILABLE", "members.reason": True},
     ),
 ]
 

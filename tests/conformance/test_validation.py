@@ -79,7 +79,7 @@ _REJECTED: list[tuple[str, str, str, Any, str]] = [
         "4.1 4.10",
         "optional",
         {"inputs": [value("MAY", "INT32", [1], [1])]},
-        "NEED",
+        "missing required input(s) ['NEED']",
     ),
     (
         "an unknown input",
@@ -201,6 +201,7 @@ SHAPES = [
         "wild",
         {"inputs": [value("IN", "FP32", [2**62, 2], [1])]},
         status=400,
+        says="to exceed maximum size of 9223372036854775807",
     ),
     # A shape whose byte size overflows is not asked: it ends the reference, or its stub.
     infer("an input of no elements in a batch", "4.4 3.36", "two", _two([1, 2], [1, 0])),

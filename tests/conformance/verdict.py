@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from tests.conformance.scenario import Scenario, differing, unmet
+from tests.conformance.scenario import Scenario, differing, stated, unmet
 
 
 @dataclass(frozen=True)
@@ -33,10 +33,12 @@ class Verdict:
     Attributes:
         faults: one sentence a fault; none when all is as it should be.
         used: the differences that showed.
+        reference_missed: the reference does not do what the row says, and no difference covers that.
     """
 
     faults: tuple[str, ...]
     used: tuple[Difference, ...]
+    reference_missed: bool = False
 
 
 def judge(
@@ -73,8 +75,9 @@ def judge(
         for path, (wanted, answered) in unmet(scenario, reference).items()
         if not covered(path)
     )
+    missed = bool(faults)
     if ours is None:
-        return Verdict(tuple(faults), tuple(used))
+        return Verdict(tuple(faults), tuple(used), missed)
     faults.extend(
         f"{path}: the reference answers {theirs}, Naiad {answered}"
         for path, (theirs, answered) in differing(reference, ours).items()
@@ -89,7 +92,21 @@ def judge(
         for difference in meant
         if difference not in used
     )
-    return Verdict(tuple(faults), tuple(used))
+    return Verdict(tuple(faults), tuple(used), missed)
+
+
+def vague(difference: Difference, scenario: Scenario) -> str | None:
+    """Why a difference with a pattern allows too much, if it does: Naiad's side of it must be stated, or any answer passes."""
+    if "*" not in difference.path:
+        return None
+    said = stated(scenario)
+    fitting = [path for path in said if fnmatchcase(path, difference.path)]
+    if not fitting:
+        return f"{difference.scenario}: nothing is stated of {difference.path}"
+    outcome = [path for path in ("status", "code") if path in said]
+    if difference.path == "*" and len(fitting) == len(outcome):
+        return f"{difference.scenario}: only {' and '.join(outcome)} is stated, state what is said or answered too"
+    return None
 
 
 def _rows(scenario: Scenario) -> str:
