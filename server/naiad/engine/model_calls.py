@@ -208,9 +208,8 @@ class ModelCalls:
                 executed_in.update((each, id(batch)) for each in batch or ())
             for kept, before in seat.kept:
                 executed_in.update((each, id(before)) for each in kept)
-        for call in self._calls.values():
-            # What is left of a batch that came back and is answered apart; calls of one batch may know other parts of it.
-            asking = call.caller.batch or []
+        # What is left of a batch that came back and is answered apart; calls of one batch may know other parts of it.
+        for asking in {id(each): each for each in self._asking()}.values():
             known = next((executed_in[each] for each in asking if each in executed_in), id(asking))
             executed_in.update((each, known) for each in asking)
         waits: list[Wait] = []
@@ -234,6 +233,10 @@ class ModelCalls:
             for model, seat in seats.items()
         }
         return [self._calls[wait.number] for wait in find_circle(waits, pools, self._now())]
+
+    def _asking(self) -> "collections.abc.Iterator[list[Inference]]":
+        """The batches whose code made calls, one again for each of its calls."""
+        return (call.caller.batch for call in self._calls.values() if call.caller.batch)
 
     def _give_up(self, circle: collections.abc.Sequence[ModelCall]) -> None:
         youngest = circle[0]

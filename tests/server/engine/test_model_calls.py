@@ -1,9 +1,11 @@
 """Calls between models, on the loop: what is refused, cancelled, answered, and given up because it would wait for ever."""
 
 import asyncio
+import collections.abc
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
@@ -292,3 +294,25 @@ async def test_an_answer_that_is_kept_back_behind_who_waits_for_it_is_a_circle()
     await asyncio.sleep(0.2)
     assert "deadlock" in error_of(younger).message
     assert older == []
+
+
+class Walked(list[Inference]):
+    """A batch that counts how often it is walked through."""
+
+    times = 0
+
+    @override
+    def __iter__(self) -> collections.abc.Iterator[Inference]:
+        self.times += 1
+        return super().__iter__()
+
+
+async def test_a_look_walks_through_a_batch_once_however_many_calls_it_made() -> None:
+    a, b = ScriptedModel("a"), ScriptedModel("b")
+    asking = Asking(a, b)
+    batch = Walked(from_client("a") for _ in range(3))
+    caller = Caller("a", "a_0", batch, blocks=False)
+    for _ in range(50):
+        asking.ask("b", caller)
+    asking.calls._look()
+    assert 0 < batch.times <= 3

@@ -1,6 +1,9 @@
 """Who is answered by which number: the batch that is out, and what is left of those before."""
 
+from typing import Never
+
 import numpy as np
+from typing_extensions import override
 
 from naiad.backends.backend import Execution
 from naiad.core.inference import Inference
@@ -65,3 +68,47 @@ def test_the_batch_that_is_out_is_found_by_its_first_number_only() -> None:
     in_flight.begin(batch)
     assert in_flight.batch_at(2, 2) is batch
     assert in_flight.batch_at(0, 2) is None
+
+
+class NotWalked(dict[int, Inference]):
+    """Open streams that nobody looks through one by one."""
+
+    @override
+    def __iter__(self) -> Never:
+        raise AssertionError("looked through")
+
+    @override
+    def items(self) -> Never:
+        raise AssertionError("looked through")
+
+
+def test_a_hold_or_a_cancel_does_not_look_through_all_open_streams() -> None:
+    in_flight = InFlight()
+    batch = asked(3)
+    in_flight._apart = NotWalked()
+    in_flight.begin(batch)
+    in_flight.note_apart(outcome(False, False, False))
+    in_flight.end()
+    assert [in_flight.number_of(each) for each in batch] == [0, 1, 2]
+    in_flight.answered(1)
+    assert in_flight.number_of(batch[1]) is None
+
+
+def test_what_is_left_of_a_batch_is_the_same_list_until_less_is_left() -> None:
+    in_flight = InFlight()
+    batch = asked(3)
+    in_flight.begin(batch)
+    in_flight.note_apart(outcome(False, False, False))
+    in_flight.end()
+    assert in_flight.batch_at(0, 3) is in_flight.batch_at(0, 3)
+    in_flight.answered(0)
+    assert in_flight.batch_at(0, 3) == batch[1:]
+
+
+def test_a_worker_that_says_an_endless_number_of_requests_keeps_nobody() -> None:
+    in_flight = InFlight()
+    batch = asked(3)
+    in_flight.begin(batch)
+    in_flight.note_apart(outcome(False, False, False))
+    in_flight.end()
+    assert in_flight.batch_at(1, 10**18) == batch[1:]
