@@ -79,3 +79,47 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
                 reached.add(target)
                 line.append(target)
     assert [page.name for page in sorted((ROOT / "docs").glob("*.md")) if page not in reached] == []
+
+
+SOURCES = "\n".join(path.read_text() for path in sorted((ROOT / "server" / "naiad").rglob("*.py")))
+
+
+def first_cells(page: pathlib.Path, title: str = "") -> list[str]:
+    """What stands between backticks in the first column of the tables, from a title on."""
+    lines = list(prose(page))
+    start = lines.index(title) if title else 0
+    end = next(
+        (n for n, line in enumerate(lines) if n > start and title and line.startswith("## ")), None
+    )
+    cells = [line.split("|")[1] for line in lines[start:end] if line.startswith("| `")]
+    return [code for cell in cells for code in re.findall(r"`([^`]+)`", cell)]
+
+
+def test_every_parameter_of_our_own_is_in_the_one_table() -> None:
+    known = set(re.findall(r'^[A-Z_]+ = "(naiad\.[a-z_]+)"$', SOURCES, re.MULTILINE))
+    page = ROOT / "docs" / "configuration.md"
+    assert set(first_cells(page, "## Parameters of Naiad's own")) == known
+
+
+def test_every_message_of_the_troubleshooting_page_is_one_of_the_servers() -> None:
+    """Words of the system's own and of Python are left out; `naiad_…` are metrics, which have tests of their own."""
+    others = {"No module named", "Cannot allocate memory"}
+    parts = [
+        part.strip()
+        for cell in first_cells(ROOT / "docs" / "troubleshooting.md")
+        for part in cell.split("…")
+        if part.strip() not in others
+    ]
+    assert len(parts) > 30
+    assert [part for part in parts if part.strip(" '") not in SOURCES] == []
+
+
+def test_every_page_that_code_names_is_there() -> None:
+    named = [
+        (str(path.relative_to(ROOT)), page)
+        for folder in ("server", "operator", "tests", "benchmarks", "examples")
+        for path in (ROOT / folder).rglob("*.py")
+        for page in re.findall(r"\bdocs/[\w-]+\.md", path.read_text())
+    ]
+    assert len(named) > 5
+    assert [each for each in named if not (ROOT / each[1]).exists()] == []
