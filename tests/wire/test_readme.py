@@ -21,7 +21,7 @@ NOT_YET_IN_A_CONFIG = {
     "sequence batching": "sequence_batching { }",
     "ensembles": "ensemble_scheduling { }",
     "ragged batches": 'input { name: "R" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: true }',
-    "warmup": 'model_warmup { name: "w" }',
+    "warmup": 'model_warmup { name: "w" batch_size: 1 }',
     "`pytorch` (TorchScript)": 'backend: "pytorch"',
     "`tensorrt`": 'backend: "tensorrt"',
     "`tensorflow`": 'backend: "tensorflow"',
