@@ -41,9 +41,18 @@ def array_at(
         shape: as the header says it.
         at: offset in `base`.
         size: bytes.
+
+    Raises:
+        ValueError: the bytes are not such a tensor.
     """
     if datatype is datatypes.BYTES:
-        return deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
-    if size:
-        return np.ndarray(shape, datatype.dtype, base, at)
-    return np.empty(shape, datatype.dtype)
+        array = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
+    elif size:
+        array = np.ndarray(shape, datatype.dtype, base, at)
+    elif 0 in shape:
+        array = np.empty(shape, datatype.dtype)
+    else:
+        raise ValueError(f"no bytes for a tensor of shape {list(shape)}")
+    if array.shape != shape:
+        raise ValueError(f"a tensor of shape {list(shape)}, expected dimensions of 0 and more")
+    return array
