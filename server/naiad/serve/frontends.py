@@ -216,7 +216,7 @@ class Frontends:
             options.http_address,
             options.http_port,
             routes=routes,
-            app=ControlPlane(self._engine, routes, http.restrictions, http.tokens),
+            app=ControlPlane(self._engine, routes, http.restrictions, http.tokens, http.codec),
             settings=self._settings(),
             clock=self._clock,
             access_log=LoggedAccess(access) if options.access_log else None,

@@ -24,12 +24,18 @@ _ALIGNED = 64
 _PACKED_BYTES = 1 << 16
 """Elements of BYTES with more bytes travel packed, and stay so."""
 
+Function = collections.abc.Callable[..., typing.Any]
 Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 
 
 def large(data: bytes | memoryview) -> pickle.PickleBuffer:
     """Bytes that are to travel beside the head; a view of uint8 is what comes out at the other side."""
     return pickle.PickleBuffer(data)
+
+
+def on_bytes(function: Function, body: memoryview) -> typing.Any:
+    """Call a function of bytes with what `large` has become."""
+    return function(bytes(body))
 
 
 def write(value: typing.Any) -> int:
@@ -103,6 +109,3 @@ def _packed(name: str, shape: tuple[int, ...], part: memoryview) -> Tensor:
 def _numbers(name: str, datatype: str, shape: tuple[int, ...], part: memoryview) -> Tensor:
     found = BY_NAME[datatype]
     return Tensor(name, found, shape, np.ndarray(shape, found.dtype, part))
-
-
-Function = collections.abc.Callable[..., typing.Any]

@@ -3,6 +3,7 @@
 Each is: parse, one question to the engine, translate. Bytes in, bytes out; failures are raised as InferenceError.
 """
 
+import functools
 import typing
 
 from google.protobuf.message import DecodeError
@@ -10,6 +11,8 @@ from google.protobuf.message import DecodeError
 from naiad.core.messages import service_pb2
 from naiad.engine.api import Engine, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError, internal, not_found, unsupported
+from naiad.protocol.codec.frames import large, on_bytes
+from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc import model_control, statistics_proto
 from naiad.protocol.grpc.request_proto import version_number
 
@@ -22,10 +25,12 @@ class Control:
 
     Args:
         engine: answers.
+        codec: decodes large messages; without it the loop does.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, codec: Codec | None = None) -> None:
         self._engine = engine
+        self._codec = codec
 
     def server_live(self, body: bytes) -> bytes:
         """ServerLive (row 10.4)."""
@@ -103,10 +108,14 @@ class Control:
 
     async def repository_model_load(self, body: bytes) -> bytes:
         """RepositoryModelLoad (rows 7.8, 7.11-7.14, 7.18)."""
-        request = _parse(service_pb2.RepositoryModelLoadRequest, body)
-        _refuse_repository_name(request)
-        overrides = model_control.load_overrides(request.parameters)
-        await self._engine.load_model(request.model_name, overrides)
+        codec = self._codec
+        if codec is None or len(body) <= LARGE:
+            name, overrides = load_request(body)
+        else:
+            name, overrides = await codec.submit(
+                functools.partial(codec.call, on_bytes, load_request, large(body))
+            )
+        await self._engine.load_model(name, overrides)
         return b""
 
     async def repository_model_unload(self, body: bytes) -> bytes:
@@ -147,6 +156,13 @@ class Control:
         raise unsupported(
             "LogSettings is not there yet: set the --log-* options when the server is started"
         )
+
+
+def load_request(body: bytes) -> tuple[str, dict[str, str | bytes]]:
+    """The model's name and the parameters of a RepositoryModelLoad; raises InferenceError."""
+    request = _parse(service_pb2.RepositoryModelLoadRequest, body)
+    _refuse_repository_name(request)
+    return request.model_name, model_control.load_overrides(request.parameters)
 
 
 def _parse(message_class: typing.Any, body: bytes) -> typing.Any:

@@ -8,10 +8,13 @@ import collections.abc
 import functools
 
 from naiad.engine.api import Engine
-from naiad.errors import unavailable, unsupported
-from naiad.protocol.codec.pool import Codec
+from naiad.errors import invalid, unavailable, unsupported
+from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc.call import (
+    Call,
+    Cancellable,
     Metadata,
+    OnAnswer,
     Refusal,
     Streaming,
     Unary,
@@ -47,6 +50,13 @@ _SHUT_ERROR = unavailable(
 )
 _SHUT = refusal(_SHUT_ERROR)
 
+
+_MAY_BE_LARGE = frozenset(("ModelInfer", "RepositoryModelLoad"))
+_TOO_LONG = refusal(
+    invalid(
+        f"the message is longer than {LARGE} bytes; only ModelInfer, ModelStreamInfer and RepositoryModelLoad take longer ones"
+    )
+)
 
 _Check = collections.abc.Callable[[Metadata], Refusal | None]
 """Looks whether a call brings what it has to."""
@@ -186,7 +196,7 @@ def _sent(metadata: Metadata, wanted: str) -> bytes | None:
 def _everything(
     engine: Engine, forwarding: HeaderForwarding | None, codec: Codec | None
 ) -> dict[str, tuple[Unary, Category]]:
-    control = Control(engine)
+    control = Control(engine, codec)
     change = at_once(control.shared_memory_change)
     methods: dict[str, tuple[Unary, Category]] = {
         "ModelInfer": (ModelInfer(engine, forwarding, codec), Category.INFERENCE),
@@ -218,6 +228,21 @@ def _everything(
         "TraceSetting": (at_once(control.trace_setting), Category.TRACE),
         "LogSettings": (at_once(control.log_settings), Category.LOGGING),
     }
-    table = {SERVICE + name: entry for name, entry in methods.items()}
-    table[CHECK] = (later(HealthCheck(engine).check), Category.HEALTH)
+    table = {
+        SERVICE + name: entry if name in _MAY_BE_LARGE else (_bounded(entry[0]), entry[1])
+        for name, entry in methods.items()
+    }
+    table[CHECK] = (_bounded(later(HealthCheck(engine).check)), Category.HEALTH)
     return table
+
+
+def _bounded(method: Unary) -> Unary:
+    """The same for messages that say little: protobuf would keep the loop for a second with 64 MB of fields that nothing needs."""
+
+    def bounded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
+        if len(body) > LARGE:
+            on_answer(_TOO_LONG)
+            return None
+        return method(body, call, on_answer)
+
+    return bounded

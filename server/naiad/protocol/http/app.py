@@ -7,6 +7,7 @@ application, in another server or a test, they are answered by the same handlers
 
 import asyncio
 import collections.abc
+import functools
 import importlib.resources
 import typing
 
@@ -21,12 +22,15 @@ from naiad.config.config_json import to_json
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
+from naiad.protocol.codec.frames import large, on_bytes
+from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.http import model_control, models, openapi, shared_memory
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
 from naiad.protocol.http.replies import refusal, server_fault
 from naiad.protocol.http.routes import model_version
 from naiad.protocol.status import http_status
 
+Decoded = typing.TypeVar("Decoded")
 Endpoint = collections.abc.Callable[..., collections.abc.Awaitable[Response]]
 
 _MODEL = "/v2/models/{model}"
@@ -51,12 +55,13 @@ class _Digits(Convertor[str]):
         return value
 
 
-def build(engine: Engine, routes: FastRoutes) -> fastapi.FastAPI:
+def build(engine: Engine, routes: FastRoutes, codec: Codec | None = None) -> fastapi.FastAPI:
     """The application. Its description is made here as well, so that nobody waits for it later.
 
     Args:
         engine: who knows the answers.
         routes: the fast lane, for paths that both have.
+        codec: decodes large bodies; without it the loop does.
     """
     register_url_convertor("digits", _Digits())
     app = fastapi.FastAPI(
@@ -72,7 +77,7 @@ def build(engine: Engine, routes: FastRoutes) -> fastapi.FastAPI:
     app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(InferenceError, _failed)
     app.add_exception_handler(Exception, _broken)
-    _Answers(engine, routes).add_to(app)
+    _Answers(engine, routes, codec).add_to(app)
     _describe(app)
     return app
 
@@ -89,9 +94,10 @@ def _describe(app: fastapi.FastAPI) -> None:
 class _Answers:
     """The endpoints. Each asks the engine once and writes what it says."""
 
-    def __init__(self, engine: Engine, routes: FastRoutes) -> None:
+    def __init__(self, engine: Engine, routes: FastRoutes, codec: Codec | None) -> None:
         self._engine = engine
         self._routes = routes
+        self._codec = codec
 
     def add_to(self, app: fastapi.FastAPI) -> None:
         """Add every path; a path without a version has the same endpoint as that with one."""
@@ -261,20 +267,32 @@ class _Answers:
 
     async def index(self, request: fastapi.Request) -> Response:
         """Row 7.1; the repository in the path is not looked at (row 7.7)."""
-        ready_only = models.wants_ready_only(await request.body())
+        ready_only = await self._decoded(models.wants_ready_only, request)
         return _json(models.index(await self._engine.index(ready_only=ready_only)))
 
     async def load_model(self, request: fastapi.Request, model: str) -> Response:
         """Rows 7.8, 7.11-7.14, 7.18."""
-        overrides = model_control.load_overrides(await request.body())
+        overrides = await self._decoded(model_control.load_overrides, request)
         await self._engine.load_model(model, overrides)
         return Response()
 
     async def unload_model(self, request: fastapi.Request, model: str) -> Response:
         """Rows 7.9, 7.10, 7.13, 7.26."""
-        dependents = model_control.unload_dependents(await request.body())
+        dependents = await self._decoded(model_control.unload_dependents, request)
         await self._engine.unload_model(model, unload_dependents=dependents)
         return Response()
+
+    async def _decoded(
+        self, decode: collections.abc.Callable[[bytes], Decoded], request: fastapi.Request
+    ) -> Decoded:
+        """What a body says; a large one is read in a codec process."""
+        body = await request.body()
+        codec = self._codec
+        if codec is None or len(body) <= LARGE:
+            return decode(body)
+        call = functools.partial(codec.call, on_bytes, decode, large(body))
+        decoded: Decoded = await codec.submit(call)
+        return decoded
 
     async def change_model_of_repository(self, repository: str, model: str) -> Response:
         """Row 7.7."""
@@ -341,9 +359,9 @@ class _Collected:
 
     def __init__(self) -> None:
         self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._pieces: list[bytes] = []
+        self._pieces: list[bytes | memoryview] = []
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         self._pieces.append(data)
 
     def cut(self) -> None:

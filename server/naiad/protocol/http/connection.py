@@ -243,7 +243,7 @@ class Connection(asyncio.Protocol):
         self._bridge.start(self._roster.loop)
         return self._bridge
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send bytes now."""
         self._out.write(data)
 

@@ -8,6 +8,7 @@ import asyncio
 import importlib
 
 from naiad.engine.api import Engine
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.guard import Guard, answer, header_of, is_open
 from naiad.protocol.http.message import FastRoutes
@@ -24,6 +25,7 @@ class ControlPlane:
         routes: the fast lane, for paths that both have.
         restrictions: what calls of some categories have to bring; may be empty.
         tokens: the tokens of which every call but those about health has to bring one; None asks nobody.
+        codec: decodes large bodies; without it the loop does.
     """
 
     def __init__(
@@ -32,7 +34,9 @@ class ControlPlane:
         routes: FastRoutes,
         restrictions: Restrictions,
         tokens: TokenFile | None = None,
+        codec: Codec | None = None,
     ) -> None:
+        self._codec = codec
         self._engine = engine
         self._routes = routes
         self._restrictions = restrictions
@@ -63,5 +67,5 @@ class ControlPlane:
 
     def _make(self) -> AsgiApp:
         module = importlib.import_module("naiad.protocol.http.app")
-        app: AsgiApp = module.build(self._engine, self._routes)
+        app: AsgiApp = module.build(self._engine, self._routes, self._codec)
         return Guard(app, self._restrictions) if self._restrictions else app

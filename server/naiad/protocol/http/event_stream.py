@@ -5,14 +5,19 @@ connection is full the model is held (`core/flow.py`); a client that takes nothi
 cancels the request.
 """
 
+import collections
 import collections.abc
+import functools
 import logging
 import re
 
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
+from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
+from naiad.protocol.codec.call import CodecCall
+from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.message import Cancellable, Headers, HttpReply, OnReply, Outlet
 from naiad.protocol.http.replies import CONTENT_TYPE, SERVER_FAULT, error_body, error_reply
 from naiad.protocol.status import http_status
@@ -25,6 +30,8 @@ EVENTS_HEADERS = ((CONTENT_TYPE, EVENTS_TYPE + b"; charset=utf-8"),)
 
 Ask = collections.abc.Callable[[OnResponse, Flow], Inference | None]
 """Asks the engine."""
+
+Event = bytes | memoryview
 
 Encode = collections.abc.Callable[[InferResponse], bytes]
 """A response that is no error as one line of JSON; raises InferenceError."""
@@ -45,27 +52,36 @@ class EventStream:
     Args:
         encode: writes a response.
         on_reply: takes the reply once its status is known.
+        large: writes what is large, in a codec process; without it the loop does.
     """
 
     __slots__ = (
         "_begun",
+        "_behind",
         "_encode",
         "_ended",
         "_flow",
         "_inference",
+        "_large",
         "_on_reply",
         "_outlet",
         "_refused",
         "_waiting",
+        "_writing",
     )
 
-    def __init__(self, encode: Encode, on_reply: OnReply) -> None:
+    def __init__(
+        self, encode: Encode, on_reply: OnReply, large: "LargeEvents | None" = None
+    ) -> None:
         self._encode = encode
+        self._large = large
+        self._writing: Cancellable | None = None  # the response that a codec process writes
+        self._behind: collections.deque[InferResponse] = collections.deque()
         self._on_reply: OnReply | None = on_reply
         self._flow = Flow()
         self._inference: Inference | None = None
         self._outlet: Outlet | None = None
-        self._waiting: list[bytes] = []
+        self._waiting: list[Event] = []
         self._begun = False
         self._ended = False
         self._refused: InferResponse | None = None
@@ -92,7 +108,9 @@ class EventStream:
         """See `BodyStream`."""
         self._outlet = outlet
         waiting, self._waiting = self._waiting, []
-        if waiting:
+        if len(waiting) == 1:
+            outlet.write(waiting[0])
+        elif waiting:
             outlet.write(b"".join(waiting))
         if self._ended:
             self._outlet = None
@@ -115,6 +133,9 @@ class EventStream:
         """See `BodyStream`."""
         self._outlet = self._on_reply = None
         self._waiting.clear()
+        self._behind.clear()
+        if self._writing is not None:
+            self._writing.cancel()
         self._flow.close()
         inference, self._inference = self._inference, None
         if inference is not None:
@@ -127,7 +148,38 @@ class EventStream:
         if response.error is not None and self._inference is None and not self._begun:
             self._refused = response
             return
-        event, status = self._event(response)
+        if self._writing is not None:
+            self._behind.append(response)
+        elif self._large is not None and self._large.takes_long(response):
+            self._write_large(self._large, response)
+        else:
+            self._give(response, *self._event(response))
+
+    def _write_large(self, large: "LargeEvents", response: InferResponse) -> None:
+        """Have a codec process write a response; those behind it wait."""
+
+        def written(event: Event) -> None:
+            self._writing = None
+            self._give(response, event, 200)
+            self._go_on()
+
+        def failed(error: InferenceError) -> None:
+            self._writing = None
+            self._give(response, *_error_event(error))
+            self._go_on()
+
+        work = functools.partial(large.encode, large.codec, response)
+        self._writing = CodecCall(large.codec, work, proceed=written, fail=failed)
+
+    def _go_on(self) -> None:
+        """Write what had to wait."""
+        while self._behind and self._writing is None:
+            self._on_response(self._behind.popleft())
+
+    def _give(self, response: InferResponse, event: Event, status: int) -> None:
+        """Send an event, after those before it."""
+        if self._on_reply is None:
+            return
         if response.final:
             self._ended = True
             self._inference = None
@@ -163,4 +215,22 @@ class EventStream:
             except Exception:  # the model's other answers may be fine, and so are other requests
                 log.exception("a response of model '%s' could not be written", response.model_name)
                 error = SERVER_FAULT
-        return b"data: %b\n\n" % error_body(error.message), http_status(error.code)
+        return _error_event(error)
+
+
+def _error_event(error: InferenceError) -> tuple[bytes, int]:
+    return b"data: %b\n\n" % error_body(error.message), http_status(error.code)
+
+
+class LargeEvents(Record, frozen=True):
+    """How large responses are written.
+
+    Attributes:
+        codec: the processes.
+        takes_long: whether a response is large.
+        encode: writes one as a whole event; blocking.
+    """
+
+    codec: Codec
+    takes_long: collections.abc.Callable[[InferResponse], bool]
+    encode: collections.abc.Callable[[Codec, InferResponse], memoryview]

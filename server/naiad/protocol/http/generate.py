@@ -120,7 +120,8 @@ class GenerateRoute:
     def _ask(self, shape: ModelShape, on_reply: OnReply, asked: InferRequest) -> Cancellable | None:
         if self._streams:
             ask = functools.partial(self._engine.infer, asked)
-            return EventStream(generate_json.encode, on_reply).run(ask)
+            large = None if self._codec is None else large_bodies.generate_events(self._codec)
+            return EventStream(generate_json.encode, on_reply, large).run(ask)
         # One answer is wanted, but a model may send without end: it should not outrun whoever throws the others away.
         flow = Flow() if shape.decoupled else None
         return self._engine.infer(asked, OneAnswer(on_reply, self._codec).take, flow)

@@ -213,7 +213,9 @@ class InferRoute:
                 "binary_data away, or use gRPC's ModelStreamInfer"
             )
         ask = functools.partial(self._engine.infer, decoded.request)
-        return EventStream(_event, on_reply).run(ask)
+        codec = self._limits.codec
+        large = None if codec is None else large_bodies.infer_events(codec)
+        return EventStream(_event, on_reply, large).run(ask)
 
     def _decode(self, body: bytes, header_length: int, shape: ModelShape) -> Decoded:
         limit = self._limits.max_input_size

@@ -3,6 +3,7 @@
 Whatever a body holds, it is the ordinary decoder that reads it and the ordinary encoder that writes the reply; only the process differs.
 """
 
+import collections.abc
 import math
 import typing
 
@@ -16,8 +17,9 @@ from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http import generate_json, infer_json
+from naiad.protocol.http.event_stream import LargeEvents
 from naiad.protocol.http.generate_json import GenerateReader
-from naiad.protocol.http.infer_json import Decoded, ReplyForm
+from naiad.protocol.http.infer_json import ALL_JSON, Decoded, ReplyForm
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
 
@@ -78,6 +80,39 @@ def encode_generate(codec: Codec, response: InferResponse) -> HttpReply:
     """`generate_json.encode` in a codec process; blocking."""
     body = codec.call(_encode_generate, response)
     return HttpReply(200, JSON_HEADERS, (body,), response.id)
+
+
+def infer_events(codec: Codec) -> LargeEvents:
+    """How events are written that are infer responses."""
+    return LargeEvents(
+        codec, lambda response: takes_long(response, ALL_JSON), _in_process(_infer_event)
+    )
+
+
+def generate_events(codec: Codec) -> LargeEvents:
+    """How events are written that are generate responses."""
+    return LargeEvents(
+        codec, lambda response: takes_long(response, ALL_JSON), _in_process(_generate_event)
+    )
+
+
+def _in_process(
+    function: frames.Function,
+) -> collections.abc.Callable[[Codec, InferResponse], memoryview]:
+    def encode(codec: Codec, response: InferResponse) -> memoryview:
+        event: memoryview = codec.call(function, response)
+        return event
+
+    return encode
+
+
+def _infer_event(response: InferResponse) -> typing.Any:
+    text = b"".join(infer_json.encode(response, ALL_JSON).body)
+    return frames.large(b"data: %b\n\n" % text)
+
+
+def _generate_event(response: InferResponse) -> typing.Any:
+    return frames.large(b"data: %b\n\n" % generate_json.encode(response))
 
 
 def _checked(codec: Codec, model: str, tensor: PackedStrings) -> Tensor:

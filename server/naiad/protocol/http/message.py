@@ -53,7 +53,7 @@ class HttpRequest(Record, frozen=True):
 class Outlet(typing.Protocol):
     """Where a streamed body goes. Loop only."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send a piece now. Whoever is told to `pause` should not go on for long."""
         ...
 

@@ -116,7 +116,7 @@ class Outgoing:
                 break
         self._line.sent()
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send bytes now."""
         self._peer.since = self._roster.now
         self._transport.write(data)

@@ -11,13 +11,16 @@ from naiad.protocol.http.framing import CLOSE, KEEP, header_lines, status_line
 from naiad.protocol.http.message import BodyStream, HttpReply
 
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_COPIED = 1 << 16
+"""Chunks up to this size are put together with their frame; longer ones are written as they are."""
+
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
 class Carrier(typing.Protocol):
     """What a streamed reply needs of its connection."""
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Send bytes now."""
         ...
 
@@ -71,11 +74,18 @@ class StreamedReply:
         self._carrier.write(head + (KEEP if self.keeps else CLOSE)[2:])
         self.stream.begin(self)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """See `Outlet`; nothing is sent to a client that left."""
-        if self._carrier is not None and data:  # an empty chunk would be the last one
-            self._size += len(data)
-            self._carrier.write(b"%x\r\n%b\r\n" % (len(data), data) if self._chunked else data)
+        if self._carrier is None or not data:  # an empty chunk would be the last one
+            return
+        self._size += len(data)
+        if not self._chunked:
+            self._carrier.write(data)
+        elif len(data) <= _COPIED:
+            self._carrier.write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
+        else:
+            for part in (b"%x\r\n" % len(data), data, b"\r\n"):
+                self._carrier.write(part)
 
     def end(self) -> None:
         """See `Outlet`."""

@@ -378,3 +378,12 @@ async def test_a_wrong_token_opens_nothing(tmp_path: pathlib.Path) -> None:
         with_tokens(tmp_path), SERVICE + "ServerMetadata", b"", ("authorization", "Bearer wrong")
     )
     assert answer == Refusal(16, ASK_FOR_ONE)
+
+
+def test_a_control_message_may_not_be_large() -> None:
+    answers = Answers()
+    method = served().find(SERVICE + "ModelMetadata")
+    assert method is not None
+    method(b"\x1a\0" * 200_000, SentMetadata(), answers)
+    assert answers.refusal.status == 3
+    assert "longer than" in answers.refusal.message

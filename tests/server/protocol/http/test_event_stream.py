@@ -34,7 +34,7 @@ class Exchange:
         if reply.stream is not None:
             reply.stream.begin(self)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         assert not self.ended
         self.body += data
 

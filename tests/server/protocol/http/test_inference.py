@@ -127,8 +127,8 @@ def test_a_decoupled_model_answers_as_events_when_the_client_takes_them() -> Non
     body: list[bytes] = []
 
     class Outlet:
-        def write(self, data: bytes) -> None:
-            body.append(data)
+        def write(self, data: bytes | memoryview) -> None:
+            body.append(bytes(data))
 
         def end(self) -> None: ...
 

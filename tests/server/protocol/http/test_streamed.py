@@ -60,7 +60,7 @@ class Stream:
     def cancel(self) -> None:
         self.cancelled += 1
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         assert self.outlet is not None
         self.outlet.write(data)
 
