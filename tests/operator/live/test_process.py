@@ -14,6 +14,7 @@ from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import inference_service, make_namespace, ready
 from tests.apiserver.operator import OperatorProcess, at_rest, in_turns
 from tests.apiserver.proxy import Fault, Proxy
+from tests.support.waiting import within
 
 Start = Callable[..., OperatorProcess]
 
@@ -170,15 +171,19 @@ def test_one_with_nothing_to_do_stops_at_once_whoever_is_connected(
 ) -> None:
     """Prometheus keeps its connection, and somebody may have opened one and say nothing; kopf would give both five seconds."""
     namespace = make_namespace(kubectl, "idle")
-    operator = start(f"--watch-namespaces={namespace}").wait_ready()
-    with (
-        httpx.Client() as kept,
-        socket.create_connection(("127.0.0.1", operator.port)),
-    ):
-        assert kept.get(f"http://127.0.0.1:{operator.port}/metrics").status_code == 200
-        began = time.monotonic()
-        assert operator.stop() == 0
-        assert time.monotonic() - began < _KOPF_GIVES_S
+
+    def stopped() -> float:
+        operator = start(f"--watch-namespaces={namespace}").wait_ready()
+        with (
+            httpx.Client() as kept,
+            socket.create_connection(("127.0.0.1", operator.port)),
+        ):
+            assert kept.get(f"http://127.0.0.1:{operator.port}/metrics").status_code == 200
+            began = time.monotonic()
+            assert operator.stop() == 0
+            return time.monotonic() - began
+
+    assert within(_KOPF_GIVES_S, stopped)
 
 
 def test_one_whose_port_is_taken_says_so_and_ends(start: Start) -> None:

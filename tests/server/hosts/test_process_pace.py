@@ -57,7 +57,8 @@ async def test_a_model_waits_while_its_client_does_not_take_what_it_sends(
 ) -> None:
     hosted = await hosts.start(TOLD_TO_BEGIN, decoupled=True)
     flow, out = await held(hosted, tmp_path)
-    await asyncio.sleep(0.1)
+    for _ in range(3):  # the model had its chances to send: its worker has answered since
+        assert await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S)
     assert told(hosted) == [0]
     assert not out.done()
     flow.go_on()
