@@ -291,7 +291,11 @@ def test_a_broken_model_ends_the_server_only_when_asked_to(
         assert status == 1
         assert "config.pbtxt:2:1" in output
         assert "max_batch_size" in output
-        assert "failed to load all models" in output
+        *_, last = output.splitlines()
+        assert "failed to load all models: exiting with status 1" in last
+        assert "failed: bad;" in last
+        assert output.count("max_batch_size") == 1
+        assert "unloaded" not in output
         return
     with ServerProcess(
         naiad_program(), [models, tmp_path / "broken"], log=tmp_path / "log", options=["--exit-on-error=false"]

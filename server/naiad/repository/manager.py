@@ -117,7 +117,7 @@ class Repository(typing.Generic[S]):
             self._progress.planned(plans)
         for plan in plans:
             if plan.reason:
-                self._refuse(plan)
+                self._refuse_unless_serving(plan)
             else:
                 self._models[plan.name] = {
                     version.version: Version(plan=version) for version in plan.versions
@@ -236,10 +236,6 @@ class Repository(typing.Generic[S]):
                 log.exception("reading the model folder %s failed", folder)
                 return ModelPlan(name=folder.name, reason=f"{type(error).__name__}: {error}")
 
-    def _refuse(self, plan: ModelPlan) -> None:
-        self._refused[plan.name] = plan
-        self._progress.changed(refusal(plan))
-
     async def _load_at_start(self, name: str, found: Fingerprint) -> None:
         """Unlike a later load, one version's failure takes no other one with it."""
         known = self._models[name]
@@ -287,7 +283,7 @@ class Repository(typing.Generic[S]):
         plans = {number: each.plan for number, each in serving.items()}
         stay = untouched(plan.versions, plans, before=before, now=now)
         coming = {
-            each.version: Version[S](plan=each)
+            each.version: Version[S](plan=each, replaces=bool(serving))
             for each in plan.versions
             if each.version not in stay
         }
@@ -324,8 +320,10 @@ class Repository(typing.Generic[S]):
         return not_polled(name, self._not_there())
 
     def _refuse_unless_serving(self, plan: ModelPlan) -> None:
-        if not self.ready_versions(plan.name):
-            self._refuse(plan)
+        serving = bool(self.ready_versions(plan.name))
+        if not serving:
+            self._refused[plan.name] = plan
+        self._progress.changed(refusal(plan, replaces=serving))
 
     async def _unload_model(self, name: str) -> None:
         self._refused.pop(name, None)

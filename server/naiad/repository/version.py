@@ -31,7 +31,7 @@ S = typing.TypeVar("S", bound=Served)
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Version(typing.Generic[S]):
-    """A version and where it is in its life. `served` is set exactly while it is READY."""
+    """A version and where it is in its life. `served` is set exactly while it is READY; `replaces`: it is loaded beside what serves."""
 
     plan: VersionPlan
     state: State = State.UNKNOWN
@@ -39,6 +39,7 @@ class Version(typing.Generic[S]):
     served: S | None = None
     load_ns: int = 0
     resident: tuple[int, int] | None = None
+    replaces: bool = False
 
     def tell(self, event: Event, *, reason: str = "") -> None:
         """Move on to the state that follows `event`, for this reason."""
@@ -54,6 +55,7 @@ class Version(typing.Generic[S]):
             reason=self.reason,
             load_ns=self.load_ns,
             resident=self.resident,
+            replaces=self.replaces,
         )
 
 
@@ -62,6 +64,7 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         resident: the process's resident memory in bytes before and after the version was unloaded; None before that.
+        replaces: whether it is, or was to be, loaded beside versions that serve, which go on serving if it fails.
     """
 
     name: str
@@ -71,9 +74,10 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
     load_ns: int = 0
     details: str = ""
     resident: tuple[int, int] | None = None
+    replaces: bool = False
 
 
-def refusal(plan: ModelPlan) -> VersionState:
+def refusal(plan: ModelPlan, *, replaces: bool = False) -> VersionState:
     """The state of a model that could not be planned."""
     return VersionState(
         name=plan.name,
@@ -81,6 +85,7 @@ def refusal(plan: ModelPlan) -> VersionState:
         state=State.UNAVAILABLE,
         reason=plan.reason,
         details=plan.details,
+        replaces=replaces,
     )
 
 

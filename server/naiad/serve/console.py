@@ -59,6 +59,7 @@ class LoadingLines:
         self._console = console
         self._total = 0
         self._done = 0
+        self._unload_level = logging.INFO
 
     def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
         """All configs are read."""
@@ -89,14 +90,25 @@ class LoadingLines:
                         extra=extra,
                     )
             case State.UNAVAILABLE if state.reason == UNLOADED:
-                log.info("successfully unloaded %s%s", title, _freed(state.resident), extra=extra)
+                log.log(
+                    self._unload_level,
+                    "successfully unloaded %s%s",
+                    title,
+                    _freed(state.resident),
+                    extra=extra,
+                )
             case State.UNAVAILABLE:
                 self._done += 1
                 reason = state.details or state.reason
-                log.error("failed to load %s: %s", title, reason, extra=extra)
-                self._show(f"[red]✗[/] {escape(title)} [red]failed[/]")
+                old = "; what was loaded before goes on serving" if state.replaces else ""
+                log.error("failed to load %s%s: %s", title, old, reason, extra=extra)
+                self._show(f"[red]✗[/] {escape(title)} [red]failed[/]{old}")
             case _:
                 log.debug("%s is %s", title, state.state.value, extra=extra)
+
+    def hide_unloads(self) -> None:
+        """The start has failed: lines about what is unloaded again would only bury the reason."""
+        self._unload_level = logging.DEBUG
 
     def _count(self) -> str:
         """How far the start is; loads after it are counted by nobody."""
@@ -125,7 +137,7 @@ def open_console() -> "Console | None":
 
 
 def show_models(console: "Console | None", states: collections.abc.Sequence[VersionState]) -> None:
-    """The table of what is READY and, for what is not, the reason and where to look."""
+    """The table of what is READY and what is not, on a terminal with the reason; in a log the reason is in a line before it."""
     if console is not None:
         from rich.table import Table  # noqa: PLC0415 - as in open_console
 
@@ -144,7 +156,7 @@ def show_models(console: "Console | None", states: collections.abc.Sequence[Vers
         return
     width = max((len(state.name) for state in states), default=0)
     rows = [
-        f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {_on_one_line(state.reason)}".rstrip()
+        f"{state.name:<{width}}  {_version(state):>7}  {state.state.value:<11}  {'see above' if state.reason else ''}".rstrip()
         for state in states
     ]
     log.info(
@@ -193,11 +205,6 @@ def _freed(resident: tuple[int, int] | None) -> str:
 def escape(text: str) -> str:
     """Text that rich prints as it is."""
     return text.replace("[", r"\[")
-
-
-def _on_one_line(reason: str) -> str:
-    """A reason that keeps its row: a Python model's traceback has lines of its own, which the log shows above."""
-    return " ".join(reason.split())
 
 
 def _version(state: VersionState) -> str:

@@ -24,7 +24,8 @@ from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import Gpu, GpuMonitor
 from naiad.options.options import EVERY_MODEL, ControlMode, Options
-from naiad.repository.manager import Repository
+from naiad.repository.lifecycle import State
+from naiad.repository.manager import Repository, VersionState
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store
 from naiad.serve import interpreter
@@ -55,6 +56,7 @@ class Server:
     def __init__(self, options: Options, *, console: "Console | None") -> None:
         self._options = options
         self._console = console
+        self._lines = LoadingLines(console)
         self._clock = SystemClock()
         self._lag = LoopLag(clock=self._clock)
         self._watchdog = StallWatchdog(lag=self._lag, clock=self._clock)
@@ -140,7 +142,7 @@ class Server:
             load=loader.load,
             load_thread_count=options.model_load_thread_count,
             retry_count=options.model_load_retry_count,
-            progress=LoadingLines(self._console),
+            progress=self._lines,
             clock=self._clock,
             memory=interpreter.ProcessMemory(),
         )
@@ -158,14 +160,13 @@ class Server:
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         failed = False
+        states: list[VersionState] = []
         if loading.done():
             failed = not loading.result()
             states = repository.states()
             show_models(self._console, states)
             if failed and options.exit_on_error:
-                log.error(
-                    "failed to load all models: exiting, because --exit-on-error is true; the reasons are above"
-                )
+                self._lines.hide_unloads()
                 self._stopping.set()
             else:
                 interpreter.settle()
@@ -194,7 +195,15 @@ class Server:
             clock=self._clock,
         )
         engine.phase = Phase.EXITING
-        return 0 if in_time and not (failed and options.exit_on_error) else 1
+        if failed and options.exit_on_error:
+            # The last line, or those of the stop would stand between it and the reader.
+            names = sorted({state.name for state in states if state.state is not State.READY})
+            log.error(
+                "failed to load all models: exiting with status 1, because --exit-on-error is true; failed: %s; the reasons are above",
+                ", ".join(names) or "models that are not in the repository",
+            )
+            return 1
+        return 0 if in_time else 1
 
     def _lame_duck(self, engine: ServingEngine, frontends: Frontends) -> None:
         engine.phase = Phase.DRAINING

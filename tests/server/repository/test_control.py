@@ -240,6 +240,11 @@ async def test_a_failed_reload_leaves_the_old_one_serving(tmp_path: pathlib.Path
     assert world.repository.get("m") is serving
     assert not serving.stopped
     assert world.states() == [("m", 1, State.READY, "")]
+    failures = [each for each in world.progress.seen if each.state is State.UNAVAILABLE]
+    assert [(each.reason, each.replaces) for each in failures] == [
+        ("cannot run bad", True),
+        ("config.pbtxt:1:1: bad", True),
+    ]
 
 
 async def test_a_new_version_leaves_the_others_alone_and_one_that_is_gone_goes(

@@ -39,20 +39,11 @@ def test_without_a_terminal_the_table_is_one_log_record_with_fields_for_machines
     (record,) = caplog.records
     assert record.getMessage() == "models:"
     fields = vars(record)
-    assert fields["rows"][2] == "bad         -  UNAVAILABLE  config.pbtxt:2:1: [oh]"
+    assert fields["rows"][2] == "bad         -  UNAVAILABLE  see above"
     assert fields["models"] == [
         {"model": "good", "version": 1, "state": "READY", "reason": ""},
         {"model": "bad", "state": "UNAVAILABLE", "reason": "config.pbtxt:2:1: [oh]"},
     ]
-
-
-def test_a_reason_of_several_lines_keeps_to_its_row(caplog: pytest.LogCaptureFixture) -> None:
-    reason = "no module 'x'\n\nAt:\n  model.py(1): <module>"
-    state = VersionState(name="m", version=1, state=State.UNAVAILABLE, reason=reason)
-    with caplog.at_level(logging.INFO, "naiad"):
-        show_models(None, [state])
-    rows = vars(caplog.records[0])["rows"]
-    assert "UNAVAILABLE  no module 'x' At: model.py(1): <module>" in rows[1]
 
 
 HTTP = Address(
@@ -113,3 +104,26 @@ def test_each_model_gets_one_line_when_it_is_done(caplog: pytest.LogCaptureFixtu
     assert (good["model"], good["version"]) == ("good", 1)
     assert bad["model"] == "bad"
     assert "version" not in bad
+
+
+def test_a_reload_that_fails_says_what_goes_on_serving(caplog: pytest.LogCaptureFixture) -> None:
+    console, text = terminal()
+    failed = VersionState(
+        name="emojize", version=1, state=State.UNAVAILABLE, reason="no", replaces=True
+    )
+    LoadingLines(console).changed(failed)
+    assert "emojize version 1 failed; what was loaded before goes on serving" in text.getvalue()
+    said = "failed to load emojize version 1; what was loaded before goes on serving: no"
+    assert [record.getMessage() for record in caplog.records] == [said]
+
+
+def test_after_a_failed_start_unloads_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+    lines = LoadingLines(None)
+    unloaded = VersionState(name="m", version=1, state=State.UNAVAILABLE, reason="unloaded")
+    with caplog.at_level(logging.INFO, "naiad"):
+        lines.changed(unloaded)
+        lines.hide_unloads()
+        lines.changed(unloaded)
+    assert [record.getMessage() for record in caplog.records] == [
+        "successfully unloaded m version 1"
+    ]
