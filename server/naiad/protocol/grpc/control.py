@@ -10,7 +10,8 @@ from google.protobuf.message import DecodeError
 
 from naiad.core.messages import service_pb2
 from naiad.engine.api import Engine, TensorMetadata
-from naiad.errors import ErrorCode, InferenceError, internal, not_found, unsupported
+from naiad.errors import ErrorCode, InferenceError, internal, unsupported
+from naiad.protocol import not_supported
 from naiad.protocol.codec.frames import large, on_bytes
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc import model_control, statistics_proto
@@ -130,22 +131,19 @@ class Control:
         """SystemSharedMemoryStatus (rows 5.7, 5.13): there are no regions."""
         request = _parse(service_pb2.SystemSharedMemoryStatusRequest, body)
         if request.name:
-            raise _no_region("system", request.name)
+            raise not_supported.shared_memory_status("system", request.name)
         return b""
 
     def cuda_shared_memory_status(self, body: bytes) -> bytes:
         """CudaSharedMemoryStatus (rows 5.7, 5.13): there are no regions."""
         request = _parse(service_pb2.CudaSharedMemoryStatusRequest, body)
         if request.name:
-            raise _no_region("cuda", request.name)
+            raise not_supported.shared_memory_status("cuda", request.name)
         return b""
 
     def shared_memory_change(self, body: bytes) -> bytes:
         """Register and Unregister of both kinds (row 5.7)."""
-        raise unsupported(
-            "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable. "
-            "This version of the server cannot enable it yet: send tensors in the requests"
-        )
+        raise not_supported.shared_memory_change()
 
     def trace_setting(self, body: bytes) -> bytes:
         """TraceSetting: not there yet."""
@@ -193,9 +191,3 @@ def _refuse_repository_name(request: typing.Any) -> None:
         raise unsupported(
             "'repository_name' specification is not supported: leave it empty, all repositories are one"
         )
-
-
-def _no_region(kind: str, name: str) -> Exception:
-    return not_found(
-        f"Unable to find {kind} shared memory region: '{name}'. Client shared memory is disabled, so there are none"
-    )

@@ -16,8 +16,8 @@ from naiad.core.messages import service_pb2
 from naiad.core.record import Record
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.tensor import Tensor
-from naiad.errors import InferenceError, internal, invalid, not_found, unsupported
-from naiad.protocol import raw_tensors
+from naiad.errors import InferenceError, internal, invalid
+from naiad.protocol import not_supported, raw_tensors
 from naiad.protocol.grpc import request_parameters, typed_contents
 from naiad.protocol.grpc.request_parameters import RequestParameters
 from naiad.protocol.grpc.request_split import split
@@ -338,13 +338,7 @@ def _no_region(io: typing.Any, model: str, *, is_input: bool) -> InferenceError:
             f"unexpected 'content' provided when using shared memory for input tensor '{io.name}' for model '{model}'"
         )
     region = io.parameters["shared_memory_region"].string_param
-    return not_found(
-        f"Unable to find shared memory region: '{region}'. Client shared memory is disabled; send the values of "
-        f"'{io.name}' in the request"
-        if is_input
-        else f"Unable to find shared memory region: '{region}'. Client shared memory is disabled; leave "
-        f"'shared_memory_region' away from output '{io.name}' to get its values in the response"
-    )
+    return not_supported.shared_memory_tensor(region, io.name)
 
 
 def _output_name(io: typing.Any, model: str) -> str:
@@ -361,8 +355,5 @@ def _output_name(io: typing.Any, model: str) -> str:
             raise invalid(
                 f"invalid value for 'classification' parameter, expected > 0, got {value.int64_param} (output '{name}')"
             )
-        raise unsupported(
-            f"the 'classification' parameter of output '{name}' is not there yet: leave it away and sort the values of the "
-            "output in the client"
-        )
+        raise not_supported.classification(name)
     return name

@@ -15,8 +15,8 @@ from naiad.core.record import Record
 from naiad.core.request import InferRequest, ParameterValue
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.errors import InferenceError, internal, invalid, not_found, unsupported
-from naiad.protocol import raw_tensors
+from naiad.errors import InferenceError, internal, invalid
+from naiad.protocol import not_supported, raw_tensors
 from naiad.protocol.http import json_values, request_parameters
 from naiad.protocol.http.json_document import parse, require_utf8
 from naiad.protocol.http.message import HttpReply
@@ -232,10 +232,7 @@ def _unknown_region(parameters: Members, name: str) -> InferenceError:
     region = parameters["shared_memory_region"]
     if type(region) is not str:
         return wrong_type("shared_memory_region", "string", "a region's name")
-    return not_found(
-        f"Unable to find shared memory region: '{region}'. Client shared memory is disabled in this server: send tensor "
-        f"'{name}' as 'data' or as binary data, and ask for outputs alike"
-    )
+    return not_supported.shared_memory_tensor(region, name)
 
 
 def _read_datatype(entry: Members, name: str) -> DataType:
@@ -296,10 +293,7 @@ def _wants_binary(parameters: Members, name: str) -> bool:
             f"classes of output '{name}' you want, or leave it out"
         )
     if classes:
-        raise unsupported(
-            f"output '{name}' asks for classification: this server has not got the classification extension yet; ask for the "
-            "tensor itself and take its highest values"
-        )
+        raise not_supported.classification(name)
     binary = parameters.get("binary_data", False)
     if type(binary) is not bool:
         raise wrong_type("binary_data", "boolean", "true or false")

@@ -5,7 +5,7 @@ Nothing can be registered, so that the list of regions is empty and no single on
 
 import typing
 
-from naiad.errors import not_found, unsupported
+from naiad.protocol import not_supported
 
 
 def status(kind: str, region: str) -> list[typing.Any]:
@@ -19,10 +19,7 @@ def status(kind: str, region: str) -> list[typing.Any]:
         InferenceError: NOT_FOUND when one is asked for (row 5.13).
     """
     if region:
-        raise not_found(
-            f"Unable to find {kind} shared memory region: '{region}': client shared memory is disabled in this server, so that "
-            "there is none; send tensors in the request"
-        )
+        raise not_supported.shared_memory_status(kind, region)
     return []
 
 
@@ -30,9 +27,6 @@ def change() -> typing.NoReturn:
     """Register or unregister.
 
     Raises:
-        InferenceError: UNSUPPORTED, in Triton's words, though the option cannot be given here yet.
+        InferenceError: UNSUPPORTED.
     """
-    raise unsupported(
-        "Client shared memory is disabled. Start the server with '--allow-client-shm=true' to enable: this server has not got "
-        "that yet, so send tensors as binary data in the request"
-    )
+    raise not_supported.shared_memory_change()

@@ -21,6 +21,6 @@ def test_registering_is_switched_off() -> None:
         shared_memory.change()
     assert caught.value.code is ErrorCode.UNSUPPORTED
     assert (
-        "Client shared memory is disabled. Start the server with '--allow-client-shm=true'"
+        "Client shared memory is disabled: this version of the server does not support it yet"
         in caught.value.message
     )

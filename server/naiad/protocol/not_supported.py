@@ -1,0 +1,40 @@
+"""What clients can ask for and this version does not support yet, in the same words over HTTP and gRPC. Pure."""
+
+from naiad.errors import InferenceError, not_found, unsupported
+
+_OFF = "Client shared memory is disabled: this version of the server does not support it yet"
+_INSTEAD = (
+    "send tensors in the requests (over HTTP as binary data), and read outputs from the responses"
+)
+
+
+def shared_memory_change() -> InferenceError:
+    """A region is registered or unregistered (row 5.7): UNSUPPORTED."""
+    return unsupported(f"{_OFF}, and '--allow-client-shm=true' is refused at the start; {_INSTEAD}")
+
+
+def shared_memory_status(kind: str, region: str) -> InferenceError:
+    """The status of one region is asked for (row 5.13): NOT_FOUND.
+
+    Args:
+        kind: "system" or "cuda".
+        region: its name.
+    """
+    return not_found(
+        f"Unable to find {kind} shared memory region: '{region}'. {_OFF}, so there are no regions; {_INSTEAD}"
+    )
+
+
+def shared_memory_tensor(region: str, tensor: str) -> InferenceError:
+    """An input or an output of an infer request stands in a region (row 5.18): NOT_FOUND."""
+    return not_found(
+        f"Unable to find shared memory region: '{region}', which tensor '{tensor}' names. {_OFF}; {_INSTEAD}"
+    )
+
+
+def classification(output: str) -> InferenceError:
+    """An output of an infer request is asked for as classes (row 5.1): UNSUPPORTED."""
+    return unsupported(
+        f"output '{output}' asks for classification, which this version of the server does not support yet: leave out the parameter "
+        "'classification', and take the highest values of the output in the client"
+    )
