@@ -2,7 +2,7 @@
 
 Modules log through the standard library (`logging.getLogger("naiad.…")`) and pass what a line is about in `extra`:
 `request_id`, `model`, `version` and so on. The text formats put the request id in front of the message, JSON gives each a field. `rows` is for
-people: lines of a table below the message, which JSON leaves out, because the same facts are in other fields.
+people: lines of a table below the message, which JSON leaves out, because the same facts are in other fields; `suffix` is the same behind it.
 """
 
 import collections.abc
@@ -34,6 +34,7 @@ _OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
     "asctime",
     "taskName",
     "rows",
+    "suffix",
 }
 _INDENT = "    "
 
@@ -73,7 +74,8 @@ class TextFormatter(logging.Formatter):
             stamp = f"{letter}{stamp}{int(record.created % 1 * 1_000_000):06}"
         request_id = getattr(record, "request_id", "")
         message = f"[request id: {request_id}] " if request_id else ""
-        first, newline, rest = (message + record.getMessage()).partition("\n")
+        message += record.getMessage() + getattr(record, "suffix", "")
+        first, newline, rest = message.partition("\n")
         line = f"{stamp} {self._pid} {record.filename}:{record.lineno}] {_quoted(first)}"
         columns = self._columns()
         if 0 < columns < len(line):

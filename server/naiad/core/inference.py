@@ -9,10 +9,21 @@ import collections.abc
 import msgspec
 
 from naiad.core.flow import Flow
+from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 
 OnResponse = collections.abc.Callable[[InferResponse], None]
+
+
+class ExecutionTimes(Record, frozen=True):
+    """When a batch was computed (monotonic nanoseconds), and by which version of the model; shared by all of the batch."""
+
+    version: int
+    start_ns: int
+    input_end_ns: int
+    output_start_ns: int
+    end_ns: int
 
 
 class Inference(msgspec.Struct, eq=False):
@@ -29,6 +40,7 @@ class Inference(msgspec.Struct, eq=False):
         cancelled: the client does not want it any more. Whoever holds it next drops it (row 12.16).
         settled: its final response was given. Nothing may respond to it any more.
         flow: how fast a model may send many answers; None where the client gets one.
+        execution: when it was computed; None as long as it was not, and when its batch failed.
         on_cancel: set by whoever holds it (the scheduler): told at once when `cancel` is called.
     """
 
@@ -42,6 +54,7 @@ class Inference(msgspec.Struct, eq=False):
     cancelled: bool = False
     settled: bool = False
     flow: Flow | None = None
+    execution: ExecutionTimes | None = None
     on_cancel: "collections.abc.Callable[[Inference], None] | None" = None
 
     def cancel(self) -> None:

@@ -107,6 +107,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     access_log: bool = False
+    slow_request_ms: float = 0.0
     auth_token_file: str = ""
     http_idle_timeout_secs: float = 75.0
     http_body_timeout_secs: float = 60.0

@@ -9,7 +9,7 @@ import logging
 
 from naiad.backends.backend import Answer
 from naiad.core.clock import Clock
-from naiad.core.inference import Inference
+from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import BatchOutcome
@@ -100,6 +100,8 @@ class Settlement:
                 queue_ns=[answer.begun_ns - inference.queued_ns],
                 timing=BatchTiming(0, now - answer.begun_ns, 0),
             )
+        begun_ns = answer.begun_ns
+        inference.execution = ExecutionTimes(self._version, begun_ns, begun_ns, now, now)
         self._answer(inference, response)
 
     def _count_response(
@@ -151,6 +153,13 @@ class Settlement:
             for inference, response in zip(outcome.batch, execution.responses, strict=True)
             if response is not None and not inference.settled
         ]
+        times = ExecutionTimes(
+            self._version,
+            started,
+            execution.input_end_ns,
+            execution.output_start_ns,
+            outcome.compute_end_ns,
+        )
         now = self._now()
         well = [inference for inference, response in answers if response.error is None]
         self._statistics.record_successes(
@@ -160,6 +169,7 @@ class Settlement:
             timing=timing,
         )
         for inference, response in answers:
+            inference.execution = times
             if response.error is not None:
                 self._statistics.record_failure(
                     reason=response.error.reason, request_ns=now - inference.received_ns

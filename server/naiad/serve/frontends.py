@@ -15,9 +15,9 @@ from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Rendered, Sample, Series
 from naiad.metrics.families import NOT_SERVED, PINNED_TOTAL, PINNED_USED
 from naiad.options.options import Options
+from naiad.protocol.access_log import AccessLog, LoggedAccess, Recorder
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
-from naiad.protocol.http.access_log import LoggedAccess
 from naiad.protocol.http.bridge import Receive, Scope, Send
 from naiad.protocol.http.control_plane import ControlPlane
 from naiad.protocol.http.listener import HttpListener, ListenError
@@ -106,7 +106,9 @@ class Frontends:
                 self._http = self._make_http()
                 await self._http.reserve()
             if options.allow_grpc:
-                self._grpc = make_grpc(options, self._engine, self._tokens, self._codec)
+                self._grpc = make_grpc(
+                    options, self._engine, self._tokens, self._codec, clock=self._clock
+                )
                 await self._grpc.reserve()
         except (ListenError, ValueError) as error:
             raise FrontEndError(str(error)) from None
@@ -210,7 +212,6 @@ class Frontends:
             tokens=self._tokens,
             codec=self._codec,
         )
-        access = logging.getLogger("naiad.access")
         routes = Routes(self._engine, http)
         return HttpListener(
             options.http_address,
@@ -219,7 +220,7 @@ class Frontends:
             app=ControlPlane(self._engine, routes, http.restrictions, http.tokens, http.codec),
             settings=self._settings(),
             clock=self._clock,
-            access_log=LoggedAccess(access) if options.access_log else None,
+            access_log=access_log(options),
             reuse_port=options.reuse_http_port,
         )
 
@@ -279,8 +280,21 @@ class Frontends:
         return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu < len(self._gpu_uuids))
 
 
+def access_log(options: Options) -> AccessLog | None:
+    """What gets an entry for each request; None when no option asks for one."""
+    if not (options.access_log or options.slow_request_ms):
+        return None
+    logger = logging.getLogger("naiad.access")
+    return LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
+
+
 def make_grpc(
-    options: Options, engine: ServingEngine, tokens: TokenFile | None, codec: Codec | None = None
+    options: Options,
+    engine: ServingEngine,
+    tokens: TokenFile | None,
+    codec: Codec | None = None,
+    *,
+    clock: Clock,
 ) -> GrpcFrontEnd:
     """The gRPC front end; grpc is imported here and nowhere before.
 
@@ -315,7 +329,11 @@ def make_grpc(
         max_connection_age_ms=options.grpc_max_connection_age,
         max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
     )
-    return GrpcServer(settings, build(engine, settings, codec))
+    methods = build(engine, settings, codec)
+    log = access_log(options)
+    if log is not None:
+        methods.log_calls(Recorder(log, clock=clock))
+    return GrpcServer(settings, methods)
 
 
 def _reachable(address: tuple[str, int]) -> str:

@@ -9,7 +9,9 @@ import functools
 
 from naiad.engine.api import Engine
 from naiad.errors import invalid, unavailable, unsupported
+from naiad.protocol.access_log import Recorder
 from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
 from naiad.protocol.grpc.call import (
     Call,
     Cancellable,
@@ -86,6 +88,7 @@ class Methods:
         codec: Codec | None = None,
     ) -> None:
         self._shut = False
+        self._recorder: Recorder | None = None
         self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR, codec=codec)
         everything = _everything(engine, forwarding, codec)
         self._table = {path: method for path, (method, _) in everything.items()}
@@ -100,12 +103,23 @@ class Methods:
             path for path, category in categories.items() if category is Category.HEALTH
         )
 
+    def log_calls(self, recorder: Recorder) -> None:
+        """Record every call in the access log; before a transport asks for the methods."""
+        self._recorder = recorder
+        self._table = {path: logged(path, method, recorder) for path, method in self._table.items()}
+
     def admit(self, path: str, metadata: Metadata) -> Refusal | None:
         """Why a call may not begin, or None.
 
         A transport asks when the metadata are there, before it takes a message: a client that is refused occupies no memory. Streams
         are asked once, when they begin (row 10.35).
         """
+        refused = self._refusal(path, metadata)
+        if refused is not None and self._recorder is not None:
+            record_refused(path, refused, self._recorder)
+        return refused
+
+    def _refusal(self, path: str, metadata: Metadata) -> Refusal | None:
         if self._shut and path not in self._health:
             return _SHUT
         for check in self._checks.get(path, ()):
@@ -119,7 +133,11 @@ class Methods:
 
     def find_stream(self, path: str) -> Streaming | None:
         """The method of a path whose calls are streams both ways, or None when there is none."""
-        return self._streams if path == STREAM_INFER else None
+        if path != STREAM_INFER:
+            return None
+        if self._recorder is None:
+            return self._streams
+        return logged_stream(path, self._streams, self._recorder)
 
     def paths(self) -> tuple[str, ...]:
         """All paths that `find` knows."""

@@ -79,6 +79,7 @@ class AsgiExchange:
         head: the request's head.
         started_ns: as given.
         begun: the head of the reply is out.
+        received: body bytes that came.
     """
 
     def __init__(
@@ -94,6 +95,7 @@ class AsgiExchange:
         self.head = head
         self.started_ns = started_ns
         self.begun = False
+        self.received = 0
         self._app = app
         self._scope = scope
         self._carrier = carrier
@@ -134,6 +136,7 @@ class AsgiExchange:
     def feed(self, piece: bytes) -> None:
         """A piece of the body came."""
         if not self._done:
+            self.received += len(piece)
             self._pieces.append(piece)
             self._waiting += len(piece)
             if self._waiting > self._body_high:

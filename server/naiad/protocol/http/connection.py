@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from naiad.protocol.http import replies
 from naiad.protocol.http.bridge import AsgiExchange
-from naiad.protocol.http.exchange import Exchange
+from naiad.protocol.http.exchange import Exchange, LoggedExchange
 from naiad.protocol.http.framing import Refusal
 from naiad.protocol.http.head import NO_HEAD, RequestHead
 from naiad.protocol.http.intake import Intake
@@ -186,8 +186,6 @@ class Connection(asyncio.Protocol):
             self._bridge.cancel()
         self._transport.abort()
 
-    # What the intake asks
-
     def may_take(self) -> bool:
         """Whether the next request may be begun now."""
         return not (
@@ -218,7 +216,10 @@ class Connection(asyncio.Protocol):
 
     def dispatch(self, head: RequestHead, handler: FastHandler, body: bytes, now: int) -> None:
         """Call the handler of a complete request."""
-        exchange = Exchange(self._out, head, now)
+        if self._recorder is None:
+            exchange = Exchange(self._out, head, now)
+        else:
+            exchange = LoggedExchange(self._out, head, now, received=len(body))
         self._pipeline.append(exchange)
         if self._out.ending:
             self._no_more, self._ready = True, False
@@ -277,15 +278,14 @@ class Connection(asyncio.Protocol):
         self._peer.since = self._roster.now
         if self._recorder is not None:
             reply, peer = HttpReply(status, (), ()), self._peer.address()
-            self._recorder.record(bridge.head, peer, reply, size, bridge.started_ns)
+            since_ns, received = bridge.started_ns, bridge.received
+            self._recorder.record(bridge.head, peer, reply, size, since_ns, received=received)
         self._must_linger = self._must_linger or self._intake.body is not None
         self._intake.ignore_body()
         if keep:
             self._take()
         else:
             self.sent_last()
-
-    # What the sending side asks, and tells
 
     def in_body(self) -> bool:
         """Whether the body of a request is under way."""

@@ -104,6 +104,11 @@ class EventStream:
         assert on_reply is not None
         on_reply(error_reply(refused.error, request_id=refused.id))
 
+    @property
+    def inference(self) -> Inference | None:
+        """What was asked of the model, as long as it is under way."""
+        return self._inference
+
     def begin(self, outlet: Outlet) -> None:
         """See `BodyStream`."""
         self._outlet = outlet

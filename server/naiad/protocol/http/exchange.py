@@ -4,6 +4,10 @@ import io
 import logging
 import typing
 
+from typing_extensions import override
+
+from naiad.core.inference import Inference
+from naiad.protocol.access_log import inference_of
 from naiad.protocol.http.head import RequestHead
 from naiad.protocol.http.message import Cancellable, FastHandler, HttpReply
 
@@ -47,6 +51,16 @@ class Exchange:
         self.handle = reply.stream
         pipeline.answered(self)
 
+    @property
+    def received(self) -> int:
+        """Bytes of the request's body."""
+        return max(self.head.length, 0)
+
+    @property
+    def inference(self) -> Inference | None:
+        """What it asked of a model, where that is kept."""
+        return None
+
     def refuse(self, reply: HttpReply) -> None:
         """Answer in place of the handler and stop its work, unless it has answered."""
         if self.answer is None:
@@ -66,6 +80,40 @@ class Exchange:
                 handle.cancel()
         except Exception:
             _logger.exception("cancelling %s failed", self.head.path)
+
+
+class LoggedExchange(Exchange):
+    """One that keeps what the access log says of it.
+
+    Args:
+        pipeline, head, started_ns: as in `Exchange`.
+        received: bytes of the request's body.
+    """
+
+    __slots__ = ("_inference", "_received")
+
+    def __init__(
+        self, pipeline: Pipeline, head: RequestHead, started_ns: int, *, received: int
+    ) -> None:
+        super().__init__(pipeline, head, started_ns)
+        self._received = received
+        self._inference: Inference | None = None
+
+    @property
+    @override
+    def received(self) -> int:
+        return self._received
+
+    @property
+    @override
+    def inference(self) -> Inference | None:
+        return self._inference
+
+    @override
+    def reply(self, reply: HttpReply) -> None:
+        if self.answer is None:
+            self._inference = inference_of(self.handle)
+        super().reply(reply)
 
 
 class WholeBody:

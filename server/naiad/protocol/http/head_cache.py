@@ -104,7 +104,7 @@ class HeadCache:
         Raises:
             Refusal: as `parse_head`.
         """
-        if self._lines is not None:
+        if self._lines is not None and len(block) <= self._entry_bytes:
             parts = self._lines.split(block)
             if len(parts) > 1:
                 found = self._completed(b"".join(parts[::3]), parts)

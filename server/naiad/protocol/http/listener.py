@@ -10,7 +10,8 @@ import errno
 import socket
 
 from naiad.core.clock import Clock
-from naiad.protocol.http.access_log import AccessLog, AccessRecorder
+from naiad.protocol.access_log import AccessLog
+from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import Refusal, ReplyFramer

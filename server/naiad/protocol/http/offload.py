@@ -9,7 +9,9 @@ import collections.abc
 import logging
 import typing
 
+from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.access_log import inference_of
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.message import Cancellable, OnReply
 from naiad.protocol.http.replies import error_reply, server_fault
@@ -53,6 +55,11 @@ class Offloaded(typing.Generic[T]):
             done = codec.submit(self._work)
         done.add_done_callback(self._done)
         return self
+
+    @property
+    def inference(self) -> Inference | None:
+        """What was asked of a model, once that was done."""
+        return inference_of(self._next)
 
     def cancel(self) -> None:
         """The client is gone: what follows the work will not be begun."""

@@ -222,4 +222,12 @@ class Outgoing:
     def _record(self, exchange: Exchange, reply: HttpReply, size: int) -> None:
         if self._recorder is not None:
             peer = self._peer.address()
-            self._recorder.record(exchange.head, peer, reply, size, exchange.started_ns)
+            self._recorder.record(
+                exchange.head,
+                peer,
+                reply,
+                size,
+                exchange.started_ns,
+                received=exchange.received,
+                inference=exchange.inference,
+            )

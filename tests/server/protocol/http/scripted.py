@@ -10,7 +10,8 @@ from typing import Any
 from typing_extensions import override
 
 from naiad.core.clock import ManualClock
-from naiad.protocol.http.access_log import AccessEntry, AccessLog, AccessRecorder
+from naiad.protocol.access_log import AccessEntry, AccessLog
+from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import ReplyFramer

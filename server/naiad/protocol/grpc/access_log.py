@@ -1,0 +1,178 @@
+"""gRPC's entries in the access log: methods that record each call when it is answered, refused or cancelled.
+
+Put around the methods only when there is such a log.
+"""
+
+from naiad.core.inference import Inference
+from naiad.protocol.access_log import AccessEntry, Recorder, inference_of
+from naiad.protocol.grpc.call import (
+    Answer,
+    Call,
+    Cancellable,
+    Conversation,
+    OnAnswer,
+    Refusal,
+    Replies,
+    Streaming,
+    Unary,
+)
+
+_STATUS_NAMES = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
+    "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS",
+    "UNAUTHENTICATED",
+)  # fmt: skip
+_CANCELLED = 1
+
+
+def logged(path: str, method: Unary, recorder: Recorder) -> Unary:
+    """The method of a path, recording each call."""
+
+    def unary(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable:
+        made = _UnaryCall(_Record(path, call, recorder), on_answer)
+        made.record.received = len(body)
+        made.begin(method(body, call, made.answer))
+        return made
+
+    return unary
+
+
+def logged_stream(path: str, streaming: Streaming, recorder: Recorder) -> Streaming:
+    """The streaming method of a path, recording each stream when it ends."""
+
+    def begin(call: Call, replies: Replies) -> Conversation:
+        record = _Record(path, call, recorder)
+        return _LoggedConversation(record, streaming(call, _LoggedReplies(record, replies)))
+
+    return begin
+
+
+def record_refused(path: str, refused: Refusal, recorder: Recorder) -> None:
+    """A call was refused before it began; its client's address is not known then."""
+    name = path.rpartition("/")[2]
+    recorder.write(AccessEntry("grpc", "", name, path, _STATUS_NAMES[refused.status], 0, 0, 0.0))
+
+
+class _Record:
+    """What is known of a call so far."""
+
+    __slots__ = ("_call", "_path", "_recorder", "_since_ns", "received", "sent", "written")
+
+    def __init__(self, path: str, call: Call, recorder: Recorder) -> None:
+        self._path = path
+        self._call = call
+        self._recorder = recorder
+        self._since_ns = recorder.stamp()
+        self.received = 0
+        self.sent = 0
+        self.written = False
+
+    def write(self, status: int, inference: Inference | None = None) -> None:
+        """The call is over; only the first time counts."""
+        if self.written:
+            return
+        self.written = True
+        self._recorder.write(
+            AccessEntry(
+                "grpc",
+                _address(self._call),
+                self._path.rpartition("/")[2],
+                self._path,
+                _STATUS_NAMES[status],
+                self.received,
+                self.sent,
+                self._recorder.seconds_since(self._since_ns),
+                "",
+                inference,
+            )
+        )
+
+
+class _UnaryCall:
+    """One call; implements `Cancellable`."""
+
+    __slots__ = ("_answered", "_on_answer", "_work", "record")
+
+    def __init__(self, record: _Record, on_answer: OnAnswer) -> None:
+        self.record = record
+        self._on_answer = on_answer
+        self._work: Cancellable | None = None
+        self._answered = False
+
+    def begin(self, work: Cancellable | None) -> None:
+        """The method has begun; unless it has answered already, this is the handle on its work."""
+        if not self._answered:
+            self._work = work
+
+    def answer(self, answer: Answer) -> None:
+        """The method's callback."""
+        self._answered = True
+        work, self._work = self._work, None
+        self._on_answer(answer)
+        if isinstance(answer, Refusal):
+            self.record.write(answer.status, inference_of(work))
+        else:
+            self.record.sent = len(answer)
+            self.record.write(0, inference_of(work))
+
+    def cancel(self) -> None:
+        """The client is gone, its deadline passed or the server ends the call."""
+        work, self._work = self._work, None
+        self.record.write(_CANCELLED, inference_of(work))
+        if work is not None:
+            work.cancel()
+
+
+class _LoggedReplies:
+    """Implements `Replies`."""
+
+    __slots__ = ("_record", "_replies")
+
+    def __init__(self, record: _Record, replies: Replies) -> None:
+        self._record = record
+        self._replies = replies
+
+    def send(self, message: bytes) -> None:
+        """See `Replies`."""
+        self._record.sent += len(message)
+        self._replies.send(message)
+
+    def room(self) -> None:
+        """See `Replies`."""
+        self._replies.room()
+
+    def end(self, refused: Refusal | None) -> None:
+        """See `Replies`."""
+        self._replies.end(refused)
+        self._record.write(0 if refused is None else refused.status)
+
+
+class _LoggedConversation:
+    """Implements `Conversation`."""
+
+    __slots__ = ("_conversation", "_record", "go_on", "half_close", "hold", "may_take")
+
+    def __init__(self, record: _Record, conversation: Conversation) -> None:
+        self._record = record
+        self._conversation = conversation
+        self.half_close = conversation.half_close
+        self.hold = conversation.hold
+        self.go_on = conversation.go_on
+        self.may_take = conversation.may_take
+
+    def take(self, body: bytes) -> None:
+        """See `Conversation`."""
+        self._record.received += len(body)
+        self._conversation.take(body)
+
+    def cancel(self) -> None:
+        """See `Conversation`; of a stream that has ended, this means nothing."""
+        self._record.write(_CANCELLED)
+        self._conversation.cancel()
+
+
+def _address(call: Call) -> str:
+    """The client's address, without the family that grpc puts in front; "" when the transport does not tell."""
+    peer = getattr(call, "peer", str)()
+    family, _, address = str(peer).partition(":")
+    return address if family in ("ipv4", "ipv6") else str(peer)

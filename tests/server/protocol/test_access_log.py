@@ -1,0 +1,255 @@
+"""The access log's lines and fields, over both protocols."""
+
+import json
+import logging
+
+import pytest
+
+from naiad.core.clock import ManualClock
+from naiad.core.inference import ExecutionTimes, Inference
+from naiad.core.request import LATEST, InferRequest
+from naiad.logs import JsonFormatter, TextFormatter
+from naiad.protocol.access_log import (
+    AccessEntry,
+    LoggedAccess,
+    Recorder,
+    access_fields,
+    access_line,
+    inference_of,
+)
+from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
+from naiad.protocol.grpc.call import Answer, Call, OnAnswer, Refusal, Replies
+
+LOGGER = logging.getLogger("test.access")
+
+
+def inference(*, computed: bool = True) -> Inference:
+    """Queued at 1 ms, computed from 3 ms to 10 ms."""
+    request = InferRequest("add", LATEST, "a1", [], [], {})
+    made = Inference(request, lambda _: None, batch_size=1, received_ns=0, queued_ns=1_000_000)
+    if computed:
+        made.execution = ExecutionTimes(3, 3_000_000, 4_000_000, 9_500_000, 10_000_000)
+    return made
+
+
+def entry(
+    target: str = "/v2",
+    request_id: str = "",
+    *,
+    seconds: float = 0.00125,
+    of: Inference | None = None,
+) -> AccessEntry:
+    return AccessEntry("http", "10.0.0.9:1", "GET", target, 200, 7, 12, seconds, request_id, of)
+
+
+def line(made: AccessEntry) -> str:
+    return "".join(access_line(access_fields(made)))
+
+
+def test_a_line_says_who_what_and_how_long() -> None:
+    assert line(entry()) == "10.0.0.9:1 GET /v2 200 in=7 out=12 total=1.25ms"
+    assert line(entry(of=inference())) == (
+        "10.0.0.9:1 GET /v2 200 in=7 out=12 total=1.25ms queue=2.0ms compute=7.0ms model=add version=3"
+    )
+    assert line(entry(of=inference(computed=False))).endswith("total=1.25ms model=add")
+
+
+def test_a_client_cannot_break_the_line() -> None:
+    text = line(entry("/\x1b[2J\nERROR forged"))
+    assert text.isprintable()
+    assert "\\nERROR forged" in text
+
+
+def written(
+    made: AccessEntry, caplog: pytest.LogCaptureFixture, **options: float
+) -> list[logging.LogRecord]:
+    with caplog.at_level(logging.INFO, logger=LOGGER.name):
+        LoggedAccess(
+            LOGGER, every=bool(options.get("every", True)), slow_ms=options.get("slow_ms", 0)
+        )(made)
+    return caplog.records
+
+
+def test_a_json_line_has_a_field_for_each_fact(caplog: pytest.LogCaptureFixture) -> None:
+    (record,) = written(entry(of=inference()), caplog)
+    fields = json.loads(JsonFormatter().format(record))
+    for own in ("time", "level", "logger"):
+        del fields[own]
+    assert fields == {
+        "message": "10.0.0.9:1 GET /v2 200", "protocol": "http", "peer": "10.0.0.9:1", "method": "GET", "path": "/v2", "status": 200,
+        "bytes_in": 7, "bytes_out": 12, "total_ms": 1.25, "model": "add", "version": 3, "queue_ms": 2.0, "compute_ms": 7.0,
+        "compute_input_ms": 1.0, "compute_infer_ms": 5.5, "compute_output_ms": 0.5, "request_id": "a1",
+    }  # fmt: skip
+
+
+def test_a_text_line_begins_with_the_request_s_id_and_has_the_facts_behind(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    (record,) = written(entry(request_id="b2", of=inference()), caplog)
+    text = TextFormatter(iso=False).format(record)
+    assert "[request id: b2] 10.0.0.9:1 GET /v2 200 in=7 out=12 total=1.25ms queue=2.0ms" in text
+
+
+def test_slow_requests_are_warnings_and_others_need_the_access_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    slow, quick = entry(seconds=0.1), entry(seconds=0.0999)
+    assert written(quick, caplog, every=False, slow_ms=100) == []
+    (record,) = written(slow, caplog, every=False, slow_ms=100)
+    assert (record.levelno, record.getMessage()) == (
+        logging.WARNING,
+        "slow: 10.0.0.9:1 GET /v2 200",
+    )
+    caplog.clear()
+    (record,) = written(quick, caplog, every=True, slow_ms=100)
+    assert record.levelno == logging.INFO
+
+
+def test_a_logger_that_is_off_costs_no_line(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING, logger=LOGGER.name):
+        LoggedAccess(LOGGER)(entry())
+    assert caplog.records == []
+
+
+def test_the_inference_behind_a_handle_is_found() -> None:
+    made = inference()
+
+    class Holder:
+        inference = made
+
+    assert inference_of(made) is made
+    assert inference_of(Holder()) is made
+    assert inference_of(None) is None
+    assert inference_of(object()) is None
+
+
+class GrpcCall:
+    """What grpc tells of a call."""
+
+    def invocation_metadata(self) -> None:
+        return None
+
+    def peer(self) -> str:
+        return "ipv4:10.0.0.9:1"
+
+
+class Calls:
+    """Calls of one method whose answers the test gives."""
+
+    def __init__(self) -> None:
+        self.entries: list[AccessEntry] = []
+        self.clock = ManualClock()
+        self.recorder = Recorder(self.entries.append, clock=self.clock)
+        self.answers: list[Answer] = []
+        self.on_answer: OnAnswer | None = None
+        self.work: Inference | None = inference()
+
+    def method(self, body: bytes, call: Call, on_answer: OnAnswer) -> Inference | None:
+        self.on_answer = on_answer
+        return self.work
+
+    def seen(self) -> tuple[object, ...]:
+        (made,) = self.entries
+        return (
+            made.protocol,
+            made.peer,
+            made.method,
+            made.target,
+            made.status,
+            made.received,
+            made.sent,
+            made.seconds,
+        )
+
+
+def test_a_call_is_recorded_when_it_is_answered() -> None:
+    calls = Calls()
+    logged("/s/Infer", calls.method, calls.recorder)(b"four", GrpcCall(), calls.answers.append)
+    assert calls.entries == []
+    calls.clock.advance(ns=5_000_000)
+    assert calls.on_answer is not None
+    calls.on_answer(b"answer")
+    assert calls.answers == [b"answer"]
+    assert calls.seen() == ("grpc", "10.0.0.9:1", "Infer", "/s/Infer", "OK", 4, 6, 0.005)
+    assert calls.entries[0].inference is calls.work
+
+
+def test_a_call_that_fails_and_one_that_is_cancelled_are_recorded_once() -> None:
+    calls = Calls()
+    logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
+    assert calls.on_answer is not None
+    calls.on_answer(Refusal(5, "unknown"))
+    assert calls.seen()[4] == "NOT_FOUND"
+    calls = Calls()
+    handle = logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
+    assert handle is not None
+    handle.cancel()
+    assert calls.work is not None
+    assert calls.work.cancelled
+    assert calls.on_answer is not None
+    calls.on_answer(b"late")
+    assert calls.seen()[4] == "CANCELLED"
+
+
+def test_a_call_that_is_answered_at_once_and_one_refused_before_it_began_are_recorded() -> None:
+    calls = Calls()
+
+    def at_once(body: bytes, call: Call, on_answer: OnAnswer) -> None:
+        on_answer(b"x")
+
+    logged("/s/Live", at_once, calls.recorder)(b"", GrpcCall(), calls.answers.append)
+    record_refused("/s/Load", Refusal(16, "no token"), calls.recorder)
+    assert [(each.method, each.status) for each in calls.entries] == [
+        ("Live", "OK"),
+        ("Load", "UNAUTHENTICATED"),
+    ]
+
+
+class Conversation:
+    """Answers each message with itself twice."""
+
+    def __init__(self, replies: Replies) -> None:
+        self.replies = replies
+
+    def take(self, body: bytes) -> None:
+        self.replies.send(body + body)
+
+    def half_close(self) -> None:
+        self.replies.end(None)
+
+    def hold(self) -> None:
+        pass
+
+    def go_on(self) -> None:
+        pass
+
+    def cancel(self) -> None:
+        pass
+
+    def may_take(self) -> bool:
+        return True
+
+
+class NoReplies:
+    def send(self, message: bytes) -> None:
+        pass
+
+    def room(self) -> None:
+        pass
+
+    def end(self, refused: Refusal | None) -> None:
+        pass
+
+
+@pytest.mark.parametrize(("ends", "status"), [(True, "OK"), (False, "CANCELLED")])
+def test_a_stream_is_recorded_when_it_ends(*, ends: bool, status: str) -> None:
+    calls = Calls()
+    begin = logged_stream("/s/Stream", lambda call, replies: Conversation(replies), calls.recorder)
+    talk = begin(GrpcCall(), NoReplies())
+    talk.take(b"ab")
+    talk.take(b"c")
+    assert talk.may_take()
+    if ends:
+        talk.half_close()
+    talk.cancel()
+    assert calls.seen() == ("grpc", "10.0.0.9:1", "Stream", "/s/Stream", status, 3, 6, 0.0)
