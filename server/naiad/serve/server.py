@@ -31,6 +31,7 @@ from naiad.repository.store import open_store
 from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
 from naiad.serve.drain import DrainSteps, drain
+from naiad.serve.executor import UnwaitedExecutor
 from naiad.serve.figures import MachineFigures
 from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.loop_lag import LoopLag
@@ -68,6 +69,7 @@ class Server:
         Returns:
             The exit status: 0 after an orderly end, else 1 (rows 7.32, 17.14).
         """
+        asyncio.get_running_loop().set_default_executor(UnwaitedExecutor())
         self._watch_signals()
         if self._stopping.is_set():
             return 0
