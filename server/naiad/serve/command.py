@@ -14,7 +14,7 @@ from naiad.backends.registry import NAMES
 from naiad.options.options import Options
 from naiad.options.parsing import parse
 from naiad.options.usage import HelpAsked, UsageError, usage
-from naiad.serve import descriptors
+from naiad.serve import descriptors, interpreter
 from naiad.serve.console import open_console
 from naiad.serve.server import Server
 
@@ -36,6 +36,11 @@ def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
     except UsageError as error:
         sys.stderr.write(
             f"{command}: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists the options\n"
+        )
+        return 1
+    if interpreter.is_free_threaded():
+        sys.stderr.write(
+            f"{command}: {sys.executable} is a free-threaded build of Python, which is not supported: install it with a usual one\n"
         )
         return 1
     if not _configure_logs(options, command):

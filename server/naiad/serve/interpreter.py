@@ -25,6 +25,11 @@ _KIB = 1024
 _MIB = 1024 * _KIB
 
 
+def is_free_threaded() -> bool:
+    """Whether this is a build without interpreter lock. Much here counts on the lock: what two threads share in one place each."""
+    return "t" in sys.abiflags
+
+
 def begin() -> None:
     """Call before anything large is imported: nearly all that importing makes stays, and the collector would look at it over and over."""
     gc.disable()

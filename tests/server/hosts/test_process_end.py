@@ -5,6 +5,8 @@ import errno
 import os
 import pathlib
 import signal
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from naiad.errors import InferenceError
 from naiad.hosts import process, worker_process
 from naiad.hosts.survivors import SURVIVORS
+from naiad.hosts.worker import main
 from naiad.hosts.worker_process import WorkerProcess
 from tests.server.hosts.workers import GIVE_UP_S, SAME, Hosts, answers, ask, exists, until
 
@@ -117,3 +120,56 @@ async def test_a_process_that_cannot_be_watched_is_ended_and_forgotten(
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     assert pid not in SURVIVORS._groups
+
+
+async def test_what_a_model_registers_for_the_end_runs_at_unload(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await hosts.start(
+        """
+        def initialize(self, args):
+            import atexit, weakref
+            folder = args["model_repository"]
+            atexit.register(print, "one", flush=True)
+            atexit.register(lambda: 1 / 0)
+            atexit.register(open, folder + "/at exit", "w")
+            weakref.finalize(np.zeros, open, folder + "/finalized", "w")
+
+        def execute(self, requests):
+            return same(requests)
+        """
+    )
+    await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
+    assert (tmp_path / "at exit").exists()
+    assert (tmp_path / "finalized").exists()
+
+
+def run_main(code: str) -> "subprocess.CompletedProcess[str]":
+    """The worker's main module in a process of its own."""
+    folder = pathlib.Path(main.__file__).parent
+    return subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=GIVE_UP_S,
+    )
+
+
+def test_what_a_model_registers_for_the_end_does_not_keep_its_process() -> None:
+    done = run_main(
+        "import atexit, threading, main; main._EXIT_S = 0.1; atexit.register(threading.Event().wait); main._end(3)"
+    )
+    assert done.returncode == 3
+
+
+def test_a_worker_in_a_free_threaded_build_says_so() -> None:
+    arguments = "--model m --version 1 --instance m_0 --data-fd 0 --control-fd 1 --parent"
+    done = run_main(
+        "import os, socket, sys, main; sys.abiflags = 't'; a, b = socket.socketpair(); "
+        f"sys.argv = ['main'] + '{arguments}'.split() + [str(os.getppid())]; "
+        "sys.argv[8], sys.argv[10] = str(os.dup(a.fileno())), str(os.dup(b.fileno())); main.main()"
+    )
+    assert done.returncode == 1
+    assert "is a free-threaded build, in which models are not supported" in done.stderr

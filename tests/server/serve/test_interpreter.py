@@ -3,6 +3,7 @@
 import concurrent.futures
 import copy
 import gc
+import pathlib
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ import weakref
 import psutil
 import pytest
 
+from naiad.serve import command
 from naiad.serve.interpreter import ProcessMemory
 from tests.support.waiting import wait_until
 
@@ -81,3 +83,11 @@ def test_the_memory_of_a_worker_counts() -> None:
         assert worker.stdout is not None
         assert worker.stdout.readline() == b"ready\n"
         assert ProcessMemory().resident() > alone + 50_000_000
+
+
+def test_a_free_threaded_build_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(sys, "abiflags", "t")
+    assert command.serve(["--model-repository", str(tmp_path)], command="naiad serve") == 1
+    assert "free-threaded build of Python, which is not supported" in capsys.readouterr().err

@@ -18,7 +18,6 @@ that the answer repeats.
 """
 
 import array
-import errno
 import mmap
 import os
 import socket
@@ -28,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.hosts.worker.segments import Segment, create, discard, map_received
+from naiad.hosts.worker.segments import CUT_OFF, SHORTAGES, Segment, create, discard, received
 
 LOAD, BATCH, CLOSE, ERRAND = 1, 2, 3, 4
 """What the server sends in turn: the model to load, a batch to run, the end, a function to call instead of all that."""
@@ -68,15 +67,7 @@ _SLOTS = 4
 _LEAST = 1 << 16
 _COPIED = 1 << 16
 _CLOSED_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
-_CUT_OFF = int(socket.MSG_CTRUNC)
-"""The system dropped a descriptor that came along, because this process cannot have any more."""
 _ALL_HELD = (1 << _SLOTS) - 1
-_SHORTAGES = frozenset(
-    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS, errno.EAGAIN)
-)
-"""What a link survives: the message was not sent, or its segment not received, and the next one may be."""
-_ONLY_OURS = 2
-"""What `sys.getrefcount` says, where `_held` asks, of a segment's array at which nobody looks any more."""
 
 
 class Parcel:
@@ -280,8 +271,11 @@ class Link:
             return kind, number, base[at:]
         segment: Any = None
         lost = ""
-        if ancillary or flags & _CUT_OFF:
-            segment, lost = _received(ancillary, flags)
+        if ancillary or flags & CUT_OFF:
+            try:
+                segment, lost = received(ancillary, flags)
+            except ValueError as error:
+                raise LinkBrokenError(f"no segment: {error}") from error
         if kind >= POSTED:
             self.posted = segment
         else:
@@ -311,7 +305,7 @@ class Link:
             rights = array.array("i", [descriptor])
             self._socket.sendmsg([message], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
         except OSError as error:
-            if error.errno in _SHORTAGES:
+            if error.errno in SHORTAGES:
                 raise
             raise LinkBrokenError(str(error)) from error
 
@@ -376,23 +370,18 @@ class Link:
         return held
 
 
+def _only_ours() -> int:
+    """What `sys.getrefcount` says, where `_held` asks, of a segment's array at which nobody looks: another number in other interpreters."""
+    theirs, count = [_nothing()], sys.getrefcount
+    found = 0
+    for slot in range(min(len(theirs), _SLOTS)):
+        found = count(theirs[slot])
+    return found
+
+
 def _nothing() -> Any:
     """In place of a segment, of bytes that nobody looks at."""
     return np.empty(0, np.uint8)
 
 
-def _received(ancillary: Any, flags: int) -> "tuple[Any, str]":
-    """The segment that came along with a message, if one did, and why it was lost, if it was."""
-    if flags & _CUT_OFF:
-        discard(ancillary)
-        return None, "the process has no file descriptor left for its tensors"
-    try:
-        return map_received(ancillary), ""
-    except MemoryError:
-        return None, "the process has no memory left to map its tensors"
-    except OSError as error:
-        if error.errno in _SHORTAGES:
-            return None, f"its tensors could not be mapped: {error}"
-        raise LinkBrokenError(f"no segment: {error}") from error
-    except ValueError as error:
-        raise LinkBrokenError(f"no segment: {error}") from error
+_ONLY_OURS = _only_ours()

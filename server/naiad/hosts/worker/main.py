@@ -10,6 +10,7 @@ threads to the pipe.
 """
 
 import argparse
+import atexit
 import contextlib
 import ctypes
 import faulthandler
@@ -20,8 +21,12 @@ import pathlib
 import signal
 import socket
 import sys
+import threading
 import traceback
 from typing import Any
+
+_EXIT_S = 5.0
+"""How long what a model registered for the end may take."""
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
@@ -48,6 +53,17 @@ def main() -> None:
 
 
 def _end(status: int) -> None:
+    """Run what the model registered for the end (`atexit`, `weakref.finalize`), but not for long, and be gone."""
+    out_of_time = threading.Timer(_EXIT_S, os._exit, (status,))
+    out_of_time.daemon = True
+    with contextlib.suppress(
+        RuntimeError, MemoryError
+    ):  # no more threads: the server ends a worker that does not
+        out_of_time.start()
+    try:
+        atexit._run_exitfuncs()  # noqa: SLF001 - nothing public runs them without all else that an interpreter does at its end
+    except BaseException:  # noqa: BLE001 - whatever it is, this is the end
+        traceback.print_exc()
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -64,8 +80,13 @@ def _run() -> int:
         _show(title.encode())
     data = socket.socket(fileno=arguments.data_fd)
     control = socket.socket(fileno=arguments.control_fd)
+    version = ".".join(map(str, sys.version_info[:3]))
+    if "t" in sys.abiflags:
+        sys.exit(
+            f"{sys.executable} (Python {version}) is a free-threaded build, in which models are not supported: use an environment with a "
+            "usual one"
+        )
     if importlib.util.find_spec("numpy") is None:
-        version = ".".join(map(str, sys.version_info[:3]))
         sys.exit(
             f"{sys.executable} (Python {version}) has no numpy, which the process of a model needs: add it to its environment"
         )

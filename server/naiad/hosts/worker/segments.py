@@ -1,6 +1,7 @@
 """Shared memory between the server and a worker: sealed memfds, created by the sender and mapped from the descriptor by the receiver."""
 
 import array
+import errno
 import fcntl
 import mmap
 import os
@@ -9,6 +10,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+
+SHORTAGES = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOBUFS, errno.ETOOMANYREFS, errno.EAGAIN)
+)
+"""What a link survives: the message was not sent, or its segment not received, and the next one may be."""
+
+CUT_OFF = int(socket.MSG_CTRUNC)
+"""The system dropped a descriptor that came along, because this process cannot have any more."""
 
 _DESCRIPTOR = array.array("i").itemsize
 
@@ -45,22 +54,31 @@ def create(capacity: int) -> "tuple[int, mmap.mmap]":
         raise
 
 
-def map_received(ancillary: "Sequence[tuple[int, int, bytes]]") -> Any:
-    """The segment that came along with a message, as uint8. Its descriptor is closed in any case.
+def received(ancillary: "Sequence[tuple[int, int, bytes]]", flags: int) -> "tuple[Any, str]":
+    """The segment that came along with a message, as uint8, or None and why this process could not take it.
+
+    Args:
+        ancillary: what `recvmsg` gave back; every descriptor in it is closed.
+        flags: the same.
 
     Raises:
-        OSError: it cannot be mapped.
-        ValueError: it is empty, or no descriptor came.
+        ValueError: what came along is no segment.
     """
     base: Any = None
     try:
+        if flags & CUT_OFF:
+            return None, "the process has no file descriptor left for its tensors"
         for descriptor in _descriptors(ancillary):
             base = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8)
+    except MemoryError:
+        return None, "the process has no memory left to map its tensors"
+    except OSError as error:
+        if error.errno in SHORTAGES:
+            return None, f"its tensors could not be mapped: {error}"
+        raise ValueError(str(error)) from error
     finally:
         discard(ancillary)
-    if base is None:
-        raise ValueError("no descriptor came along")
-    return base
+    return base, ""
 
 
 def discard(ancillary: "Sequence[tuple[int, int, bytes]]") -> None:
