@@ -29,8 +29,22 @@ _HELD_THE_LOCK = (
 _OVER_TOO_SOON = "it was over before a stack could be taken"
 
 
+_LOOP_FILES = (
+    "/asyncio/runners.py",
+    "/asyncio/base_events.py",
+    "/asyncio/events.py",
+    "/selectors.py",
+)
+_LOOP_ITSELF = (
+    "  the event loop's own code, which looks for events or waits for the interpreter lock"
+)
+
+
 def stack_of(thread: int) -> list[str]:
-    """Where a thread of this process is, outermost frame first, one text per frame; no reference to the frames is kept."""
+    """Where a thread of this process is, outermost frame first, one text per frame; no reference to the frames is kept.
+
+    The frames from the start of the process to the loop are left out: they are the same each time.
+    """
     frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to look at another thread
     if frame is None:
         return []
@@ -38,7 +52,9 @@ def stack_of(thread: int) -> list[str]:
         frames = traceback.extract_stack(frame, limit=_INNERMOST_FRAMES)
     finally:
         del frame
-    return [text.rstrip("\n") for text in traceback.format_list(frames)]
+    inside = [at for at, found in enumerate(frames, 1) if found.filename.endswith(_LOOP_FILES)]
+    below = frames[inside[-1] :] if inside else frames
+    return [text.rstrip("\n") for text in traceback.format_list(below)] or [_LOOP_ITSELF]
 
 
 class StallWatchdog:

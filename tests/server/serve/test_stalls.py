@@ -5,7 +5,9 @@ import collections.abc
 import itertools
 import json
 import logging
+import queue
 import threading
+import typing
 
 import pytest
 from typing_extensions import override
@@ -18,6 +20,7 @@ from naiad.serve.run_delay import RunDelay
 from naiad.serve.stall_watchdog import StallWatchdog, stack_of
 from naiad.serve.stalls import StallRule, Step
 from tests.support.clock import LoopClock
+from tests.support.waiting import wait_until
 
 MS = 1_000_000
 WAIT_S = 60
@@ -201,6 +204,41 @@ async def unsampled_stalls(lates_ms: list[int], reports: Reports) -> logging.Log
     watchdog.start()
     watchdog.stop()
     return reports.records[0]
+
+
+async def test_a_stack_begins_in_the_loop_and_not_at_the_start_of_the_process() -> None:
+    thread, stacks = threading.get_ident(), queue.SimpleQueue[list[str]]()
+
+    def look() -> None:
+        stacks.put(stack_of(thread))
+
+    def callback() -> None:
+        looking = threading.Thread(target=look)
+        looking.start()
+        looking.join()
+
+    asyncio.get_running_loop().call_soon(callback)
+    await asyncio.sleep(0)
+    first, *_ = stacks.get(timeout=WAIT_S)
+    assert ", in callback" in first
+
+
+def test_a_loop_without_work_is_no_stack_of_somebody_else() -> None:
+    stacks = queue.SimpleQueue[list[str]]()
+    loop = asyncio.new_event_loop()
+    running = threading.Thread(target=loop.run_forever)
+
+    def idle() -> bool:
+        stacks.put(stack_of(typing.cast("int", running.ident)))
+        return "event loop's own code" in stacks.get()[0]
+
+    running.start()
+    try:
+        wait_until(lambda: loop.is_running() and idle())
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        running.join()
+        loop.close()
 
 
 async def test_a_stall_that_no_stack_was_taken_of_is_reported_and_says_why(
