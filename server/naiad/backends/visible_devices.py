@@ -15,7 +15,7 @@ from naiad.errors import invalid
 PARAMETER = "naiad.visible_gpus"
 """`own` (the default) or `all`: a worker sees every GPU, numbered as the server sees them, as in Triton."""
 
-_DEVICES = "CUDA_VISIBLE_DEVICES"
+DEVICES = "CUDA_VISIBLE_DEVICES"
 _ORDER = "CUDA_DEVICE_ORDER"
 
 
@@ -59,11 +59,11 @@ def seen_by(
         return Seen(spec=spec, variables={})
     own = str(spec.device_id)
     variables: dict[str, str | None] = {}
-    visible = [each.strip() for each in environ.get(_DEVICES, "").split(",") if each.strip()]
+    visible = [each.strip() for each in environ.get(DEVICES, "").split(",") if each.strip()]
     if spec.device_id < len(visible):
         own = visible[spec.device_id]
     elif _ORDER not in environ:
         # So that the numbers are those of nvidia-smi, not of CUDA's guess at which device is fastest.
         variables[_ORDER] = "PCI_BUS_ID"
-    variables[_DEVICES] = own
+    variables[DEVICES] = own
     return Seen(spec=msgspec.structs.replace(spec, device_id=0), variables=variables)

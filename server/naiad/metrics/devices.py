@@ -1,7 +1,8 @@
 """The machine's own figures: CPU and memory from /proc, GPUs by NVML where there are any (rows 8.27, 8.28).
 
 NVML is asked once an interval, on a thread of the caller's choice (a call may take milliseconds); the page shows the last answer. A
-machine without NVIDIA driver has no GPUs, which is no error. UUIDs are NVML's, MIG instances are not listed one by one.
+machine without NVIDIA driver has no GPUs, which is no error. UUIDs are NVML's. `open` lists MIG slices one by one; the figures are those of whole GPUs,
+since NVML knows no utilisation, power or energy of a slice.
 """
 
 import collections.abc
@@ -26,12 +27,21 @@ _MEMORY = ("MemTotal", "MemAvailable")
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU of this machine."""
+    """A GPU of this machine, or a MIG slice of one.
+
+    Attributes:
+        index: its number, from 0, with each slice in the place of the GPU that was cut.
+        uuid: `GPU-…` or `MIG-…`, as CUDA_VISIBLE_DEVICES takes them.
+        name: as nvidia-smi shows it.
+        compute_capability: "9.0" as a number.
+        is_slice: it is a MIG slice.
+    """
 
     index: int
     uuid: str
     name: str
     compute_capability: float
+    is_slice: bool = False
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -74,7 +84,15 @@ class GpuMonitor:
             pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
         ]
         self._energy_at_start = [self._energy(handle) for handle in self._handles]
-        return tuple(self._describe(index, handle) for index, handle in enumerate(self._handles))
+        found: list[Gpu] = []
+        for handle in self._handles:
+            slices = self._slices(handle)
+            if slices is None:
+                found.append(self._describe(len(found), handle, handle, is_slice=False))
+                continue
+            for each in slices:
+                found.append(self._describe(len(found), each, handle, is_slice=True))
+        return tuple(found)
 
     def read(self) -> tuple[GpuReading, ...]:
         """Ask every GPU once."""
@@ -91,13 +109,25 @@ class GpuMonitor:
             self._nvml = None
             self._handles = []
 
-    def _describe(self, index: int, handle: Any) -> Gpu:
-        major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", handle) or (0, 0)
+    def _slices(self, handle: Any) -> list[Any] | None:
+        """The MIG slices of a GPU, none as long as it has not been cut; None for one that is not in that mode: CUDA sees all of it."""
+        mode = self._ask("nvmlDeviceGetMigMode", handle)
+        if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
+            return None
+        most = self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+        slices = [
+            self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in range(most)
+        ]
+        return [each for each in slices if each is not None]
+
+    def _describe(self, index: int, handle: Any, whole: Any, *, is_slice: bool) -> Gpu:
+        major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", whole) or (0, 0)
         return Gpu(
             index=index,
             uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
             name=_text(self._ask("nvmlDeviceGetName", handle)),
             compute_capability=major + minor / 10,
+            is_slice=is_slice,
         )
 
     def _reading(self, handle: Any, energy_at_start: float | None) -> GpuReading:
@@ -120,10 +150,10 @@ class GpuMonitor:
         joules = self._ask("nvmlDeviceGetTotalEnergyConsumption", handle)
         return None if joules is None else float(joules) / _MILLI
 
-    def _ask(self, function: str, handle: Any) -> Any:
+    def _ask(self, function: str, handle: Any, *more: Any) -> Any:
         """One NVML call; None when this device does not offer it (a MIG slice, an old card)."""
         try:
-            return getattr(self._nvml, function)(handle)
+            return getattr(self._nvml, function)(handle, *more)
         except self._nvml.NVMLError as error:
             log.debug("%s: %s", function, error)
             return None

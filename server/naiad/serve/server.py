@@ -22,7 +22,7 @@ from naiad.engine.thread_server import ThreadServer
 from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
-from naiad.metrics.devices import Gpu, GpuMonitor
+from naiad.metrics.devices import GpuMonitor
 from naiad.options.options import EVERY_MODEL, ControlMode, Options
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
@@ -34,6 +34,7 @@ from naiad.serve.drain import DrainSteps, drain
 from naiad.serve.executor import UnwaitedExecutor
 from naiad.serve.figures import MachineFigures
 from naiad.serve.frontends import FrontEndError, Frontends
+from naiad.serve.gpus import find_gpus
 from naiad.serve.loop_lag import LoopLag
 from naiad.serve.signals import EARLY, to_watch
 from naiad.serve.stall_watchdog import StallWatchdog
@@ -75,7 +76,9 @@ class Server:
             return 0
         options = self._options
         monitor = GpuMonitor()
-        gpus = await asyncio.to_thread(find_gpus, monitor, options.min_supported_compute_capability)
+        gpus = await asyncio.to_thread(
+            find_gpus, monitor, options.min_supported_compute_capability, os.environ
+        )
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
         asked, desks = ThreadServer(calls, custom), WorkerDesks(calls, custom)
         loader = Loader(
@@ -236,17 +239,3 @@ def _at_start(options: Options) -> frozenset[str] | None:
     if options.model_control_mode is ControlMode.NONE or EVERY_MODEL in options.load_model:
         return None
     return frozenset(options.load_model)
-
-
-def find_gpus(monitor: GpuMonitor, least_capability: float) -> tuple[Gpu, ...]:
-    """The GPUs that may be used (rows 17.9, 17.18); blocking."""
-    if os.environ.get("TRITON_SERVER_CPU_ONLY"):
-        return ()
-    found = monitor.open()
-    for gpu in found:
-        if gpu.compute_capability < least_capability:
-            log.warning(
-                "GPU %d (%s) is not used: its compute capability %.1f is below %.1f",
-                gpu.index, gpu.name, gpu.compute_capability, least_capability,
-            )  # fmt: skip
-    return tuple(gpu for gpu in found if gpu.compute_capability >= least_capability)
