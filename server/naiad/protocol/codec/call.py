@@ -5,7 +5,9 @@ import collections.abc
 import logging
 import typing
 
+from naiad.core.inference import Inference
 from naiad.errors import InferenceError, internal
+from naiad.protocol.access_log import inference_of
 from naiad.protocol.codec.pool import Codec
 
 _log = logging.getLogger(__name__)
@@ -46,6 +48,11 @@ class CodecCall(typing.Generic[T]):
         self._cancelled = False
         self._future = codec.submit(work)
         self._future.add_done_callback(self._done)
+
+    @property
+    def inference(self) -> Inference | None:
+        """What was asked of a model, once that was done."""
+        return inference_of(self._next)
 
     def cancel(self) -> None:
         """See the class."""

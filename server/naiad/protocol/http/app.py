@@ -21,14 +21,13 @@ from typing_extensions import override
 from naiad.config.config_json import to_json
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
-from naiad.errors import InferenceError, unsupported
+from naiad.errors import unsupported
 from naiad.protocol.codec.frames import large, on_bytes
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.http import model_control, models, openapi, shared_memory
+from naiad.protocol.http.app_errors import add_error_replies, response_of
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
-from naiad.protocol.http.replies import refusal, server_fault
 from naiad.protocol.http.routes import model_version
-from naiad.protocol.status import http_status
 
 Decoded = typing.TypeVar("Decoded")
 Endpoint = collections.abc.Callable[..., collections.abc.Awaitable[Response]]
@@ -74,9 +73,7 @@ def build(engine: Engine, routes: FastRoutes, codec: Codec | None = None) -> fas
         redirect_slashes=False,
         default_response_class=Response,
     )
-    app.add_exception_handler(HTTPException, _refused)
-    app.add_exception_handler(InferenceError, _failed)
-    app.add_exception_handler(Exception, _broken)
+    add_error_replies(app, engine)
     _Answers(engine, routes, codec).add_to(app)
     _describe(app)
     return app
@@ -342,8 +339,8 @@ class _Answers:
             if reply.stream is not None:
                 collected = _Collected()
                 reply.stream.begin(collected)
-                return _response(reply, await collected.whole)
-            return _response(reply)
+                return response_of(reply, await collected.whole)
+            return response_of(reply)
         except asyncio.CancelledError:
             if work is not None:
                 work.cancel()
@@ -370,36 +367,3 @@ class _Collected:
     def end(self) -> None:
         if not self.whole.done():
             self.whole.set_result(b"".join(self._pieces))
-
-
-def _response(reply: HttpReply, body: bytes | None = None) -> Response:
-    whole = b"".join(reply.body) if body is None else body
-    response = Response(whole, status_code=reply.status)
-    response.raw_headers.extend((name.lower(), value) for name, value in reply.headers)
-    return response
-
-
-async def _refused(request: fastapi.Request, error: Exception) -> Response:
-    """The router's own answers: 404 and 405, with a JSON body (row 1.4); OPTIONS is told what there is."""
-    assert isinstance(error, HTTPException)
-    allowed = (error.headers or {}).get("Allow")
-    if allowed is None:
-        return _response(refusal(error.status_code, error.detail))
-    verbs = set(allowed.replace(" ", "").split(",")) | {"OPTIONS"}
-    if "GET" in verbs:
-        verbs.add("HEAD")
-    allow = ", ".join(sorted(verbs))
-    if request.method == "OPTIONS":
-        return Response(status_code=204, headers={"Allow": allow})
-    return _response(refusal(error.status_code, error.detail, extra=((b"Allow", allow.encode()),)))
-
-
-async def _failed(request: fastapi.Request, error: Exception) -> Response:
-    assert isinstance(error, InferenceError)
-    # Without Retry-After: a change that is refused, e.g. a load without explicit control, is refused again.
-    return _response(refusal(http_status(error.code), error.message))
-
-
-async def _broken(request: fastapi.Request, error: Exception) -> Response:
-    """A bug of ours; the framework raises it again behind the answer, so that the bridge logs it."""
-    return _response(server_fault())

@@ -1,0 +1,72 @@
+"""The error message of a path that does not exist: the path that was probably meant, the models that are loaded, and where all paths stand.
+
+The message begins with Triton's "Not Found". Models are named only below `/v2`, where a restriction asks for its header first. Pure.
+"""
+
+import collections.abc
+import difflib
+import re
+
+_MODEL_PATH = re.compile(r"/v2/models/([^/]+)(/versions/[^/]+)?(?:/(.*))?", re.DOTALL)
+_VERSION = re.compile(r"/versions/[0-9]+")
+_ACTIONS = ("infer", "generate", "generate_stream", "ready", "config", "stats")
+_PATHS = (
+    "/v2",
+    "/v2/health/live",
+    "/v2/health/ready",
+    "/v2/models/stats",
+    "/v2/repository/index",
+    "/docs",
+    "/openapi.json",
+)
+_SAID_MODELS = 10
+_LONGEST = 200
+"""Characters of a path that are repeated, and up to which a similar one is looked for."""
+
+
+def not_found(path: str, models: collections.abc.Collection[str]) -> str:
+    """What to tell a client.
+
+    Args:
+        path: decoded.
+        models: the names of the models that can be asked, each once.
+    """
+    below = path == "/v2" or path.startswith("/v2/")
+    known = sorted(models) if below else []
+    parts = [f"Not Found: this server has no path {path[:_LONGEST]}"]
+    if path.rstrip("/") == "/v2/models":
+        parts.append(
+            "POST /v2/repository/index lists the models, GET /v2/models/MODEL describes one"
+        )
+    elif len(path) <= _LONGEST and (meant := _meant(path, known)):
+        parts.append(f"did you mean {meant}?")
+    if known:
+        more = f" and {len(known) - _SAID_MODELS} more" if len(known) > _SAID_MODELS else ""
+        parts.append(f"models: {', '.join(known[:_SAID_MODELS])}{more}")
+    parts.append("GET /docs shows every path")
+    return "; ".join(parts)
+
+
+def _meant(path: str, models: list[str]) -> str:
+    """The path that a client probably meant; "" when none is similar."""
+    if path != "/" and path.endswith("/"):
+        path = path.rstrip("/")
+        if path in _PATHS:
+            return path
+    match = _MODEL_PATH.fullmatch(path)
+    if match is None:
+        return _closest(path, _PATHS)
+    model, version, action = match.groups("")
+    name = model if model in models else _closest(model, models)
+    if version and not _VERSION.fullmatch(version):
+        version = "/versions/1"
+    if action and action not in _ACTIONS:
+        action = _closest(action, _ACTIONS)
+        if not action:
+            return ""
+    meant = f"/v2/models/{name}{version}" + (f"/{action}" if action else "")
+    return meant if name else ""
+
+
+def _closest(word: str, words: collections.abc.Sequence[str]) -> str:
+    return next(iter(difflib.get_close_matches(word, words, n=1)), "")
