@@ -10,6 +10,7 @@ import logging
 
 from typing_extensions import override
 
+from naiad.backends.python.api.model_log import model_logger
 from naiad.core.record import Record
 
 _LAST_LINES = 30
@@ -47,7 +48,7 @@ class OutputLog:
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
         self._tag = f"[{identity.model} {identity.instance}] "
-        self._logger = logging.getLogger(f"naiad.models.{identity.model}")
+        self._logger = model_logger(identity.model)
         self._begun = b""
         self._last: collections.deque[str] = collections.deque(maxlen=_LAST_LINES)
 

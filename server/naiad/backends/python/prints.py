@@ -13,6 +13,7 @@ import threading
 from typing import Any
 
 from naiad.backends.python.api import context
+from naiad.backends.python.api.model_log import model_logger
 
 _LONGEST_LINE = 1 << 16
 """Characters of a line without an end that are kept; those of worker processes are cut there, too."""
@@ -91,7 +92,7 @@ class Prints:
 
 
 def _logger(running: context.Running) -> logging.Logger:
-    return logging.getLogger(f"naiad.models.{running.model}")
+    return model_logger(running.model)
 
 
 def listen() -> None:

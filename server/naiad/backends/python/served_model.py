@@ -12,7 +12,6 @@ import asyncio
 import concurrent.futures
 import functools
 import inspect
-import logging
 import pathlib
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -21,6 +20,7 @@ from typing import Any
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.errors import TritonError
+from naiad.backends.python.api.model_log import model_logger
 from naiad.backends.python.api.request import (
     InferenceRequest,
     is_rescheduled,
@@ -82,7 +82,7 @@ class ServedModel(abc.ABC):
         self._coroutines = Coroutines(running.instance)
         self._forgotten = Forgotten(running.instance)
         self._dropped: set[str] = set()
-        self._log = logging.getLogger("naiad.models." + running.model)
+        self._log = model_logger(running.model)
 
     @abc.abstractmethod
     def send(

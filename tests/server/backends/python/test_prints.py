@@ -129,7 +129,7 @@ def test_what_is_written_under_a_debugger_stays_as_it_is(
 def test_a_handler_that_writes_there_does_not_go_round_in_circles(
     prints: Prints, stream: io.StringIO
 ) -> None:
-    logger = logging.getLogger("naiad.models.m")
+    logger = logging.getLogger("naiad.models")
     handler = logging.StreamHandler(prints)
     logger.addHandler(handler)
     try:

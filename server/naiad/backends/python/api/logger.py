@@ -4,6 +4,7 @@ import enum
 import logging
 
 from naiad.backends.python.api import context
+from naiad.backends.python.api.model_log import model_logger
 
 
 class Level(enum.IntEnum):
@@ -66,6 +67,6 @@ def _write(message: "str | bytes", level: Level) -> None:
             f"the level of Logger.log is Logger.INFO, WARNING, ERROR or VERBOSE, not {level!r}"
         )
     running = context.running()
-    name = "naiad.models" if running is None else "naiad.models." + running.model
+    logger = model_logger("" if running is None else running.model)
     # Two frames up is the model's line, which the log shows as its place.
-    logging.getLogger(name).log(level, "%s", message, stacklevel=3)
+    logger.log(level, "%s", message, stacklevel=3)
