@@ -1,6 +1,10 @@
-"""The layout that imports depend on."""
+"""The layout that imports depend on, and which tests know nothing of the modules inside."""
 
+import ast
 import pathlib
+
+from naiad_operator.builders import KINDS
+from tests.apiserver import objects
 
 ROOT = pathlib.Path(__file__).parent.parent
 
@@ -16,3 +20,29 @@ def test_every_test_folder_is_a_package() -> None:
     """Else two test files of one name clash, and mypy finds files twice."""
     folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
     assert [folder for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+BLACK_BOX = ("wire", "conformance", "soak", "operator/live", "apiserver", "reference")
+"""These drive the programs from outside, so that the code inside can be moved without touching them."""
+
+
+def imported(file: pathlib.Path) -> set[str]:
+    """The top-level packages that a file imports."""
+    found = set()
+    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {name.name.partition(".")[0] for name in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            found.add(node.module.partition(".")[0])
+    return found
+
+
+def test_tests_from_outside_import_no_module_of_the_product() -> None:
+    files = [file for folder in BLACK_BOX for file in (ROOT / "tests" / folder).rglob("*.py")]
+    assert len(files) > 100
+    inside = {"naiad", "naiad_operator"}
+    assert [str(file) for file in files if imported(file) & inside] == []
+
+
+def test_the_kinds_of_children_that_tests_from_outside_know_are_all_there_are() -> None:
+    assert set(objects.CHILDREN) == {kind.kind for kind in KINDS}

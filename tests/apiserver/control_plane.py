@@ -46,7 +46,7 @@ _CONTROLLERS = (
     "resourceclaim-controller",
 )
 _MANAGER_TOKEN = "controller-manager-of-the-tests"
-_START_TIMEOUT_S = 60.0
+_START_TIMEOUT_S = 180.0
 _STOP_TIMEOUT_S = 10.0
 # Below those of the servers under test, and each process of a parallel test run has its own.
 _PORTS = range(10_000, 18_000)[int(os.environ.get("PYTEST_XDIST_WORKER", "gw0")[2:]) % 8 :: 8]

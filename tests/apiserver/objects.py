@@ -8,7 +8,24 @@ import yaml
 from tests.apiserver.client import NAIAD, Kubectl, Object, RefusedError, path_of, until
 from tests.apiserver.kubelet import Kubelet
 
-_CRDS = Path(__file__).parents[2] / "crds"
+_ROOT = Path(__file__).parents[2]
+_CRDS = _ROOT / "crds"
+CRD_NAME = "inferenceservices.serving.naiad.dev"
+CHILDREN = (
+    "Deployment",
+    "Service",
+    "HorizontalPodAutoscaler",
+    "PodDisruptionBudget",
+    "Ingress",
+    "NetworkPolicy",
+    "ResourceClaimTemplate",
+    "ScaledObject",
+    "HTTPRoute",
+    "GRPCRoute",
+    "PodMonitor",
+    "ServiceMonitor",
+)
+"""The kinds of objects that the operator makes for a service."""
 
 
 def definitions() -> list[Object]:
@@ -16,6 +33,12 @@ def definitions() -> list[Object]:
     return [
         yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(_CRDS.glob("*.yaml"))
     ]
+
+
+def installation() -> list[Object]:
+    """The objects of `manifests/install.yaml`."""
+    text = (_ROOT / "manifests" / "install.yaml").read_text(encoding="utf-8")
+    return list(yaml.safe_load_all(text))
 
 
 def make_namespace(kubectl: Kubectl, like: str) -> str:

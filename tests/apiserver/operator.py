@@ -16,7 +16,7 @@ from tests.apiserver import toolchain
 from tests.apiserver.control_plane import ControlPlane
 
 _ROOT = Path(__file__).resolve().parents[2]
-_START_TIMEOUT_S = 30.0
+_START_TIMEOUT_S = 120.0
 _AT_REST_S = 2.0
 """Longer than an operator puts anything off by itself while nothing is in its way."""
 

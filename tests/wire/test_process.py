@@ -15,8 +15,8 @@ import threading
 import grpc
 import psutil
 import pytest
+from tritonclient.grpc import service_pb2
 
-from naiad.core.messages import service_pb2
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
 from tests.wire.plain_http import call, get

@@ -64,6 +64,11 @@ class Carrier:
         # nothing. Only a manifest with a field that this API server drops gets here.
         self._partial: dict[str, tuple[str, bytes]] = {}
 
+    @property
+    def partial(self) -> int:
+        """Of how many children it is kept that a part was changed by others."""
+        return len(self._partial)
+
     def accepted(self, child: children.Child, stamp: str) -> bool:
         """Whether the child is what the API server makes of this manifest, though it lacks fields."""
         return self._partial.get(child.uid) == (stamp, child.fields)

@@ -64,6 +64,11 @@ class InferenceQueue:
     def __len__(self) -> int:
         return self._size
 
+    @property
+    def kept(self) -> int:
+        """How many levels and deadlines are kept in memory; those of requests that left may be among them, but never many."""
+        return len(self._levels) + len(self._order) + len(self._deadlines)
+
     def __iter__(self) -> collections.abc.Iterator[Inference]:
         """In the order in which they run."""
         for priority in self._order:

@@ -2,10 +2,23 @@
 
 import typing
 
+from naiad_operator.api import validation
 from tests.support import manifests
 
 Manifest = dict[str, typing.Any]
 MODEL = {"storageUri": "s3://models/production"}
+
+
+def words(manifest: Manifest, path: str) -> str:
+    """What the operator says of a manifest that is wrong at a path."""
+    [message] = {problem.message for problem in validation.check(manifest) if problem.path == path}
+    return message
+
+
+def with_defaults(spec: Manifest) -> Manifest:
+    """A spec as the operator reads it."""
+    filled: Manifest = validation.with_defaults(spec)[0]
+    return filled
 
 
 def spec(**fields: typing.Any) -> Manifest:

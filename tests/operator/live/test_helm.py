@@ -9,12 +9,12 @@ import shutil
 import typing
 
 import pytest
+import yaml
 
-from naiad_operator.api import names, yaml_text
 from tests.apiserver.client import Kubectl, until
 from tests.apiserver.control_plane import ADMIN_TOKEN, ControlPlane
 from tests.apiserver.kubelet import Kubelet
-from tests.apiserver.objects import ready, replicas_of, token_of
+from tests.apiserver.objects import CRD_NAME, ready, replicas_of, token_of
 from tests.apiserver.operator import OperatorProcess
 from tests.support import helm
 
@@ -48,10 +48,10 @@ def changed(folder: pathlib.Path) -> pathlib.Path:
     chart = folder / "naiad"
     shutil.copytree(helm.CHART, chart)
     file = chart / "files" / "crd.yaml"
-    (definition,) = yaml_text.read(file.read_text())
+    definition = yaml.safe_load(file.read_text())
     schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["status"]["properties"]["later"] = {"type": "string", "maxLength": 8}
-    file.write_text(yaml_text.write([definition]))
+    file.write_text(yaml.safe_dump(definition))
     return chart
 
 
@@ -67,22 +67,20 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
         notes = config.get_all("naiad")["info"]["notes"]
         assert "kubectl -n naiad-system rollout status deployment/naiad" in notes
         assert "{{" not in notes
-        definition = until(
-            "the resource", lambda: admin.find("CustomResourceDefinition", names.CRD_NAME)
-        )
+        definition = until("the resource", lambda: admin.find("CustomResourceDefinition", CRD_NAME))
         assert definition["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
 
         with started(own_plane, admin, tmp_path / "first.log") as operator:
             operator.wait_ready()
             # The very manifest that the notes give, with a store of the tests'.
             text = notes.partition("<<'EOF'\n")[2].partition("\nEOF\n")[0]
-            (noted,) = yaml_text.read(text)
+            noted = yaml.safe_load(text)
             noted["metadata"]["namespace"] = "models"
             admin.create(noted)
             before = ready(admin, kubelet, "demo", "models")
 
             config.upgrade(str(changed(tmp_path)), "naiad", {"replicas": 2})
-            definition = admin.get("CustomResourceDefinition", names.CRD_NAME)
+            definition = admin.get("CustomResourceDefinition", CRD_NAME)
             schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
             assert "later" in schema["properties"]["status"]["properties"], "CRDs are upgraded, too"
             assert replicas_of(admin, "naiad", NAMESPACE) == 2

@@ -9,20 +9,20 @@ import urllib.parse
 
 import pytest
 
-from naiad_operator.api import yaml_text
-from naiad_operator.builders import KINDS
 from tests.apiserver import foreign
 from tests.apiserver.client import Kubectl, Object, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import (
+    CHILDREN,
     condition,
     definitions,
     inference_service,
+    installation,
     served,
     token_of,
 )
 from tests.apiserver.operator import OperatorProcess, bugs
-from tests.support import generated, helm
+from tests.support import helm
 
 Manifest = dict[str, typing.Any]
 
@@ -90,7 +90,7 @@ def table(admin: Kubectl, namespace: str, name: str) -> tuple[list[str], dict[st
 
 def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> None:
     """Every kind of child comes, follows an edit, and goes."""
-    wanted = {kind.kind for kind in KINDS}
+    wanted = set(CHILDREN)
     for number, (features, predictor) in enumerate(zip(FEATURES, PREDICTORS, strict=True)):
         service = inference_service(f"service-{number}", namespace, **predictor, spec_=features)
         admin.create(service)
@@ -128,7 +128,7 @@ def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> No
 def test_the_plain_manifests_permit_all_that_is_needed(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    token, arguments = install(admin, yaml_text.read(generated.INSTALL.read_text()))
+    token, arguments = install(admin, installation())
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "anywhere"}})
     log = tmp_path_factory.mktemp("wide") / "operator.log"
     operator = OperatorProcess(own_plane.kubeconfig(token), *arguments, log=log)
@@ -174,7 +174,7 @@ def test_a_resource_that_is_taken_away_ends_the_operator_with_a_sentence(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     """And the next one waits for it: a cluster's owner may delete the definition and apply it again."""
-    objects = yaml_text.read(generated.INSTALL.read_text())
+    objects = installation()
     token, arguments = install(admin, objects)
     folder = tmp_path_factory.mktemp("gone")
     config = own_plane.kubeconfig(token)

@@ -14,6 +14,7 @@ from tests.apiserver.client import Kubectl, Object, RefusedError, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import (
+    CHILDREN,
     definitions,
     event_of,
     inference_service,
@@ -59,26 +60,13 @@ def refusals(operator: OperatorProcess) -> list[str]:
 
 def everything(admin: Kubectl, namespace: str, labels: str) -> set[str]:
     found = set()
-    for kind in _CHILDREN:
+    for kind in CHILDREN:
         try:
             found |= {kind for _ in admin.list(kind, namespace, labels=labels)}
         except RefusedError as refused:
             if refused.code not in (404, 429):  # not served yet, or only just
                 raise
     return found
-
-
-_FOREIGN = ("ScaledObject", "HTTPRoute", "GRPCRoute", "PodMonitor", "ServiceMonitor")
-_CHILDREN = (
-    "Deployment",
-    "Service",
-    "HorizontalPodAutoscaler",
-    "PodDisruptionBudget",
-    "Ingress",
-    "NetworkPolicy",
-    "ResourceClaimTemplate",
-    *_FOREIGN,
-)
 
 
 def examples(namespace: str) -> list[Object]:
@@ -105,7 +93,7 @@ def test_cluster_wide_with_kinds_that_come_later(
             admin.wait_for("Deployment", manifest["metadata"]["name"], namespace)
         for definition in foreign.definitions():
             admin.apply(definition, force=True)
-        wanted = set(_CHILDREN)
+        wanted = set(CHILDREN)
         until(
             "a child of every kind",
             lambda: (
@@ -125,7 +113,7 @@ def test_cluster_wide_with_kinds_that_come_later(
 
 def disturbed(admin: Kubectl, namespace: str) -> None:
     """One object of each kind is deleted, and comes again."""
-    for kind in _CHILDREN:
+    for kind in CHILDREN:
         [first, *_] = admin.list(
             kind, namespace, labels="app.kubernetes.io/managed-by=naiad-operator"
         )

@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from naiad_operator.api import validation
 from tests.apiserver.client import Kubectl, RefusedError
 from tests.apiserver.objects import make_namespace
-from tests.operator.api.rule_cases import BAD, GOOD
+from tests.operator.api.rule_cases import BAD, GOOD, with_defaults, words
 from tests.support import manifests
 
 Manifest = dict[str, Any]
@@ -35,7 +34,7 @@ def test_what_breaks_a_rule_is_refused_in_the_rules_words(
     kubectl: Kubectl, here: str, case: str
 ) -> None:
     manifest, path = BAD[case]
-    [message] = {p.message for p in validation.check(manifest) if p.path == path}
+    message = words(manifest, path)
     with pytest.raises(RefusedError) as refused:
         tried(kubectl, manifest, here)
     assert refused.value.code == 422
@@ -58,7 +57,7 @@ def test_the_defaults_that_the_api_server_fills_in_are_the_ones_that_python_does
     kubectl: Kubectl, here: str
 ) -> None:
     manifest = manifests.resource(autoscaling={"class": "hpa", "queueTimeMs": 5})
-    filled, _ = validation.with_defaults(manifest["spec"])
+    filled = with_defaults(manifest["spec"])
     manifest["metadata"] = {"name": "defaults", "namespace": here}
     stored = kubectl.create(manifest)
     assert stored["spec"] == filled

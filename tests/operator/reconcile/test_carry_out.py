@@ -120,7 +120,7 @@ async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
         api.present, api.uid = None, f"uid-{number}"
         await carry_out(carrier, plan.Create(WANTED), fresh=True)
         store.drop(f"uid-{number}", "8")
-    assert len(carrier._partial) == 1
+    assert carrier.partial == 1
 
 
 async def test_a_new_service_s_child_is_made_with_one_request() -> None:

@@ -57,8 +57,7 @@ def test_a_level_that_is_empty_costs_nothing_although_a_client_may_choose_among_
     queue = queue_of(DynamicBatching(priority_levels=2**40, default_priority_level=1))
     for priority in range(1, 1_000):
         assert queue.remove(push(queue, priority=priority))
-    assert queue._levels == {}
-    assert queue._order == []
+    assert queue.kept == 0
 
 
 def test_rows_are_those_of_the_requests_that_wait() -> None:
@@ -188,7 +187,7 @@ def test_deadlines_of_requests_that_left_are_not_kept() -> None:
     stays = push(queue)
     for now in range(10_000):
         queue.remove(push(queue, now))
-    assert len(queue._deadlines) < 200
+    assert queue.kept < 200
     assert queue.next_deadline() == stays.deadline_ns
 
 

@@ -1,5 +1,6 @@
 """What a start does without: each of these would be paid by every server, for what few of them do."""
 
+import importlib.util
 import subprocess
 import sys
 
@@ -35,6 +36,10 @@ def run(script: str) -> None:
 
 
 def test_a_start_imports_nothing_that_can_wait() -> None:
+    missing = [name for name in _NOT_AT_START if importlib.util.find_spec(name) is None]
+    assert missing == [], (
+        "renamed or removed: such a name can never be found among what is imported"
+    )
     run(
         _EVERYTHING_A_START_IMPORTS
         + f"early = sorted(set({_NOT_AT_START}) & set(sys.modules))\nassert not early, early"

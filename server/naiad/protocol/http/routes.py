@@ -191,6 +191,11 @@ class Routes:
         self._health = HealthRoutes(engine)
         self._known: dict[str, Endpoint] = {}
 
+    @property
+    def known(self) -> int:
+        """How many parsed paths are kept."""
+        return len(self._known)
+
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
         """The handler of a path; None when the control plane shall answer."""
         endpoint = self._known.get(path) or self._learn(path)
