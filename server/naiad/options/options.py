@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         log_format: "default", "ISO8601" or, ours, "json".
         metrics_address: "" follows http_address (row 8.13).
         counter_latencies: whether latency counters are kept (row 8.18).
-        notes: one line for every option that was accepted and means nothing here, said once in the log.
+        notes: one line for every option that was accepted and has no effect here, said once in the log.
     """
 
     model_repository: tuple[str, ...]

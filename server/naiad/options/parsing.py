@@ -33,7 +33,7 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
             _refuse_missing(flag, value)
         elif flag.idle:
             _typed(flag, value)
-            notes.append(f"--{flag.name} means nothing here: {flag.idle}")
+            notes.append(f"--{flag.name} has no effect here: {flag.idle}")
         elif flag.field:
             fields[flag.field] = _typed(flag, value)
         else:

@@ -108,7 +108,7 @@ def _backend_config(said: Collected, flag: Flag, value: str) -> None:
     said.backends.setdefault(setting.backend, {})[setting.key] = setting.value
     if setting.backend == "python" and setting.key in _IDLE_OF_PYTHON:
         said.notes.append(
-            f"--{flag.name}=python,{setting.key} means nothing here: {_IDLE_OF_PYTHON[setting.key]}"
+            f"--{flag.name}=python,{setting.key} has no effect here: {_IDLE_OF_PYTHON[setting.key]}"
         )
 
 

@@ -1,6 +1,6 @@
 """Every flag there is, as data: Triton's in its own groups and with its own defaults (section 17), then ours.
 
-A flag either sets a field of `Options`, or means nothing here (`idle`: accepted, and said once in the log), or belongs to
+A flag either sets a field of `Options`, or has no effect here (`idle`: accepted, and said once in the log), or belongs to
 a feature that does not exist yet (`missing`: only its harmless default is accepted, anything else is refused by name).
 """
 
@@ -32,7 +32,7 @@ class Flag(msgspec.Struct, frozen=True, kw_only=True):
         why: the reason for them, where a number outside deserves one.
         choices: the only words allowed.
         repeats: may be given several times.
-        idle: why it means nothing here.
+        idle: why it has no effect here.
         missing: the feature that does not exist yet.
         harmless: values of a missing feature's flag that ask for nothing, in lower case.
     """
@@ -56,14 +56,14 @@ def _flag(name: str, kind: Kind, text: str, *, minimum: float | None = None) -> 
 
 
 def _idle(name: str, kind: Kind, reason: str) -> Flag:
-    return Flag(name=name, kind=kind, help=f"Accepted; means nothing here: {reason}.", idle=reason)
+    return Flag(name=name, kind=kind, help=f"Accepted; has no effect here: {reason}.", idle=reason)
 
 
 def _missing(name: str, kind: Kind, feature: str, *harmless: str) -> Flag:
     return Flag(
         name=name,
         kind=kind,
-        help=f"Not there yet: {feature}.",
+        help=f"Not supported yet: {feature}.",
         missing=feature,
         harmless=harmless,
     )
@@ -87,7 +87,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("disable-auto-complete-config", _B, "Do not fill in what a config.pbtxt leaves out."),
         _flag("strict-readiness", _B, "Ready only while every model is ready."),
         Flag(name="model-control-mode", kind=_S, help="none (the default): all models are loaded at start. explicit: those of "
-             "--load-model, then as clients load and unload. poll is not there yet."),
+             "--load-model, then as clients load and unload. poll is not supported yet."),
         _idle("repository-poll-secs", _I, "the repository is not polled (control modes none and explicit)"),
         Flag(name="load-model", kind=_S, repeats=True,
              help="Model to load at start, or * alone for all; needs --model-control-mode=explicit; may be given several times."),
@@ -160,40 +160,40 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Backends and devices": (
         _idle("backend-directory", _S, "backends are Python packages, not shared libraries in a folder"),
         Flag(name="backend-config", kind=_S, repeats=True, help="BACKEND,KEY=VALUE, or KEY=VALUE for all backends."),
-        _idle("repoagent-directory", _S, "repository agents are not there yet, and a config that names one is refused"),
+        _idle("repoagent-directory", _S, "repository agents are not supported yet, and a config that names one is refused"),
         _flag("min-supported-compute-capability", _F, "GPUs below this compute capability are not used.", minimum=0),
         _idle("pinned-memory-pool-byte-size", _I, _HOST_MEMORY),
         Flag(name="cuda-memory-pool-byte-size", kind=_S, repeats=True, idle="frameworks allocate GPU memory themselves",
-             help="Accepted; means nothing here: frameworks allocate GPU memory themselves."),
+             help="Accepted; has no effect here: frameworks allocate GPU memory themselves."),
         Flag(name="cuda-virtual-address-size", kind=_S, repeats=True, idle="frameworks allocate GPU memory themselves",
-             help="Accepted; means nothing here: frameworks allocate GPU memory themselves."),
+             help="Accepted; has no effect here: frameworks allocate GPU memory themselves."),
         _idle("buffer-manager-thread-count", _I, "a batch is put together where it runs"),
-        Flag(name="host-policy", kind=_S, repeats=True, missing="host policies", help="Not there yet: host policies."),
+        Flag(name="host-policy", kind=_S, repeats=True, missing="host policies", help="Not supported yet: host policies."),
         Flag(name="model-load-gpu-limit", kind=_S, repeats=True, missing="a limit on GPU memory while loading",
-             help="Not there yet: a limit on GPU memory while loading."),
+             help="Not supported yet: a limit on GPU memory while loading."),
         _missing("allow-client-shm", _B, "shared memory with clients", *_NO),
     ),
-    "Features that are not there yet": (
+    "Features that are not supported yet": (
         _missing("rate-limit", _S, "the rate limiter", "off"),
         Flag(name="rate-limit-resource", kind=_S, repeats=True, missing="the rate limiter",
-             help="Not there yet: the rate limiter."),
-        Flag(name="cache-config", kind=_S, repeats=True, missing="the response cache", help="Not there yet: the response cache."),
-        _idle("cache-directory", _S, "the response cache is not there yet, and a config that asks for it is refused"),
+             help="Not supported yet: the rate limiter."),
+        Flag(name="cache-config", kind=_S, repeats=True, missing="the response cache", help="Not supported yet: the response cache."),
+        _idle("cache-directory", _S, "the response cache is not supported yet, and a config that asks for it is refused"),
         _missing("response-cache-byte-size", _I, "the response cache", "0"),
-        Flag(name="trace-config", kind=_S, repeats=True, missing="tracing", help="Not there yet: tracing."),
+        Flag(name="trace-config", kind=_S, repeats=True, missing="tracing", help="Not supported yet: tracing."),
         _missing("trace-file", _S, "tracing", ""),
         Flag(name="trace-level", kind=_S, repeats=True, missing="tracing", harmless=("off", "disabled"),
-             help="Not there yet: tracing."),
-        _idle("trace-rate", _I, "tracing is not there yet"),
-        _idle("trace-count", _I, "tracing is not there yet"),
-        _idle("trace-log-frequency", _I, "tracing is not there yet"),
+             help="Not supported yet: tracing."),
+        _idle("trace-rate", _I, "tracing is not supported yet"),
+        _idle("trace-count", _I, "tracing is not supported yet"),
+        _idle("trace-log-frequency", _I, "tracing is not supported yet"),
         _missing("allow-sagemaker", _B, "the SageMaker front end", *_NO),
-        _idle("sagemaker-port", _I, "the SageMaker front end is not there yet"),
-        _idle("sagemaker-safe-port-range", _S, "the SageMaker front end is not there yet"),
-        _idle("sagemaker-thread-count", _I, "the SageMaker front end is not there yet"),
+        _idle("sagemaker-port", _I, "the SageMaker front end is not supported yet"),
+        _idle("sagemaker-safe-port-range", _S, "the SageMaker front end is not supported yet"),
+        _idle("sagemaker-thread-count", _I, "the SageMaker front end is not supported yet"),
         _missing("allow-vertex-ai", _B, "the Vertex AI front end", *_NO),
-        _idle("vertex-ai-port", _I, "the Vertex AI front end is not there yet"),
-        _idle("vertex-ai-thread-count", _I, "the Vertex AI front end is not there yet"),
+        _idle("vertex-ai-port", _I, "the Vertex AI front end is not supported yet"),
+        _idle("vertex-ai-thread-count", _I, "the Vertex AI front end is not supported yet"),
         _missing("vertex-ai-default-model", _S, "the Vertex AI front end", ""),
     ),
     "Naiad's own": (

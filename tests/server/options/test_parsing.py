@@ -77,7 +77,7 @@ def test_restricted_apis_carry_their_header() -> None:
 def test_options_that_mean_nothing_here_leave_one_note_each() -> None:
     options = parse([REPOSITORY, "--http-thread-count=16", "--pinned-memory-pool-byte-size=0"])
     assert len(options.notes) == 2
-    assert all("means nothing here" in note for note in options.notes)
+    assert all("has no effect here" in note for note in options.notes)
 
 
 def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
@@ -90,7 +90,7 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
             "--backend-config=mine,shm-default-byte-size=1",
         ]
     )
-    assert [note.partition(" means nothing here: ")[0] for note in options.notes] == [
+    assert [note.partition(" has no effect here: ")[0] for note in options.notes] == [
         "--backend-config=python,shm-default-byte-size",
         "--backend-config=python,stub-timeout-seconds",
     ]
@@ -148,8 +148,8 @@ def test_help_leaves_out_what_has_no_effect_and_help_all_does_not() -> None:
         assert f"--{name} " in whole
         assert (f"--{name} <" in short) == (not flag.idle and not flag.missing)
     assert "Port to listen on. [8000]" in short
-    assert "means nothing" not in short
-    assert "Features that are not there yet" not in short
+    assert "no effect here:" not in short
+    assert "Features that are not supported yet" not in short
     hidden = sum(bool(flag.idle or flag.missing) for flag in FLAGS.values())
     assert f"{hidden} more options" in short
     assert "naiad serve --help-all" in " ".join(short.split())
