@@ -66,8 +66,9 @@ def group(item: pytest.Item) -> str | None:
 
 def _live(item: pytest.Item) -> str:
     names = getattr(item, "fixturenames", ())
-    if "plane" in names:
-        return "live"
+    for shared in ("plane", "full_plane"):
+        if shared in names:
+            return f"live-{shared}"
     return f"live-{item.path.stem}"
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.apiserver import control_plane, toolchain
+from tests.apiserver import control_plane, foreign, toolchain
 from tests.apiserver.client import Kubectl, Object
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
 from tests.apiserver.kubelet import Kubelet
@@ -69,6 +69,14 @@ def own_plane(
     """A control plane of the module's own, with nothing of ours in it."""
     folder = tmp_path_factory.mktemp("kubernetes")
     with control_plane.running(folder, crds=own_definitions) as started:
+        yield started
+
+
+@pytest.fixture(scope="session")
+def full_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane that knows every optional kind beside ours, and nobody has rights in it; modules share it as their `own_plane`."""
+    folder = tmp_path_factory.mktemp("kubernetes")
+    with control_plane.running(folder, crds=[*foreign.definitions(), *definitions()]) as started:
         yield started
 
 

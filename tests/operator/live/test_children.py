@@ -10,8 +10,8 @@ import typing
 
 import pytest
 
-from tests.apiserver import foreign
-from tests.apiserver.client import Kubectl, Object, RefusedError, until
+from tests.apiserver.client import Kubectl, RefusedError, until
+from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import is_refused, make_namespace
 from tests.monitoring import files
 from tests.support import manifests
@@ -20,9 +20,9 @@ Manifest = dict[str, typing.Any]
 
 
 @pytest.fixture(scope="module")
-def own_definitions() -> list[Object]:
+def own_plane(full_plane: ControlPlane) -> ControlPlane:
     """Every optional kind."""
-    return foreign.definitions()
+    return full_plane
 
 
 @pytest.fixture(scope="module")

@@ -9,13 +9,11 @@ import urllib.parse
 
 import pytest
 
-from tests.apiserver import foreign
-from tests.apiserver.client import Kubectl, Object, RefusedError, path_of, until
+from tests.apiserver.client import Kubectl, RefusedError, path_of, until
 from tests.apiserver.control_plane import ControlPlane
 from tests.apiserver.objects import (
     CHILDREN,
     condition,
-    definitions,
     inference_service,
     installation,
     served,
@@ -49,9 +47,9 @@ PREDICTORS: list[Manifest] = [
 
 
 @pytest.fixture(scope="module")
-def own_definitions() -> list[Object]:
+def own_plane(full_plane: ControlPlane) -> ControlPlane:
     """Every optional kind; and ours, which is installed again, since the garbage collector looks for kinds that came later only now and then."""
-    return [*foreign.definitions(), *definitions()]
+    return full_plane
 
 
 def install(admin: Kubectl, objects: list[Manifest]) -> tuple[str, list[str]]:
