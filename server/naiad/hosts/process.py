@@ -29,6 +29,7 @@ from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
+from naiad.hosts.probe import Probe
 from naiad.hosts.pulse import Pulse
 from naiad.hosts.replacement import Replacement
 from naiad.hosts.spawn import order
@@ -109,7 +110,7 @@ class ProcessHost:
         self._watchdog = Watchdog(identity, loop=loop)
         self._pulse = Pulse(identity, limits.execute, loop=loop)
         self._stuck = False
-        self._probe: asyncio.Future[bool] | None = None
+        self._probe = Probe(loop)
         self._idle: asyncio.Future[None] | None = None
         self._closing: asyncio.Task[None] | None = None
 
@@ -154,7 +155,7 @@ class ProcessHost:
         except BaseException:
             self._state = _State.DOWN
             worker.kill("was not wanted any more")
-            await worker.ended
+            await asyncio.shield(worker.ended)
             raise
         finally:
             self._loading = None
@@ -208,12 +209,8 @@ class ProcessHost:
         worker = self._worker
         if self._state is not _State.UP or worker is None:
             return False
-        probe = self._probe
-        if probe is None or probe.done():
-            probe = self._probe = self._loop.create_future()
-            worker.post(link.ASK_READY)
-        done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
-        return bool(done) and probe.result()
+        ask = functools.partial(worker.post, link.ASK_READY)
+        return await self._probe.ask(ask, seconds=READY_TIMEOUT_S)
 
     def abort(self, why: str) -> None:
         """See `Host`."""
@@ -302,8 +299,8 @@ class ProcessHost:
             self._on_question(number, header)
         elif kind == link.PULSE:
             self._pulse.felt()
-        elif kind == link.READY and self._probe is not None and not self._probe.done():
-            self._probe.set_result(bool(number))
+        elif kind == link.READY:
+            self._probe.answer(bool(number))
 
     def _on_question(self, number: int, header: bytes | bytearray) -> None:
         worker = self._worker
@@ -378,8 +375,7 @@ class ProcessHost:
             self._state = _State.DOWN
             self._usable(False)
         self._pulse.stop()
-        if self._probe is not None and not self._probe.done():
-            self._probe.set_result(False)
+        self._probe.answer(False)
         error = worker_errors.is_down(self._identity, how)
         self._fail(error)
         for inference in self._in_flight.lose_apart():

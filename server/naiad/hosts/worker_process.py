@@ -224,7 +224,7 @@ class WorkerProcess:
                 "worker process %d of %s is killed: it does not end", self.pid, self._identity
             )
             self.kill("did not end")
-            await self.ended
+            await asyncio.shield(self.ended)
 
     def _signal(self, number: signal.Signals) -> bool:
         """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_bury`.

@@ -122,6 +122,30 @@ async def test_a_process_that_cannot_be_watched_is_ended_and_forgotten(
     assert pid not in SURVIVORS._groups
 
 
+async def test_a_start_that_is_cancelled_twice_still_hears_of_the_end_of_its_worker(
+    hosts: Hosts,
+) -> None:
+    hosted = hosts.make(
+        """
+        def initialize(self, args):
+            time.sleep(60)
+        """
+    )
+    starting = asyncio.ensure_future(hosted.host.start())
+    await until(lambda: hosted.host.pid)
+    pid = hosted.host.pid
+    worker = hosted.host._worker
+    assert worker is not None
+    for _ in range(2):
+        starting.cancel()
+        await asyncio.sleep(0)
+    await asyncio.wait({starting}, timeout=GIVE_UP_S)
+    assert starting.cancelled()
+    assert "not wanted" in await asyncio.wait_for(worker.ended, GIVE_UP_S)
+    await until(lambda: hosted.host.pid == 0)
+    assert not exists(pid)
+
+
 async def test_what_a_model_registers_for_the_end_runs_at_unload(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
