@@ -69,7 +69,9 @@ class CodecCall(typing.Generic[T]):
         try:
             self._next = self._proceed(work.result())
         except InferenceError as error:
-            self._fail(error)
+            self._fail(
+                error.bare()
+            )  # the traceback holds this frame, and with it `work`, which holds the error
         except (asyncio.CancelledError, Exception) as error:  # noqa: BLE001 - whatever it is, a client waits
             _log.exception("a message could not be decoded or encoded")
             self._fail(

@@ -77,7 +77,8 @@ class Offloaded(typing.Generic[T]):
         except asyncio.CancelledError:
             self._on_reply(error_reply(_LEFT))
         except InferenceError as error:
-            self._on_reply(error_reply(error))
+            # Bare: the traceback holds this frame, and with it `work`, which holds the error: a cycle around the whole body.
+            self._on_reply(error_reply(error.bare()))
         except Exception:  # a bug of ours must not leave the client without an answer
             log.exception("a request could not be answered")
             self._on_reply(server_fault())

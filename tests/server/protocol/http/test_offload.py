@@ -1,6 +1,8 @@
 import asyncio
+import gc
 import logging
 import threading
+import weakref
 
 import pytest
 
@@ -80,3 +82,26 @@ async def test_a_client_that_leaves_later_cancels_what_followed() -> None:
     work.cancel()
     work.cancel()
     assert handle.cancelled == 2
+
+
+class Body:
+    """Something large."""
+
+
+async def test_work_that_is_refused_leaves_nothing_for_the_garbage_collector() -> None:
+    bodies = list[weakref.ref[Body]]()
+
+    def work() -> None:
+        body = Body()
+        bodies.append(weakref.ref(body))
+        raise invalid("a bomb")
+
+    replies = Replies()
+    gc.disable()
+    try:
+        Offloaded(work, lambda result: None, replies).start()
+        await replies.arrived()
+        await asyncio.sleep(0)
+        assert [body() for body in bodies] == [None]
+    finally:
+        gc.enable()
