@@ -1,7 +1,7 @@
 """From measurements of two checkouts to ratios, noise and verdicts. Pure.
 
 A round measures, for each cell, the other checkout, this one, and the other one once more in a process of its own. The ratio of a
-cell is the median over the rounds of this / other, where other is the geometric mean of the slices before and after: a machine that gets
+cell is the median over rounds and starts of this / other, where other is the geometric mean of the slices before and after: a machine that gets
 slower or faster meanwhile does so for both. The other checkout's second process / its first one gives the noise: what a ratio is when
 nothing has changed.
 """
@@ -27,7 +27,7 @@ _MEDIAN_ERROR = 1.2533 * 1.4826
 _ERRORS = 2.0
 """Standard errors that count as noise."""
 
-_FEWEST_ROUNDS = 4
+_FEWEST_STARTS = 4
 """Fewer say nothing about the error, and then no bound is missed for certain."""
 
 
@@ -81,7 +81,7 @@ class Result:
         cell: which.
         microseconds: processor time per request of this checkout, median.
         ratio: processor time per request, this / other.
-        error: standard error of `ratio`, relative; infinite after too few rounds.
+        error: standard error of `ratio`, relative; infinite after too few starts.
         noise: the same ratio of the other checkout's two processes.
         rate: requests per second, this / other.
     """
@@ -133,21 +133,28 @@ def judge(ratio: float, *, bound: float, margin: float) -> Verdict:
     return Verdict.MISSED if ratio > bound * (1 + margin) else Verdict.NOISE
 
 
-def result(cell: Cell, rounds: "collections.abc.Sequence[Round]") -> Result:
-    """The medians of a cell's rounds, at least one."""
-    ratios = [_paired([each[side].seconds_each for side in SIDES]) for each in rounds]
-    rates = [_paired([each[side].per_second for side in SIDES]) for each in rounds]
-    noises = [each[AGAIN].seconds_each / each[OTHER].seconds_each for each in rounds]
-    ratio = statistics.median(ratios)
+def result(
+    cell: Cell, starts: "collections.abc.Sequence[collections.abc.Sequence[Round]]"
+) -> Result:
+    """A cell's medians: of the rounds after each start of the servers, at least one, and of these over the starts.
+
+    Rounds after one start are alike, as the processes keep their luck; so the error is that between starts.
+    """
+
+    def median(of: "collections.abc.Callable[[Round], float]") -> tuple[float, list[float]]:
+        each_start = [statistics.median(map(of, rounds)) for rounds in starts]
+        return statistics.median(each_start), each_start
+
+    ratio, ratios = median(lambda each: _paired([each[side].seconds_each for side in SIDES]))
     spread = statistics.median(abs(each - ratio) for each in ratios)
-    few = len(rounds) < _FEWEST_ROUNDS
+    few = len(starts) < _FEWEST_STARTS
     return Result(
         cell=cell,
-        microseconds=1e6 * statistics.median(each[THIS].seconds_each for each in rounds),
+        microseconds=1e6 * median(lambda each: each[THIS].seconds_each)[0],
         ratio=ratio,
-        error=math.inf if few else _MEDIAN_ERROR * spread / ratio / math.sqrt(len(ratios)),
-        noise=statistics.median(noises),
-        rate=statistics.median(rates),
+        error=math.inf if few else _MEDIAN_ERROR * spread / ratio / math.sqrt(len(starts)),
+        noise=median(lambda each: each[AGAIN].seconds_each / each[OTHER].seconds_each)[0],
+        rate=median(lambda each: _paired([each[side].per_second for side in SIDES]))[0],
     )
 
 
