@@ -51,7 +51,7 @@ bench-operator: $(VENV)/.dev ## measure the operator at 10, 100 and 1,000 servic
 large-requests: $(VENV)/.dev ## every kind of 64 MB request and reply, and how late each makes the event loop (ARGS="MEGABYTES [PART OF A NAME ...]")
 	$(BIN)/python -m tests.large_requests $(ARGS)
 
-soak: $(VENV)/.dev ## 200,000 requests under kills, cancels and reloads
+soak: $(VENV)/.dev ## 200,000 requests under kills, cancels and reloads, then 10,000 model names
 	$(BIN)/python -m tests.soak
 
 fuzz: $(VENV)/.fuzz ## send random input to the decoders, the config parser, the worker's link and HTTP framing (FUZZ_SECONDS=300, ARGS="config --keep")

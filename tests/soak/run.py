@@ -2,11 +2,19 @@
 
 import asyncio
 import collections.abc
+import json
 import pathlib
 
 from tests.reference.process import ServerProcess, naiad_program
 from tests.soak import census, repository
 from tests.soak.soak import Plan, Result, Soak
+from tests.soak.tenants import Tenants
+
+
+def lag_ms(log: str) -> float:
+    """The most that the event loop was late by itself, by what the server says of it in its log; 0 where it says nothing."""
+    lines = [json.loads(line) for line in log.splitlines() if '"own_ms"' in line]
+    return max((float(line["own_ms"]) for line in lines), default=0.0)
 
 
 def run(
@@ -14,12 +22,15 @@ def run(
 ) -> Result:
     """What came of it. Models and the server's log (`log`) are written into the folder."""
     models = repository.make(folder / "models")
-    options = ["--model-control-mode=explicit"]
+    options = ["--model-control-mode=explicit", "--log-format=json"]
     with ServerProcess(naiad_program(), [models], log=folder / "log", options=options) as server:
         assert server.process is not None
         result = asyncio.run(Soak(server, models, plan, progress=progress).run())
+        tenants = Tenants(server, models, plan.tenants, progress=progress)
+        result.faults += asyncio.run(tenants.run())
         workers = census.workers(server.process.pid)
         status = server.stop()
+    result.lag_ms = lag_ms(server.output())
     if status:
         result.faults.append(f"the server exited with {status}")
     left = [worker.pid for worker in workers if worker.is_running()]

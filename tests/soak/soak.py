@@ -44,6 +44,7 @@ class Plan:
         hanging: the share of requests to `hangs` that make it hang.
         wide: the share of requests with tensors that do not fit into a packet.
         seed: of everything that is drawn.
+        tenants: models of ever new names that are loaded, asked once and unloaded afterwards.
         models: which are asked.
     """
 
@@ -55,6 +56,7 @@ class Plan:
     hanging: float = 0.002
     wide: float = 0.02
     seed: int = 1
+    tenants: int = 0
     models: tuple[str, ...] = repository.ALL
 
 
@@ -70,6 +72,7 @@ class Result:
         before: what the server held before it all.
         after: what it held when it was quiet again.
         seconds: how long the requests took.
+        lag_ms: the most that the server's event loop was late, less the time that it waited for a processor.
     """
 
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -79,6 +82,7 @@ class Result:
     before: census.Census | None = None
     after: census.Census | None = None
     seconds: float = 0.0
+    lag_ms: float = 0.0
 
 
 class Soak:

@@ -127,10 +127,11 @@ class StallWatchdog:
     def _report_ended(self) -> None:
         worst, count = self._rule.worst, self._rule.count
         if worst is not None:
-            self._report(worst, "was blocked for", count=count)
+            self._report(worst, "was blocked for", count=count, own_ns=self._rule.own_ns)
             self._rule.reported()
 
-    def _report(self, stall: Stall, was: str, *, count: int = 1) -> None:
+    def _report(self, stall: Stall, was: str, *, count: int = 1, own_ns: int = 0) -> None:
+        own_ns = max(own_ns, stall.late_ns - stall.run_delay_ns)
         stalled_ms = stall.late_ns / _NS_PER_MS
         run_delay_ms = stall.run_delay_ns / _NS_PER_MS
         stack = self._stacks.get(stall.beat_ns, [])
@@ -146,6 +147,7 @@ class StallWatchdog:
                 "stalled_ms": round(stalled_ms, 1),
                 "stalls": count,
                 "run_delay_ms": round(run_delay_ms, 1),
+                "own_ms": round(own_ns / _NS_PER_MS, 1),
                 "stack": stack,
             },
         )

@@ -30,6 +30,7 @@ class StallRule:
     Attributes:
         worst: the longest of the stalls that are over and not reported yet.
         count: how many of these there are.
+        own_ns: the most that one of these was late without having waited for a processor.
     """
 
     def __init__(self) -> None:
@@ -38,6 +39,7 @@ class StallRule:
         self._quiet_until_ns = 0
         self.worst: Stall | None = None
         self.count = 0
+        self.own_ns = 0
 
     def look(self, *, ended: collections.abc.Iterable[Stall], beat_ns: int, now_ns: int) -> Step:
         """Take notice of the stalls that ended since the last look, and of the last heartbeat."""
@@ -62,6 +64,7 @@ class StallRule:
         """Take notice of stalls that are over."""
         for stall in ended:
             self.count += 1
+            self.own_ns = max(self.own_ns, stall.late_ns - stall.run_delay_ns)
             if self.worst is None or stall.late_ns > self.worst.late_ns:
                 self.worst = stall
 
@@ -69,6 +72,7 @@ class StallRule:
         """Forget the stalls that are over; call after each report of them."""
         self.worst = None
         self.count = 0
+        self.own_ns = 0
 
     def wait_ns(self, *, beat_ns: int, now_ns: int) -> int:
         """How long to wait before the next look: until the next heartbeat would be a stall."""

@@ -85,9 +85,10 @@ def test_of_many_stalls_one_is_reported_per_second_and_the_others_are_in_the_nex
 
 def test_a_report_of_many_stalls_is_about_the_longest() -> None:
     rule = StallRule()
-    rule.note([Stall(1, 60 * MS, 0), Stall(2, 90 * MS, 0), Stall(3, 70 * MS, 0)])
+    rule.note([Stall(1, 60 * MS, 0), Stall(2, 90 * MS, 80 * MS), Stall(3, 70 * MS, 0)])
     assert rule.worst is not None
     assert (rule.worst.beat_ns, rule.count) == (2, 3)
+    assert rule.own_ns == 70 * MS  # of the third: the second waited for a processor
 
 
 def test_the_next_look_is_when_the_next_heartbeat_would_be_a_stall() -> None:
