@@ -21,7 +21,7 @@ test: $(VENV)/.dev ## run every test, in four processes
 	@$(PYTEST) --durations=25
 
 test-fast: $(VENV)/.dev ## the tests of one part each and those that drive the real server; not those beside Triton or Kubernetes
-	@$(PYTEST) -m "not conformance and not apiserver" --ignore=tests/soak
+	@$(PYTEST) -m "not conformance and not apiserver" --ignore=tests/soak --ignore=tests/benchmarks --ignore=tests/fuzz
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25
