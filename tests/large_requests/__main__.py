@@ -27,7 +27,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         repository = models.make(pathlib.Path(folder, "models"))
         log = pathlib.Path(folder, "server.log")
-        options = ["--model-control-mode=explicit", "--load-model=*", "--allow-metrics=true"]
+        options = ["--model-control-mode=explicit", "--load-model=*", "--log-format=json"]
         with ServerProcess(naiad_program(), [repository], log=log, options=options) as server:
             print(f"{'request':36} {'status':>6} {'seconds':>8} {'lag ms':>8} {'delay ms':>9}")
             for case in ALL:

@@ -52,7 +52,10 @@ _SENT = [_CASES[name] for name in _SIZES]
 def server(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("large")
     repository = models.make(folder / "models", _MODELS)
-    with ServerProcess(naiad_program(), [repository], log=folder / "log") as running:
+    options = ["--log-format=json"]
+    with ServerProcess(
+        naiad_program(), [repository], log=folder / "log", options=options
+    ) as running:
         yield running
 
 
