@@ -79,12 +79,24 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", each.inputs()[0].as_numpy())]) for each in requests]
 """
 
+STAYS = """\
+import threading
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return []
+
+    def finalize(self):
+        threading.Event().wait()
+"""
+
 THREAD = 'parameters { key: "naiad.host" value { string_value: "thread" } }\n'
 SIZES = (10, 30_000, 100, 12_000, 200_000)
 """Numbers of four bytes: some stand in a packet, some need a segment, some a larger one than the last."""
 
 
-def launched(folder: pathlib.Path, **models: str) -> ServerProcess:
+def launched(folder: pathlib.Path, *more_options: str, **models: str) -> ServerProcess:
     for name, code in models.items():
         version = folder / "models" / name / "1"
         version.mkdir(parents=True)
@@ -92,6 +104,7 @@ def launched(folder: pathlib.Path, **models: str) -> ServerProcess:
         (version.parent / "config.pbtxt").write_text(CONFIG + more)
         (version / "model.py").write_text(code)
     options = ["--model-control-mode=explicit", *(f"--load-model={name}" for name in models)]
+    options += more_options
     return ServerProcess(naiad_program(), [folder / "models"], log=folder / "log", options=options)
 
 
@@ -189,6 +202,20 @@ def unloads_and_stops(server: ServerProcess, models: collections.abc.Iterable[st
             wait_until(lambda name=name: not client.is_model_ready(name))  # type: ignore[misc]
     wait_until(lambda: not workers(server))
     assert server.stop() == 0
+
+
+@pytest.mark.parametrize("host", ["process", "thread"])
+def test_a_finalize_that_never_returns_does_not_keep_the_server(
+    tmp_path: pathlib.Path, host: str
+) -> None:
+    name = "thread_stays" if host == "thread" else "stays"
+    with launched(tmp_path, "--exit-timeout-secs=2", **{name: STAYS}) as server:
+        assert server.process is not None
+        left = list(workers(server).values())
+        assert len(left) == (host == "process")
+        assert server.stop() == 1
+        assert "Exit timeout expired" in server.output()
+        wait_until(lambda: not any(pathlib.Path(f"/proc/{pid}").exists() for pid in left))
 
 
 @pytest.mark.parametrize("who", ["server", "worker"])
