@@ -9,6 +9,7 @@ import collections.abc
 import os
 import pathlib
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -69,7 +70,7 @@ def _fuzz(name: str, *, seconds: int) -> list[pathlib.Path]:
         _write([*corpus.read(name), *targets.load(name).seeds()], pathlib.Path(kept))
         output = _libfuzzer(
             name, f"-max_total_time={seconds}", f"-max_len={targets.LONGEST}", f"-dict={words}", f"-artifact_prefix={artifacts}/",
-            "-timeout=20", "-rss_limit_mb=3000", "-print_final_stats=1", str(inputs), kept,
+            "-timeout=60", "-report_slow_units=60", "-rss_limit_mb=3000", "-print_final_stats=1", str(inputs), kept,
         )  # fmt: skip
     (folder / "log").write_text(output)
     runs, coverage = _SUMMARY.search(output), _COVERAGE.findall(output)
@@ -96,9 +97,17 @@ def _keep(name: str) -> None:
 
 
 def _libfuzzer(name: str, *options: str) -> str:
-    command = [sys.executable, "-m", "tests.fuzz.one", name, *options]
+    command = [sys.executable, "-m", "tests.fuzz.one", name]
+    with tempfile.TemporaryDirectory() as folder:
+        program = pathlib.Path(folder) / "program"
+        program.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+        program.chmod(0o755)
+        return _output([*command, *options], {**os.environ, "FUZZ_PROGRAM": str(program)})
+
+
+def _output(command: "list[str]", environ: "dict[str, str]") -> str:
     finished = subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ, check=False
     )
     return finished.stdout.decode(errors="replace")
 

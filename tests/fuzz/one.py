@@ -1,5 +1,6 @@
 """Fuzzes one target in this process: `python -m tests.fuzz.one TARGET [libFuzzer's options and folders]`."""
 
+import os
 import sys
 
 import atheris
@@ -12,7 +13,8 @@ with atheris.instrument_imports(include=["naiad"]):
 
 def main() -> None:
     """Run until libFuzzer ends the process."""
-    atheris.Setup([sys.argv[0], *sys.argv[2:]], target.check)
+    # A merge starts the program again and again by its name.
+    atheris.Setup([os.environ.get("FUZZ_PROGRAM", sys.argv[0]), *sys.argv[2:]], target.check)
     atheris.Fuzz()
 
 
