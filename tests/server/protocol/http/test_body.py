@@ -85,6 +85,18 @@ def test_malformed_or_excessive_chunks_are_refused(
     assert caught.value.status == status
 
 
+def test_many_small_chunks_of_one_read_are_handed_on_at_once() -> None:
+    """Handed on one by one, the 40,000 that a read may hold would keep the event loop for a fifth of a second."""
+    body = ChunkedBody(limit=1_000_000, max_chunks=65_536)
+    pieces: list[bytes] = []
+    data = b"1\r\nx\r\n" * 40_000 + b"2\r\ny"
+    assert body.take(data, 0, pieces.append) == len(data)
+    assert pieces == [b"x" * 40_000, b"y"]
+    body.take(b"z\r\n0\r\n\r\n", 0, pieces.append)
+    assert body.done()
+    assert pieces[2:] == [b"z"]
+
+
 def test_exactly_the_limits_pass() -> None:
     stream = b"4\r\n1234\r\n3\r\n567\r\n3\r\n890\r\n0\r\n\r\n"
     assert take_all(ChunkedBody(limit=10, max_chunks=3), stream, 7) == (b"1234567890", b"")
