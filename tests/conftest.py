@@ -3,6 +3,8 @@
 import os
 import pathlib
 import sys
+import typing
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -38,3 +40,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Groups the tests where several processes share them."""
     if parallel.is_worker(config):
         parallel.arrange(items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, typing.Any, typing.Any]:
+    """What is not Unicode in a report would end a run in several processes."""
+    return parallel.sendable((yield))

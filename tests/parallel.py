@@ -7,6 +7,7 @@ busy with one when the others have nothing left to do. A group that is not named
 
 import os
 import pathlib
+import typing
 
 import pytest
 
@@ -75,3 +76,17 @@ def _live(item: pytest.Item) -> str:
 def _place(name: str) -> int:
     found = (place for place, start in enumerate(_ORDER) if name.startswith(start))
     return next(found, len(_ORDER))
+
+
+def sendable(data: typing.Any) -> typing.Any:
+    """A report as it can be sent to another process: text that is no Unicode (a log line of such bytes) is escaped.
+
+    Otherwise one such line ends the whole run.
+    """
+    if isinstance(data, str):
+        return data.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(data, dict):
+        return {sendable(key): sendable(value) for key, value in data.items()}
+    if isinstance(data, list | tuple):
+        return type(data)(sendable(each) for each in data)
+    return data
