@@ -42,6 +42,9 @@ _log = logging.getLogger(__name__)
 
 READY_TIMEOUT_S = 5.0
 """How long a model may think about whether it is ready (row 2.12)."""
+COPIED_ASIDE = 1 << 22
+"""Batches of more bytes are copied to the worker by a thread, not by the event loop."""
+
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
 
@@ -184,11 +187,13 @@ class ProcessHost:
             return
         try:
             header, parcel = pack(batch)
-            worker.send(link.BATCH, header, parcel, first)
+            if parcel.size > COPIED_ASIDE:
+                sent = functools.partial(self._sent, batch)
+                worker.send_aside(link.BATCH, header, parcel, first, done=sent)
+            else:
+                worker.send(link.BATCH, header, parcel, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
-            _log.exception("%s: a batch could not be handed over", self._identity)
-            lost = worker_errors.not_handed_over(self._identity, error)
-            self._loop.call_soon(self._fail, lost)
+            self._loop.call_soon(self._fail, self._not_handed_over(error))
             return
         on_cancel = self._tell_cancelled
         for inference in batch:
@@ -199,6 +204,21 @@ class ProcessHost:
         if limit.seconds:
             what = f"a batch of {len(batch)} requests"
             self._watchdog.watch(worker, what, limit, self._on_stuck)
+
+    def _sent(self, batch: list[Inference], error: Exception | None) -> None:
+        """A large batch is out, or could not be sent."""
+        if self._in_flight.batch is not batch:
+            return
+        if error is not None:
+            self._fail(self._not_handed_over(error))
+            return
+        for inference in batch:
+            if inference.cancelled:  # perhaps the worker was told before it had the batch
+                self._tell_cancelled(inference)
+
+    def _not_handed_over(self, error: Exception) -> InferenceError:
+        _log.error("%s: a batch could not be handed over", self._identity, exc_info=error)
+        return worker_errors.not_handed_over(self._identity, error)
 
     def ready_now(self) -> bool | None:
         """See `Host`."""

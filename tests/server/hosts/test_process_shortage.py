@@ -16,6 +16,7 @@ from typing_extensions import override
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
+from naiad.hosts import process
 from naiad.hosts.desk import BatchAt, ClosedDesk, Tell
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.worker.link import TOLD, Link
@@ -236,3 +237,17 @@ def value_of(outcome: BatchOutcome) -> float:
     response = outcome.execution.responses[0]
     assert response is not None
     return float(response.outputs[0].array[0, 0])
+
+
+async def test_a_large_batch_is_copied_by_a_thread(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "COPIED_ASIDE", 0)
+    hosted = await hosts.start(SAME, **WIDE)
+    assert value(await hosted.run(wide(1))) == 1
+    with monkeypatch.context() as without:
+        without.setattr(os, "memfd_create", failing(errno.EMFILE))
+        outcome = await hosted.run(wide(2, COUNT * 40))
+    assert outcome.error is not None
+    assert "could not be handed over" in outcome.error.message
+    assert value(await hosted.run(wide(3))) == 3
