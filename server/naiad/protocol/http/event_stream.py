@@ -65,6 +65,7 @@ class EventStream:
         "_large",
         "_on_reply",
         "_outlet",
+        "_paused",
         "_refused",
         "_waiting",
         "_writing",
@@ -82,6 +83,7 @@ class EventStream:
         self._inference: Inference | None = None
         self._outlet: Outlet | None = None
         self._waiting: list[Event] = []
+        self._paused = False  # the connection is full
         self._begun = False
         self._ended = False
         self._refused: InferResponse | None = None
@@ -123,11 +125,13 @@ class EventStream:
 
     def pause(self) -> None:
         """See `BodyStream`."""
+        self._paused = True
         self._flow.hold()
 
     def resume(self) -> None:
         """See `BodyStream`."""
-        self._flow.go_on()
+        self._paused = False
+        self._go_on()
 
     def probe(self) -> None:
         """See `BodyStream`: a comment, which readers of events skip."""
@@ -155,6 +159,7 @@ class EventStream:
             return
         if self._writing is not None:
             self._behind.append(response)
+            self._flow.hold()  # a model may send faster than a codec process writes
         elif self._large is not None and self._large.takes_long(response):
             self._write_large(self._large, response)
         else:
@@ -177,9 +182,11 @@ class EventStream:
         self._writing = CodecCall(large.codec, work, proceed=written, fail=failed)
 
     def _go_on(self) -> None:
-        """Write what had to wait."""
+        """Write what had to wait, and let the model go on once nothing waits and the connection has room."""
         while self._behind and self._writing is None:
             self._on_response(self._behind.popleft())
+        if not (self._behind or self._paused):
+            self._flow.go_on()
 
     def _give(self, response: InferResponse, event: Event, status: int) -> None:
         """Send an event, after those before it."""

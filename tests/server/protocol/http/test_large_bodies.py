@@ -286,6 +286,35 @@ async def test_large_events_keep_their_order(codec: InlineCodec) -> None:
     assert [event["OUT"] for event in events] == [1, [2] * COUNT, 3, [4] * COUNT]
 
 
+async def test_a_model_waits_while_its_events_wait_to_be_written(codec: InlineCodec) -> None:
+    client = Client(codec, None)
+    client.begin(client.stream, b'{"INPUT0":[1,2,3,4]}')
+    (answer,) = client.engine.callbacks
+    flow = client.engine.inferences[0].flow
+    assert flow is not None
+    codec.gate.clear()
+    answer(part(*[2] * COUNT))
+    assert not flow.is_full()  # one may be made while another is written
+    answer(part(*[3] * COUNT))
+    assert flow.is_full()
+    codec.gate.set()
+    await codec.idle()
+    await codec.idle()
+    assert not flow.is_full()
+    stream = client.replies.only.stream
+    assert stream is not None
+    codec.gate.clear()
+    answer(part(*[4] * COUNT))
+    answer(part(*[5] * COUNT))
+    stream.pause()
+    codec.gate.set()
+    await codec.idle()
+    await codec.idle()
+    assert flow.is_full()  # the client has not read them yet
+    stream.resume()
+    assert not flow.is_full()
+
+
 async def test_a_large_event_that_cannot_be_written_is_an_error_event(codec: InlineCodec) -> None:
     client = Client(codec, None)
     client.begin(client.stream, b'{"INPUT0":[1,2,3,4]}')
