@@ -111,16 +111,16 @@ def wrong_count(model: str, name: str, expected: int, got: int) -> str:
 
 def write(tensor: Tensor) -> bytes | memoryview:
     """A tensor's bytes in wire form, row-major, little-endian; a view of the array when it is large and holds no BYTES."""
-    if type(tensor) is PackedStrings:
-        return tensor.packed.data
-    array = tensor.array
     if tensor.datatype is BYTES:
+        if type(tensor) is PackedStrings:
+            return tensor.packed.data
         pack = _LENGTH.pack
         parts: list[bytes] = []
-        for element in array.ravel().tolist():
+        for element in tensor.array.ravel().tolist():
             parts.append(pack(len(element)))
             parts.append(element)
         return b"".join(parts)
+    array = tensor.array
     if array.nbytes <= _COPIED:
         return array.tobytes()
     # bfloat16 knows no buffer protocol, so every datatype goes out as plain bytes.
@@ -133,12 +133,12 @@ LARGE = 1 << 17
 
 def is_large(tensor: Tensor) -> bool:
     """Whether writing a tensor as JSON, or making raw bytes of its objects, would keep the event loop for long."""
+    if tensor.datatype is not BYTES:
+        return tensor.array.nbytes > LARGE
     if type(tensor) is PackedStrings:
         return True
     array = tensor.array
-    if array.nbytes > LARGE:
-        return True
-    return tensor.datatype is BYTES and sum(map(len, array.flat)) > LARGE
+    return array.nbytes > LARGE or sum(map(len, array.flat)) > LARGE
 
 
 def _read_strings(

@@ -84,12 +84,14 @@ def check(codec: Codec, request: InferRequest) -> InferRequest:
 
 def takes_long(response: InferResponse) -> bool:
     """Whether making raw bytes of the outputs would keep the event loop for long."""
-    return any(
-        tensor.datatype is BYTES
-        and type(tensor) is not PackedStrings
-        and tensor.array.size > raw_tensors.UNPACKED
-        for tensor in response.outputs
-    )
+    for tensor in response.outputs:  # no generator: every response comes here
+        if (
+            tensor.datatype is BYTES
+            and type(tensor) is not PackedStrings
+            and tensor.array.size > raw_tensors.UNPACKED
+        ):
+            return True
+    return False
 
 
 def _decode(view: memoryview) -> LargeRequest:

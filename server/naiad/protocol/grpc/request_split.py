@@ -61,14 +61,14 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
         at += 2
         if size >= _MORE:
             size, at = _long_size(body, at - 1)
+            if size > longest_field and tag in _REST:
+                raise ValueError(size)
         value_from = at
         at += size
         fields += 1
         if fields > _MOST_FIELDS:
             raise ValueError(fields)
         if tag in _REST:
-            if size > longest_field:
-                raise ValueError(size)
             continue
         if field_from > head_from:
             heads.append(body[head_from:field_from])

@@ -32,10 +32,12 @@ Parts = tuple[tuple[tuple[bytes, bytes], ...], list[typing.Any]]
 
 def takes_long(response: InferResponse, form: ReplyForm) -> bool:
     """Whether writing a response would keep the event loop for long."""
-    listed, default = form.listed, form.binary
     for tensor in response.outputs:
+        # First what every response of numbers needs: one comparison.
+        if tensor.datatype is not BYTES and tensor.array.nbytes <= raw_tensors.LARGE:
+            continue
         if raw_tensors.is_large(tensor):
-            if not listed.get(tensor.name, default):
+            if not form.listed.get(tensor.name, form.binary):
                 return True
             if tensor.datatype is BYTES and type(tensor) is not PackedStrings:
                 return True
