@@ -138,6 +138,12 @@ class _InputReader:
         shape = entry.get("shape")
         if type(shape) is not list:
             raise missing_member(entry, "shape", "array", "a list of whole numbers, e.g. [1, 16]")
+        if len(shape) > raw_tensors.MAX_RANK:
+            # Refused here: a hundred kilobytes of gzip hold 30 million dimensions, and to judge those would keep the event loop.
+            raise invalid(
+                f"unexpected shape for input '{name}' for model '{self.model}': {len(shape)} dimensions; "
+                f"at most {raw_tensors.MAX_RANK} are possible"
+            )
         count = _count(shape, name)
         dims = tuple(shape)
         if has_data:
@@ -177,9 +183,6 @@ class _InputReader:
     def _from_json(
         self, data: Json, name: str, datatype: DataType, shape: tuple[int, ...], count: int
     ) -> Tensor:
-        if len(shape) > raw_tensors.MAX_RANK:
-            fault = f"a shape can have at most {raw_tensors.MAX_RANK} dimensions"
-            return raw_tensors.faulty(name, datatype, shape, fault)
         if not count:
             # Like Triton: a shape without elements makes an empty tensor, whatever `data` holds.
             return raw_tensors.read(

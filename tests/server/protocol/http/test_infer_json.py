@@ -183,11 +183,16 @@ def test_bytes_that_do_not_fill_the_shape_are_a_fault_for_the_engine_to_judge() 
     assert "Expected 8, got 4" in str(only.fault)
 
 
-def test_a_shape_of_too_many_dimensions_is_a_fault_in_json_too() -> None:
-    entry = {**ONE, "shape": [1] * 64, "data": [1]}
-    (only,) = decode({"inputs": [entry]}).request.inputs
-    assert only.fault is not None
-    assert only.shape == (1,) * 64
+@pytest.mark.parametrize("dims", [33, 100_000])
+@pytest.mark.parametrize("source", [{"data": [1]}, {"parameters": {"binary_data_size": 4}}])
+def test_a_shape_of_too_many_dimensions_is_refused_without_repeating_it(
+    dims: int, source: Members
+) -> None:
+    entry = {**without("data"), **source, "shape": [1] * dims}
+    error = refused({"inputs": [entry]}, tail=bytes(4), limit=1_000_000)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert f"{dims} dimensions; at most 32 are possible" in error.message
+    assert len(error.message) < 200
 
 
 @pytest.mark.parametrize("datatype", ["FP32", "BYTES", "FP16"])
