@@ -27,6 +27,7 @@ from naiad.hosts.colocation import (
 )
 from naiad.hosts.handover import Mailbox, ToLoop, ToThread
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.probe import Probe
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ class ThreadHost:
         self._on_answer: OnAnswer | None = None
         self._answers: Mailbox[Answer] | None = None
         self._thread: threading.Thread | None = None
-        self._probe: asyncio.Future[bool] | None = None
+        self._probe = Probe(loop)
         self._asking: threading.Thread | None = None
         self._ended: asyncio.Future[None] | None = None
         self._aborted = False
@@ -104,16 +105,7 @@ class ThreadHost:
         known = self.ready_now()
         if known is not None:
             return known
-        probe = self._probe
-        if probe is None or probe.done():
-            probe = self._probe = self._loop.create_future()
-            # A thread of its own, which nobody waits for at exit: `ready` may hang.
-            self._asking = threading.Thread(
-                target=self._ask, args=(probe,), name=f"{self.name}-ready", daemon=True
-            )
-            self._asking.start()
-        done, _ = await asyncio.wait({probe}, timeout=READY_TIMEOUT_S)
-        return bool(done) and probe.result()
+        return await self._probe.ask(self._begin_to_ask, seconds=READY_TIMEOUT_S)
 
     def abort(self, why: str) -> None:
         """See `Host`."""
@@ -204,14 +196,19 @@ class ThreadHost:
         finally:
             on_outcome(outcome)
 
-    def _ask(self, probe: "asyncio.Future[bool]") -> None:
+    def _begin_to_ask(self) -> None:
+        """In a thread of its own, for which the exit of the process does not wait: `ready` may hang."""
+        self._asking = threading.Thread(target=self._ask, name=f"{self.name}-ready", daemon=True)
+        self._asking.start()
+
+    def _ask(self) -> None:
         try:
             answer = bool(self._instance.ready())
         except BaseException:  # noqa: BLE001  an exception of any kind means not ready (row 2.12)
             _log.exception("instance '%s' could not say whether it is ready", self.name)
             answer = False
         with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left who waits
-            self._loop.call_soon_threadsafe(_answer, probe, answer)
+            self._loop.call_soon_threadsafe(self._probe.answer, answer)
 
     def _finish(self, calls: ToLoop) -> None:
         calls.close()
@@ -220,11 +217,6 @@ class ThreadHost:
         assert self._ended is not None
         if not self._ended.done():
             self._ended.set_result(None)
-
-
-def _answer(probe: "asyncio.Future[bool]", answer: bool) -> None:  # noqa: FBT001  the future's own value
-    if not probe.done():
-        probe.set_result(answer)
 
 
 def _time_apart(outcome: BatchOutcome, *, holds_interpreter: bool) -> int:
