@@ -8,6 +8,7 @@ from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
 from naiad.protocol.codec.call import CodecCall
+from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc import response_proto
 from naiad.protocol.grpc.call import (
@@ -23,7 +24,6 @@ from naiad.protocol.grpc.forwarding import HeaderForwarding
 from naiad.protocol.grpc.large_messages import (
     MAYBE_LARGE,
     LargeRequest,
-    check,
     decode,
     needs_process,
     takes_long,

@@ -3,8 +3,6 @@
 Raw tensors of numbers need no decoding and stay on the event loop, however large they are.
 """
 
-import math
-
 from naiad.core.datatypes import BYTES
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
@@ -13,6 +11,7 @@ from naiad.core.tensor import PackedStrings
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
+from naiad.protocol.codec.packed_strings import check_here
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
 from naiad.protocol.grpc.request_split import split
@@ -70,18 +69,6 @@ def decode(codec: Codec, body: bytes) -> LargeRequest:
     return found
 
 
-def check(codec: Codec, request: InferRequest) -> InferRequest:
-    """Look whether packed strings fill their shapes; blocking. Those that do not become faults."""
-    model = request.model_name
-    for at, tensor in enumerate(request.inputs):
-        if type(tensor) is PackedStrings:
-            packed, count = frames.large(tensor.packed.data), math.prod(tensor.shape)
-            fault: str = codec.call(raw_tensors.fault_in, packed, count, model, tensor.name)
-            if fault:
-                request.inputs[at] = raw_tensors.faulty(tensor.name, BYTES, tensor.shape, fault)
-    return request
-
-
 def takes_long(response: InferResponse) -> bool:
     """Whether making raw bytes of the outputs would keep the event loop for long."""
     for tensor in response.outputs:  # no generator: every response comes here
@@ -106,13 +93,8 @@ def _decode(view: memoryview) -> LargeRequest:
         request = reader.request(incoming)
     except InferenceError as error:
         return LargeRequest(incoming.id, name, version, False, None, _told(error))
-    for at, tensor in enumerate(request.inputs):
-        if type(tensor) is PackedStrings:
-            count = math.prod(tensor.shape)
-            fault = raw_tensors.fault_of(tensor.packed, count, model=name, name=tensor.name)
-            if fault:
-                request.inputs[at] = raw_tensors.faulty(tensor.name, BYTES, tensor.shape, fault)
-    return LargeRequest(incoming.id, name, version, wants_empty_final(incoming), request)
+    empty_final = wants_empty_final(incoming)
+    return LargeRequest(incoming.id, name, version, empty_final, check_here(request))
 
 
 def _told(error: InferenceError) -> tuple[str, str]:

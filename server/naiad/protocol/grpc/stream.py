@@ -16,6 +16,7 @@ from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec.call import CodecCall
+from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc import response_proto
 from naiad.protocol.grpc.call import Call, Cancellable, Refusal, Replies, bug_error, refusal
@@ -23,7 +24,6 @@ from naiad.protocol.grpc.forwarding import HeaderForwarding
 from naiad.protocol.grpc.large_messages import (
     MAYBE_LARGE,
     LargeRequest,
-    check,
     decode,
     needs_process,
 )
@@ -201,8 +201,8 @@ class InferStream:
                 self._replies.room()
             self._refuse(asked, error)
 
-        self._decoding = True
         asked.inference = CodecCall(codec, work, proceed=go_on, fail=fail)
+        self._decoding = True  # not before: a codec that is closed raises
 
     def _decoded(self, asked: _Asked, found: LargeRequest) -> None:
         """Go on with a message that a codec process has read."""

@@ -17,6 +17,7 @@ from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelShape
 from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol import raw_tensors
+from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.http import (
@@ -185,7 +186,7 @@ class InferRoute:
                 return self._ask(headers, shape, on_reply, decoded)
 
             def work() -> Decoded:
-                return Decoded(large_bodies.check(codec, decoded.request), decoded.form)
+                return Decoded(check(codec, decoded.request), decoded.form)
 
         proceed = functools.partial(self._ask, headers, shape, on_reply)
         return Offloaded(work, proceed, on_reply).start(codec)

@@ -4,17 +4,17 @@ Whatever a body holds, it is the ordinary decoder that reads it and the ordinary
 """
 
 import collections.abc
-import math
 import typing
 
 from naiad.core.datatypes import BYTES
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
-from naiad.core.tensor import PackedStrings, Tensor
+from naiad.core.tensor import PackedStrings
 from naiad.engine.api import ModelShape
 from naiad.errors import invalid
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
+from naiad.protocol.codec.packed_strings import check_here
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http import generate_json, infer_json
 from naiad.protocol.http.event_stream import LargeEvents
@@ -51,16 +51,6 @@ def decode_infer(
     arguments = (frames.large(body), header_length, model, version, max_input_size)
     decoded: Decoded = codec.call(_decode_infer, *arguments)
     return decoded
-
-
-def check(codec: Codec, request: InferRequest) -> InferRequest:
-    """Look whether packed strings fill their shapes; blocking. Those that do not become faults."""
-    inputs = [
-        _checked(codec, request.model_name, tensor) if type(tensor) is PackedStrings else tensor
-        for tensor in request.inputs
-    ]
-    request.inputs[:] = inputs
-    return request
 
 
 def encode_infer(codec: Codec, response: InferResponse, form: ReplyForm) -> HttpReply:
@@ -117,29 +107,14 @@ def _generate_event(response: InferResponse) -> typing.Any:
     return frames.large(b"data: %b\n\n" % generate_json.encode(response))
 
 
-def _checked(codec: Codec, model: str, tensor: PackedStrings) -> Tensor:
-    packed, name = frames.large(tensor.packed.data), tensor.name
-    fault: str = codec.call(raw_tensors.fault_in, packed, math.prod(tensor.shape), model, name)
-    if not fault:
-        return tensor
-    return raw_tensors.faulty(name, tensor.datatype, tensor.shape, fault)
-
-
 def _decode_infer(
     body: memoryview, header_length: int, model: str, version: int, max_input_size: int
 ) -> Decoded:
     decoded = infer_json.decode(
         bytes(body), header_length, model=model, version=version, max_input_size=max_input_size
     )
-    request = decoded.request
-    _limit_parts(request)
-    for at, tensor in enumerate(request.inputs):
-        if type(tensor) is PackedStrings:
-            count = math.prod(tensor.shape)
-            fault = raw_tensors.fault_of(tensor.packed, count, model=model, name=tensor.name)
-            if fault:
-                faulty = raw_tensors.faulty(tensor.name, tensor.datatype, tensor.shape, fault)
-                request.inputs[at] = faulty
+    _limit_parts(decoded.request)
+    check_here(decoded.request)
     return decoded
 
 
