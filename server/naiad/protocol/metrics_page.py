@@ -49,5 +49,8 @@ class MetricsPage:
                 log.exception("the metrics page could not be rendered")
                 answer = replies.server_fault()
             for reply in waiting:
-                reply(answer)
+                try:
+                    reply(answer)
+                except Exception:  # nor may it end the pages of all others
+                    log.exception("the metrics page could not be sent")
         self._task = None

@@ -67,9 +67,12 @@ class RepositoryReader:
             InferenceError: UNAVAILABLE when it does not answer in time.
         """
         loop = asyncio.get_running_loop()
-        return await self._in_time(
-            loop.run_in_executor(self._lookers, self._look, folder), str(folder)
-        )
+        look = loop.run_in_executor(self._lookers, self._look, folder)
+        try:
+            return await self._in_time(look, str(folder))
+        finally:
+            # One that has not begun would wait behind those that hang, and each further load would add another.
+            look.cancel()
 
     async def fingerprints(
         self, folders: collections.abc.Sequence[pathlib.Path]

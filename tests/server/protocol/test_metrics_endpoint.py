@@ -95,3 +95,14 @@ async def test_a_page_that_cannot_be_rendered_is_an_error_and_the_next_is_tried_
     page = MetricsPage(collect)
     assert (await answer_of(page)).status == 500
     assert (await answer_of(page)).status == 200
+
+
+async def test_a_page_that_cannot_be_sent_keeps_no_other_from_its_client() -> None:
+    page = MetricsPage(lambda: [FAMILY])
+
+    def broken(reply: HttpReply) -> None:
+        raise ZeroDivisionError
+
+    page.answer(broken)
+    assert (await answer_of(page)).status == 200
+    assert (await answer_of(page)).status == 200

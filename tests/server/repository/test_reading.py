@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
+from naiad.repository.fingerprint import Fingerprint
 from naiad.repository.reading import RepositoryReader
 
 WAIT_S = 60
@@ -122,3 +123,21 @@ async def test_a_failure_reaches_every_caller_and_the_next_call_tries_again() ->
     assert [str(each) for each in results] == ["no such folder"] * 3
     assert await reader.folders() == []
     reader.close()
+
+
+async def test_looks_that_have_not_begun_are_not_kept_behind_those_that_hang() -> None:
+    may_end, looked = threading.Event(), list[pathlib.Path]()
+
+    def look(folder: pathlib.Path) -> Fingerprint:
+        looked.append(folder)
+        assert may_end.wait(WAIT_S)
+        return {}
+
+    reader = RepositoryReader([], look=look, timeout_seconds=0.01)
+    for number in range(20):
+        with pytest.raises(InferenceError, match="could not be read within"):
+            await reader.fingerprint(pathlib.Path(f"/mnt/slow/{number}"))
+    await asyncio.sleep(0)  # a cancelled future tells its thread pool in the loop's next turn
+    may_end.set()
+    await asyncio.to_thread(reader._lookers.shutdown)
+    assert len(looked) <= 8

@@ -242,3 +242,12 @@ async def test_an_engine_that_refuses_a_large_request_on_a_stream_is_not_the_mod
     talk.stream.take(typed())
     await codec.idle()
     assert talk.got() == [("7", "gone", None)]
+
+
+async def test_a_stream_whose_codec_is_closed_refuses_the_request_and_reads_on(
+    codec: InlineCodec,
+) -> None:
+    talk = Talk(codec=codec)
+    codec.close()
+    talk.stream.take(typed())
+    assert talk.stream.may_take()
