@@ -16,6 +16,9 @@ JSON_TYPE = (CONTENT_TYPE, b"application/json")
 JSON_HEADERS = (JSON_TYPE,)
 BINARY_TYPE = (CONTENT_TYPE, b"application/octet-stream")
 
+_LONGEST = 1 << 16
+"""Characters of an error. A message may quote a name that a client sent: 50 MB of it, which were 50 KB of gzip."""
+
 ExtraHeaders = tuple[tuple[bytes, bytes], ...]
 
 RETRY_AFTER = (b"Retry-After", b"%d" % RETRY_AFTER_S)
@@ -33,7 +36,9 @@ def json_reply(value: typing.Any, *, status: int = 200) -> HttpReply:
 
 
 def error_body(message: str) -> bytes:
-    """An error's JSON (row 1.2)."""
+    """An error's JSON (row 1.2); an overlong message is cut."""
+    if len(message) > _LONGEST:
+        message = message[:_LONGEST] + " …"
     # A message may quote what a client sent, and that may hold lone surrogates, which JSON cannot.
     text = message.encode("utf-8", "replace").decode()
     return orjson.dumps({"error": text})

@@ -1,5 +1,6 @@
 """Replies without tensors."""
 
+import orjson
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
@@ -31,3 +32,11 @@ def test_a_bug_of_ours_is_a_500_that_does_not_blame_the_request() -> None:
     reply = replies.server_fault()
     assert reply.status == 500
     assert b"not the request's fault" in bytes(reply.body[0])
+
+
+def test_an_overlong_message_is_cut() -> None:
+    (body,) = replies.refusal(400, "é" * 1_000_000).body
+    message = orjson.loads(body)["error"]
+    assert (len(message), message[-2:]) == (65_538, " …")
+    (body,) = replies.refusal(400, "é" * 65_536).body
+    assert orjson.loads(body)["error"] == "é" * 65_536
