@@ -1,12 +1,17 @@
-"""Hosts of worker processes, closed whatever a test does with them."""
+"""Hosts of worker processes and of threads, closed whatever a test does with them."""
 
+import asyncio
 import collections.abc
 import pathlib
 
 import pytest
 
+from naiad.core.clock import SystemClock
 from naiad.hosts.survivors import SURVIVORS
+from naiad.hosts.thread import ThreadHost
+from tests.server.hosts.threads import Hosted
 from tests.server.hosts.workers import Hosts
+from tests.support.hosts import ScriptedInstance
 
 
 @pytest.fixture
@@ -15,6 +20,22 @@ async def hosts(tmp_path: pathlib.Path) -> collections.abc.AsyncIterator[Hosts]:
     made = Hosts(tmp_path)
     yield made
     await made.close()
+
+
+@pytest.fixture
+async def hosted() -> collections.abc.AsyncIterator[Hosted]:
+    """Makes thread hosts, which are closed at the end, so that no thread outlives its test."""
+    hosts: list[ThreadHost] = []
+
+    def make(instance: ScriptedInstance) -> ThreadHost:
+        loop = asyncio.get_running_loop()
+        host = ThreadHost("resnet_instance_0_1", instance, clock=SystemClock(), loop=loop)
+        hosts.append(host)
+        return host
+
+    yield make
+    for host in hosts:
+        await host.close()
 
 
 @pytest.fixture(autouse=True, scope="session")
