@@ -120,7 +120,7 @@ class WorkerDesk:
             except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for an answer
                 _log.exception("a response for model '%s' could not be handed over", self._model)
                 why = f"the response could not be handed over: {type(failure).__name__}: {failure}"
-                # The worker cancels what still comes.
+                # The worker cancels the responses that would follow.
                 answer(NOT_TOLD, number, why.encode(errors="replace"))
                 return
             answer(TOLD, number, header, parcel)

@@ -104,7 +104,7 @@ def _pair(
 
 
 def order(plan: WorkerPlan) -> bytes:
-    """What a worker is told of its plan, with LOAD and ERRAND."""
+    """The header of LOAD and ERRAND: a worker's plan."""
     return orjson.dumps(
         {
             "runner": plan.runner,

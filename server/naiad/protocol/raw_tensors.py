@@ -174,7 +174,7 @@ def _read_strings(
 
 
 def unchecked(inputs: list[Tensor]) -> list[PackedStrings]:
-    """Those that came packed, so that nobody knows yet whether their elements fill their shapes: see `fault_of`."""
+    """Those that came packed: whether their elements fill their shapes is not checked yet, see `fault_of`."""
     return [tensor for tensor in inputs if type(tensor) is PackedStrings]
 
 

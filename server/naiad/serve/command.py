@@ -62,7 +62,7 @@ def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
 
 
 def _say_what_starts() -> None:
-    """One line for whoever reads the log of another machine."""
+    """One line with the versions, for readers of a log."""
     python, backends = sys.version.split()[0], sorted(NAMES)
     log.info(
         "Naiad %s on Python %s; backends: %s",

@@ -1,6 +1,6 @@
 """The signals that stop the server, from its first line on. Imports nothing that takes time.
 
-Importing the server takes a moment, in which its event loop is not there yet. A signal that comes meanwhile is noted, and the server
+Importing the server takes a moment, in which its event loop does not run yet. A signal that comes meanwhile is noted, and the server
 ends with 0 as soon as it looks, before it starts anything.
 """
 

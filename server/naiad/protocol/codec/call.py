@@ -24,7 +24,7 @@ class Cancellable(typing.Protocol):
 
 
 class CodecCall(typing.Generic[T]):
-    """Work under way; `cancel` it when the client is gone, which then is told nothing.
+    """Work under way; `cancel` it when the client has gone, which then gets no response.
 
     Args:
         work: done on a thread of the codec; may raise InferenceError.
@@ -64,7 +64,7 @@ class CodecCall(typing.Generic[T]):
     def _done(self, work: "asyncio.Future[T]") -> None:
         if self._cancelled:
             if not work.cancelled():
-                work.exception()  # nobody else looks at it
+                work.exception()  # or asyncio logs that it was never retrieved
             return
         try:
             self._next = self._proceed(work.result())

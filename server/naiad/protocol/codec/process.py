@@ -58,7 +58,7 @@ class CodecProcess:
         """Call a function of a module there.
 
         Args:
-            function: found by its module and its name, so it is no method and no closure.
+            function: found by its module and its name, so it is not a method or a closure.
             arguments: what pickle takes; large bytes as `frames.large`.
 
         Raises:

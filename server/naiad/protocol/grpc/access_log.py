@@ -166,7 +166,7 @@ class _LoggedConversation:
         self._conversation.take(body)
 
     def cancel(self) -> None:
-        """See `Conversation`; of a stream that has ended, this means nothing."""
+        """See `Conversation`; on a stream that has ended, this has no effect."""
         self._record.write(_CANCELLED)
         self._conversation.cancel()
 

@@ -36,7 +36,7 @@ def response_of(reply: HttpReply, body: bytes | None = None) -> Response:
 
 
 async def _refused(engine: Engine, request: fastapi.Request, error: Exception) -> Response:
-    """The router's own answers: 404 and 405, with a JSON body (row 1.4); OPTIONS is told what there is."""
+    """The router's own answers: 404 and 405, with a JSON body (row 1.4); OPTIONS gets the methods of the path."""
     assert isinstance(error, HTTPException)
     allowed = (error.headers or {}).get("Allow")
     if error.status_code == HTTPStatus.NOT_FOUND:

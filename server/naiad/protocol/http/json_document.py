@@ -61,7 +61,7 @@ _LONGEST_64_BITS = 20
 
 
 def require_utf8(text: str, member: str) -> None:
-    """Refuse a string that only `data` may hold: what is no text cannot be handed to a model or written into a response.
+    """Refuse a string that only `data` may hold: what is not valid text cannot be handed to a model or written into a response.
 
     Args:
         text: the string.

@@ -40,7 +40,7 @@ _KNOWN_PATHS = 1_024
 """Paths remembered. A client that calls more different ones than this pays for parsing again, and costs no more memory."""
 
 _HEALTH_BODY = 65_536
-"""Body bytes that a health check may bring; they mean nothing."""
+"""Body bytes that a health check may bring; they have no effect."""
 
 _AUTHORIZATION = HEADER.encode()
 
@@ -225,7 +225,7 @@ class Routes:
         """
         limit = self._options.max_input_size
         if path.endswith(("/ready", "/live")):
-            # Health checks ask nobody for a token, and take no body.
+            # Health checks need no token, and take no body.
             return min(limit, _HEALTH_BODY)
         if b"content-encoding" in headers:
             encoding = compression.of_request(headers[b"content-encoding"])
