@@ -78,7 +78,7 @@ class Codec:
         with self._lock:
             self._closed = True
             for process in self._busy:
-                process.kill()  # one that is being started now is closed after its call
+                process.kill()
             idle, self._idle = self._idle, []
         for process in idle:
             process.close()
@@ -96,9 +96,14 @@ class Codec:
             process = None
         if process is None:
             process = self._start()
+        self._use(process)
+        return process
+
+    def _use(self, process: CodecProcess) -> None:
         with self._lock:
             self._busy.add(process)
-        return process
+            if self._closed:  # while it was started
+                process.kill()
 
     def _give_back(self, process: CodecProcess) -> None:
         with self._lock:

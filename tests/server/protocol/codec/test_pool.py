@@ -97,6 +97,16 @@ def test_closing_fails_the_call_under_way_and_every_later_one() -> None:
         os.kill(pid, 0)
 
 
+def test_closing_fails_a_call_whose_process_is_being_started() -> None:
+    def start() -> CodecProcess:
+        process = CodecProcess()
+        closing.close()
+        return process
+
+    closing = Codec(processes=1, start=start)
+    assert refused(lambda: closing.call(os.getpid)).code is ErrorCode.UNAVAILABLE
+
+
 def test_closing_twice_does_nothing() -> None:
     codec = Codec()
     codec.close()
