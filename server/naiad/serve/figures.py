@@ -53,6 +53,12 @@ class MachineFigures:
             await asyncio.sleep(self._interval)
             try:
                 self._series = await asyncio.to_thread(self._measure)
+            except (
+                OSError
+            ) as error:  # no descriptor is free, most likely: it will say so in other lines too
+                log.warning(
+                    "measuring the machine failed (%s); the metrics page shows older figures", error
+                )
             except Exception:
                 log.exception("measuring the machine failed; the metrics page shows older figures")
 
