@@ -11,7 +11,7 @@ README = ROOT / "README.md"
 PAGES = [
     README,
     *(ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md", "examples/model_repository/README.md")),
-    *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
 ]  # fmt: skip
 
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -78,7 +78,9 @@ def test_every_page_can_be_reached_from_the_readme() -> None:
             if target.suffix == ".md" and target not in reached:
                 reached.add(target)
                 line.append(target)
-    assert [page.name for page in sorted((ROOT / "docs").glob("*.md")) if page not in reached] == []
+    assert [
+        page.name for page in sorted((ROOT / "docs").rglob("*.md")) if page not in reached
+    ] == []
 
 
 SOURCES = "\n".join(path.read_text() for path in sorted((ROOT / "server" / "naiad").rglob("*.py")))
@@ -115,12 +117,40 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_the_servers() -> No
     assert [part for part in parts if part.strip(" '") not in SOURCES] == []
 
 
+_NAMED = re.compile(r"[\w/-]+\.md\b")
+_PAGES_OF_A_TEST = {"note.md", "line.md"}
+
+
 def test_every_page_that_code_names_is_there() -> None:
+    """A page outside of the project cannot be looked up by its readers, so none is cited."""
+    folders = [ROOT, ROOT / "docs"]
     named = [
         (str(path.relative_to(ROOT)), page)
         for folder in ("server", "operator", "tests", "benchmarks", "examples")
         for path in (ROOT / folder).rglob("*.py")
-        for page in re.findall(r"\bdocs/[\w-]+\.md", path.read_text())
+        for page in _NAMED.findall(path.read_text())
+        if page not in _PAGES_OF_A_TEST
     ]
-    assert len(named) > 5
-    assert [each for each in named if not (ROOT / each[1]).exists()] == []
+    assert len(named) > 20
+    assert [each for each in named if not any((base / each[1]).exists() for base in folders)] == []
+
+
+_CITED = re.compile(r"\brows? (\d+\.\d+(?:(?:-| to |, | and )\d+\.\d+)*)")
+
+
+def test_every_row_that_is_cited_can_be_looked_up() -> None:
+    page = (ROOT / "docs/reference/triton-behaviour.md").read_text()
+    rows = set(re.findall(r"^\| (\d+\.\d+) \|", page, re.MULTILINE))
+    folders = ("server", "operator", "tests", "benchmarks", "examples", "docs", "charts")
+    files = [
+        *(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".yaml"}),
+        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    ]  # fmt: skip
+    cited = [
+        (str(path.relative_to(ROOT)), row)
+        for path in files
+        for rows_of in _CITED.findall(path.read_text())
+        for row in re.findall(r"\d+\.\d+", rows_of)
+    ]
+    assert len(cited) > 300
+    assert [each for each in cited if each[1] not in rows] == []

@@ -1,7 +1,6 @@
 """Where Naiad answers otherwise than tritonserver 2.51 on purpose, leaf by leaf, each with its reason.
 
-Two kinds: the table describes 2.73, and where 2.51 is older the table wins; and what `design.md` or the row's own words
-decide for us. A difference that stops showing fails its scenario, so this list cannot go stale.
+Two kinds: the table describes 2.73, and where 2.51 is older the row decides; and what Naiad does better on purpose (docs/coming-from-triton.md). A difference that stops showing fails its scenario, so this list cannot go stale.
 """
 
 from tests.conformance.verdict import Difference
@@ -191,7 +190,7 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
     (
         "infer of a decoupled model by a client that takes events",
         "*",
-        "design.md: /infer of a decoupled model streams when the client accepts events (3.2)",
+        "/infer of a decoupled model streams when the client accepts events (3.2)",
     ),
     ("OPTIONS /v2", "status", "Naiad answers OPTIONS, as browsers ask before they send"),
     ("HEAD /v2", "status", "Naiad answers HEAD wherever it answers GET"),
@@ -208,7 +207,7 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
     (
         "cancelled in the default scheduler's queue",
         "ran",
-        "design.md: a cancelled request that waits is dropped (12.16)",
+        "Triton runs a request that was cancelled while it waited; here it is dropped (row 12.16)",
     ),
     (
         "failures",

@@ -1,15 +1,17 @@
-"""The rows of the feature table: which of them Naiad claims, and why no scenario can show some of these.
+"""The rows of docs/reference/triton-behaviour.md: which of them Naiad claims, and why no scenario can show some of these.
 
 The closing report of a conformance run prints all of them, the whole table being the denominator. A row that is shown needs
 no reason here, and a test says that none has one.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+_PAGE = Path(__file__).parents[2] / "docs/reference/triton-behaviour.md"
+
 TABLE: dict[str, str] = dict(
-    line.split(" ", 1)
-    for line in (Path(__file__).parent / "table.txt").read_text(encoding="utf-8").splitlines()
+    re.findall(r"^\| (\d+\.\d+) \| (.*?) \|", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 )
 """The name of each row of the table, by its number, in its order."""
 

@@ -35,7 +35,7 @@ class Scenario:
 
     Attributes:
         name: unique; differences refer to it.
-        rows: the rows of the feature table it shows.
+        rows: the rows of docs/reference/triton-behaviour.md that it shows.
         ask: sends it to one server and gives what is compared.
         says: a fragment that an error's text must contain on both sides. Without one, texts are not compared.
         expect: leaves (by path) that the row states, whatever the reference answers.

@@ -1,4 +1,4 @@
-"""Which GPUs a worker process sees: its own and no other (user-pains 20). Pure.
+"""Which GPUs a worker process sees: its own and no other. Pure.
 
 CUDA numbers the devices that a process sees from 0, so the one device of such a worker is `cuda:0` there, whatever its number
 on this machine: `model_instance_device_id` says 0, and a model that writes `f"cuda:{device_id}"`, as models for Triton do, gets its own.

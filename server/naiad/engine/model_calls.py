@@ -2,7 +2,7 @@
 
 An ordinary request in every way but three: what the server refuses on the spot is told in the words of row 15.21; a decoupled
 model is asked only by who can take many responses; and as long as any call has no answer, a look every tenth of a second finds those
-that wait for each other (`scheduling/deadlock.py`) and fails the youngest (user-pains 21). All of it belongs to the event loop.
+that wait for each other (`scheduling/deadlock.py`) and fails the youngest. All of it belongs to the event loop.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The folder where environments are kept: made once, shared by models and servers, never half made (user-pains 4).
+"""The folder where environments are kept: made once, shared by models and servers, never half made.
 
     <cache>/<name>/            an environment
     <cache>/<name>/.complete   says that it is whole, and what was in it; its time is that of the last use

@@ -1,4 +1,4 @@
-"""Gets the Python environments that models need: finds, unpacks or builds them, each once (row 15.30, user-pains 4).
+"""Gets the Python environments that models need: finds, unpacks or builds them, each once (row 15.30).
 
 What is needed is decided in `need.py`, the names and command lines in `identity.py` and `commands.py`; `making.py` makes, `cache.py`
 keeps. Blocking, for the loader's threads: an installer may take minutes.

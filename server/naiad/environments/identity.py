@@ -1,4 +1,4 @@
-"""Names environments by what they are made of, so that equal ones are made once (user-pains 4).
+"""Names environments by what they are made of, so that equal ones are made once.
 
 A name is a hash of contents, never of places or times: two models with the same requirements, two servers and an image share one.
 """

@@ -1,4 +1,4 @@
-"""Makes environments in the cache's folders: unpacks a tarball, or builds a virtual environment with pip (row 15.30, user-pains 4)."""
+"""Makes environments in the cache's folders: unpacks a tarball, or builds a virtual environment with pip (row 15.30)."""
 
 import collections.abc
 import importlib.util

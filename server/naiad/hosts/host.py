@@ -1,7 +1,7 @@
 """Where an instance runs: a thread of this process, or a worker process.
 
 A host takes whole batches from the event loop and gives whole batches back, with one wake-up each way
-(a hand-over costs as much as ten requests: performance-facts). It never touches a request's callback.
+(a hand-over costs as much as ten requests). It never touches a request's callback.
 """
 
 import collections.abc

@@ -1,7 +1,7 @@
 """Every metric family with its help text and type, in one table, in the order of the page.
 
-`nv_*` families are Triton's, names and help texts (rows 8.14 to 8.28). `naiad_*` families are ours: what Triton users cannot get
-(user-pains 8, 12): real histograms, and why each batch was closed.
+`nv_*` families are Triton's, names and help texts (rows 8.14 to 8.28). `naiad_*` families are ours: what Triton does not have:
+real histograms, and why each batch was closed.
 """
 
 import typing

@@ -18,7 +18,7 @@ _PLACES = 1_000
 
 
 class CloseReason(enum.Enum):
-    """Why a batch was closed and sent (user-pains 8)."""
+    """Why a batch was closed and sent."""
 
     FULL = "full"
     PREFERRED = "preferred"

@@ -1,4 +1,4 @@
-"""Whether calls between models wait for each other for ever, and which of them to give up (user-pains 21).
+"""Whether calls between models wait for each other for ever, and which of them to give up.
 
 Pure. A call is either in the queue of a model, then it waits for any one of that model's instances, or with an instance, then
 it waits for what that instance executes. An execution waits for calls that its model made. So calls are stuck when every way on

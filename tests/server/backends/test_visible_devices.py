@@ -1,4 +1,4 @@
-"""Which GPUs a worker sees (user-pains 20)."""
+"""Which GPUs a worker sees."""
 
 import pytest
 

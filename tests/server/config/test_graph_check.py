@@ -1,4 +1,4 @@
-"""A config against its ONNX graph: what disagrees, where, and what to write (rows 16.2-16.4, user-pains 18)."""
+"""A config against its ONNX graph: what disagrees, where, and what to write (rows 16.2-16.4)."""
 
 import pathlib
 

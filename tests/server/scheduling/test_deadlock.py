@@ -1,4 +1,4 @@
-"""Who waits for whom for ever among calls between models (user-pains 21).
+"""Who waits for whom for ever among calls between models.
 
 Executions are written as the instance that is at work: "a0" is what the first instance of model "a" executes.
 """

@@ -1,4 +1,4 @@
-"""What a model's exception looks like to people: what happened, then where, the model's own lines first (user-pains 14)."""
+"""What a model's exception looks like to people: what happened, then where, the model's own lines first."""
 
 import asyncio
 import importlib

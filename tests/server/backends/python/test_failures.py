@@ -1,4 +1,4 @@
-"""What a model's exception looks like to people (user-pains 14)."""
+"""What a model's exception looks like to people."""
 
 import asyncio
 import concurrent.futures
