@@ -2,7 +2,8 @@
 
 Python's own `data` filter judges each member: no absolute names, no `..`, no devices, no links that lead out. One kind of link may lead
 out, because packed virtual environments hold it: `bin/python…`, the interpreter that it was made with. Nothing can be
-written through it: a member below it would end outside, which the filter refuses.
+written through it: a member below it would end outside, which the filter refuses. Python has these filters since 3.11.4; before that, which
+includes Debian 12's 3.11.2, they come from the package backports.tarfile.
 """
 
 import lzma
@@ -10,6 +11,9 @@ import pathlib
 import re
 import tarfile
 import zlib
+
+if not hasattr(tarfile, "data_filter"):
+    from backports import tarfile  # type: ignore[no-redef]
 
 _INTERPRETER = re.compile(r"(?:\./)?bin/python[0-9.]*")
 
