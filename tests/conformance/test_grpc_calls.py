@@ -14,6 +14,7 @@ from tests.conformance.grpc_scenarios import inference, request, rpc
 from tests.conformance.scenario import Scenario
 from tests.conformance.test_python_backend import GRPC_CODES
 from tests.conformance.wire import FOUR, Answer, Target, strings
+from tests.support import http2
 
 
 def _mode(mode: str) -> Any:
@@ -86,10 +87,9 @@ def _pings(target: Target) -> Answer:
 
     In HTTP/2 by hand: grpcio's channel would be told as well, but connects again before it can be asked.
     """
-    settings = b"\0\0\0\4" + bytes(5)
-    ping = b"\0\0\x08\6" + bytes(5 + 8)
     _, _, port = target.process.grpc.rpartition(":")
-    said = target.raw(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + settings + ping * 10, port=int(port))
+    pings = http2.frame(http2.PING, 0, 0, bytes(8)) * 10
+    said = target.raw(http2.PREFACE + pings, port=int(port))
     return {"told to go away": b"too_many_pings" in said}
 
 

@@ -13,8 +13,9 @@ import tritonclient.grpc
 from tritonclient.grpc import service_pb2 as pb
 
 from tests.reference.process import ServerProcess
+from tests.support.http2 import grpc_message
 from tests.support.waiting import wait_until
-from tests.wire.raw_grpc import INFER, RawConnection, framed
+from tests.wire.raw_grpc import INFER, RawConnection
 from tests.wire.test_clients import tensor
 from tests.wire.test_grpc_memory import MIB, resident
 from tests.wire.test_process import launched
@@ -97,12 +98,12 @@ def test_messages_of_two_gibibytes_of_which_a_piece_comes(
         for _ in range(50):
             connection = stack.enter_context(RawConnection(server.grpc))
             stream = connection.open(*metadata)
-            connection.send(stream, framed(bytes(32_000), length=2**31 - 1))
+            connection.send(stream, grpc_message(bytes(32_000), length=2**31 - 1))
         neighbour(server)
 
 
 def test_a_flood_of_cancelled_calls(server: ServerProcess) -> None:
-    message = framed(small_request())
+    message = grpc_message(small_request())
     with given_back(server):
         for _ in range(10):
             # The server may end a connection that does this.
@@ -131,11 +132,11 @@ def test_messages_that_lie_about_their_compression(server: ServerProcess) -> Non
     encoded = ("grpc-encoding", "gzip")
     with given_back(server):
         for headers, body in (
-            ((TOKEN,), framed(message, compressed=True)),
-            ((TOKEN, encoded), framed(message, compressed=True)),
-            ((TOKEN, encoded), framed(gzip.compress(message)[:-9], compressed=True)),
-            ((TOKEN, encoded), framed(gzip.compress(message), compressed=False)),
-            ((TOKEN, ("grpc-encoding", "nothing")), framed(message, compressed=True)),
+            ((TOKEN,), grpc_message(message, compressed=True)),
+            ((TOKEN, encoded), grpc_message(message, compressed=True)),
+            ((TOKEN, encoded), grpc_message(gzip.compress(message)[:-9], compressed=True)),
+            ((TOKEN, encoded), grpc_message(gzip.compress(message), compressed=False)),
+            ((TOKEN, ("grpc-encoding", "nothing")), grpc_message(message, compressed=True)),
         ):
             with RawConnection(server.grpc) as connection:
                 connection.send(connection.open(*headers), body, end=True)
@@ -150,7 +151,7 @@ def test_a_message_that_inflates_is_not_even_taken_without_a_token(server: Serve
             connection = stack.enter_context(RawConnection(server.grpc))
             stream = connection.open(("grpc-encoding", "gzip"))
             with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                connection.send(stream, framed(bomb, compressed=True), end=True)
+                connection.send(stream, grpc_message(bomb, compressed=True), end=True)
         neighbour(server)
         assert resident(server) - before < ALLOWED
 

@@ -6,11 +6,8 @@ passes, and pings no more often than is good.
 
 import asyncio
 import contextlib
-import struct
 
-_DATA, _HEADERS, _SETTINGS, _PING, _GOAWAY = 0, 1, 4, 6, 7
-_END_STREAM, _END_HEADERS = 1, 4
-_FRAME_HEAD = 9
+from tests.support import http2
 
 
 class SilentClient:
@@ -28,35 +25,21 @@ class SilentClient:
     async def connect(self) -> None:
         """Open the connection; not needed before `call`."""
         self._reader, self._writer = await asyncio.open_connection(*self._address)
-        self._writer.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + _frame(_SETTINGS, 0, 0, b""))
+        self._writer.write(http2.PREFACE)
 
     async def call(self, path: str, message: bytes, *headers: tuple[str, str]) -> None:
         """Send a whole request."""
         if self._writer is None:
             await self.connect()
         assert self._writer is not None
-        block = b"".join(
-            _literal(name, value)
-            for name, value in (
-                (":method", "POST"),
-                (":scheme", "http"),
-                (":path", path),
-                (":authority", "localhost"),
-                ("te", "trailers"),
-                ("content-type", "application/grpc"),
-                *headers,
-            )
-        )
-        framed = b"\0" + struct.pack(">I", len(message)) + message
-        self._writer.write(
-            _frame(_HEADERS, _END_HEADERS, 1, block) + _frame(_DATA, _END_STREAM, 1, framed)
-        )
+        data = http2.frame(http2.DATA, http2.END_STREAM, 1, http2.grpc_message(message))
+        self._writer.write(http2.grpc_call(1, path, *headers) + data)
         await self._writer.drain()
 
     async def ping(self, times: int) -> None:
         """Send so many pings at once."""
         assert self._writer is not None
-        self._writer.write(_frame(_PING, 0, 0, bytes(8)) * times)
+        self._writer.write(http2.frame(http2.PING, 0, 0, bytes(8)) * times)
         await self._writer.drain()
 
     async def farewell(self) -> bytes:
@@ -65,9 +48,9 @@ class SilentClient:
         said = b""
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionResetError):
             while True:
-                head = await self._reader.readexactly(_FRAME_HEAD)
+                head = await self._reader.readexactly(http2.FRAME_HEAD)
                 payload = await self._reader.readexactly(int.from_bytes(head[:3], "big"))
-                if head[3] == _GOAWAY:
+                if head[3] == http2.GOAWAY:
                     said = payload[8:]
         return said
 
@@ -76,12 +59,3 @@ class SilentClient:
         if self._writer is not None:
             self._writer.close()
             await self._writer.wait_closed()
-
-
-def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
-
-
-def _literal(name: str, value: str) -> bytes:
-    """A header field that goes into no table (RFC 7541, section 6.2.2), uncompressed."""
-    return b"\0" + bytes([len(name)]) + name.encode() + bytes([len(value)]) + value.encode()
