@@ -7,7 +7,6 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
-from naiad.protocol.codec.call import CodecCall
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc import response_proto
@@ -29,6 +28,7 @@ from naiad.protocol.grpc.large_messages import (
     takes_long,
 )
 from naiad.protocol.grpc.request_proto import RequestReader
+from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.raw_tensors import unchecked
 
 
@@ -55,7 +55,7 @@ class ModelInfer:
         codec = self._codec if len(body) > MAYBE_LARGE else None
         try:
             if codec is not None and needs_process(body):
-                return CodecCall(
+                return OffloadedCall(
                     codec,
                     functools.partial(decode, codec, body),
                     proceed=functools.partial(self._decoded, call, on_answer),
@@ -68,7 +68,7 @@ class ModelInfer:
                 return None
             request = reader.request(incoming)
             if codec is not None and unchecked(request.inputs):
-                return CodecCall(
+                return OffloadedCall(
                     codec,
                     functools.partial(check, codec, request),
                     proceed=functools.partial(self._ask, call, on_answer),
@@ -115,7 +115,7 @@ def _answer(on_answer: OnAnswer, codec: Codec | None, response: InferResponse) -
     else:
         try:
             if codec is not None and takes_long(response):
-                CodecCall(
+                OffloadedCall(
                     codec,
                     functools.partial(response_proto.encode, response),
                     proceed=on_answer,

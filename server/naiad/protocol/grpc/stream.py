@@ -15,7 +15,6 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unavailable
-from naiad.protocol.codec.call import CodecCall
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc import response_proto
@@ -28,6 +27,7 @@ from naiad.protocol.grpc.large_messages import (
     needs_process,
 )
 from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
+from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.raw_tensors import unchecked
 
 T = typing.TypeVar("T")
@@ -201,7 +201,7 @@ class InferStream:
                 self._replies.room()
             self._refuse(asked, error)
 
-        asked.inference = CodecCall(codec, work, proceed=go_on, fail=fail)
+        asked.inference = OffloadedCall(codec, work, proceed=go_on, fail=fail)
         self._decoding = True  # not before: a codec that is closed raises
 
     def _decoded(self, asked: _Asked, found: LargeRequest) -> None:

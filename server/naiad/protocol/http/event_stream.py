@@ -16,10 +16,10 @@ from naiad.core.inference import Inference, OnResponse
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
-from naiad.protocol.codec.call import CodecCall
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.message import Cancellable, Headers, HttpReply, OnReply, Outlet
 from naiad.protocol.http.replies import CONTENT_TYPE, SERVER_FAULT, error_body, error_reply
+from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.status import http_status
 
 log = logging.getLogger(__name__)
@@ -179,7 +179,7 @@ class EventStream:
             self._go_on()
 
         work = functools.partial(large.encode, large.codec, response)
-        self._writing = CodecCall(large.codec, work, proceed=written, fail=failed)
+        self._writing = OffloadedCall(large.codec, work, proceed=written, fail=failed)
 
     def _go_on(self) -> None:
         """Write what had to wait, and let the model go on once nothing waits and the connection has room."""

@@ -19,8 +19,14 @@ from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import EventStream
 from naiad.protocol.http.generate_json import GenerateReader
 from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
-from naiad.protocol.http.offload import Offloaded
-from naiad.protocol.http.replies import JSON_HEADERS, error_body, error_reply, server_fault
+from naiad.protocol.http.replies import (
+    JSON_HEADERS,
+    error_body,
+    error_callback,
+    error_reply,
+    server_fault,
+)
+from naiad.protocol.offload import OffloadedCall
 
 log = logging.getLogger(__name__)
 
@@ -114,7 +120,7 @@ class GenerateRoute:
                 max_input_size=self._limit,
             )
             proceed = functools.partial(self._ask, shape, on_reply)
-            return Offloaded(work, proceed, on_reply).start(codec)
+            return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
         return self._ask(shape, on_reply, reader.read(request.body))
 
     def _ask(self, shape: ModelShape, on_reply: OnReply, asked: InferRequest) -> Cancellable | None:
@@ -162,7 +168,12 @@ class OneAnswer:
                 self._on_reply(self._wrong_count(response.id))
             elif self._large is not None and self._codec is not None:
                 work = functools.partial(large_bodies.encode_generate, self._codec, self._large)
-                Offloaded(work, self._on_reply, self._on_reply).start(self._codec)
+                OffloadedCall(
+                    self._codec,
+                    work,
+                    proceed=self._on_reply,
+                    fail=error_callback(self._on_reply),
+                )
             else:
                 self._on_reply(self._reply)
 

@@ -32,8 +32,8 @@ from naiad.protocol.http.compression import Encoding
 from naiad.protocol.http.event_stream import EventStream, takes_events
 from naiad.protocol.http.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
 from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
-from naiad.protocol.http.offload import Offloaded
-from naiad.protocol.http.replies import error_reply, server_fault
+from naiad.protocol.http.replies import error_callback, error_reply, server_fault
+from naiad.protocol.offload import OffloadedCall
 
 log = logging.getLogger(__name__)
 
@@ -130,11 +130,12 @@ class InferRoute:
         if len(request.body) <= compression.UNPACKED_HERE:
             body = compression.decompress(request.body, limit=limit)
             return self._run(request, body, shape, on_reply)
-        return Offloaded(
+        return OffloadedCall(
+            None,
             functools.partial(compression.decompress, request.body, limit=limit),
-            functools.partial(self._run_unpacked, request, shape, on_reply),
-            on_reply,
-        ).start()
+            proceed=functools.partial(self._run_unpacked, request, shape, on_reply),
+            fail=error_callback(on_reply),
+        )
 
     def _run_unpacked(
         self, request: HttpRequest, shape: ModelShape, on_reply: OnReply, body: bytes
@@ -189,7 +190,7 @@ class InferRoute:
                 return Decoded(check(codec, decoded.request), decoded.form)
 
         proceed = functools.partial(self._ask, headers, shape, on_reply)
-        return Offloaded(work, proceed, on_reply).start(codec)
+        return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
 
     def _ask(
         self, headers: Headers, shape: ModelShape, on_reply: OnReply, decoded: Decoded
@@ -278,7 +279,7 @@ def _answer(
     try:
         if codec is not None and large_bodies.takes_long(response, form):
             work = functools.partial(_encode_large, codec, response, form, encoding)
-            Offloaded(work, on_reply, on_reply).start(codec)
+            OffloadedCall(codec, work, proceed=on_reply, fail=error_callback(on_reply))
             return
         reply = infer_json.encode(response, form)
     except InferenceError as error:
@@ -291,9 +292,8 @@ def _answer(
     elif compression.size_of(reply) <= compression.PACKED_HERE:
         on_reply(compression.compress(reply, encoding))
     else:
-        Offloaded(
-            functools.partial(compression.compress, reply, encoding), on_reply, on_reply
-        ).start()
+        work = functools.partial(compression.compress, reply, encoding)
+        OffloadedCall(None, work, proceed=on_reply, fail=error_callback(on_reply))
 
 
 def _encode_large(

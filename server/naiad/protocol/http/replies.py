@@ -3,12 +3,13 @@
 Every error of this server is a JSON object with the single key "error" (row 1.2), whoever raises it.
 """
 
+import collections.abc
 import typing
 
 import orjson
 
 from naiad.errors import ErrorCode, InferenceError, internal
-from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.message import HttpReply, OnReply
 from naiad.protocol.status import RETRY_AFTER_S, http_status
 
 CONTENT_TYPE = b"Content-Type"
@@ -58,6 +59,11 @@ def error_reply(
     if error.code is ErrorCode.UNAVAILABLE:
         extra = (*extra, RETRY_AFTER)
     return refusal(http_status(error.code), error.message, extra=extra, request_id=request_id)
+
+
+def error_callback(on_reply: OnReply) -> collections.abc.Callable[[InferenceError], None]:
+    """What replies with a failure, for work whose failure comes by callback."""
+    return lambda error: on_reply(error_reply(error))
 
 
 def wrong_method(allowed: bytes) -> HttpReply:

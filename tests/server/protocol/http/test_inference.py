@@ -1,3 +1,4 @@
+import asyncio
 import gzip
 import logging
 import zlib
@@ -269,8 +270,10 @@ async def test_a_client_that_leaves_while_its_body_is_unpacked_is_not_inferred()
     client = Client(engine)
     handle = client.begin(large_body(), content_encoding="gzip")
     handle.cancel()  # type: ignore[attr-defined]  # begin's result is opaque on purpose
-    await client.answered()
+    await asyncio.get_running_loop().shutdown_default_executor()
+    await asyncio.sleep(0)
     assert engine.requests == []
+    assert client.replies.all == []
 
 
 def test_a_reply_is_compressed_as_the_client_prefers() -> None:
