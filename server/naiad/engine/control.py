@@ -17,13 +17,13 @@ class Control(typing.Protocol):
         name: str,
         overrides: collections.abc.Mapping[str, str | bytes],
         *,
-        asked_by: str,
+        requested_by: str,
     ) -> None:
-        """See `Engine`; `asked_by` is the model whose initialize waits for this, "" for none."""
+        """See `Engine`; `requested_by` is the model whose initialize waits for this, "" for none."""
         ...
 
-    async def unload_model(self, name: str, *, unload_dependents: bool, asked_by: str) -> None:
-        """See `Engine`; `asked_by` as above."""
+    async def unload_model(self, name: str, *, unload_dependents: bool, requested_by: str) -> None:
+        """See `Engine`; `requested_by` as above."""
         ...
 
     async def model_ready(self, name: str, version: int) -> bool:

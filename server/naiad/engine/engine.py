@@ -94,7 +94,7 @@ class ServingEngine:
     def inflight(self) -> int:
         """Inferences that were accepted and not answered yet, over all models."""
         serving = sum(model.inflight() for _, _, model in self._repository.served())
-        return serving + sum(model.inflight() for model in self._repository.leaving())
+        return serving + sum(model.inflight() for model in self._repository.unloading())
 
     def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
         """What a decoder must know of a model."""
@@ -198,22 +198,22 @@ class ServingEngine:
         return sorted(found, key=lambda entry: (entry.name, entry.version or 0))
 
     async def load_model(
-        self, name: str, overrides: Overrides = NO_OVERRIDES, *, asked_by: str = ""
+        self, name: str, overrides: Overrides = NO_OVERRIDES, *, requested_by: str = ""
     ) -> None:
-        """Rows 7.8, 7.11-7.14, 7.20-7.22; `asked_by` names the model that waits for this in its initialize (row 15.24)."""
+        """Rows 7.8, 7.11-7.14, 7.20-7.22; `requested_by` names the model that waits for this in its initialize (row 15.24)."""
         self._refuse_when_fixed(name)
         if overrides:
             raise unsupported(
                 f"load parameter '{next(iter(overrides))}' is not there yet: change the model's folder and load it without parameters"
             )
-        await self._repository.load(name, asked_by=asked_by)
+        await self._repository.load(name, requested_by=requested_by)
 
     async def unload_model(
-        self, name: str, *, unload_dependents: bool = False, asked_by: str = ""
+        self, name: str, *, unload_dependents: bool = False, requested_by: str = ""
     ) -> None:
         """Rows 7.9, 7.10, 7.13; no model depends on another one yet, so that the flag changes nothing."""
         self._refuse_when_fixed(name)
-        await self._repository.unload(name, asked_by=asked_by)
+        await self._repository.unload(name, requested_by=requested_by)
 
     def model(self, name: str, version: int = LATEST) -> Model:
         """The version that serves now. Raises InferenceError as `shape_of` does."""

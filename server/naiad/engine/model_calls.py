@@ -2,7 +2,7 @@
 
 An ordinary request in every way but three: what the server refuses on the spot is told in the words of row 15.21; a decoupled
 model is asked only by who can take many responses; and as long as any call has no answer, a look every tenth of a second finds those
-that wait for each other (`scheduling/deadlock.py`) and fails the youngest. All of it belongs to the event loop.
+that wait for each other (`scheduling/deadlock.py`) and fails the youngest call. All of it belongs to the event loop.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse, failure
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
-from naiad.scheduling.deadlock import Wait, find_circle
+from naiad.scheduling.deadlock import Wait, find_cycle
 
 _log = logging.getLogger(__name__)
 
@@ -194,12 +194,12 @@ class ModelCalls:
 
     def _look(self) -> None:
         self._timer = None
-        while self._calls and (circle := self._circle()):
-            self._give_up(circle)
+        while self._calls and (cycle := self._cycle()):
+            self._abort_youngest(cycle)
         if self._calls:
             self._set_timer()
 
-    def _circle(self) -> collections.abc.Sequence[ModelCall]:
+    def _cycle(self) -> collections.abc.Sequence[ModelCall]:
         models = {call.model for call in self._calls.values() if call.model is not None}
         seats = {model: model.occupancy() for model in models}
         executed_in: dict[Inference, int] = {}
@@ -232,20 +232,18 @@ class ModelCalls:
             model: [None if batch is None else id(batch) for _, batch in seat.instances]
             for model, seat in seats.items()
         }
-        return [self._calls[wait.number] for wait in find_circle(waits, pools, self._now())]
+        return [self._calls[wait.number] for wait in find_cycle(waits, pools, self._now())]
 
     def _asking(self) -> "collections.abc.Iterator[list[Inference]]":
         """The batches whose code made calls, one again for each of its calls."""
         return (call.caller.batch for call in self._calls.values() if call.caller.batch)
 
-    def _give_up(self, circle: collections.abc.Sequence[ModelCall]) -> None:
-        youngest = circle[0]
-        steps = ", ".join(
-            f"'{call.caller.instance}' waits for {_what_for(call)}" for call in circle
-        )
+    def _abort_youngest(self, cycle: collections.abc.Sequence[ModelCall]) -> None:
+        youngest = cycle[0]
+        steps = ", ".join(f"'{call.caller.instance}' waits for {_what_for(call)}" for call in cycle)
         message = (
             f"deadlock: this call from model '{youngest.caller.model}' to model '{youngest.request.model_name}' would wait for ever "
-            f"and is given up, as the youngest in a circle of calls: {steps}. Give one of these models more instances "
+            f"and was aborted to break the cycle (youngest call): {steps}. Give one of these models more instances "
             "(instance_group count) than there are requests that may wait inside it, or do not call back."
         )
         _log.error("%s", message)
@@ -254,7 +252,7 @@ class ModelCalls:
 
 
 def _what_for(call: ModelCall) -> str:
-    assert call.model is not None, "a call in a circle has found its model"
+    assert call.model is not None, "a call in a cycle has found its model"
     held = [name for name, batch in call.model.occupancy().instances if batch is not None]
     return f"model '{call.request.model_name}' (held: {', '.join(held)})"
 

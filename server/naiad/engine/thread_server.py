@@ -97,15 +97,15 @@ class ThreadServer(ModelMetrics):
         overrides: dict[str, str | bytes] = dict(files)
         if config:
             overrides["config"] = config
-        asked_by = caller.model if caller.loads else ""
-        self._wait(lambda control: control.load_model(name, overrides, asked_by=asked_by))
+        requested_by = caller.model if caller.loads else ""
+        self._wait(lambda control: control.load_model(name, overrides, requested_by=requested_by))
 
     def unload_model(self, name: str, *, unload_dependents: bool, caller: Running) -> None:
         """See `Server`."""
-        asked_by = caller.model if caller.loads else ""
+        requested_by = caller.model if caller.loads else ""
         self._wait(
             lambda control: control.unload_model(
-                name, unload_dependents=unload_dependents, asked_by=asked_by
+                name, unload_dependents=unload_dependents, requested_by=requested_by
             )
         )
 

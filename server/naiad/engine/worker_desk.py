@@ -159,12 +159,14 @@ class WorkerDesk:
             }
             if config:
                 overrides["config"] = config
-            await control.load_model(name, overrides, asked_by=self._model if loads else "")
+            await control.load_model(name, overrides, requested_by=self._model if loads else "")
             return None
         if what == "unload":
             name, dependents, loads = rest
-            asked_by = self._model if loads else ""
-            await control.unload_model(name, unload_dependents=dependents, asked_by=asked_by)
+            requested_by = self._model if loads else ""
+            await control.unload_model(
+                name, unload_dependents=dependents, requested_by=requested_by
+            )
             return None
         return await is_ready(control, *rest)
 

@@ -1,6 +1,6 @@
 """What a model repository in a folder holds, and copying it: every file and folder, links followed as far as they stay inside.
 
-A link that leaves the repository is refused and named: a copy must not carry out a file of the machine that somebody only linked to. Links
+A link that leaves the repository is refused and named: a copy must not hold files from outside of the repository. Links
 that stay inside are copied as what they point at, so that a copy needs nothing beside itself (a mounted ConfigMap consists of such
 links). Hidden entries at the top are left out; the server does not read them either.
 """
@@ -101,7 +101,7 @@ def _followed(path: str, link: pathlib.Path, top: pathlib.Path) -> pathlib.Path:
         raise invalid(
             f"{path}: this link points at {link.readlink()}, which is not there"
         ) from None
-    except RuntimeError:  # what pathlib raises for links in a circle
+    except RuntimeError:  # pathlib raises this for a cycle of links
         raise invalid(f"{path}: this link leads back to itself") from None
     if not target.is_relative_to(top):
         raise invalid(
@@ -188,4 +188,6 @@ def _check_same(entry: Entry, source: int) -> None:
 
 
 def _changed(entry: Entry) -> InferenceError:
-    return invalid(f"{entry.path}: changed while it was copied; start again when nobody writes it")
+    return invalid(
+        f"{entry.path}: changed while it was copied; copy again when no process writes it"
+    )

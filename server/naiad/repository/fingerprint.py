@@ -1,4 +1,4 @@
-"""What a model's folder holds, as far as a look at names, sizes and times can tell: whether a reload has anything to do (rows 7.21, 7.25).
+"""What a model's folder holds, by names, sizes and times of its files, to find whether a reload has anything to do (rows 7.21, 7.25).
 
 Contents are not read: a model may be gigabytes. A file that was replaced shows by its modification time or its size, also when the new one is
 older, as after `cp -p`. Python's own `__pycache__` folders do not count: loading a model writes them.
@@ -18,7 +18,7 @@ _IGNORED = "__pycache__"
 
 
 def fingerprint(folder: pathlib.Path) -> Fingerprint:
-    """Look at a model's folder. Blocking. Links are followed; what cannot be read counts as absent."""
+    """Scan a model's folder. Blocking. Links are followed; what cannot be read counts as absent."""
     found: dict[str, frozenset[File]] = {}
     try:
         entries = sorted(folder.iterdir())

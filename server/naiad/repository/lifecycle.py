@@ -1,7 +1,7 @@
-"""The life of a model version as a table: (state, event) -> state. Nothing else decides what may follow what.
+"""The life cycle of a model version as a table: (state, event) -> state. Nothing else decides which state follows.
 
-A version that was never touched has no state at all (row 7.2 lists it by name only); `UNKNOWN` is the name of that. A
-version that failed to load may be unloaded too: then nobody wants it any more.
+A version that was never loaded has no state (row 7.2 lists its model by name only), which `UNKNOWN` stands for. A version that
+failed to load may be unloaded as well.
 """
 
 import enum
@@ -38,11 +38,11 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 }
 
 
-class IllegalTransition(Exception):  # noqa: N818 - it is a mistake in the server, named for what happened
-    """An event came in a state that has no row for it."""
+class IllegalTransition(Exception):  # noqa: N818 - a defect of the server, named for what happened
+    """The table has no row for an event in a state."""
 
     def __init__(self, state: State, event: Event) -> None:
-        super().__init__(f"a version that is {state.value} cannot be told '{event.value}'")
+        super().__init__(f"a version that is {state.value} cannot get the event '{event.value}'")
         self.state = state
         self.event = event
 

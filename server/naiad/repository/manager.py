@@ -1,10 +1,10 @@
-"""Loads what the repositories hold and answers who serves a model now: the loop-side owner of every version's state.
+"""The model repository: loads and unloads models, owns the state of every version, and finds the version that serves a request.
 
-It knows neither backends nor schedulers: an injected `resolve` makes a plan of a model folder, an injected `load` makes a served
+It depends on neither backends nor schedulers: the injected `resolve` makes a plan of a model folder, the injected `load` makes a served
 version of a plan. All state belongs to the event loop; blocking work is inside the injected functions and in threads.
 
-A reload loads beside what serves and then changes over in one step of the loop: a request finds the old version or the new one, and
-the old one finishes what it has. A load that fails changes nothing for clients (row 7.22).
+A reload loads new versions beside those that serve and then swaps them in one step of the loop: a request finds the old version or the new
+one, and the old one finishes its requests. A load that fails changes nothing for clients (row 7.22).
 """
 
 import asyncio
@@ -17,19 +17,24 @@ import typing
 from naiad.core.clock import Clock
 from naiad.core.request import LATEST
 from naiad.errors import InferenceError, unavailable
-from naiad.repository.absence import absent_version, unknown_model, unplanned_model
-from naiad.repository.attempt import Attempts
-from naiad.repository.departures import Departures
-from naiad.repository.failed_load import failed, not_polled, unusable
+from naiad.repository.errors import (
+    absent_version,
+    check_name,
+    failed_load,
+    failed_plan,
+    not_polled,
+    unknown_model,
+    unplanned_model,
+)
 from naiad.repository.fingerprint import Fingerprint
 from naiad.repository.lifecycle import Event, State
-from naiad.repository.memory import Memory
-from naiad.repository.names import check_name
+from naiad.repository.load_retrier import LoadRetrier
+from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.plan import ModelPlan, VersionPlan, without_duplicates
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.reload import untouched
-from naiad.repository.turns import Turns
 from naiad.repository.unloaded import Unloaded
+from naiad.repository.unloads import Memory, Unloads
 from naiad.repository.version import (
     UNLOADED,
     Progress,
@@ -37,7 +42,7 @@ from naiad.repository.version import (
     Served,
     Version,
     VersionState,
-    refusal,
+    failed_plan_state,
 )
 
 __all__ = ["UNLOADED", "Progress", "Repository", "Served", "Version", "VersionState"]
@@ -45,8 +50,8 @@ __all__ = ["UNLOADED", "Progress", "Repository", "Served", "Version", "VersionSt
 log = logging.getLogger("naiad.repository")
 
 RELEASE_SECONDS = 1.0
-"""How long the reply to an unload waits for memory to be given back: usually it is, so that whoever loads next finds it free. Requests
-in flight may take longer, and nobody waits for them."""
+"""How long the reply to an unload waits until the memory is released, so that a load that follows finds it free. Requests in flight may
+take longer; the reply does not wait for them."""
 
 
 class Repository(typing.Generic[S]):
@@ -54,13 +59,13 @@ class Repository(typing.Generic[S]):
 
     Args:
         reader: of the stores; names must differ over all of them (row 7.6).
-        resolve: makes a plan of a model folder; may block for long inside its own executor.
-        load: makes a served version; its InferenceError message is the reason in the index.
-        load_thread_count: how many models load at once (row 7.32).
-        retry_count: how often a failed load is tried again (row 7.32).
-        progress: told of every step.
-        clock: for load durations.
-        memory: for what an unload frees; None where nobody asks.
+        resolve: makes a plan of a model folder; may take long in its own executor.
+        load: makes a served version; the message of its InferenceError is the reason in the index.
+        load_thread_count: loads that run at the same time (row 7.32).
+        retry_count: retries of a failed load (row 7.32).
+        progress: gets every change of state.
+        clock: measures load durations.
+        memory: to report what an unload frees; None if not needed.
     """
 
     def __init__(
@@ -78,35 +83,35 @@ class Repository(typing.Generic[S]):
         self._reader = reader
         self._resolve = resolve
         self._slots = asyncio.Semaphore(load_thread_count)
-        self._attempts = Attempts(
+        self._retrier = LoadRetrier(
             load=load, slots=self._slots, retry_count=retry_count, progress=progress, clock=clock
         )
         self._progress = progress
-        self._departures = Departures[S](progress=progress, memory=memory)
+        self._unloads = Unloads[S](progress=progress, memory=memory)
         self._models: dict[str, dict[int, Version[S]]] = {}
-        self._refused: dict[str, ModelPlan] = {}
+        self._failed_plans: dict[str, ModelPlan] = {}
         self._latest: dict[str, S] = {}
         self._loaded_from: dict[str, Fingerprint] = {}
         self._unloaded = Unloaded()
-        self._turns = Turns()
+        self._locks = PerModelLock()
         self._closed = False
 
     async def load_all(self, names: collections.abc.Collection[str] | None = None) -> bool:
-        """Load at start every version that the policies serve, several at once; a failure of one is its state, never an exception.
+        """Load at start every version that the version policies select; a failed load is a state, never an exception.
 
         Args:
-            names: the models to load; None means all there are.
+            names: the models to load; None: all.
 
         Returns:
-            Whether all of it is READY now.
+            Whether every version is READY.
 
         Raises:
-            InferenceError: a repository itself cannot be read.
+            InferenceError: a repository cannot be read.
         """
         folders = await self._reader.folders()
         missing = set[str]() if names is None else set(names) - {folder.name for folder in folders}
         for name in sorted(missing):
-            log.error("failed to poll model '%s': %s", name, self._not_there())
+            log.error("failed to poll model '%s': %s", name, self._not_found_reason())
         if names is not None:
             folders = [folder for folder in folders if folder.name in names]
         unique, refused = without_duplicates(folders)
@@ -117,66 +122,66 @@ class Repository(typing.Generic[S]):
             self._progress.planned(plans)
         for plan in plans:
             if plan.reason:
-                self._refuse_unless_serving(plan)
+                self._record_failed_plan(plan)
             else:
                 self._models[plan.name] = {
                     version.version: Version(plan=version) for version in plan.versions
                 }
         await asyncio.gather(
             *(
-                self._turns.take(name, functools.partial(self._load_at_start, name, found[name]))
+                self._locks.run(name, functools.partial(self._load_at_start, name, found[name]))
                 for name in tuple(self._models)
             )
         )
         return not missing and all(state.state is State.READY for state in self.states())
 
-    async def load(self, name: str, *, asked_by: str = "") -> None:
+    async def load(self, name: str, *, requested_by: str = "") -> None:
         """Load a model, or load it again if its folder has changed since (rows 7.8, 7.11, 7.12, 7.21, 7.22).
 
         Returns once it is READY. Cancelling the caller does not stop the load.
 
         Args:
             name: the model.
-            asked_by: the model that is being loaded and waits for this in its initialize (row 15.24); "" for none.
+            requested_by: the model whose initialize waits for this (row 15.24); "" for none.
 
         Raises:
-            InferenceError: INTERNAL when there is no such model or its config cannot be used, INVALID_ARG when it fails to load or
-                the name is none; what served before goes on.
+            InferenceError: INTERNAL: the model is not in a repository, or its config cannot be used; INVALID_ARG: it fails to load, or
+                the name is not valid. What served before goes on serving.
         """
         check_name(name)
         load = functools.partial(self._load_model, name)
-        async with self._attempts.lent_slot(asked_by):
-            await self._turns.take(name, load, asked_by=asked_by)
+        async with self._retrier.slot_released(requested_by):
+            await self._locks.run(name, load, requested_by=requested_by)
 
-    async def unload(self, name: str, *, asked_by: str = "") -> None:
-        """Serve a model no more; what is in flight is finished (rows 7.9, 7.10). A model that nobody knows is unloaded already.
+    async def unload(self, name: str, *, requested_by: str = "") -> None:
+        """Unload a model; requests in flight are finished (rows 7.9, 7.10). An unknown model is unloaded already.
 
-        Returns once its memory is given back, or after a second if requests in flight take longer. `asked_by` as for `load`.
+        Returns once its memory is released, or after a second if requests in flight take longer. `requested_by` as for `load`.
         """
         unload = functools.partial(self._unload_model, name)
-        async with self._attempts.lent_slot(asked_by):
-            await self._turns.take(name, unload, asked_by=asked_by)
+        async with self._retrier.slot_released(requested_by):
+            await self._locks.run(name, unload, requested_by=requested_by)
 
     async def unload_all(self) -> None:
-        """Take no more loads, give up those under way, then stop every served version, all at once."""
+        """Refuse further loads, cancel those in progress, then unload every served version, all at the same time."""
         self._closed = True
-        self._departures.skip_memory()
-        await self._turns.give_up()
-        self._departures.retire(
+        self._unloads.skip_memory()
+        await self._locks.cancel_all()
+        self._unloads.start(
             version
             for versions in self._models.values()
             for version in versions.values()
             if version.state is State.READY
         )
         self._latest.clear()
-        await self._departures.all_gone()
+        await self._unloads.join()
         self._reader.close()
 
     async def names(self) -> list[str]:
-        """What the stores hold now, loaded or not (row 7.2).
+        """The models that the stores hold now, loaded or not (row 7.2).
 
         Raises:
-            InferenceError: a repository cannot be read, or does not answer.
+            InferenceError: a repository cannot be read, or does not respond.
         """
         return sorted({folder.name for folder in await self._reader.folders()})
 
@@ -184,7 +189,7 @@ class Repository(typing.Generic[S]):
         """The served version of a model; without a version the highest READY one (row 2.8).
 
         Raises:
-            InferenceError: NOT_FOUND or UNAVAILABLE, in the words of row 2.8.
+            InferenceError: NOT_FOUND or UNAVAILABLE, with the message of row 2.8.
         """
         if version == LATEST:
             latest = self._latest.get(name)
@@ -194,10 +199,10 @@ class Repository(typing.Generic[S]):
             known = self._models.get(name, {}).get(version)
             if known is not None and known.served is not None:
                 return known.served
-        raise self._why_not(name, version)
+        raise self._not_served(name, version)
 
     def ready_versions(self, name: str) -> list[int]:
-        """The READY versions of a model, ascending; empty for a model nobody knows."""
+        """The READY versions of a model, ascending; empty for an unknown model."""
         return sorted(
             number
             for number, version in self._models.get(name, {}).items()
@@ -213,17 +218,19 @@ class Repository(typing.Generic[S]):
             if version.served is not None
         ]
 
-    def leaving(self) -> list[S]:
-        """Versions that take nothing new and finish what they have."""
-        return self._departures.leaving()
+    def unloading(self) -> list[S]:
+        """Versions that take no new request and finish those in flight."""
+        return self._unloads.unloading()
 
     def states(self) -> list[VersionState]:
-        """Every version that is loaded or failed, those unloaded last, and every model that could not be planned, sorted by name and version."""
+        """Every version that is loaded or failed, those unloaded last, and every model whose config cannot be used, by name and version."""
         known = [
-            version.told() for versions in self._models.values() for version in versions.values()
+            version.snapshot()
+            for versions in self._models.values()
+            for version in versions.values()
         ]
         known += self._unloaded.states()
-        known += [refusal(plan) for plan in self._refused.values()]
+        known += [failed_plan_state(plan) for plan in self._failed_plans.values()]
         return sorted(known, key=lambda state: (state.name, state.version or 0))
 
     async def _plan(self, folder: pathlib.Path) -> ModelPlan:
@@ -237,48 +244,48 @@ class Repository(typing.Generic[S]):
                 return ModelPlan(name=folder.name, reason=f"{type(error).__name__}: {error}")
 
     async def _load_at_start(self, name: str, found: Fingerprint) -> None:
-        """Unlike a later load, one version's failure takes no other one with it."""
+        """Load a model at start. Unlike in a later load, a version that fails does not affect the others."""
         known = self._models[name]
         await asyncio.gather(*(self._load_one_at_start(version) for version in known.values()))
         if all(each.state is State.READY for each in known.values()):
             self._loaded_from[name] = found
 
     async def _load_one_at_start(self, version: Version[S]) -> None:
-        served = await self._attempts.make(version)
+        served = await self._retrier.load(version)
         if served is not None:
-            self._enter(version, served)
+            self._serve(version, served)
             self._remember_latest(version.plan.config.name)
 
     async def _load_model(self, name: str) -> None:
         if self._closed:
             raise unavailable(
-                f"model '{name}' is not loaded: the server is stopping; ask another one"
+                f"model '{name}' is not loaded: the server is stopping; use another server"
             )
         folders = [folder for folder in await self._reader.folders() if folder.name == name]
         unique, refused = without_duplicates(folders)
         if refused:
-            self._refuse_unless_serving(refused[0])
+            self._record_failed_plan(refused[0])
             raise not_polled(name, refused[0].details)
         if not unique:
-            raise self._gone(name)
+            raise self._not_found(name)
         folder = unique[0]
         now = await self._reader.fingerprint(folder)
         before = self._loaded_from.get(name)
         if before == now:
-            self._write_off_failures(name)
+            self._clear_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
             return
         plan = await self._plan(folder)
         if plan.reason:
-            self._refuse_unless_serving(plan)
-            raise unusable(plan, serving=bool(self.ready_versions(name)))
-        await self._change_over(plan, before=before or {}, now=now)
+            self._record_failed_plan(plan)
+            raise failed_plan(plan, serving=bool(self.ready_versions(name)))
+        await self._swap(plan, before=before or {}, now=now)
 
-    async def _change_over(self, plan: ModelPlan, *, before: Fingerprint, now: Fingerprint) -> None:
-        """Load what has changed beside what serves; then, in one step, the new ones serve and the others go (row 7.22)."""
+    async def _swap(self, plan: ModelPlan, *, before: Fingerprint, now: Fingerprint) -> None:
+        """Load the versions that changed beside those that serve; then replace these in one step (row 7.22)."""
         name = plan.name
         known = self._models.setdefault(name, {})
-        self._refused.pop(name, None)
+        self._failed_plans.pop(name, None)
         serving = {n: each for n, each in known.items() if each.state is State.READY}
         plans = {number: each.plan for number, each in serving.items()}
         stay = untouched(plan.versions, plans, before=before, now=now)
@@ -289,9 +296,9 @@ class Repository(typing.Generic[S]):
         }
         for number in coming:
             self._unloaded.forget(name, number)
-        # What does not serve shows in the index how it loads; what does shows READY all the time.
+        # The index shows the progress of a version that did not serve; one that does shows READY all the time.
         known.update({n: version for n, version in coming.items() if n not in serving})
-        made = await asyncio.gather(*(self._attempts.make(each) for each in coming.values()))
+        made = await asyncio.gather(*(self._retrier.load(each) for each in coming.values()))
         if None in made:
             reasons = {
                 number: version.reason
@@ -300,81 +307,81 @@ class Repository(typing.Generic[S]):
             }
             for version, served in zip(coming.values(), made, strict=True):
                 if served is not None:
-                    self._give_up(version, served)
-            raise failed(name, reasons, serving=bool(serving))
+                    self._discard(version, served)
+            raise failed_load(name, reasons, serving=bool(serving))
         for (number, version), served in zip(coming.items(), made, strict=True):
-            assert served is not None, "asked above"
+            assert served is not None, "checked above"
             known[number] = version
-            self._enter(version, served)
+            self._serve(version, served)
         self._remember_latest(name)
-        self._retire(name, (each for number, each in serving.items() if number not in stay))
+        self._unload(name, (each for number, each in serving.items() if number not in stay))
         self._remember_latest(name)
-        self._write_off_failures(name)
+        self._clear_failures(name)
         self._loaded_from[name] = now
 
-    def _gone(self, name: str) -> InferenceError:
+    def _not_found(self, name: str) -> InferenceError:
         if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):
             self._models.pop(name, None)
-            self._refused.pop(name, None)
+            self._failed_plans.pop(name, None)
             self._unloaded.forget(name)
-        return not_polled(name, self._not_there())
+        return not_polled(name, self._not_found_reason())
 
-    def _refuse_unless_serving(self, plan: ModelPlan) -> None:
+    def _record_failed_plan(self, plan: ModelPlan) -> None:
         serving = bool(self.ready_versions(plan.name))
         if not serving:
-            self._refused[plan.name] = plan
-        self._progress.changed(refusal(plan, replaces=serving))
+            self._failed_plans[plan.name] = plan
+        self._progress.changed(failed_plan_state(plan, replaces=serving))
 
     async def _unload_model(self, name: str) -> None:
-        self._refused.pop(name, None)
+        self._failed_plans.pop(name, None)
         self._loaded_from.pop(name, None)
-        self._write_off_failures(name)
+        self._clear_failures(name)
         known = self._models.get(name, {})
-        leaving = self._retire(
+        unloads = self._unload(
             name, [version for version in known.values() if version.state is State.READY]
         )
-        if leaving:
+        if unloads:
             self._remember_latest(name)
-            await asyncio.wait(leaving, timeout=RELEASE_SECONDS)
+            await asyncio.wait(unloads, timeout=RELEASE_SECONDS)
 
-    def _write_off_failures(self, name: str) -> None:
-        """What failed and is wanted no more keeps the server unready no more (row 2.4)."""
+    def _clear_failures(self, name: str) -> None:
+        """A version that failed and is no longer requested does not make the server unready (row 2.4)."""
         for version in tuple(self._models.get(name, {}).values()):
             if version.state is State.UNAVAILABLE:
-                version.tell(Event.UNLOADED, reason=UNLOADED)
+                version.apply(Event.UNLOADED, reason=UNLOADED)
                 self._forget(name, version)
 
-    def _retire(
+    def _unload(
         self, name: str, versions: collections.abc.Iterable[Version[S]]
     ) -> set[asyncio.Task[None]]:
-        """Take READY versions out of service; once one is unloaded, only its state is remembered."""
-        leaving = set[asyncio.Task[None]]()
+        """Unload READY versions; once a version is unloaded, only its state is kept."""
+        unloads = set[asyncio.Task[None]]()
         for version in versions:
-            (task,) = self._departures.retire([version])
+            (task,) = self._unloads.start([version])
             task.add_done_callback(functools.partial(self._forget, name, version))
-            leaving.add(task)
-        return leaving
+            unloads.add(task)
+        return unloads
 
     def _forget(self, name: str, version: Version[S], _: object = None) -> None:
-        """A version is unloaded: its config and plan go, unless another version of that number has taken its place."""
+        """Drop an unloaded version, unless another one of the same number has taken its place."""
         known, number = self._models.get(name, {}), version.plan.version
         if known.get(number) is not version or version.state is not State.UNAVAILABLE:
             return
         del known[number]
         if not known:
             del self._models[name]
-        self._unloaded.remember(number, version.told())
+        self._unloaded.remember(number, version.snapshot())
 
-    def _enter(self, version: Version[S], served: S) -> None:
+    def _serve(self, version: Version[S], served: S) -> None:
         version.served = served
-        version.tell(Event.LOADED)
-        self._progress.changed(version.told())
+        version.apply(Event.LOADED)
+        self._progress.changed(version.snapshot())
 
-    def _give_up(self, version: Version[S], served: S) -> None:
-        """It loaded, and another version of its model did not: all or none."""
+    def _discard(self, version: Version[S], served: S) -> None:
+        """Unload a version that loaded, because another version of its model did not."""
         version.served = served
-        version.tell(Event.LOADED)
-        self._retire(version.plan.config.name, [version])
+        version.apply(Event.LOADED)
+        self._unload(version.plan.config.name, [version])
 
     def _remember_latest(self, name: str) -> None:
         ready = self.ready_versions(name)
@@ -384,14 +391,14 @@ class Repository(typing.Generic[S]):
         else:
             self._latest[name] = latest
 
-    def _not_there(self) -> str:
+    def _not_found_reason(self) -> str:
         return f"model not found in any model repository; looked in {self._reader.locations}"
 
-    def _why_not(self, name: str, version: int) -> InferenceError:
+    def _not_served(self, name: str, version: int) -> InferenceError:
         known, unloaded = self._models.get(name, {}), self._unloaded.of(name)
         if known or unloaded:
             return absent_version(name, version, {**unloaded, **known})
-        refused = self._refused.get(name)
+        refused = self._failed_plans.get(name)
         if refused is not None:
             return unplanned_model(name, refused.reason)
         return unknown_model(name, self._latest)

@@ -1,6 +1,6 @@
-"""What shall be loaded: model folders and their configs in, one plan a model out (rows 7.6, 7.20, 7.29, 7.40).
+"""What to load: one plan per model, made of its folder and its config (rows 7.6, 7.20, 7.29, 7.40).
 
-A plan says either which versions to load with which config, or why the model cannot be served at all.
+A plan holds either the versions to load and their config, or the reason why the model cannot be served.
 """
 
 import collections
@@ -28,14 +28,14 @@ class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One model: either `versions` to load, or the `reason` why there are none.
+    """One model: either `versions` to load, or the `reason` why it cannot be served.
 
     Attributes:
         name: the folder's name.
         versions: ascending.
         reason: "" when it can be loaded; else shown in the index and the READY table.
-        details: the same for people at a terminal: every problem with its line and caret; "" when there is no more to say.
-        failed_version: the version that is at fault, where its files are and not the config.
+        details: the same for a terminal: every problem with its line and caret; "" if the reason says all.
+        failed_version: the version whose files are the reason; None if the config is.
     """
 
     name: str
@@ -48,7 +48,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
 def without_duplicates(
     folders: collections.abc.Iterable[pathlib.Path],
 ) -> tuple[list[pathlib.Path], list[ModelPlan]]:
-    """Split folders into those whose name is theirs alone and plans that refuse the others (row 7.6)."""
+    """Split folders into those with a unique name, and failed plans for the others (row 7.6)."""
     by_name: dict[str, list[pathlib.Path]] = collections.defaultdict(list)
     for folder in folders:
         by_name[folder.name].append(folder)

@@ -1,7 +1,7 @@
-"""Reads the model repositories in threads of its own, with an end to every wait: a mount that hangs stops neither requests nor the server.
+"""Reads the model repositories in its own threads, with a timeout: a mount that hangs blocks neither requests nor the server.
 
-A system call into a mount that hangs cannot be given up. So its thread is left behind, there is a bounded number of these, and no
-other work shares them. Listings are shared: calls that come while one is under way wait for one that begins after it.
+A system call into a mount that hangs cannot be cancelled. So its thread is abandoned, the number of these threads is bounded, and no
+other work uses them. Calls that come while a listing runs share the next one.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ class RepositoryReader:
 
     Args:
         stores: where models live.
-        look: what it does to look at a model's folder.
-        timeout_seconds: how long a listing, or a look at a model's folder, may take; None: without end.
+        look: scans a model's folder.
+        timeout_seconds: limit of a listing, and of the scan of a model's folder; None: no limit.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class RepositoryReader:
         return await self._in_time(self._new_listing(), self.locations)
 
     async def fingerprint(self, folder: pathlib.Path) -> Fingerprint:
-        """What a model's folder holds.
+        """The fingerprint of a model's folder.
 
         Raises:
             InferenceError: UNAVAILABLE when it does not answer in time.
@@ -71,13 +71,13 @@ class RepositoryReader:
         try:
             return await self._in_time(look, str(folder))
         finally:
-            # One that has not begun would wait behind those that hang, and each further load would add another.
+            # One that has not begun would wait behind those that hang, and each further load would add one more.
             look.cancel()
 
     async def fingerprints(
         self, folders: collections.abc.Sequence[pathlib.Path]
     ) -> dict[str, Fingerprint]:
-        """The same for many folders, by name, and without a limit: the server starts, and nothing else waits."""
+        """The fingerprints of many folders, by name, and without a timeout: for the start of the server."""
         loop = asyncio.get_running_loop()
         found = await asyncio.gather(
             *(loop.run_in_executor(self._lookers, self._look, folder) for folder in folders)
@@ -85,12 +85,12 @@ class RepositoryReader:
         return {folder.name: look for folder, look in zip(folders, found, strict=True)}
 
     def close(self) -> None:
-        """Begin nothing more; a thread that hangs is not waited for."""
+        """Begin nothing more, and do not wait for threads that hang."""
         for executor in (self._listers, self._lookers):
             executor.shutdown(wait=False, cancel_futures=True)
 
     def _new_listing(self) -> asyncio.Future[_Folders]:
-        """A listing that begins now, or once the one under way has ended."""
+        """A listing that begins now, or after the one that runs."""
         if self._listing is None:
             self._listing = self._list()
             return self._listing
@@ -119,7 +119,7 @@ class RepositoryReader:
         if done:
             return work.result()
         raise unavailable(
-            f"{what} could not be read within {self._timeout_seconds:g} s: the disk or mount does not answer; see whether it is there, "
+            f"{what} could not be read within {self._timeout_seconds:g} s: the disk or mount does not respond; check it "
             "and try again"
         )
 

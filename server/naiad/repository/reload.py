@@ -1,4 +1,4 @@
-"""What a load has to do, given what serves now: nothing, some versions, or all of them (rows 7.21, 7.22, 7.25). Pure."""
+"""Which versions a reload keeps, given what serves now: all, some, or none (rows 7.21, 7.22, 7.25). Pure."""
 
 import collections.abc
 
@@ -13,16 +13,16 @@ def untouched(
     before: Fingerprint,
     now: Fingerprint,
 ) -> frozenset[int]:
-    """The versions that go on serving as they are, because nothing that they are made of has changed.
+    """The versions that go on serving as they are, because nothing that they depend on has changed.
 
-    A version is made of its own folder, of what all versions share (files and folders that are no version), and of the
-    config; a config file that was written again with the same meaning is no change.
+    A version depends on its own folder, on what all versions share (files and folders other than versions), and on the
+    config; a config file that was rewritten with the same meaning is not a change.
 
     Args:
-        plans: what shall serve.
-        serving: what serves now, by number.
-        before: the folder when that was loaded.
-        now: the folder as it is.
+        plans: the versions to serve.
+        serving: the versions that serve now, by number.
+        before: the folder when they were loaded.
+        now: the folder as it is now.
     """
     if _shared(before) != _shared(now):
         return frozenset()

@@ -1,7 +1,6 @@
-"""Where model repositories live: a small interface, and the local folder, the one kind there is today.
+"""Where model repositories are stored: an interface, and the local folder, which implements it.
 
-The scan asks a store for model folders and gets local paths; an object store (roadmap 4/8) copies first and then
-answers the same. Object-store addresses are refused here with one sentence, before anything else starts.
+A store lists the folders of its models as local paths. Object-store addresses are refused here, before anything else starts.
 """
 
 import pathlib
@@ -13,7 +12,7 @@ from naiad.errors import InferenceError, invalid
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 OPTION = "--model-repository="
-"""Stands before a location in the sentences of the server; other commands take a location by itself."""
+"""Precedes a location in the messages of the server; other commands take a location by itself."""
 
 
 class Store(typing.Protocol):
@@ -39,7 +38,7 @@ class LocalStore:
 
     Args:
         location: as the user wrote it.
-        option: what stood before it.
+        option: what precedes it in messages.
     """
 
     def __init__(self, location: str, *, option: str = OPTION) -> None:
@@ -48,7 +47,7 @@ class LocalStore:
         self._root = pathlib.Path(location)
 
     def model_folders(self) -> list[pathlib.Path]:
-        """Every folder in the root, except hidden ones; files beside them are ignored, as the reference does."""
+        """Every folder in the root, except hidden ones; files beside them are ignored, as in Triton."""
         try:
             found = [
                 entry
@@ -57,11 +56,11 @@ class LocalStore:
             ]
         except FileNotFoundError:
             raise invalid(
-                f"{self._given}: there is no such folder; give the folder that holds one folder a model"
+                f"{self._given}: there is no such folder; give the folder that holds one folder per model"
             ) from None
         except NotADirectoryError:
             raise invalid(
-                f"{self._given}: this is a file; give the folder that holds one folder a model"
+                f"{self._given}: this is a file; give the folder that holds one folder per model"
             ) from None
         except PermissionError:
             raise invalid(
@@ -76,7 +75,7 @@ class LocalStore:
 
 
 def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:
-    """Whether a folder holds the versions of one model: a mistake that would show as a model of the name "1"."""
+    """Whether a folder holds the versions of one model, a mistake that would show as a model with the name "1"."""
     versions = [folder for folder in folders if folder.name.isdecimal()]
     return bool(versions) and (
         (root / "config.pbtxt").is_file() or any(any(folder.glob("model.*")) for folder in versions)
@@ -84,10 +83,10 @@ def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:
 
 
 def open_store(location: str, *, option: str = OPTION) -> Store:
-    """The store of a `--model-repository` value; `option` is what stood before it.
+    """The store of a `--model-repository` value; `option` precedes it in messages.
 
     Raises:
-        InferenceError: its kind of store does not exist here.
+        InferenceError: this kind of store is not supported.
     """
     return LocalStore(local_root(location, option=option), option=option)
 
@@ -96,7 +95,7 @@ def local_root(location: str, *, option: str = OPTION) -> str:
     """The folder that a `--model-repository` value names; `naiad fetch` reads the same values.
 
     Raises:
-        InferenceError: its kind of store does not exist here.
+        InferenceError: this kind of store is not supported.
     """
     scheme = _SCHEME.match(location)
     if scheme is None:
@@ -107,7 +106,7 @@ def local_root(location: str, *, option: str = OPTION) -> str:
 
 
 def unsupported_store(location: str, scheme: str, *, option: str = OPTION) -> InferenceError:
-    """The one sentence for an object store."""
+    """The error for an object store."""
     return invalid(
         f"{option}{location}: {scheme}:// repositories are not served yet; copy the models to a local folder and give that"
     )

@@ -1,7 +1,7 @@
-"""What the index still shows of versions that were unloaded, for a bounded number of models (row 7.3).
+"""The states of unloaded versions, which the index shows, for a bounded number of models (row 7.3).
 
-A server may see ever new names, one per tenant for example. So an unloaded version leaves nothing behind but its state, and only
-the models that were unloaded last are remembered.
+A server may load ever new names, one per tenant for example. So an unloaded version leaves only its state, and only those of
+the models that were unloaded last are kept.
 """
 
 import collections
@@ -9,10 +9,10 @@ import collections
 from naiad.repository.version import VersionState
 
 KEPT_MODELS = 1_000
-"""Of those that were unloaded before, the index shows the name only, as of a model that was never loaded."""
+"""For models that were unloaded before these, the index shows the name only, as for a model that was never loaded."""
 
 KEPT_VERSIONS = 16
-"""Of each model, the highest ones."""
+"""Per model, the highest ones."""
 
 
 class Unloaded:
@@ -22,7 +22,7 @@ class Unloaded:
         self._models = collections.OrderedDict[str, dict[int, VersionState]]()
 
     def remember(self, version: int, state: VersionState) -> None:
-        """A version was unloaded."""
+        """Keep the state of a version that was unloaded."""
         versions = self._models.setdefault(state.name, {})
         versions[version] = state
         if len(versions) > KEPT_VERSIONS:
@@ -32,7 +32,7 @@ class Unloaded:
             self._models.popitem(last=False)
 
     def forget(self, name: str, version: int | None = None) -> None:
-        """A version is loaded again, or a model (None) is not in the repository any more."""
+        """Drop a version that is loaded again, or a model (None) that is no longer in the repository."""
         versions = self._models.get(name)
         if versions is None:
             return
@@ -42,9 +42,9 @@ class Unloaded:
             del self._models[name]
 
     def of(self, name: str) -> dict[int, VersionState]:
-        """The states of a model's unloaded versions, by number; do not change it."""
+        """The states of a model's unloaded versions, by number; read only."""
         return self._models.get(name, {})
 
     def states(self) -> list[VersionState]:
-        """All that is remembered."""
+        """Every state that is kept."""
         return [state for versions in self._models.values() for state in versions.values()]

@@ -1,4 +1,4 @@
-"""One version of a model: where it is in its life, and how that is told to others."""
+"""One version of a model: its state, and the snapshot of it that others get."""
 
 import collections.abc
 import dataclasses
@@ -13,16 +13,16 @@ UNLOADED = "unloaded"
 
 
 class Served(typing.Protocol):
-    """What the repository asks of a loaded version.
+    """A loaded version, as far as the repository uses it.
 
     Attributes:
-        leaves_cycles: whether only the garbage collector frees what is left of it after `stop`.
+        leaves_cycles: whether its objects form reference cycles after `stop`, which only the garbage collector frees.
     """
 
     leaves_cycles: bool
 
     async def stop(self) -> None:
-        """Finish what is in flight, give everything back. Idempotent."""
+        """Finish the requests in flight and release every resource. Idempotent."""
         ...
 
 
@@ -31,7 +31,7 @@ S = typing.TypeVar("S", bound=Served)
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Version(typing.Generic[S]):
-    """A version and where it is in its life. `served` is set exactly while it is READY; `replaces`: it is loaded beside what serves."""
+    """A version and its state. `served` is set exactly while it is READY; `replaces`: it is loaded beside versions that serve."""
 
     plan: VersionPlan
     state: State = State.UNKNOWN
@@ -41,12 +41,12 @@ class Version(typing.Generic[S]):
     resident: tuple[int, int] | None = None
     replaces: bool = False
 
-    def tell(self, event: Event, *, reason: str = "") -> None:
-        """Move on to the state that follows `event`, for this reason."""
+    def apply(self, event: Event, *, reason: str = "") -> None:
+        """Enter the state that follows `event`."""
         self.state = after(self.state, event)
         self.reason = reason
 
-    def told(self) -> "VersionState":
+    def snapshot(self) -> "VersionState":
         """Its state as a caller sees it."""
         return VersionState(
             name=self.plan.config.name,
@@ -60,7 +60,7 @@ class Version(typing.Generic[S]):
 
 
 class VersionState(msgspec.Struct, frozen=True, kw_only=True):
-    """A version's state as a caller sees it. `version` is None for a model that could not even be planned.
+    """A version's state as a caller sees it. `version` is None for a model whose config cannot be used.
 
     Attributes:
         resident: the process's resident memory in bytes before and after the version was unloaded; None before that.
@@ -77,8 +77,8 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
     replaces: bool = False
 
 
-def refusal(plan: ModelPlan, *, replaces: bool = False) -> VersionState:
-    """The state of a model that could not be planned."""
+def failed_plan_state(plan: ModelPlan, *, replaces: bool = False) -> VersionState:
+    """The state of a model whose config cannot be used."""
     return VersionState(
         name=plan.name,
         version=None,
@@ -90,10 +90,10 @@ def refusal(plan: ModelPlan, *, replaces: bool = False) -> VersionState:
 
 
 class Progress(typing.Protocol):
-    """Is told of every step of loading; one line a model on a terminal."""
+    """Shows the progress of loads and unloads; one line per model on a terminal."""
 
     def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
-        """All configs are read; this is what will be loaded."""
+        """All configs are read; `plans` are loaded next."""
         ...
 
     def changed(self, state: VersionState) -> None:

@@ -191,7 +191,7 @@ class Server:
             close=frontends.closers(),
             unload=functools.partial(self._unload, repository, loader),
             inflight=engine.inflight,
-            live_models=lambda: len(repository.served()) + len(repository.leaving()),
+            live_models=lambda: len(repository.served()) + len(repository.unloading()),
         )
         in_time = await drain(
             steps,

@@ -64,10 +64,10 @@ class FakeRepository:
     async def names(self) -> list[str]:
         return ["a", "m", "z"]
 
-    async def load(self, name: str, *, asked_by: str = "") -> None:
+    async def load(self, name: str, *, requested_by: str = "") -> None:
         self.changes.append(("load", name))
 
-    async def unload(self, name: str, *, asked_by: str = "") -> None:
+    async def unload(self, name: str, *, requested_by: str = "") -> None:
         self.changes.append(("unload", name))
 
 

@@ -216,12 +216,12 @@ async def test_two_models_that_wait_for_each_other_hear_of_it_within_a_fifth_of_
     assert older == []
     message = error_of(younger).message
     assert message == (
-        "Model a - Error when running inference: deadlock: this call from model 'b' to model 'a' would wait for ever and is given "
-        "up, as the youngest in a circle of calls: 'b_0' waits for model 'a' (held: a_0), 'a_0' waits for model 'b' (held: b_0). "
+        "Model a - Error when running inference: deadlock: this call from model 'b' to model 'a' would wait for ever and was "
+        "aborted to break the cycle (youngest call): 'b_0' waits for model 'a' (held: a_0), 'a_0' waits for model 'b' (held: b_0). "
         "Give one of these models more instances (instance_group count) than there are requests that may wait inside it, or do "
         "not call back."
     )
-    assert a.queue == [], "nobody works on what was given up"
+    assert a.queue == [], "no instance works on the aborted call"
     in_b[0].on_response(answered())
     assert [response.error for response in older] == [None]
 
@@ -266,7 +266,7 @@ async def test_what_is_left_of_a_batch_that_came_back_is_still_one_caller() -> N
     assert stream == []
 
 
-async def test_two_instances_held_by_calls_into_themselves_are_a_circle_too() -> None:
+async def test_two_instances_held_by_calls_into_themselves_are_a_cycle_as_well() -> None:
     a = ScriptedModel("a")
     asking = Asking(a)
     one = a.work(from_client("a"), instance="a_0")
@@ -280,7 +280,7 @@ async def test_two_instances_held_by_calls_into_themselves_are_a_circle_too() ->
     assert first == [], "the instance that was told gets on, and frees itself"
 
 
-async def test_an_answer_that_is_kept_back_behind_who_waits_for_it_is_a_circle() -> None:
+async def test_a_response_kept_back_behind_the_call_that_waits_for_it_is_a_cycle() -> None:
     """`a` preserves the order: what its second instance has answered leaves after the first one's, which waits for it."""
     a, b = ScriptedModel("a"), ScriptedModel("b")
     asking = Asking(a, b)

@@ -27,15 +27,15 @@ class Control:
     def __init__(self) -> None:
         self.asked: list[Any] = []
 
-    async def load_model(self, name: str, overrides: Any, *, asked_by: str) -> None:
-        self.asked.append(("load", name, dict(overrides), asked_by))
+    async def load_model(self, name: str, overrides: Any, *, requested_by: str) -> None:
+        self.asked.append(("load", name, dict(overrides), requested_by))
         if name == "bad":
             raise invalid("it is bad")
         if name == "slow":
             await asyncio.sleep(60)
 
-    async def unload_model(self, name: str, *, unload_dependents: bool, asked_by: str) -> None:
-        self.asked.append(("unload", name, unload_dependents, asked_by))
+    async def unload_model(self, name: str, *, unload_dependents: bool, requested_by: str) -> None:
+        self.asked.append(("unload", name, unload_dependents, requested_by))
 
     async def model_ready(self, name: str, version: int) -> bool:
         if name == "bad":

@@ -57,7 +57,7 @@ async def test_a_model_is_loaded_unloaded_and_loaded_again(tmp_path: pathlib.Pat
         assert world.states() == [("m", 1, State.UNAVAILABLE, "unloaded")]
         with pytest.raises(InferenceError, match="has no available versions"):
             repository.get("m")
-    assert repository.leaving() == []
+    assert repository.unloading() == []
 
 
 async def test_an_unload_says_what_it_freed(tmp_path: pathlib.Path) -> None:
@@ -220,10 +220,10 @@ async def test_a_reload_serves_the_old_one_until_the_new_one_is_ready(
         await asyncio.sleep(0.1)
     await reloading
     assert repository.get("m").text == "two"
-    assert [each.text for each in repository.leaving()] == ["one"]
+    assert [each.text for each in repository.unloading()] == ["one"]
     await asyncio.sleep(4)
     assert [each.stopped for each in world.made] == [True, False]
-    assert repository.leaving() == []
+    assert repository.unloading() == []
 
 
 async def test_a_failed_reload_leaves_the_old_one_serving(tmp_path: pathlib.Path) -> None:

@@ -1,4 +1,4 @@
-"""The repository in memory: who serves what, and what a caller is told otherwise (rows 2.8, 7.2-7.6, 7.32)."""
+"""The repository with models in memory: which version serves, and the errors if none does (rows 2.8, 7.2-7.6, 7.32)."""
 
 import asyncio
 import collections.abc

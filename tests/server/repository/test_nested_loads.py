@@ -1,4 +1,4 @@
-"""Models that load others in their initialize (row 15.24): nobody waits for ever, whatever asks for whatever."""
+"""Models that load others in their initialize (row 15.24): no combination of such loads waits for ever."""
 
 import asyncio
 import dataclasses
@@ -64,9 +64,9 @@ class World:
         try:
             for other in self.asks[name]:
                 if other.startswith("unload "):
-                    await self.repository.unload(other.removeprefix("unload "), asked_by=name)
+                    await self.repository.unload(other.removeprefix("unload "), requested_by=name)
                 else:
-                    await self.repository.load(other, asked_by=name)
+                    await self.repository.load(other, requested_by=name)
         except InferenceError as error:
             self.refusals.append(error.message)
             raise internal(f"initialize failed: {error.message}") from None
@@ -94,7 +94,7 @@ async def test_models_that_are_loaded_at_start_are_not_loaded_again(tmp_path: pa
     assert world.most_at_once == 1
 
 
-async def test_a_circle_of_loads_is_refused_and_written_out(tmp_path: pathlib.Path) -> None:
+async def test_a_cycle_of_loads_is_refused_and_the_error_shows_it(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path, slots=4, asks={"a": ["b"], "b": ["c"], "c": ["a"]})
     with pytest.raises(InferenceError):
         await world.repository.load("a")
@@ -105,7 +105,7 @@ async def test_a_circle_of_loads_is_refused_and_written_out(tmp_path: pathlib.Pa
     assert world.ready() == []
 
 
-async def test_a_circle_at_start_ends_too(tmp_path: pathlib.Path) -> None:
+async def test_a_cycle_at_start_ends_as_well(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path, slots=1, asks={"a": ["b"], "b": ["a"], "c": []})
     assert not await world.repository.load_all()
     assert world.ready() == ["c"]

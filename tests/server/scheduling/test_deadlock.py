@@ -1,11 +1,11 @@
-"""Who waits for whom for ever among calls between models.
+"""Calls between models that wait for each other for ever.
 
-Executions are written as the instance that is at work: "a0" is what the first instance of model "a" executes.
+An execution is named after its instance: "a0" is what the first instance of model "a" executes.
 """
 
 import itertools
 
-from naiad.scheduling.deadlock import UNSURE_NS, Wait, find_circle
+from naiad.scheduling.deadlock import UNSURE_NS, Wait, find_cycle
 
 
 class Calls:
@@ -23,8 +23,8 @@ class Calls:
     ) -> int:
         return self._add(caller, None, inside, blocks=blocks, since=since)
 
-    def circle(self, now: int = 0, **pools: tuple[str | None, ...]) -> list[int]:
-        return [wait.number for wait in find_circle(self.waits, pools, now)]
+    def cycle(self, now: int = 0, **pools: tuple[str | None, ...]) -> list[int]:
+        return [wait.number for wait in find_cycle(self.waits, pools, now)]
 
     def _add(
         self, caller: str | None, at: str | None, inside: str | None, *, blocks: bool, since: int
@@ -43,21 +43,21 @@ class Calls:
         return number
 
 
-def test_nobody_waits_for_ever_when_nobody_calls() -> None:
-    assert Calls().circle() == []
+def test_without_calls_there_is_no_cycle() -> None:
+    assert Calls().cycle() == []
 
 
 def test_two_models_that_call_each_other_fail_the_younger_call() -> None:
     calls = Calls()
     older = calls.executed("a0", "b0")
     younger = calls.queued("b0", "a")
-    assert calls.circle(a=("a0",), b=("b0",)) == [younger, older]
+    assert calls.cycle(a=("a0",), b=("b0",)) == [younger, older]
 
 
 def test_a_model_that_calls_itself_waits_for_itself() -> None:
     calls = Calls()
     alone = calls.queued("a0", "a")
-    assert calls.circle(a=("a0",)) == [alone]
+    assert calls.cycle(a=("a0",)) == [alone]
 
 
 def test_two_requests_that_wait_for_each_others_instances() -> None:
@@ -65,116 +65,116 @@ def test_two_requests_that_wait_for_each_others_instances() -> None:
     calls = Calls()
     first = calls.queued("a0", "b")
     second = calls.queued("b0", "a")
-    assert calls.circle(a=("a0",), b=("b0",)) == [second, first]
+    assert calls.cycle(a=("a0",), b=("b0",)) == [second, first]
 
 
-def test_a_circle_of_three() -> None:
+def test_a_cycle_of_three() -> None:
     calls = Calls()
     one = calls.executed("a0", "b0")
     two = calls.executed("b0", "c0")
     three = calls.queued("c0", "a")
-    assert calls.circle(a=("a0",), b=("b0",), c=("c0",)) == [three, one, two]
+    assert calls.cycle(a=("a0",), b=("b0",), c=("c0",)) == [three, one, two]
 
 
-def test_the_youngest_goes_although_it_is_not_the_queued_one() -> None:
+def test_the_youngest_is_aborted_although_it_is_not_the_queued_one() -> None:
     calls = Calls()
     queued = calls.queued("b0", "a")
     youngest = calls.executed("a0", "b0")
-    assert calls.circle(a=("a0",), b=("b0",)) == [youngest, queued]
+    assert calls.cycle(a=("a0",), b=("b0",)) == [youngest, queued]
 
 
-def test_a_free_instance_is_a_way_on() -> None:
+def test_a_call_continues_on_a_free_instance() -> None:
     calls = Calls()
     calls.executed("a0", "b0")
     calls.queued("b0", "a")
-    assert calls.circle(a=("a0", None), b=("b0",)) == []
+    assert calls.cycle(a=("a0", None), b=("b0",)) == []
 
 
-def test_an_instance_that_computes_is_a_way_on() -> None:
+def test_a_call_continues_on_an_instance_that_computes() -> None:
     calls = Calls()
     calls.executed("a0", "b0")
     calls.queued("b0", "a")
-    assert calls.circle(a=("a0", "a1"), b=("b0",)) == []
+    assert calls.cycle(a=("a0", "a1"), b=("b0",)) == []
 
 
-def test_several_instances_that_all_wait_are_none() -> None:
+def test_several_instances_that_all_wait_are_a_cycle() -> None:
     calls = Calls()
     one = calls.executed("a0", "b0")
     two = calls.executed("a1", "b1")
     three = calls.queued("b0", "a")
     four = calls.queued("b1", "a")
-    circle = calls.circle(a=("a0", "a1"), b=("b0", "b1"))
-    assert circle == [four, two]
-    assert {one, three}.isdisjoint(circle)
+    cycle = calls.cycle(a=("a0", "a1"), b=("b0", "b1"))
+    assert cycle == [four, two]
+    assert {one, three}.isdisjoint(cycle)
 
 
-def test_a_call_into_a_circle_is_not_the_one_that_goes() -> None:
-    """It waits because of the circle: once that is broken it goes on."""
+def test_a_call_into_a_cycle_is_not_the_one_aborted() -> None:
+    """It waits because of the cycle, and continues once that is broken."""
     calls = Calls()
     older = calls.executed("a0", "b0")
     younger = calls.queued("b0", "a")
     calls.queued("c0", "a")
-    assert calls.circle(a=("a0",), b=("b0",), c=("c0",)) == [younger, older]
+    assert calls.cycle(a=("a0",), b=("b0",), c=("c0",)) == [younger, older]
 
 
-def test_a_long_way_that_ends_at_somebody_who_works_is_no_circle() -> None:
+def test_a_chain_that_ends_at_an_instance_that_computes_is_not_a_cycle() -> None:
     calls = Calls()
     calls.executed("a0", "b0")
     calls.queued("b0", "c")
-    assert calls.circle(a=("a0",), b=("b0",), c=("c0",)) == []
+    assert calls.cycle(a=("a0",), b=("b0",), c=("c0",)) == []
 
 
-def test_a_call_that_is_answered_apart_is_under_way() -> None:
-    """A decoupled model works on it in a thread of its own: neither queued nor with an instance."""
+def test_a_call_with_a_deferred_response_continues() -> None:
+    """A decoupled model works on it in its own thread: it is neither queued nor in an execution."""
     calls = Calls()
     calls.executed("a0", None)
     calls.queued("d0", "a")
-    assert calls.circle(a=("a0",), d=("d0",)) == []
+    assert calls.cycle(a=("a0",), d=("d0",)) == []
 
 
-def test_a_coroutine_may_not_wait_so_its_circle_must_last() -> None:
+def test_a_coroutine_may_not_wait_so_its_cycle_must_last() -> None:
     calls = Calls()
     older = calls.executed("a0", "b0", blocks=False, since=1)
     younger = calls.queued("b0", "a", since=5)
-    assert calls.circle(4 + UNSURE_NS, a=("a0",), b=("b0",)) == []
-    assert calls.circle(5 + UNSURE_NS, a=("a0",), b=("b0",)) == [younger, older]
+    assert calls.cycle(4 + UNSURE_NS, a=("a0",), b=("b0",)) == []
+    assert calls.cycle(5 + UNSURE_NS, a=("a0",), b=("b0",)) == [younger, older]
 
 
-def test_a_coroutine_goes_on_with_any_of_its_calls() -> None:
+def test_a_coroutine_continues_with_any_of_its_calls() -> None:
     calls = Calls()
     calls.queued("a0", "a", blocks=False)
     calls.executed("a0", "b0", blocks=False)
-    assert calls.circle(UNSURE_NS, a=("a0",), b=("b0",)) == []
+    assert calls.cycle(UNSURE_NS, a=("a0",), b=("b0",)) == []
 
 
 def test_a_coroutine_all_of_whose_calls_are_stuck_is_stuck() -> None:
     calls = Calls()
     calls.queued("a0", "a", blocks=False)
     second = calls.queued("a0", "a", blocks=False)
-    assert calls.circle(UNSURE_NS, a=("a0",)) == [second]
+    assert calls.cycle(UNSURE_NS, a=("a0",)) == [second]
 
 
-def test_a_thread_that_waits_does_not_go_on_with_another_call() -> None:
+def test_a_thread_that_waits_does_not_continue_with_another_call() -> None:
     """A coroutine that asks with exec blocks its thread, whatever else is under way."""
     calls = Calls()
     calls.executed("a0", "b0", blocks=False)
     stuck = calls.queued("a0", "a", blocks=True)
-    assert calls.circle(a=("a0",), b=("b0",)) == [stuck]
+    assert calls.cycle(a=("a0",), b=("b0",)) == [stuck]
 
 
-def test_a_caller_that_nobody_knows_holds_nothing_up() -> None:
+def test_a_call_of_an_unknown_caller_is_not_part_of_a_cycle() -> None:
     calls = Calls()
     calls.queued(None, "a")
     calls.queued("a0", "b")
-    assert calls.circle(a=("a0",), b=("b0",)) == []
+    assert calls.cycle(a=("a0",), b=("b0",)) == []
 
 
-def test_a_circle_over_any_number_of_instances_is_found_as_soon_as_the_last_one_waits() -> None:
+def test_a_cycle_over_any_number_of_instances_is_found_as_soon_as_the_last_one_waits() -> None:
     for count in range(1, 6):
         calls = Calls()
         pool: tuple[str | None, ...] = tuple(f"a{each}" for each in range(count))
         for each in range(count - 1):
             calls.queued(f"a{each}", "a")
-            assert calls.circle(a=pool) == []
+            assert calls.cycle(a=pool) == []
         last = calls.queued(f"a{count - 1}", "a")
-        assert calls.circle(a=pool) == [last]
+        assert calls.cycle(a=pool) == [last]

@@ -1,4 +1,4 @@
-"""Making a served version of a plan: no more at once than allowed, and again when it fails, as often as asked (row 7.32)."""
+"""Loads versions: a bounded number at the same time, and several attempts for one that fails (row 7.32)."""
 
 import asyncio
 import collections.abc
@@ -15,15 +15,15 @@ from naiad.repository.version import Progress, S, Version
 log = logging.getLogger("naiad.repository")
 
 
-class Attempts(typing.Generic[S]):
-    """Loads versions.
+class LoadRetrier(typing.Generic[S]):
+    """Loads versions and retries failed loads.
 
     Args:
-        load: makes a served version; its InferenceError message is the reason in the index.
-        slots: one for each load that may be under way.
-        retry_count: how often a failed load is tried again.
-        progress: told of every step.
-        clock: for load durations.
+        load: makes a served version; the message of its InferenceError is the reason in the index.
+        slots: bounds the loads that run at the same time.
+        retry_count: retries of a failed load.
+        progress: gets every change of state.
+        clock: measures load durations.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class Attempts(typing.Generic[S]):
         self._clock = clock
 
     @contextlib.asynccontextmanager
-    async def lent_slot(self, asked_by: str) -> collections.abc.AsyncIterator[None]:
-        """A load that waits for another one does nothing meanwhile: that one has its place, or both would wait for ever."""
-        if not asked_by:
+    async def slot_released(self, requested_by: str) -> collections.abc.AsyncIterator[None]:
+        """Release the slot of a model whose load waits for another load; otherwise both could wait for ever."""
+        if not requested_by:
             yield
             return
         self._slots.release()
@@ -53,38 +53,42 @@ class Attempts(typing.Generic[S]):
         finally:
             await self._slots.acquire()
 
-    async def make(self, version: Version[S]) -> S | None:
-        """Load a version. It is LOADING afterwards, and the caller says what becomes of it; or UNAVAILABLE, and the result None."""
+    async def load(self, version: Version[S]) -> S | None:
+        """Load a version.
+
+        Returns:
+            What serves it: the version is LOADING, and the caller changes that. None if every attempt failed: it is UNAVAILABLE.
+        """
         async with self._slots:
-            for left in range(self._retry_count, -1, -1):
-                version.tell(Event.LOAD)
-                self._progress.changed(version.told())
-                served = await self._once(version)
+            for retries_left in range(self._retry_count, -1, -1):
+                version.apply(Event.LOAD)
+                self._progress.changed(version.snapshot())
+                served = await self._attempt(version)
                 if served is not None:
                     return served
-                self._progress.changed(version.told())
-                if left:
+                self._progress.changed(version.snapshot())
+                if retries_left:
                     log.warning(
                         "loading %s version %d failed, trying again (%d of %d): %s",
                         version.plan.config.name,
                         version.plan.version,
-                        self._retry_count - left + 1,
+                        self._retry_count - retries_left + 1,
                         self._retry_count,
                         version.reason,
                     )
         assert version.state is State.UNAVAILABLE, version.state
         return None
 
-    async def _once(self, version: Version[S]) -> S | None:
+    async def _attempt(self, version: Version[S]) -> S | None:
         plan = version.plan
         started_ns = self._clock.monotonic_ns()
         try:
             served = await self._load(plan)
         except InferenceError as error:
-            version.tell(Event.FAILED, reason=error.message)
+            version.apply(Event.FAILED, reason=error.message)
         except Exception as error:
             log.exception("loading %s version %d failed", plan.config.name, plan.version)
-            version.tell(Event.FAILED, reason=f"{type(error).__name__}: {error}")
+            version.apply(Event.FAILED, reason=f"{type(error).__name__}: {error}")
         else:
             version.load_ns = self._clock.monotonic_ns() - started_ns
             return served

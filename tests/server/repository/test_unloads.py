@@ -1,4 +1,4 @@
-"""Versions on their way out, in virtual time."""
+"""Versions that are being unloaded, in virtual time."""
 
 import asyncio
 import pathlib
@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from naiad.repository.departures import Departures
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.plan import VersionPlan
+from naiad.repository.unloads import Unloads
 from naiad.repository.version import Version
 from tests.server.repository.world import Config, Memory, Progress, Served
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Stubborn(Served):
-    """Fails to stop."""
+    """A version that fails to stop."""
 
     @override
     async def stop(self) -> None:
@@ -26,68 +26,68 @@ class Stubborn(Served):
 
 
 def ready(served: Served) -> Version[Served]:
-    """A version in service."""
+    """A READY version."""
     config: Any = Config("m", "")
     version = Version[Served](plan=VersionPlan(config=config, version=1, model_dir=pathlib.Path()))
-    version.tell(Event.LOAD)
-    version.tell(Event.LOADED)
+    version.apply(Event.LOAD)
+    version.apply(Event.LOADED)
     version.served = served
     return version
 
 
-async def test_a_version_that_leaves_is_found_no_more_and_goes_when_it_has_finished() -> None:
+async def test_a_version_is_out_of_service_at_once_and_unloaded_when_it_has_finished() -> None:
     served, progress = Served("one", seconds=2), Progress()
     version = ready(served)
-    departures = Departures[Served](progress=progress, memory=None)
-    tasks = departures.retire([version])
+    unloads = Unloads[Served](progress=progress, memory=None)
+    tasks = unloads.start([version])
     assert (version.served, version.state) == (None, State.UNLOADING)
-    assert departures.leaving() == [served]
+    assert unloads.unloading() == [served]
     await asyncio.wait(tasks)
     assert served.stopped
-    assert departures.leaving() == []
+    assert unloads.unloading() == []
     assert [each.state for each in progress.seen] == [State.UNLOADING, State.UNAVAILABLE]
-    assert version.told().resident is None
+    assert version.snapshot().resident is None
 
 
-async def test_one_that_fails_to_stop_is_gone_all_the_same(
+async def test_a_version_that_fails_to_stop_is_unloaded_all_the_same(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     version = ready(Stubborn("one", seconds=0))
-    departures = Departures[Served](progress=Progress(), memory=None)
-    (task,) = departures.retire([version])
+    unloads = Unloads[Served](progress=Progress(), memory=None)
+    (task,) = unloads.start([version])
     await task
     assert (version.state, version.reason) == (State.UNAVAILABLE, "unloaded")
     assert "unloading m version 1 failed" in caplog.text
 
 
-async def test_all_gone_waits_for_everybody() -> None:
+async def test_join_waits_for_every_unload() -> None:
     slow, quick = Served("slow", seconds=5), Served("quick", seconds=1)
-    departures = Departures[Served](progress=Progress(), memory=None)
-    await departures.all_gone()
-    departures.retire([ready(slow), ready(quick)])
-    await departures.all_gone()
+    unloads = Unloads[Served](progress=Progress(), memory=None)
+    await unloads.join()
+    unloads.start([ready(slow), ready(quick)])
+    await unloads.join()
     assert (slow.stopped, quick.stopped) == (True, True)
     assert asyncio.get_running_loop().time() >= 5
 
 
-async def test_what_is_freed_is_said_until_nobody_asks_any_more() -> None:
+async def test_freed_memory_is_reported_until_that_is_switched_off() -> None:
     made = [Served("one", seconds=0), Served("two", seconds=0)]
     memory = Memory(made)
-    departures = Departures[Served](progress=Progress(), memory=memory)
+    unloads = Unloads[Served](progress=Progress(), memory=memory)
     first, second = (ready(each) for each in made)
-    await asyncio.wait(departures.retire([first]))
-    assert first.told().resident == (200, 100)
-    departures.skip_memory()
-    await asyncio.wait(departures.retire([second]))
-    assert second.told().resident is None
+    await asyncio.wait(unloads.start([first]))
+    assert first.snapshot().resident == (200, 100)
+    unloads.skip_memory()
+    await asyncio.wait(unloads.start([second]))
+    assert second.snapshot().resident is None
     assert (memory.expected, memory.given_back) == (1, 1)
 
 
 async def test_the_garbage_collector_runs_only_for_a_version_that_leaves_cycles() -> None:
     made = [Served("one", seconds=0), Served("cycles", seconds=0), Served("two", seconds=0)]
     memory = Memory(made)
-    departures = Departures[Served](progress=Progress(), memory=memory)
+    unloads = Unloads[Served](progress=Progress(), memory=memory)
     for each, collected in zip(made, (0, 1, 1), strict=True):
-        await asyncio.wait(departures.retire([ready(each)]))
+        await asyncio.wait(unloads.start([ready(each)]))
         assert memory.collected == collected
     assert memory.given_back == 3

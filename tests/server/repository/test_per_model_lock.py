@@ -1,11 +1,11 @@
-"""One change of a model at a time, whole whoever leaves."""
+"""Operations on one model run one after the other, and to their end."""
 
 import asyncio
 
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError, invalid
-from naiad.repository.turns import Operation, Turns
+from naiad.repository.per_model_lock import Operation, PerModelLock
 
 
 class Journal:
@@ -26,12 +26,12 @@ class Journal:
 
 
 @pytest.mark.looptime
-async def test_changes_of_one_name_follow_each_other_and_others_do_not_wait() -> None:
-    turns, journal = Turns(), Journal()
+async def test_operations_on_one_model_run_in_order_and_others_at_the_same_time() -> None:
+    lock, journal = PerModelLock(), Journal()
     await asyncio.gather(
-        turns.take("a", journal.operation("a1")),
-        turns.take("a", journal.operation("a2")),
-        turns.take("b", journal.operation("b")),
+        lock.run("a", journal.operation("a1")),
+        lock.run("a", journal.operation("a2")),
+        lock.run("b", journal.operation("b")),
     )
     assert asyncio.get_running_loop().time() == 2
     assert [line for line in journal.lines if line[0] == "a"] == [
@@ -41,24 +41,24 @@ async def test_changes_of_one_name_follow_each_other_and_others_do_not_wait() ->
 
 
 @pytest.mark.looptime
-async def test_who_leaves_does_not_stop_the_change_and_the_next_one_waits_for_it() -> None:
-    turns, journal = Turns(), Journal()
-    leaving = asyncio.create_task(turns.take("a", journal.operation("1")))
-    waiting = asyncio.create_task(turns.take("a", journal.operation("2")))
+async def test_a_cancelled_caller_does_not_cancel_the_operation_and_the_next_one_waits() -> None:
+    lock, journal = PerModelLock(), Journal()
+    gone = asyncio.create_task(lock.run("a", journal.operation("1")))
+    waiting = asyncio.create_task(lock.run("a", journal.operation("2")))
     await asyncio.sleep(0.5)
-    leaving.cancel()
+    gone.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await leaving
+        await gone
     await waiting
     assert journal.lines == ["1 begins", "1 ends", "2 begins", "2 ends"]
 
 
 @pytest.mark.looptime
-async def test_a_failure_is_its_callers_alone(caplog: pytest.LogCaptureFixture) -> None:
-    turns, journal = Turns(), Journal()
-    refused = turns.take("a", journal.operation("1", invalid("no")))
-    broken = turns.take("a", journal.operation("2", RuntimeError("oh")))
-    fine = turns.take("a", journal.operation("3"))
+async def test_a_failure_reaches_only_its_own_caller(caplog: pytest.LogCaptureFixture) -> None:
+    lock, journal = PerModelLock(), Journal()
+    refused = lock.run("a", journal.operation("1", invalid("no")))
+    broken = lock.run("a", journal.operation("2", RuntimeError("oh")))
+    fine = lock.run("a", journal.operation("3"))
     first, second, third = await asyncio.gather(refused, broken, fine, return_exceptions=True)
     assert isinstance(first, InferenceError)
     assert first.message == "no"
@@ -70,22 +70,24 @@ async def test_a_failure_is_its_callers_alone(caplog: pytest.LogCaptureFixture) 
 
 
 @pytest.mark.looptime
-async def test_a_failure_that_nobody_waits_for_is_no_noise() -> None:
-    turns, journal = Turns(), Journal()
-    leaving = asyncio.create_task(turns.take("a", journal.operation("1", invalid("no"))))
+async def test_a_failure_without_a_caller_is_not_logged() -> None:
+    lock, journal = PerModelLock(), Journal()
+    gone = asyncio.create_task(lock.run("a", journal.operation("1", invalid("no"))))
     await asyncio.sleep(0.5)
-    leaving.cancel()
+    gone.cancel()
     await asyncio.sleep(1)
     assert journal.lines == ["1 begins", "1 ends"]
-    await turns.give_up()
+    await lock.cancel_all()
 
 
 @pytest.mark.looptime
-async def test_what_is_under_way_at_the_end_is_given_up_and_whoever_asked_hears_of_it() -> None:
-    turns, journal = Turns(), Journal()
-    asked = [asyncio.create_task(turns.take("a", journal.operation(each))) for each in "12"]
+async def test_operations_in_progress_at_the_end_are_cancelled_and_their_callers_get_unavailable() -> (
+    None
+):
+    lock, journal = PerModelLock(), Journal()
+    asked = [asyncio.create_task(lock.run("a", journal.operation(each))) for each in "12"]
     await asyncio.sleep(0.5)
-    await turns.give_up()
+    await lock.cancel_all()
     failures = await asyncio.gather(*asked, return_exceptions=True)
     assert [failure.code for failure in failures if isinstance(failure, InferenceError)] == [
         ErrorCode.UNAVAILABLE

@@ -1,0 +1,102 @@
+"""Serialises loads and unloads: operations on the same model run one after the other, in the order of the calls.
+
+An operation runs in a task of its own, so a caller that is cancelled leaves no half-done load behind.
+
+A model that is being loaded may request an operation itself (`initialize` loads another model), and holds its own lock meanwhile.
+A request that would wait for itself, over any number of models, is refused.
+"""
+
+import asyncio
+import collections.abc
+import functools
+import logging
+
+from naiad.core.cycles import cycle_through
+from naiad.errors import InferenceError, internal, invalid, unavailable
+
+log = logging.getLogger("naiad.repository")
+
+Operation = collections.abc.Callable[[], collections.abc.Awaitable[None]]
+
+
+class PerModelLock:
+    """The operations in progress, by model. All state belongs to the event loop."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Task[InferenceError | None]] = {}
+        self._tasks = set[asyncio.Task[InferenceError | None]]()
+        self._waits_for: dict[str, list[str]] = {}
+
+    async def run(self, name: str, operation: Operation, *, requested_by: str = "") -> None:
+        """Run an operation after all earlier ones on this model. Cancelling the caller does not cancel the operation.
+
+        Args:
+            name: the model.
+            operation: what to run.
+            requested_by: the model whose operation waits for this one; "" for none.
+
+        Raises:
+            InferenceError: the operation's own; INTERNAL for any other failure, which is logged; INVALID_ARG if it would wait for itself.
+        """
+        if not requested_by:
+            await self._run(name, operation)
+            return
+        waits_for = self._waits_for.setdefault(requested_by, [])
+        waits_for.append(name)
+        try:
+            self._check_cycle(name, requested_by)
+            await self._run(name, operation)
+        finally:
+            waits_for.remove(name)
+            if not waits_for:
+                self._waits_for.pop(requested_by, None)
+
+    def _check_cycle(self, name: str, requested_by: str) -> None:
+        cycle = cycle_through(requested_by, lambda model: self._waits_for.get(model, ()))
+        if cycle:
+            raise invalid(
+                f"model '{name}' cannot be loaded or unloaded from initialize of model '{requested_by}', which it would wait for: "
+                + " asks for ".join(f"'{model}'" for model in (*cycle, requested_by))
+            )
+
+    async def _run(self, name: str, operation: Operation) -> None:
+        previous = self._last.get(name)
+        task = asyncio.get_running_loop().create_task(_outcome(name, previous, operation))
+        self._last[name] = task
+        self._tasks.add(task)
+        task.add_done_callback(functools.partial(self._done, name))
+        failure = await asyncio.shield(task)
+        if failure is not None:
+            raise failure
+
+    async def cancel_all(self) -> None:
+        """Cancel every operation and wait for its end; the callers get UNAVAILABLE. For the end of the server."""
+        while self._tasks:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.wait(self._tasks)
+
+    def _done(self, name: str, task: "asyncio.Task[InferenceError | None]") -> None:
+        self._tasks.discard(task)
+        if self._last.get(name) is task:
+            del self._last[name]
+
+
+async def _outcome(
+    name: str, previous: "asyncio.Task[InferenceError | None] | None", operation: Operation
+) -> InferenceError | None:
+    """Run an operation. Its failure is a result, not an exception: the caller may be gone, and asyncio would log it."""
+    try:
+        if previous is not None:
+            await asyncio.wait({previous})
+        await operation()
+    except InferenceError as error:
+        return error
+    except asyncio.CancelledError:
+        return unavailable(f"changing model '{name}' was cancelled: the server is stopping")
+    except Exception as error:
+        log.exception("changing model '%s' failed", name)
+        return internal(
+            f"changing model '{name}' failed inside the server ({type(error).__name__}: {error}); see its log"
+        )
+    return None

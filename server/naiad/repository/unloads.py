@@ -1,0 +1,103 @@
+"""Unloads versions: they take no new request, finish those in flight, and release what they hold (rows 7.9, 7.10).
+
+Each version is unloaded in a task of its own, so that the caller need not wait for requests in flight. All state belongs to the event loop;
+blocking calls (measuring and releasing memory) run in threads. Which version serves instead is the repository's matter.
+"""
+
+import asyncio
+import collections.abc
+import logging
+import typing
+
+from naiad.repository.lifecycle import Event
+from naiad.repository.version import UNLOADED, Progress, S, Version
+
+log = logging.getLogger("naiad.repository")
+
+
+class Memory(typing.Protocol):
+    """The memory of the server and its workers, to report what an unload frees. Every method may block."""
+
+    def resident(self) -> int:
+        """Resident memory in bytes."""
+        ...
+
+    def expect(self) -> None:
+        """Announce that much memory is about to be freed; `give_back` follows."""
+        ...
+
+    def give_back(self, *, collect: bool) -> None:
+        """Return unused memory to the system; `collect`: run the garbage collector before."""
+        ...
+
+
+class Unloads(typing.Generic[S]):
+    """The versions that are being unloaded.
+
+    Args:
+        progress: gets every change of state.
+        memory: to report what each unload frees; None if not needed.
+    """
+
+    def __init__(self, *, progress: Progress, memory: Memory | None) -> None:
+        self._progress = progress
+        self._memory = memory
+        self._tasks: dict[asyncio.Task[None], S | None] = {}
+
+    def start(self, versions: collections.abc.Iterable[Version[S]]) -> set[asyncio.Task[None]]:
+        """Begin to unload READY versions. They are UNLOADING at once, and UNAVAILABLE when their task is done.
+
+        Returns:
+            The task of each version, which never fails.
+        """
+        tasks = set[asyncio.Task[None]]()
+        for version in versions:
+            served = version.served
+            assert served is not None, "only READY versions are unloaded"
+            version.apply(Event.UNLOAD)
+            version.served = None
+            self._progress.changed(version.snapshot())
+            task = asyncio.get_running_loop().create_task(self._unload(version, served))
+            self._tasks[task] = served
+            task.add_done_callback(self._done)
+            tasks.add(task)
+        return tasks
+
+    def unloading(self) -> list[S]:
+        """The versions that finish their requests in flight."""
+        return [served for served in self._tasks.values() if served is not None]
+
+    def skip_memory(self) -> None:
+        """Report no freed memory from now on: the process ends."""
+        self._memory = None
+
+    async def join(self) -> None:
+        """Wait until every unload is done."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.pop(task, None)
+
+    async def _unload(self, version: Version[S], served: S) -> None:
+        memory = self._memory
+        before = 0
+        if memory is not None:
+            before = await asyncio.to_thread(memory.resident)
+            memory.expect()
+        try:
+            await served.stop()
+        except Exception:
+            plan = version.plan
+            log.exception("unloading %s version %d failed", plan.config.name, plan.version)
+        leaves_cycles = served.leaves_cycles
+        # A reference would keep its memory while `give_back` runs.
+        del served
+        task = asyncio.current_task()
+        assert task is not None, "runs in a task"
+        self._tasks[task] = None
+        if memory is not None:
+            await asyncio.to_thread(memory.give_back, collect=leaves_cycles)
+            version.resident = (before, await asyncio.to_thread(memory.resident))
+        version.apply(Event.UNLOADED, reason=UNLOADED)
+        self._progress.changed(version.snapshot())

@@ -1,0 +1,56 @@
+"""Errors of failed loads (rows 7.11, 7.12) and of invalid names (row 7.14)."""
+
+import pytest
+
+from naiad.errors import ErrorCode, InferenceError
+from naiad.repository.errors import check_name, failed_load, failed_plan
+from naiad.repository.plan import ModelPlan
+
+
+def test_a_config_that_cannot_be_used_is_a_failed_poll() -> None:
+    error = failed_plan(ModelPlan(name="m", reason="config.pbtxt:1:1: no"), serving=False)
+    assert error.code is ErrorCode.INTERNAL
+    assert error.message == (
+        "failed to load 'm', failed to poll from model repository: config.pbtxt:1:1: no"
+    )
+
+
+def test_a_version_with_invalid_files_is_a_failed_load() -> None:
+    error = failed_plan(ModelPlan(name="m", reason="model.py: no", failed_version=3), serving=True)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert error.message == (
+        "load failed for model 'm': version 3 is at UNAVAILABLE state: model.py: no; What was loaded before goes on serving."
+    )
+
+
+@pytest.mark.parametrize("serving", [False, True])
+def test_every_version_that_failed_is_named(*, serving: bool) -> None:
+    message = failed_load("m", {1: "a", 2: "b"}, serving=serving).message
+    versions = "version 1 is at UNAVAILABLE state: a;version 2 is at UNAVAILABLE state: b;"
+    assert versions in message
+    assert ("goes on serving" in message) is serving
+
+
+@pytest.mark.parametrize("name", ["m", "a.b-c_d", "..a", "ü", "a b"])
+def test_the_name_of_a_folder_is_valid(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("", "Model name cannot be empty"),
+        (" \t", "Model name cannot be empty"),
+        ("..", "must not contain path traversal characters"),
+        (" .. ", "must not contain path traversal characters"),
+        (".", "must not contain path traversal characters"),
+        ("a/b", "must not contain path traversal characters"),
+        ("/etc", "must not contain path traversal characters"),
+        ("a\0b", "must not contain path traversal characters"),
+    ],
+)
+def test_other_names_are_refused(name: str, expected: str) -> None:
+    with pytest.raises(InferenceError) as caught:
+        check_name(name)
+    assert caught.value.code is ErrorCode.INVALID_ARG
+    assert expected in caught.value.message
