@@ -78,9 +78,9 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[Probes]:
 _Handler = collections.abc.Callable[[web.Request], collections.abc.Awaitable[web.Response]]
 
 
-def _answering(trouble: collections.abc.Callable[[], str]) -> _Handler:
+def _answering(problem: collections.abc.Callable[[], str]) -> _Handler:
     async def answer(_: web.Request) -> web.Response:
-        said = trouble()
+        said = problem()
         return web.Response(status=503 if said else 200, text=f"{said or 'ok'}\n")
 
     return answer

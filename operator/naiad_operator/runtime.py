@@ -23,14 +23,14 @@ from naiad_operator import logs
 from naiad_operator.api import names
 from naiad_operator.builders import kinds, names as labels
 from naiad_operator.cluster import (
-    children,
+    child_store,
     client,
     credentials,
     errors,
     lease,
-    watching,
+    reflector,
 )
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.metrics import Levels, Metrics, page
 from naiad_operator.options import Options
 from naiad_operator.queue import Forget, Key, Outcome, Pace, Queue, Retry
@@ -43,7 +43,7 @@ _SETTLE_S = 0.2
 """How long a child's event waits for others of the same service: a rollout makes several at once, and each look costs a read."""
 _STUCK_WAITING_S = 120.0
 _STUCK_WORKING_S = 180.0
-_POD = Place("v1", "pods")
+_POD = ResourceRef("v1", "pods")
 _NEWEST = str(2**63)
 """Newer than any version."""
 _AGENT = "naiad-operator"
@@ -63,17 +63,19 @@ class Runtime:
         options: Options,
         endpoint: credentials.Endpoint,
         *,
-        rhythm: watching.Rhythm | None = None,
+        watch_timeouts: reflector.WatchTimeouts | None = None,
     ) -> None:
         self.options = options
         self.endpoint = endpoint
-        self._rhythm = rhythm if rhythm is not None else watching.Rhythm()
+        self._watch_timeouts = (
+            watch_timeouts if watch_timeouts is not None else reflector.WatchTimeouts()
+        )
         self.metrics = Metrics()
         self.synced = asyncio.Event()
         self.stop_wanted = asyncio.Event()
         self.failure = ""
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._followers: dict[tuple[str, str], watching.Follower] = {}
+        self._followers: dict[tuple[str, str], reflector.Reflector] = {}
         self._at_start: set[Key] = set()
 
         self.api = client.Client(
@@ -86,10 +88,10 @@ class Runtime:
             self._work,
             Pace(workers=options.workers, resync=options.resync_seconds),
         )
-        self.children = children.Children(
-            children.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
-            wake=self._woken,
-            trims={"Pod": children.trim_pod},
+        self.children = child_store.ChildStore(
+            child_store.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
+            on_change=self._woken,
+            transforms={"Pod": child_store.trim_pod},
         )
         self.surroundings = Surroundings(
             self.api, options.defaults, inspect_nodes=options.inspect_nodes
@@ -121,8 +123,8 @@ class Runtime:
         """
         await self.surroundings.look()
         for namespace in self.options.namespaces or ("",):
-            place = Place(names.API_VERSION, names.PLURAL, namespace)
-            async for services, _ in self.api.pages(place):
+            ref = ResourceRef(names.API_VERSION, names.PLURAL, namespace)
+            async for services, _ in self.api.pages(ref):
                 for manifest in services:
                     self._at_start.add(self._heard_first(manifest))
         self._follow_kinds()
@@ -182,8 +184,8 @@ class Runtime:
             return "the API server has not been asked yet"
         for follower in self._followers.values():
             if not follower.listed.is_set():
-                trouble = f": {follower.trouble}" if follower.trouble is not None else ""
-                return f"{follower.place} are not listed yet{trouble}"
+                last_error = f": {follower.last_error}" if follower.last_error is not None else ""
+                return f"{follower.ref} are not listed yet{last_error}"
         if self._lease is not None and not self._lease.held:
             return ""
         left = sum(1 for key in self._at_start if self.queue.schedule.known(key))
@@ -195,7 +197,7 @@ class Runtime:
         schedule = self.queue.schedule
         restarts: collections.Counter[str] = collections.Counter()
         for follower in self._followers.values():
-            restarts[follower.place.plural] += follower.restarts
+            restarts[follower.ref.plural] += follower.restarts
         leads = self._lease is None or self._lease.held
         levels = Levels(
             # Without the Lease nothing waits for this process: its queue only keeps the names for when it leads.
@@ -226,7 +228,7 @@ class Runtime:
         await self.queue.run()
 
     async def _lead(self, held: lease.Lease) -> None:
-        await held.keep()
+        await held.renew()
         # Another one may write from now on; the fewer moments this process goes on, the better.
         self.fail("the lease is lost")
         await asyncio.get_running_loop().create_future()
@@ -280,7 +282,7 @@ class Runtime:
         """Follows every kind that the API server has and that is not followed yet, and no longer one that it has lost."""
         served = self.surroundings.seen.kinds
         wanted = [
-            (kind.kind, Place(kind.api_version, kind.plural))
+            (kind.kind, ResourceRef(kind.api_version, kind.plural))
             for kind in kinds.KINDS
             if not kind.optional or kind.key in served
         ]
@@ -288,23 +290,23 @@ class Runtime:
         kept = {kind for kind, _ in wanted}
         for kind, namespace in [each for each in self._followers if each[0] not in kept]:
             follower = self._followers.pop((kind, namespace))
-            self._tasks.pop(_watching(follower.place)).cancel()
-            self.children.keep_only(kind, namespace, present=frozenset(), version=_NEWEST)
-        for kind, place in wanted:
+            self._tasks.pop(_watching(follower.ref)).cancel()
+            self.children.prune(kind, namespace, present=frozenset(), version=_NEWEST)
+        for kind, ref in wanted:
             for namespace in self.options.namespaces or ("",):
                 if (kind, namespace) not in self._followers:
-                    self._follow(kind, Place(place.api_version, place.plural, namespace))
+                    self._follow(kind, ResourceRef(ref.api_version, ref.plural, namespace))
 
-    def _follow(self, kind: str, place: Place) -> None:
-        follower = watching.Follower(
+    def _follow(self, kind: str, ref: ResourceRef) -> None:
+        follower = reflector.Reflector(
             self.api,
-            place,
+            ref,
             labels=labels.CHILD_SELECTOR,
-            sink=_Sink(self.children, kind),
-            rhythm=self._rhythm,
+            handler=_StoreHandler(self.children, kind),
+            timeouts=self._watch_timeouts,
         )
-        self._followers[kind, place.namespace] = follower
-        self._spawn(_watching(place), follower.run())
+        self._followers[kind, ref.namespace] = follower
+        self._spawn(_watching(ref), follower.run())
 
     def _spawn(
         self, name: str, work: collections.abc.Coroutine[typing.Any, typing.Any, None]
@@ -326,32 +328,32 @@ class Runtime:
         namespace = self.options.lease_namespace or self.endpoint.namespace
         return lease.Lease(
             self.api,
-            Place("coordination.k8s.io/v1", "leases", namespace, self.options.lease_name),
-            me=f"{socket.gethostname()}-{secrets.token_hex(4)}",
-            terms=lease.Terms(),
+            ResourceRef("coordination.k8s.io/v1", "leases", namespace, self.options.lease_name),
+            identity=f"{socket.gethostname()}-{secrets.token_hex(4)}",
+            config=lease.LeaseConfig(),
             clock=_utc,
         )
 
 
-class _Sink:
+class _StoreHandler:
     """Puts what a watch says into the store, under the kind that lists leave out."""
 
-    def __init__(self, store: children.Children, kind: str) -> None:
+    def __init__(self, store: child_store.ChildStore, kind: str) -> None:
         self._store = store
         self._kind = kind
 
-    def changed(self, place: Place, item: client.Object) -> None:
+    def on_update(self, ref: ResourceRef, item: client.Object) -> None:
         """An object is new or different."""
-        self._store.hear(self._kind, item)
+        self._store.update(self._kind, item)
 
-    def removed(self, place: Place, item: client.Object) -> None:
+    def on_delete(self, ref: ResourceRef, item: client.Object) -> None:
         """An object is gone."""
         metadata = item["metadata"]
-        self._store.drop(metadata["uid"], metadata["resourceVersion"])
+        self._store.remove(metadata["uid"], metadata["resourceVersion"])
 
-    def replaced(self, place: Place, present: collections.abc.Set[str], version: str) -> None:
+    def on_replace(self, ref: ResourceRef, present: collections.abc.Set[str], version: str) -> None:
         """A list is complete."""
-        self._store.keep_only(self._kind, place.namespace, present=present, version=version)
+        self._store.prune(self._kind, ref.namespace, present=present, version=version)
 
 
 @contextlib.asynccontextmanager
@@ -369,9 +371,9 @@ def _key(manifest: news.Manifest) -> Key:
     return Key(metadata.get("namespace") or "", metadata["name"])
 
 
-def _watching(place: Place) -> str:
+def _watching(ref: ResourceRef) -> str:
     """The name of the task that follows a collection."""
-    return f"watch {place}"
+    return f"watch {ref}"
 
 
 def _level(error: errors.ApiError) -> int:

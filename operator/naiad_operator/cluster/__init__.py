@@ -1,1 +1,1 @@
-"""The only place that talks to the API server: credentials, requests, lists and watches."""
+"""The connection to the API server: credentials, requests, lists and watches. No other package sends requests to it."""

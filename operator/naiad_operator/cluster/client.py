@@ -1,8 +1,8 @@
-"""Requests to the API server over one aiohttp session: read, server-side apply, delete, patch, create, list.
+"""The API server client: read, server-side apply, delete, patch, create, list and watch over one aiohttp session.
 
-Thin on purpose. The package `kubernetes` costs 21 MB and a thread for each request under asyncio; aiohttp is there anyway,
-because kopf stands on it. JSON goes through msgspec, which is several times faster than the standard library's. What this
-file knows is HTTP: no cache, no retry (the queue retries a whole key), no kind of object. Every failure leaves here as an
+It is thin on purpose. The package `kubernetes` costs 21 MB and, under asyncio, one thread per request; aiohttp is already
+installed, because kopf depends on it. JSON is parsed by msgspec, which is several times faster than the standard library. The
+client has no cache, no retry (the queue retries the whole key) and no knowledge of kinds. Every failure is raised as an
 `errors.ApiError`.
 """
 
@@ -17,13 +17,13 @@ import aiohttp
 import msgspec
 
 from naiad_operator.cluster import credentials, errors
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.resource_ref import ResourceRef
 
 Object = dict[str, typing.Any]
 Manifest = collections.abc.Mapping[str, typing.Any]
 
 _PAGE = 250
-"""Objects a list request: a page of Deployments is about 2 MB, which is what a list needs at its peak."""
+"""Objects per list request: a page of Deployments is about 2 MB, which is the peak memory of a list."""
 _MERGE_PATCH = "application/merge-patch+json"
 _APPLY_PATCH = "application/apply-patch+yaml"  # JSON is YAML, and parses faster
 _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -31,11 +31,11 @@ _DISCOVERY = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryLi
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Timeouts:
-    """How long to wait, in seconds.
+    """The timeouts of requests, in seconds.
 
     Attributes:
-        connect: for a connection.
-        request: for a whole answer. Longer than the API server's own limit for what it does while answering.
+        connect: for opening a connection.
+        request: for the complete response; longer than the API server's own timeouts for admission webhooks and storage.
     """
 
     connect: float = 5.0
@@ -43,13 +43,13 @@ class Timeouts:
 
 
 class Client:
-    """One connection pool to one API server.
+    """Sends requests to one API server over one connection pool.
 
     Args:
-        session: whose requests go there with the right credentials; see `open_session`.
-        server: the address that paths are put behind.
-        manager: the field manager of applies.
-        timeouts: see there.
+        session: adds the credentials to each request; see `open_session`.
+        server: the base URL of the API server.
+        manager: the default field manager of writes.
+        timeouts: the timeouts of requests.
     """
 
     def __init__(
@@ -66,80 +66,80 @@ class Client:
         self._timeouts = timeouts
 
     async def close(self) -> None:
-        """Closes the connections; a request after that fails."""
+        """Closes the connections; later requests fail."""
         await self._session.close()
 
-    async def get(self, place: Place) -> Object:
-        """One object."""
-        return await self._json("GET", place.url(), doing=f"read {place}")
+    async def get(self, ref: ResourceRef) -> Object:
+        """Reads one object."""
+        return await self._json("GET", ref.url(), action=f"read {ref}")
 
     async def get_text(self, path: str, *, accept: str = "") -> bytes:
-        """The bytes of any path of the API server."""
+        """Reads any path of the API server as bytes."""
         headers = {"Accept": accept} if accept else {}
-        return await self._request("GET", path, doing=f"read {path}", headers=headers)
+        return await self._request("GET", path, action=f"read {path}", headers=headers)
 
     async def apply(
         self,
-        place: Place,
+        ref: ResourceRef,
         manifest: Manifest,
         *,
         manager: str = "",
         force: bool = True,
     ) -> Object:
-        """Server-side apply: the fields of `manifest` become ours, and what we had before and left out goes.
+        """Server-side apply: the manager owns the fields of `manifest`; fields that it owned before and leaves out are removed.
 
         Args:
-            place: the object.
-            manifest: only the fields that we mean to own. With `metadata.uid` it is refused when the object is another
-                one by now.
-            manager: another field manager than the client's.
-            force: take fields that others own; without it the answer is a Conflict.
+            ref: the object.
+            manifest: only the fields that the manager is to own. With `metadata.uid` the API server refuses the apply when
+                the object was replaced by another one of the same name.
+            manager: a field manager other than the client's default.
+            force: take over fields that other managers own; without it the API server responds with a Conflict.
         """
         query = {"fieldManager": manager or self.manager, "force": str(force).lower()}
         return await self._json(
             "PATCH",
-            place.url(),
-            doing=f"apply {place}",
+            ref.url(),
+            action=f"apply {ref}",
             query=query,
             body=msgspec.json.encode(manifest),
             headers={"Content-Type": _APPLY_PATCH},
         )
 
-    async def merge(self, place: Place, patch: Manifest, *, subresource: str = "") -> Object:
-        """A JSON merge patch."""
+    async def merge(self, ref: ResourceRef, patch: Manifest, *, subresource: str = "") -> Object:
+        """Applies a JSON merge patch to an object or its subresource."""
         return await self._json(
             "PATCH",
-            place.url(subresource),
-            doing=f"patch {f'{subresource} of ' if subresource else ''}{place}",
+            ref.url(subresource),
+            action=f"patch {f'{subresource} of ' if subresource else ''}{ref}",
             query={"fieldManager": self.manager},
             body=msgspec.json.encode(patch),
             headers={"Content-Type": _MERGE_PATCH},
         )
 
-    async def create(self, place: Place, manifest: Manifest) -> Object:
+    async def create(self, ref: ResourceRef, manifest: Manifest) -> Object:
         """Creates an object in a collection."""
         return await self._json(
             "POST",
-            place.url(),
-            doing=f"create {place}",
+            ref.url(),
+            action=f"create {ref}",
             query={"fieldManager": self.manager},
             body=msgspec.json.encode(manifest),
         )
 
-    async def replace(self, place: Place, manifest: Manifest) -> Object:
-        """Puts an object in the place of the version that it names."""
+    async def replace(self, ref: ResourceRef, manifest: Manifest) -> Object:
+        """Replaces an object; Conflict unless the manifest's resourceVersion is the current one."""
         return await self._json(
             "PUT",
-            place.url(),
-            doing=f"replace {place}",
+            ref.url(),
+            action=f"replace {ref}",
             query={"fieldManager": self.manager},
             body=msgspec.json.encode(manifest),
         )
 
-    async def delete(self, place: Place, *, uid: str) -> None:
-        """Deletes the one object that has this uid; its children follow in the background.
+    async def delete(self, ref: ResourceRef, *, uid: str) -> None:
+        """Deletes the object if it has this uid; the garbage collector deletes its dependents in the background.
 
-        One that is gone, or is another one by now, is no error: it is not ours to delete any more.
+        It is not an error when the object is already gone or has another uid.
         """
         options = {
             "apiVersion": "v1",
@@ -149,27 +149,27 @@ class Client:
         }
         with contextlib.suppress(errors.NotFound, errors.Conflict):
             body = msgspec.json.encode(options)
-            await self._request("DELETE", place.url(), doing=f"delete {place}", body=body)
+            await self._request("DELETE", ref.url(), action=f"delete {ref}", body=body)
 
     async def pages(
-        self, place: Place, *, labels: str = ""
+        self, ref: ResourceRef, *, labels: str = ""
     ) -> collections.abc.AsyncIterator[tuple[list[Object], str]]:
-        """Lists a collection, page by page, each with the version that a watch goes on from."""
-        onward = ""
+        """Lists a collection: yields the objects of each page, and the resourceVersion from which to watch."""
+        continue_token = ""
         while True:
             query = {"limit": str(_PAGE)}
             query |= {"labelSelector": labels} if labels else {}
-            query |= {"continue": onward} if onward else {}
-            page = await self._json("GET", place.url(), doing=f"list {place}", query=query)
+            query |= {"continue": continue_token} if continue_token else {}
+            page = await self._json("GET", ref.url(), action=f"list {ref}", query=query)
             metadata = page.get("metadata") or {}
             yield page.get("items") or [], metadata.get("resourceVersion") or ""
-            onward = metadata.get("continue") or ""
-            if not onward:
+            continue_token = metadata.get("continue") or ""
+            if not continue_token:
                 return
 
     async def kinds(self) -> frozenset[str]:
         """Every kind that the API server serves now, as "group/version/Kind" ("v1/Service" for the core group)."""
-        found: set[str] = set()
+        served: set[str] = set()
         for path in ("/api", "/apis"):
             text = await self.get_text(path, accept=_DISCOVERY)
             for group in msgspec.json.decode(text).get("items") or []:
@@ -177,21 +177,21 @@ class Client:
                 for version in group.get("versions") or []:
                     prefix = f"{name}/{version['version']}" if name else version["version"]
                     kinds = [r.get("responseKind") or {} for r in version.get("resources") or []]
-                    found.update(f"{prefix}/{kind['kind']}" for kind in kinds if kind.get("kind"))
-        return frozenset(found)
+                    served.update(f"{prefix}/{kind['kind']}" for kind in kinds if kind.get("kind"))
+        return frozenset(served)
 
     @contextlib.asynccontextmanager
     async def watch(
-        self, place: Place, *, labels: str, since: str, seconds: float, silence: float
+        self, ref: ResourceRef, *, labels: str, since: str, seconds: float, idle_timeout: float
     ) -> collections.abc.AsyncIterator[collections.abc.AsyncIterator[bytes]]:
-        """Opens a watch, and gives its lines.
+        """Opens a watch and yields an iterator over its lines.
 
         Args:
-            place: the collection.
+            ref: the collection.
             labels: a label selector.
-            since: the version to go on from.
-            seconds: after which the API server ends it.
-            silence: how long nothing may come (bookmarks come each minute) before the watch counts as broken.
+            since: the resourceVersion to continue from.
+            seconds: after this time the API server ends the watch.
+            idle_timeout: seconds without a line after which the watch counts as broken; bookmarks arrive about once per minute.
         """
         query = {
             "watch": "true",
@@ -200,71 +200,71 @@ class Client:
             "resourceVersion": since,
             "timeoutSeconds": str(int(seconds)),
         }
-        limits = aiohttp.ClientTimeout(
-            total=None, sock_connect=self._timeouts.connect, sock_read=silence
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=self._timeouts.connect, sock_read=idle_timeout
         )
-        doing = f"watch {place}"
-        with _translated(doing):
+        action = f"watch {ref}"
+        with _translated(action):
             async with self._session.get(
-                self._server + place.url(),
+                self._server + ref.url(),
                 params=query,
-                timeout=limits,
-            ) as answer:
-                await _raise_for(answer, doing)
-                yield _lines(answer.content)
+                timeout=timeout,
+            ) as response:
+                await _raise_for(response, action)
+                yield _lines(response.content)
 
     async def _json(
         self,
         method: str,
         path: str,
         *,
-        doing: str,
+        action: str,
         query: dict[str, str] | None = None,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> Object:
         text = await self._request(
-            method, path, doing=doing, query=query, body=body, headers=headers
+            method, path, action=action, query=query, body=body, headers=headers
         )
         try:
-            answer: Object = msgspec.json.decode(text)
+            response: Object = msgspec.json.decode(text)
         except msgspec.DecodeError:
             raise errors.ServerTrouble(
-                doing, message=f"no JSON in the answer: {text[:200]!r}"
+                action, message=f"the response is not JSON: {text[:200]!r}"
             ) from None
-        return answer
+        return response
 
     async def _request(
         self,
         method: str,
         path: str,
         *,
-        doing: str,
+        action: str,
         query: dict[str, str] | None = None,
         body: bytes | None = None,
         headers: dict[str, str] | None = None,
     ) -> bytes:
-        limits = aiohttp.ClientTimeout(
+        timeout = aiohttp.ClientTimeout(
             total=self._timeouts.request, sock_connect=self._timeouts.connect
         )
-        sent = {"Content-Type": "application/json", **(headers or {})}
-        with _translated(doing):
+        all_headers = {"Content-Type": "application/json", **(headers or {})}
+        with _translated(action):
             async with self._session.request(
                 method,
                 self._server + path,
                 params=query,
                 data=body,
-                headers=sent,
-                timeout=limits,
-            ) as answer:
-                await _raise_for(answer, doing)
-                return await answer.read()
+                headers=all_headers,
+                timeout=timeout,
+            ) as response:
+                await _raise_for(response, action)
+                return await response.read()
 
 
 def open_session(
     endpoint: credentials.Endpoint, *, agent: str, clock: credentials.Clock = time.monotonic
 ) -> aiohttp.ClientSession:
-    """A session whose requests carry the endpoint's credentials, renewed as they age and once more after a 401."""
+    """Opens a session that adds the endpoint's credentials to each request and renews them when they expire or after a 401."""
     tokens = credentials.Tokens(endpoint, clock=clock)
 
     async def authorize(
@@ -273,13 +273,13 @@ def open_session(
         request.headers.update(await tokens.header())
         if endpoint.server_name:
             request.server_hostname = endpoint.server_name
-        answer = await handler(request)
-        if answer.status == _UNAUTHORIZED:
+        response = await handler(request)
+        if response.status == _UNAUTHORIZED:
             tokens.forget()
-        return answer
+        return response
 
     secure = endpoint.server.startswith("https:")
-    # No limit on connections: each watch holds one, and the queue's workers bound the rest.
+    # No connection limit: each watch holds one connection, and the number of workers bounds the rest.
     connector = aiohttp.TCPConnector(limit=0, ssl=endpoint.ssl() if secure else False)
     return aiohttp.ClientSession(
         connector=connector,
@@ -293,28 +293,30 @@ _UNAUTHORIZED = 401
 
 
 @contextlib.contextmanager
-def _translated(doing: str) -> collections.abc.Iterator[None]:
+def _translated(action: str) -> collections.abc.Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, TimeoutError, asyncio.IncompleteReadError, OSError) as error:
-        said = str(error) or type(error).__name__
-        raise errors.Unreachable(doing, message=f"no answer from the API server: {said}") from error
+        reason = str(error) or type(error).__name__
+        raise errors.Unreachable(
+            action, message=f"no response from the API server: {reason}"
+        ) from error
     except credentials.CredentialsError as error:
-        raise errors.Unauthorized(doing, message=str(error)) from error
+        raise errors.Unauthorized(action, message=str(error)) from error
 
 
-async def _raise_for(answer: aiohttp.ClientResponse, doing: str) -> None:
-    if answer.status < _FIRST_ERROR:
+async def _raise_for(response: aiohttp.ClientResponse, action: str) -> None:
+    if response.status < _FIRST_ERROR:
         return
-    text = await answer.read()
+    text = await response.read()
     try:
         status = msgspec.json.decode(text)
     except msgspec.DecodeError:
         status = {"message": text[:500].decode(errors="replace")}
     if not isinstance(status, dict):
         status = {"message": str(status)}
-    raise errors.from_answer(
-        doing, code=answer.status, status=status, retry_after=answer.headers.get("Retry-After")
+    raise errors.from_response(
+        action, code=response.status, status=status, retry_after=response.headers.get("Retry-After")
     )
 
 
@@ -322,7 +324,7 @@ _FIRST_ERROR = 400
 
 
 async def _lines(content: aiohttp.StreamReader) -> collections.abc.AsyncIterator[bytes]:
-    """Whole lines of any length; the stream's own `readline` refuses one over 64 KB, and a Deployment can be longer."""
+    """Complete lines of any length; the stream's own `readline` rejects lines over 64 KB, and a Deployment can be longer."""
     rest = b""
     async for chunk in content.iter_any():
         *whole, rest = (rest + chunk).split(b"\n")

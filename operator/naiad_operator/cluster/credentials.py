@@ -1,9 +1,9 @@
-"""Where the API server is and how to prove who we are: in a pod, or from a kubeconfig.
+"""The credentials for the API server: the service account of the pod, or a kubeconfig.
 
-Read here and not by the package `kubernetes`: importing that costs 21 MB of resident memory, a third of the operator's, for a
-file that is a few fields. What is read: the pod's service account (its token is read again each minute: the kubelet renews
-it), and of a kubeconfig the current context with CA, client certificate, token, token file, exec plugin and proxy. Basic
-authentication and the `auth-provider` block, both long gone from Kubernetes, are refused with a sentence.
+The package `kubernetes` is not used for this: importing it costs 21 MB of resident memory, a third of the operator's, to read a
+file with a few fields. Supported are the pod's service account (its token is read again every minute, because the kubelet
+renews it) and, in the current context of a kubeconfig: CA, client certificate, token, token file, exec plugin and proxy. Basic
+authentication and the `auth-provider` block, which Kubernetes has removed, are rejected with an error message.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ import yaml
 
 _SERVICE_ACCOUNT = pathlib.Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _TOKEN_AGE_S = 60.0
-"""How long a token read from a file is used; bound tokens are renewed at 80 % of an hour."""
+"""How long a token read from a file is used; the kubelet renews tokens at 80 % of their hour."""
 _EXEC_TIMEOUT_S = 60.0
 
 Clock = collections.abc.Callable[[], float]
 
 
 class CredentialsError(Exception):
-    """There are no usable credentials; the message says which file or variable to mend."""
+    """There are no usable credentials; the message names the file or variable to fix."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Exec:
-    """A program that prints a token or a certificate (`aws eks get-token` and its like)."""
+    """An exec plugin: a program that prints a token (e.g. `aws eks get-token`)."""
 
     command: str
     args: tuple[str, ...]
@@ -45,10 +45,10 @@ class Exec:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """A server and how to log in there. Files are paths, data is PEM.
+    """The address of an API server and the credentials for it. `*_file` fields are paths, `*_data` fields are PEM.
 
     Attributes:
-        namespace: of the context, or of the pod.
+        namespace: the namespace of the context, or of the pod.
     """
 
     server: str
@@ -67,7 +67,7 @@ class Endpoint:
     proxy: str = ""
 
     def ssl(self) -> ssl.SSLContext:
-        """The TLS settings for this server."""
+        """The TLS context for this server."""
         context = ssl.create_default_context(
             cafile=self.ca_file or None, cadata=self.ca_data or None
         )
@@ -83,7 +83,7 @@ class Endpoint:
 
 
 def _file(stack: contextlib.ExitStack, pem: str) -> str:
-    """A file that lives as long as the stack: `ssl` takes certificates from files only."""
+    """A temporary file with this PEM that exists as long as the stack: `ssl` loads certificates only from files."""
     if not pem:
         return ""
     handle = tempfile.NamedTemporaryFile(mode="w", suffix=".pem")  # noqa: SIM115 - the stack closes it
@@ -94,11 +94,11 @@ def _file(stack: contextlib.ExitStack, pem: str) -> str:
 
 
 class Tokens:
-    """Gives the Authorization header for each request, renewing what grows old.
+    """Provides the Authorization header of each request and renews tokens that expire.
 
     Args:
-        endpoint: whose token.
-        clock: seconds that never go back.
+        endpoint: the source of the token.
+        clock: monotonic, in seconds.
     """
 
     def __init__(self, endpoint: Endpoint, *, clock: Clock) -> None:
@@ -109,7 +109,7 @@ class Tokens:
         self._renewing = asyncio.Lock()
 
     async def header(self) -> dict[str, str]:
-        """The header, empty where a client certificate is all the proof there is."""
+        """The Authorization header; empty when the endpoint has no token (e.g. only a client certificate)."""
         if self._clock() >= self._until:
             async with self._renewing:
                 if self._clock() >= self._until:
@@ -117,7 +117,7 @@ class Tokens:
         return {"Authorization": f"Bearer {self._token}"} if self._token else {}
 
     def forget(self) -> None:
-        """Renews before the next request: the server did not take the token."""
+        """Renews the token before the next request, after the server rejected it."""
         if self._until != float("inf"):
             self._until = 0.0
 
@@ -132,7 +132,7 @@ class Tokens:
 
 
 def _read_token(path: pathlib.Path) -> str:
-    """A few hundred bytes of a memory-backed volume, once a minute: no thread is worth that."""
+    """Reads a token file. It is a few hundred bytes on a memory-backed volume, once per minute, so no thread is needed."""
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
@@ -140,7 +140,7 @@ def _read_token(path: pathlib.Path) -> str:
 
 
 def _left(expires: str | None) -> float:
-    """Seconds until a time that an exec plugin gave, less some for the way."""
+    """Seconds until an exec plugin's token expires, minus a margin of 30 s."""
     if not expires:
         return float("inf")
     left = dt.datetime.fromisoformat(expires) - dt.datetime.now(dt.UTC)
@@ -173,15 +173,15 @@ async def _run(plugin: Exec) -> dict[str, typing.Any]:
         await process.wait()
         raise CredentialsError(f"{what} did not end in {_EXEC_TIMEOUT_S:g} s") from None
     if process.returncode != 0:
-        said = err.decode(errors="replace").strip()[-500:]
-        raise CredentialsError(f"{what} exited {process.returncode}: {said}")
+        stderr = err.decode(errors="replace").strip()[-500:]
+        raise CredentialsError(f"{what} exited {process.returncode}: {stderr}")
     try:
         status: dict[str, typing.Any] = json.loads(out)["status"]
     except (ValueError, KeyError):
         raise CredentialsError(f"{what} printed no ExecCredential with a status") from None
     if status.get("clientCertificateData"):
         raise CredentialsError(
-            f"{what} gives a client certificate; only tokens are taken from plugins. Write the certificate into the "
+            f"{what} returned a client certificate, but only tokens are supported. Write the certificate into the "
             "kubeconfig (client-certificate-data, client-key-data) instead"
         )
     return status
@@ -197,7 +197,7 @@ def find(
     """Finds the API server: the named kubeconfig, else the pod's service account, else `$KUBECONFIG`, else ~/.kube/config.
 
     Raises:
-        CredentialsError: there is none, or it cannot be used.
+        CredentialsError: there are no credentials, or they cannot be used.
     """
     if not kubeconfig and (service_account / "token").exists():
         return _in_pod(environ, service_account)
@@ -207,7 +207,7 @@ def find(
     if not paths:
         if not default.exists():
             raise CredentialsError(
-                "no API server to talk to: this is no pod with a service account, KUBECONFIG is not set and there is no "
+                "no API server found: this is not a pod with a service account, KUBECONFIG is not set and there is no "
                 f"{default}; name a file with --kubeconfig"
             )
         paths = [default]
@@ -231,7 +231,7 @@ def _in_pod(environ: collections.abc.Mapping[str, str], folder: pathlib.Path) ->
 def _from_kubeconfig(paths: collections.abc.Sequence[pathlib.Path], context: str) -> Endpoint:
     files = [_parsed(path) for path in paths]
     where = os.pathsep.join(str(path) for path in paths)
-    # As kubectl merges several files: the first that says something wins.
+    # As in kubectl, the first of several files that sets a value wins.
     name = context or next((c for _, f in files if (c := f.get("current-context"))), "")
     if not name:
         raise CredentialsError(f"{where} names no current-context; choose one with --context")
@@ -271,7 +271,7 @@ def _parsed(path: pathlib.Path) -> _Parsed:
     except OSError as error:
         raise CredentialsError(f"cannot read the kubeconfig {path}: {error}") from None
     except yaml.YAMLError as error:
-        raise CredentialsError(f"the kubeconfig {path} is no YAML: {error}") from None
+        raise CredentialsError(f"the kubeconfig {path} is not valid YAML: {error}") from None
     if not isinstance(content, dict):
         raise CredentialsError(f"the kubeconfig {path} is not a mapping")
     return path, content
@@ -286,7 +286,7 @@ def _named(files: collections.abc.Sequence[_Parsed], what: str, name: str, where
 
 
 def _beside(kubeconfig: pathlib.Path, name: object) -> str:
-    """Paths in a kubeconfig are relative to its folder."""
+    """A path in a kubeconfig, which is relative to the file's folder; "" when not set."""
     return str(kubeconfig.parent / str(name)) if name else ""
 
 

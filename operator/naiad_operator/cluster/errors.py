@@ -1,7 +1,7 @@
-"""What can go wrong between the operator and the API server, translated once from HTTP and aiohttp.
+"""The errors of requests to the API server, translated from HTTP and aiohttp.
 
-Nothing above `cluster/` sees an HTTP client's exception. A class here stands for a situation that callers treat differently;
-`transient` says whether the same request may succeed later without anybody changing anything.
+No code above `cluster/` sees an exception of the HTTP client. Each class stands for a case that callers treat differently;
+`transient` says whether the same request may succeed later without a change to the resource.
 """
 
 import collections.abc
@@ -10,128 +10,128 @@ import typing
 
 
 class ApiError(Exception):
-    """The API server refused a request, or could not be asked.
+    """The API server refused a request, or did not respond.
 
     Attributes:
-        code: the HTTP status; 0 where there was no answer.
+        code: the HTTP status; 0 when there was no response.
         reason: the Status object's reason, e.g. "AlreadyExists".
-        message: what the API server said.
-        doing: the request, in words: "apply deployments.apps prod/demo".
-        transient: whether the same request may succeed later by itself.
+        message: the API server's message.
+        action: the request in words: "apply deployments.apps prod/demo".
+        transient: whether the same request may succeed later.
     """
 
     transient: typing.ClassVar[bool] = False
 
-    def __init__(self, doing: str, *, code: int = 0, reason: str = "", message: str = "") -> None:
-        self.doing = doing
+    def __init__(self, action: str, *, code: int = 0, reason: str = "", message: str = "") -> None:
+        self.action = action
         self.code = code
         self.reason = reason
         self.message = message
-        super().__init__(f"cannot {doing}: {message or reason or f'HTTP {code}'}")
+        super().__init__(f"cannot {action}: {message or reason or f'HTTP {code}'}")
 
 
-class NotFound(ApiError):  # noqa: N818 - reads as what happened, like the API server's own reason
-    """404: there is no such object, or no such kind."""
+class NotFound(ApiError):  # noqa: N818 - named like the API server's own reason
+    """404: the object or the resource type does not exist."""
 
 
 class Conflict(ApiError):  # noqa: N818 - see NotFound
-    """409: the object is not as the request expected (its version, its uid, a field's owner)."""
+    """409: the object is not in the state that the request expects (its version, its uid, a field's owner)."""
 
     transient = True
 
 
 class Gone(ApiError):  # noqa: N818 - see NotFound
-    """410: the version to go on from is too old; list again."""
+    """410: the resourceVersion to continue from is too old; a new list is required."""
 
     transient = True
 
 
 class Forbidden(ApiError):  # noqa: N818 - see NotFound
-    """403: the operator's role lacks the verb, or a quota or an admission policy says no."""
+    """403: the operator's role lacks the verb, or a quota or an admission policy denies the request."""
 
-    transient = True  # roles are given later, quotas are raised
+    transient = True  # roles and quotas may be changed
 
 
 class Unauthorized(ApiError):  # noqa: N818 - see NotFound
-    """401: the credentials are not taken."""
+    """401: the API server does not accept the credentials."""
 
-    transient = True  # tokens are renewed
+    transient = True  # tokens are renewed before the next attempt
 
 
 class Invalid(ApiError):  # noqa: N818 - see NotFound
-    """400 or 422: the object itself is refused; sending it again gives the same answer.
+    """400 or 422: the object is invalid; sending it again has the same result.
 
-    Also the 500 that an API server answers to an apply with a field that it does not know.
+    Also the 500 with which an API server responds to an apply with a field that it does not know.
     """
 
 
 class TooManyRequests(ApiError):  # noqa: N818 - see NotFound
-    """429: the API server asks to come back later.
+    """429: the API server limits the rate of requests.
 
     Attributes:
-        retry_after: seconds, as it asked; None where it named none.
+        retry_after: seconds to wait, from the response; None when it named none.
     """
 
     transient = True
 
     def __init__(
         self,
-        doing: str,
+        action: str,
         *,
         code: int = 429,
         reason: str = "",
         message: str = "",
         retry_after: float | None = None,
     ) -> None:
-        super().__init__(doing, code=code, reason=reason, message=message)
+        super().__init__(action, code=code, reason=reason, message=message)
         self.retry_after = retry_after
 
 
 class ServerTrouble(ApiError):  # noqa: N818 - see NotFound
-    """5xx: the API server or something behind it has a problem of its own."""
+    """5xx: the API server, or a component behind it, failed."""
 
     transient = True
 
 
 class Unreachable(ApiError):  # noqa: N818 - see NotFound
-    """No answer: no connection, a connection that broke, or none in time."""
+    """There was no response: no connection, a broken connection, or a timeout."""
 
     transient = True
 
 
-def from_answer(
-    doing: str,
+def from_response(
+    action: str,
     *,
     code: int,
     status: collections.abc.Mapping[str, typing.Any],
     retry_after: str | None = None,
 ) -> ApiError:
-    """The error for an answer of 400 or more.
+    """The error for a response with status 400 or higher.
 
     Args:
-        doing: the request, in words.
+        action: the request in words.
         code: the HTTP status.
-        status: the Status object of the answer; empty where it had none.
-        retry_after: the header of that name.
+        status: the Status object in the response; empty when it had none.
+        retry_after: the Retry-After header.
     """
     reason, message = status.get("reason") or "", status.get("message") or ""
-    if code == _SERVER and (misfit := _MISFIT.match(message)):
-        # What an apply does not know, or knows as another type, is no trouble of the server's, whatever its code says.
-        code, reason, message = 422, "Invalid", _GO_VALUE.sub(r"\1", misfit[1])
-    facts: dict[str, typing.Any] = {"code": code, "reason": reason, "message": message}
+    if code == _SERVER and (patch_error := _PATCH_ERROR.match(message)):
+        # A field that the server does not know, or knows with another type, is an error in the manifest, despite the code 500.
+        code, reason, message = 422, "Invalid", _GO_VALUE.sub(r"\1", patch_error[1])
+    fields: dict[str, typing.Any] = {"code": code, "reason": reason, "message": message}
     if code == _TOO_MANY_REQUESTS:
         details = status.get("details") or {}
-        asked = retry_after or details.get("retryAfterSeconds")
-        return TooManyRequests(doing, retry_after=_seconds(asked), **facts)
+        value = retry_after or details.get("retryAfterSeconds")
+        return TooManyRequests(action, retry_after=_seconds(value), **fields)
     kind = _BY_CODE.get(code)
     if kind is None:
         kind = ServerTrouble if code >= _SERVER else ApiError
-    return kind(doing, **facts)
+    return kind(action, **fields)
 
 
 _TOO_MANY_REQUESTS = 429
 _SERVER = 500
-_MISFIT = re.compile(r"failed to create typed patch object \([^)]*\): (.*)", re.DOTALL)
+_PATCH_ERROR = re.compile(r"failed to create typed patch object \([^)]*\): (.*)", re.DOTALL)
 _GO_VALUE = re.compile(r"&(?:value\.valueUnstructured)?\{(?:Value:)?(.*?)\}")
 _BY_CODE: dict[int, type[ApiError]] = {
     400: Invalid,
@@ -144,9 +144,9 @@ _BY_CODE: dict[int, type[ApiError]] = {
 }
 
 
-def _seconds(asked: object) -> float | None:
-    """Retry-After is a number of seconds from every API server; a date would come from something before it."""
+def _seconds(value: object) -> float | None:
+    """Retry-After in seconds; None for a date, which API servers do not send (but proxies may)."""
     try:
-        return max(0.0, float(str(asked)))
+        return max(0.0, float(str(value)))
     except ValueError:
         return None

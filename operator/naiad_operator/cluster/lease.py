@@ -1,8 +1,8 @@
-"""Which of several operators writes: a Lease that one holds and renews, and the others wait for. Off by default.
+"""Leader election: one of several operators holds and renews a Lease and writes; the others wait for it. Off by default.
 
-`decide` is plain: what the Lease says, who we are and what time it is in, what to write out. As everywhere in Kubernetes the
-holder's renewals are judged by our own clock, from the moment we first saw a version of the Lease, so that clocks which differ
-do no harm. Who cannot renew for longer than its deadline stops by itself, before another one may take over.
+As in client-go, the age of the holder's last renewal is measured with the local clock, from the moment at which this process
+first observed that version of the Lease, so that clock differences between nodes have no effect. A leader that cannot renew for
+longer than its deadline stops by itself, before another operator may take over.
 """
 
 import asyncio
@@ -14,154 +14,157 @@ import typing
 
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.resource_ref import ResourceRef
 
 _log = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
-    """How leading goes, in seconds.
+class LeaseConfig:
+    """The times of the leader election, in seconds; the names are those of client-go.
 
     Attributes:
-        duration: without a renewal, after which others may take over.
-        deadline: without a renewal, after which the holder stops.
-        retry: between looks and renewals.
+        lease_duration: the time without a renewal after which another operator may take over.
+        renew_deadline: the time without a renewal after which the leader stops.
+        retry_period: the time between two attempts to acquire or renew.
     """
 
-    duration: float = 15.0
-    deadline: float = 10.0
-    retry: float = 2.0
+    lease_duration: float = 15.0
+    renew_deadline: float = 10.0
+    retry_period: float = 2.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Seen:
-    """The Lease as it was last read, and when (by our clock) its version was first seen."""
+class LeaseRecord:
+    """The Lease as it was last read, and when this version was first observed (local clock)."""
 
     holder: str
     version: str
-    since: float
+    observed_at: float
 
 
-def may_take(seen: Seen, me: str, now: float, terms: Terms) -> bool:
-    """Whether the lease is ours to renew or to take."""
-    return seen.holder in ("", me) or now - seen.since > terms.duration
+def may_acquire(record: LeaseRecord, identity: str, now: float, config: LeaseConfig) -> bool:
+    """Whether this process may write the Lease: it holds it, it is free, or its holder's last renewal is too old."""
+    return record.holder in ("", identity) or now - record.observed_at > config.lease_duration
 
 
 class Lease:
-    """Holds one Lease, or waits for it.
+    """Acquires, renews and releases one Lease.
 
     Args:
-        api: where it is.
-        place: the Lease.
-        me: who we are, different for each process.
-        terms: see there.
-        clock: the time of day, for people who read the Lease.
+        api: the client of the API server.
+        ref: the Lease.
+        identity: the holder identity, unique per process.
+        config: the times of the leader election.
+        clock: the time of day, for the timestamps in the Lease.
+
+    Attributes:
+        held: whether this process is the leader.
     """
 
     def __init__(
         self,
         api: Client,
-        place: Place,
+        ref: ResourceRef,
         *,
-        me: str,
-        terms: Terms,
+        identity: str,
+        config: LeaseConfig,
         clock: collections.abc.Callable[[], dt.datetime],
     ) -> None:
         self._api = api
-        self._place = place
-        self._me = me
-        self._terms = terms
+        self._ref = ref
+        self._identity = identity
+        self._config = config
         self._clock = clock
-        self._seen = Seen("", "", 0.0)
+        self._record = LeaseRecord("", "", 0.0)
         self.held = False
 
     async def acquire(self) -> None:
-        """Waits until the lease is ours."""
-        while not await self._try():  # noqa: ASYNC110 - what is waited for happens on the API server
-            await asyncio.sleep(self._terms.retry)
+        """Waits until this process holds the Lease."""
+        while not await self._try_acquire_or_renew():  # noqa: ASYNC110 - what is waited for happens on the API server
+            await asyncio.sleep(self._config.retry_period)
         self.held = True
-        _log.info("%s holds %s", self._me, self._place)
+        _log.info("%s holds %s", self._identity, self._ref)
 
-    async def keep(self) -> None:
-        """Renews; returns when the lease is lost."""
+    async def renew(self) -> None:
+        """Renews the Lease until it is lost, then returns."""
         renewed = self._now()
         while True:
-            await asyncio.sleep(self._terms.retry)
-            left = self._terms.deadline - (self._now() - renewed)
+            await asyncio.sleep(self._config.retry_period)
+            left = self._config.renew_deadline - (self._now() - renewed)
             try:
                 async with asyncio.timeout(max(0.0, left)):
-                    ours = await self._try()
+                    renewed_now = await self._try_acquire_or_renew()
             except TimeoutError:
-                ours = False
-            if ours:
+                renewed_now = False
+            if renewed_now:
                 renewed = self._now()
             elif (
-                self._seen.holder not in ("", self._me)
-                or self._now() - renewed > self._terms.deadline
+                self._record.holder not in ("", self._identity)
+                or self._now() - renewed > self._config.renew_deadline
             ):
                 self.held = False
-                _log.error("lost %s to %s", self._place, self._seen.holder or "nobody we know")
+                _log.error("lost %s to %s", self._ref, self._record.holder or "an unknown holder")
                 return
 
     async def release(self) -> None:
-        """Lets another one take over at once."""
+        """Releases the Lease, so that another operator can take over at once."""
         if not self.held:
             return
         self.held = False
         try:
             try:
-                await self._give_back()
+                await self._release_now()
             except errors.Conflict:
-                # A renewal of our own that was on its way when we stopped; there is no other.
-                await self._give_back()
+                # The process's own last renewal was still in flight; there is no other writer.
+                await self._release_now()
         except errors.ApiError as error:
             _log.warning("%s; another operator takes over when the lease runs out", error)
 
-    async def _give_back(self) -> None:
-        lease = await self._api.get(self._place)
-        if (lease.get("spec") or {}).get("holderIdentity") == self._me:
+    async def _release_now(self) -> None:
+        lease = await self._api.get(self._ref)
+        if (lease.get("spec") or {}).get("holderIdentity") == self._identity:
             lease["spec"] |= {"holderIdentity": "", "leaseDurationSeconds": 1}
-            await self._api.replace(self._place, lease)
+            await self._api.replace(self._ref, lease)
 
-    async def _try(self) -> bool:
-        """Reads, and takes or renews if it may. False when it is somebody else's or the API server does not answer."""
+    async def _try_acquire_or_renew(self) -> bool:
+        """Acquires or renews the Lease; False when another process holds it or the API server does not respond."""
         try:
             try:
-                lease = await self._api.get(self._place)
+                lease = await self._api.get(self._ref)
             except errors.NotFound:
-                await self._api.create(dataclasses.replace(self._place, name=""), self._fresh())
+                await self._api.create(dataclasses.replace(self._ref, name=""), self._new_lease())
                 return True
             spec = lease.get("spec") or {}
-            self._note(spec.get("holderIdentity") or "", lease["metadata"]["resourceVersion"])
-            if not may_take(self._seen, self._me, self._now(), self._terms):
+            self._observe(spec.get("holderIdentity") or "", lease["metadata"]["resourceVersion"])
+            if not may_acquire(self._record, self._identity, self._now(), self._config):
                 return False
-            taken = self._fresh()["spec"]
-            moves = self._seen.holder != self._me
-            taken["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + int(moves)
-            if not moves:
-                taken["acquireTime"] = spec.get("acquireTime") or taken["acquireTime"]
-            await self._api.replace(self._place, {**lease, "spec": taken})
+            new_spec = self._new_lease()["spec"]
+            takes_over = self._record.holder != self._identity
+            new_spec["leaseTransitions"] = (spec.get("leaseTransitions") or 0) + int(takes_over)
+            if not takes_over:
+                new_spec["acquireTime"] = spec.get("acquireTime") or new_spec["acquireTime"]
+            await self._api.replace(self._ref, {**lease, "spec": new_spec})
         except errors.Conflict:
-            return False  # somebody was quicker
+            return False  # another process has written it first
         except errors.ApiError as error:
             _log.warning("%s", error)
             return False
         return True
 
-    def _note(self, holder: str, version: str) -> None:
-        if version != self._seen.version:
-            self._seen = Seen(holder, version, self._now())
+    def _observe(self, holder: str, version: str) -> None:
+        if version != self._record.version:
+            self._record = LeaseRecord(holder, version, self._now())
 
-    def _fresh(self) -> dict[str, typing.Any]:
+    def _new_lease(self) -> dict[str, typing.Any]:
         now = self._clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
-            "metadata": {"name": self._place.name, "namespace": self._place.namespace},
+            "metadata": {"name": self._ref.name, "namespace": self._ref.namespace},
             "spec": {
-                "holderIdentity": self._me,
-                "leaseDurationSeconds": int(self._terms.duration),
+                "holderIdentity": self._identity,
+                "leaseDurationSeconds": int(self._config.lease_duration),
                 "acquireTime": now,
                 "renewTime": now,
                 "leaseTransitions": 0,

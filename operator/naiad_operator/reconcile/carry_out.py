@@ -13,9 +13,9 @@ import logging
 import typing
 
 from naiad_operator.builders import kinds
-from naiad_operator.cluster import children, errors
+from naiad_operator.cluster import child_store, errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.reconcile import events, ownership, plan
 from naiad_operator.status import ApiError, Conflict
 
@@ -57,7 +57,7 @@ class Carrier:
         store: hears each answer.
     """
 
-    def __init__(self, api: Client, store: children.Children) -> None:
+    def __init__(self, api: Client, store: child_store.ChildStore) -> None:
         self._api = api
         self._store = store
         # What the API server made of an apply that it did not take whole, by the child's uid: applying it again would change
@@ -69,7 +69,7 @@ class Carrier:
         """Of how many children it is kept that a part was changed by others."""
         return len(self._partial)
 
-    def accepted(self, child: children.Child, stamp: str) -> bool:
+    def accepted(self, child: child_store.Child, stamp: str) -> bool:
         """Whether the child is what the API server makes of this manifest, though it lacks fields."""
         return self._partial.get(child.uid) == (stamp, child.fields)
 
@@ -139,8 +139,8 @@ class Carrier:
             case plan.Delete(child):
                 result.writes += 1
                 _log.info("deleting %s %s, which is no longer wanted", child.kind, child.name)
-                await self._api.delete(_place_of(child), uid=child.uid)
-                self._store.deleting(child.uid)
+                await self._api.delete(_ref_of_child(child), uid=child.uid)
+                self._store.mark_deleting(child.uid)
                 self._partial.pop(child.uid, None)
             case plan.Wait(kind, name):
                 _log.debug("%s %s is still being deleted", kind, name)
@@ -158,7 +158,7 @@ class Carrier:
     async def _create(self, manifest: plan.Manifest, result: Result, *, uid: str) -> None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         try:
-            present = await self._api.get(_place(manifest))
+            present = await self._api.get(_ref(manifest))
         except errors.NotFound:
             present = None
         if present is not None:
@@ -168,8 +168,8 @@ class Carrier:
         try:
             await self._apply(manifest, force=False)
         except errors.Conflict:
-            present = await self._api.get(_place(manifest))
-            if children.controller(present["metadata"]).get("uid") == uid:
+            present = await self._api.get(_ref(manifest))
+            if child_store.controller_of(present["metadata"]).get("uid") == uid:
                 raise  # another operator of ours was quicker: look again
             self._conflict(kind, name, present, result)
 
@@ -179,10 +179,10 @@ class Carrier:
         """An object of that name is there, though no watch has told of it under our labels."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         metadata = present["metadata"]
-        owner = children.controller(metadata)
-        before = children.in_full(children.controller(manifest["metadata"]))
+        owner = child_store.controller_of(metadata)
+        before = child_store.qualified_name(child_store.controller_of(manifest["metadata"]))
         if "deletionTimestamp" in metadata or plan.is_left_over(
-            children.in_full(owner), owner.get("uid") or "", owner=before, uid=uid
+            child_store.qualified_name(owner), owner.get("uid") or "", owner=before, uid=uid
         ):
             result.leaving.append((kind, name))
         elif owner.get("uid") != uid:
@@ -195,7 +195,7 @@ class Carrier:
 
     @staticmethod
     def _conflict(kind: str, name: str, present: dict[str, typing.Any], result: Result) -> None:
-        owner = _named(children.controller(present["metadata"]))
+        owner = _named(child_store.controller_of(present["metadata"]))
         result.conflicts.append(Conflict(kind, name, owner or "nobody"))
 
     async def _apply_as_read(self, manifest: plan.Manifest, version: str) -> None:
@@ -204,18 +204,18 @@ class Carrier:
         except errors.Conflict:
             if version:
                 # The watch is behind; the next look shall decide by what there is.
-                self._store.put(manifest["kind"], await self._api.get(_place(manifest)))
+                self._store.put(manifest["kind"], await self._api.get(_ref(manifest)))
             raise
 
     async def _apply(
         self, manifest: plan.Manifest, *, force: bool = True, version: str = ""
     ) -> None:
         metadata = manifest["metadata"]
-        stamp = metadata["annotations"][children.APPLIED_ANNOTATION]
+        stamp = metadata["annotations"][child_store.APPLIED_ANNOTATION]
         sent = manifest
         if version:
             sent = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
-        answer = await self._api.apply(_place(manifest), sent, force=force)
+        answer = await self._api.apply(_ref(manifest), sent, force=force)
         child = self._store.put(manifest["kind"], answer)
         lost = ownership.lost(manifest, child.owned()) if child.applied == stamp else []
         if lost:
@@ -239,9 +239,9 @@ class Carrier:
             "metadata": {"name": name, "namespace": namespace, "uid": uid},
             "spec": {"replicas": replicas},
         }
-        place = Place(kind.api_version, kind.plural, namespace, name)
+        ref = ResourceRef(kind.api_version, kind.plural, namespace, name)
         manager = f"{self._api.manager}-handover"
-        answer = await self._api.apply(place, manifest, manager=manager)
+        answer = await self._api.apply(ref, manifest, manager=manager)
         self._store.put(kind.kind, answer)
         _log.info("the autoscaler takes over %s at %d replicas", name, replicas)
 
@@ -258,15 +258,15 @@ def _with_uid(manifest: plan.Manifest, uid: str) -> plan.Manifest:
     return {**manifest, "metadata": {**manifest["metadata"], "uid": uid}}
 
 
-def _place(manifest: plan.Manifest) -> Place:
+def _ref(manifest: plan.Manifest) -> ResourceRef:
     metadata = manifest["metadata"]
     plural = _PLURALS[manifest["kind"]]
-    return Place(manifest["apiVersion"], plural, metadata["namespace"], metadata["name"])
+    return ResourceRef(manifest["apiVersion"], plural, metadata["namespace"], metadata["name"])
 
 
-def _place_of(child: children.Child) -> Place:
+def _ref_of_child(child: child_store.Child) -> ResourceRef:
     kind = next(kind for kind in kinds.KINDS if kind.kind == child.kind)
-    return Place(kind.api_version, kind.plural, child.namespace, child.name)
+    return ResourceRef(kind.api_version, kind.plural, child.namespace, child.name)
 
 
 def _of(step: plan.Step) -> tuple[str, str]:

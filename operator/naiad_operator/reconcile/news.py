@@ -13,7 +13,7 @@ import typing
 
 import msgspec
 
-from naiad_operator.cluster.children import is_newer
+from naiad_operator.cluster.child_store import is_newer
 from naiad_operator.queue import Key
 
 Manifest = collections.abc.Mapping[str, typing.Any]

@@ -21,7 +21,7 @@ import typing
 
 import msgspec
 
-from naiad_operator.cluster.children import APPLIED_ANNOTATION, Child
+from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
 from naiad_operator.reconcile import ownership
 
 Manifest = dict[str, typing.Any]
@@ -102,14 +102,14 @@ def decide(
     unwanted = [
         Delete(child)
         for key, child in sorted(by_name.items())
-        if key not in names and child.controller == uid and not child.deleting
+        if key not in names and child.controller_uid == uid and not child.deleting
     ]
     steps: list[Step] = [step for step in unwanted if step.child.kind in _AUTOSCALERS]
     for manifest in wanted:
         child = by_name.get((manifest["kind"], manifest["metadata"]["name"]))
         if child is not None and (
             child.deleting
-            or is_left_over(child.controlled_by, child.controller, owner=owner, uid=uid)
+            or is_left_over(child.controller_name, child.controller_uid, owner=owner, uid=uid)
         ):
             steps.append(Wait(child.kind, child.name))
             continue
@@ -118,9 +118,9 @@ def decide(
     return steps
 
 
-def is_left_over(controlled_by: str, controller: str, *, owner: str, uid: str) -> bool:
+def is_left_over(controller_name: str, controller_uid: str, *, owner: str, uid: str) -> bool:
     """Whether an object belongs to a service of this name that is gone."""
-    return controlled_by == owner and controller != uid
+    return controller_name == owner and controller_uid != uid
 
 
 def stamped(manifest: Manifest) -> Manifest:
@@ -142,7 +142,7 @@ def _one(
     if child is None:
         yield Create(manifest)
         return
-    if child.controller != uid:
+    if child.controller_uid != uid:
         yield Create(manifest)  # somebody else's, with our labels: whoever creates will see whose
         return
     fields = child.owned()

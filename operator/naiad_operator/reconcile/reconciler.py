@@ -17,9 +17,9 @@ import typing
 from naiad_operator.api import names, service as services
 from naiad_operator.builders import build, image, kinds
 from naiad_operator.cluster import errors
-from naiad_operator.cluster.children import Child, Children
+from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
 from naiad_operator.reconcile import carry_out, events, merge, models, news, ownership, plan
@@ -53,7 +53,7 @@ class Tools:
 
     api: Client
     news: news.News
-    children: Children
+    children: ChildStore
     surroundings: Surroundings
     models: models.Models
     clock: Clock
@@ -79,7 +79,7 @@ class Reconciler:
             ApiError: the API server could not do its part; nothing is lost by trying again.
         """
         try:
-            manifest = self._tools.news.take(key) or await self._tools.api.get(_place(key))
+            manifest = self._tools.news.take(key) or await self._tools.api.get(_ref(key))
         except errors.NotFound:
             return self._forget(key)
         if "deletionTimestamp" in manifest["metadata"]:
@@ -144,7 +144,7 @@ class Reconciler:
             children={
                 (child.kind, child.name): child.manifest()
                 for child in mine
-                if child.controller == service.uid and not child.deleting
+                if child.controller_uid == service.uid and not child.deleting
             },
             facts=facts,
             pods=pods,
@@ -163,7 +163,7 @@ class Reconciler:
 
     def _split(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
         """The children of a service, and its pods parsed."""
-        everything = self._tools.children.of(key.namespace, key.name)
+        everything = self._tools.children.of_service(key.namespace, key.name)
         pods = [child.manifest() for child in everything if child.kind == "Pod"]
         return [child for child in everything if child.kind != "Pod"], pods
 
@@ -177,7 +177,7 @@ class Reconciler:
         patch = merge.patch(before, status)
         if patch:
             body = {"metadata": {"resourceVersion": seen}, "status": patch}
-            answer = await self._tools.api.merge(_place(key), body, subresource="status")
+            answer = await self._tools.api.merge(_ref(key), body, subresource="status")
             seen = answer["metadata"]["resourceVersion"]
             tell = events.of_transition(before, status)
         self._tools.news.saw(key, seen)
@@ -215,7 +215,7 @@ class Reconciler:
             "reportingInstance": names.FIELD_MANAGER,
         }
         try:
-            await self._tools.api.create(Place("v1", "events", key.namespace), body)
+            await self._tools.api.create(ResourceRef("v1", "events", key.namespace), body)
         except errors.ApiError as error:
             _log.warning("%s; it said: %s", error, event.message)
 
@@ -231,14 +231,14 @@ class Reconciler:
         return self._tools.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def _place(key: Key) -> Place:
-    return Place(names.API_VERSION, names.PLURAL, key.namespace, key.name)
+def _ref(key: Key) -> ResourceRef:
+    return ResourceRef(names.API_VERSION, names.PLURAL, key.namespace, key.name)
 
 
 def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> tuple[int | None, bool]:
     """How many pods the Deployment says, and whether that is our word."""
     for child in mine:
-        if child.kind == kinds.DEPLOYMENT.kind and child.controller == uid:
+        if child.kind == kinds.DEPLOYMENT.kind and child.controller_uid == uid:
             spec = child.manifest().get("spec") or {}
             return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
     return None, True

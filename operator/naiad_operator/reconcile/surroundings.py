@@ -16,10 +16,10 @@ import typing
 from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.resource_ref import ResourceRef
 
 _log = logging.getLogger(__name__)
-_NODES = Place("v1", "nodes")
+_NODES = ResourceRef("v1", "nodes")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -78,12 +78,12 @@ def test_a_pods_service_account_comes_before_a_kubeconfig_in_the_home_folder(
     assert endpoint.namespace == "naiad-system"
 
 
-def test_nothing_at_all_says_what_to_name(tmp_path: Path) -> None:
+def test_without_any_credentials_the_error_names_the_options(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="--kubeconfig"):
         find(environ={"HOME": str(tmp_path)}, service_account=NOWHERE)
 
 
-def test_a_way_of_logging_in_that_is_gone_is_refused_with_what_to_use(tmp_path: Path) -> None:
+def test_removed_login_methods_are_rejected_with_the_alternatives(tmp_path: Path) -> None:
     with pytest.raises(CredentialsError, match="exec plugin"):
         found(kubeconfig(tmp_path / "config", {"auth-provider": {"name": "oidc"}}))
 
@@ -110,7 +110,7 @@ async def test_a_token_file_is_read_again_as_the_kubelet_renews_it(tmp_path: Pat
     assert await tokens.header() == {"Authorization": "Bearer second"}
 
 
-async def test_a_token_that_the_server_did_not_take_is_read_again_at_once(tmp_path: Path) -> None:
+async def test_a_token_that_the_server_rejected_is_read_again_at_once(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("first")
     tokens = Tokens(Endpoint(server="https://x", token_file=str(token)), clock=Clock())
@@ -130,7 +130,7 @@ def plugin(code: str) -> Endpoint:
     return Endpoint(server="https://x", exec=program)
 
 
-async def test_an_exec_plugin_is_run_until_what_it_gave_expires() -> None:
+async def test_an_exec_plugin_is_run_again_when_its_token_expires() -> None:
     code = (
         "import json, os; info = json.loads(os.environ['KUBERNETES_EXEC_INFO']);"
         "print(json.dumps({'kind': info['kind'], 'status': {'token': os.environ['WHO'],"
@@ -150,6 +150,8 @@ async def test_an_exec_plugin_is_run_until_what_it_gave_expires() -> None:
         ('print(\'{"status": {"clientCertificateData": "x"}}\')', "client-certificate-data"),
     ],
 )
-async def test_an_exec_plugin_that_fails_is_named_with_its_words(code: str, said: str) -> None:
+async def test_an_exec_plugin_that_fails_is_named_with_its_error_output(
+    code: str, said: str
+) -> None:
     with pytest.raises(CredentialsError, match=said):
         await Tokens(plugin(code), clock=Clock()).header()

@@ -16,16 +16,16 @@ TYPED = "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): "
         ('.x: duplicate entries for key [name="a"]', '.x: duplicate entries for key [name="a"]'),
     ],
 )  # fmt: skip
-def test_a_field_that_an_apply_does_not_know_is_the_objects_fault_whatever_the_code_says(
+def test_an_unknown_field_in_an_apply_is_an_invalid_object_despite_the_code_500(
     said: str, told: str
 ) -> None:
-    error = errors.from_answer("apply it", code=500, status={"message": TYPED + said})
+    error = errors.from_response("apply it", code=500, status={"message": TYPED + said})
     assert isinstance(error, errors.Invalid)
     assert error.message == told
 
 
-def test_any_other_500_is_the_servers() -> None:
+def test_any_other_500_is_a_server_error() -> None:
     for message in ("", "etcdserver: request timed out", f"x {TYPED}y"):
-        error = errors.from_answer("apply it", code=500, status={"message": message})
+        error = errors.from_response("apply it", code=500, status={"message": message})
         assert isinstance(error, errors.ServerTrouble)
         assert error.transient

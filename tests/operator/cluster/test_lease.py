@@ -1,4 +1,4 @@
-"""Who may take a lease, and how it is given back."""
+"""Leader election: when a Lease may be acquired, and how it is released."""
 
 import copy
 import datetime as dt
@@ -8,19 +8,19 @@ import pytest
 
 from naiad_operator.cluster import errors
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.lease import Lease, Seen, Terms, may_take
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.lease import Lease, LeaseConfig, LeaseRecord, may_acquire
+from naiad_operator.cluster.resource_ref import ResourceRef
 
-TERMS = Terms(duration=15.0)
+CONFIG = LeaseConfig(lease_duration=15.0)
 
 
 @pytest.mark.parametrize(("holder", "age"), [("", 0.0), ("me", 0.0), ("other", 15.1)])
-def test_a_lease_that_is_free_ours_or_not_renewed_may_be_taken(holder: str, age: float) -> None:
-    assert may_take(Seen(holder, "1", 100.0), "me", 100.0 + age, TERMS)
+def test_a_lease_that_is_free_own_or_expired_may_be_acquired(holder: str, age: float) -> None:
+    assert may_acquire(LeaseRecord(holder, "1", 100.0), "me", 100.0 + age, CONFIG)
 
 
-def test_a_lease_that_another_one_renews_may_not() -> None:
-    assert not may_take(Seen("other", "1", 100.0), "me", 114.9, TERMS)
+def test_a_lease_that_another_process_renews_may_not_be_acquired() -> None:
+    assert not may_acquire(LeaseRecord("other", "1", 100.0), "me", 114.9, CONFIG)
 
 
 class Api:
@@ -37,15 +37,17 @@ class Api:
         }
         self.writes_between: list[str] = []
 
-    async def get(self, place: Place) -> dict[str, typing.Any]:
+    async def get(self, ref: ResourceRef) -> dict[str, typing.Any]:
         read = copy.deepcopy(self.lease)
         if self.writes_between:
             self._write({"holderIdentity": self.writes_between.pop()})
         return read
 
-    async def replace(self, place: Place, manifest: dict[str, typing.Any]) -> dict[str, typing.Any]:
+    async def replace(
+        self, ref: ResourceRef, manifest: dict[str, typing.Any]
+    ) -> dict[str, typing.Any]:
         if manifest["metadata"] != self.lease["metadata"]:
-            raise errors.Conflict(f"replace {place}")
+            raise errors.Conflict(f"replace {ref}")
         self._write(manifest["spec"])
         return self.lease
 
@@ -57,16 +59,16 @@ class Api:
 async def held(api: Api) -> Lease:
     lease = Lease(
         typing.cast("Client", api),
-        Place("coordination.k8s.io/v1", "leases", "ns", "naiad-operator"),
-        me="me",
-        terms=TERMS,
+        ResourceRef("coordination.k8s.io/v1", "leases", "ns", "naiad-operator"),
+        identity="me",
+        config=CONFIG,
         clock=lambda: dt.datetime(2026, 1, 31, tzinfo=dt.UTC),
     )
     await lease.acquire()
     return lease
 
 
-async def test_a_lease_is_given_back_although_a_renewal_was_on_its_way() -> None:
+async def test_a_lease_is_released_although_a_renewal_was_in_flight() -> None:
     """Another operator would have to wait for it to run out."""
     api = Api("")
     lease = await held(api)
@@ -75,7 +77,7 @@ async def test_a_lease_is_given_back_although_a_renewal_was_on_its_way() -> None
     assert api.lease["spec"]["holderIdentity"] == ""
 
 
-async def test_a_lease_that_another_one_has_taken_meanwhile_stays_its_own() -> None:
+async def test_release_keeps_a_lease_that_another_process_has_acquired() -> None:
     api = Api("")
     lease = await held(api)
     api.writes_between = ["other"]

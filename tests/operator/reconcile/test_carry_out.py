@@ -8,9 +8,9 @@ import pytest
 from typing_extensions import override
 
 from naiad_operator.cluster import errors
-from naiad_operator.cluster.children import APPLIED_ANNOTATION, Children, Labels
+from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, ChildStore, Labels
 from naiad_operator.cluster.client import Client
-from naiad_operator.cluster.place import Place
+from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.reconcile import plan
 from naiad_operator.reconcile.carry_out import Carrier, Result
 
@@ -45,16 +45,16 @@ class Api(Client):
         self.uid = "made"
 
     @override
-    async def get(self, place: Place) -> dict[str, Any]:
+    async def get(self, ref: ResourceRef) -> dict[str, Any]:
         self.asked.append("get")
         if self.present is None:
-            raise errors.NotFound(f"read {place}")
+            raise errors.NotFound(f"read {ref}")
         return self.present
 
     @override
     async def apply(
         self,
-        place: Place,
+        ref: ResourceRef,
         manifest: collections.abc.Mapping[str, Any],
         *,
         manager: str = "",
@@ -63,7 +63,7 @@ class Api(Client):
         self.asked.append(f"apply {manifest['metadata'].get('resourceVersion', 'any')} {force=}")
         version = "resourceVersion" in manifest["metadata"]
         if version and (self.present is not None or self.minds_versions):
-            raise errors.Conflict(f"apply {place}")
+            raise errors.Conflict(f"apply {ref}")
         made: dict[str, Any] = json.loads(json.dumps(manifest))
         made["metadata"].update(uid=self.uid, resourceVersion="7", managedFields=[])
         self.present = made
@@ -78,11 +78,11 @@ def foreign() -> dict[str, Any]:
     }
 
 
-def empty_store() -> Children:
-    return Children(
+def empty_store() -> ChildStore:
+    return ChildStore(
         Labels(instance="app.kubernetes.io/instance", manager="naiad-operator"),
-        wake=lambda _namespace, _name: None,
-        trims={},
+        on_change=lambda _namespace, _name: None,
+        transforms={},
     )
 
 
@@ -92,7 +92,7 @@ async def carried_out(
     fresh: bool = False,
     settled: bool = False,
     step: plan.Step | None = None,
-    store: Children | None = None,
+    store: ChildStore | None = None,
 ) -> Result:
     carrier = Carrier(api, store if store is not None else empty_store())
     return await carry_out(carrier, step or plan.Create(WANTED), fresh=fresh, settled=settled)
@@ -119,7 +119,7 @@ async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
     for number in range(3):
         api.present, api.uid = None, f"uid-{number}"
         await carry_out(carrier, plan.Create(WANTED), fresh=True)
-        store.drop(f"uid-{number}", "8")
+        store.remove(f"uid-{number}", "8")
     assert carrier.partial == 1
 
 
@@ -180,5 +180,5 @@ async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has
     with pytest.raises(errors.Conflict):
         await carried_out(api, step=plan.Apply(WANTED, "made", version="17"), store=store)
     assert api.asked == ["apply 17 force=True", "get"]
-    [known] = store.of("ns", "demo")
+    [known] = store.of_service("ns", "demo")
     assert known.version == "18", "the next look decides by what there is"

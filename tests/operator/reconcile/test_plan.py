@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from naiad_operator.cluster.children import APPLIED_ANNOTATION, Child
+from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, Child
 from naiad_operator.reconcile import plan
 
 UID = "uid-of-the-service"
@@ -49,8 +49,8 @@ def applied(manifest: plan.Manifest, **changes: Any) -> Child:
         "uid": f"uid-of-{manifest['kind']}",
         "version": "1",
         "instance": "demo",
-        "controller": UID,
-        "controlled_by": OWNER,
+        "controller_uid": UID,
+        "controller_name": OWNER,
         "deleting": False,
         "applied": stamped["metadata"]["annotations"][APPLIED_ANNOTATION],
         "fields": msgspec.json.encode(fields),
@@ -121,22 +121,22 @@ def test_an_autoscaler_goes_before_the_replicas_are_ours_again() -> None:
 
 
 def test_what_is_not_controlled_by_this_very_service_is_never_deleted() -> None:
-    assert decide([], applied(other("Ingress"), controller="somebody else")) == []
-    assert decide([], applied(other("Ingress"), controller="")) == []
+    assert decide([], applied(other("Ingress"), controller_uid="another")) == []
+    assert decide([], applied(other("Ingress"), controller_uid="")) == []
 
 
 def test_what_somebody_else_controls_is_never_applied_over() -> None:
     theirs = applied(
         deployment(),
-        controller="somebody else",
-        controlled_by="InferenceService.serving.kserve.io demo",
+        controller_uid="another",
+        controller_name="InferenceService.serving.kserve.io demo",
     )
     [step] = decide([deployment()], theirs)
     assert isinstance(step, plan.Create)
 
 
 def test_what_a_service_of_this_name_left_behind_is_waited_for() -> None:
-    old = applied(deployment(), controller="uid-of-the-service-before")
+    old = applied(deployment(), controller_uid="uid-of-the-service-before")
     assert decide([deployment()], old) == [plan.Wait("Deployment", "demo")]
     assert decide([], old) == []
 

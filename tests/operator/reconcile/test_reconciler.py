@@ -6,7 +6,7 @@ import typing
 import pytest
 
 from naiad_operator.cluster import errors
-from naiad_operator.cluster.children import Children, Labels
+from naiad_operator.cluster.child_store import ChildStore, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
 from naiad_operator.reconcile import carry_out, events, models, news, reconciler
@@ -28,17 +28,17 @@ class Api:
         self.told: list[str] = []
         self.refuses: Exception | None = None
 
-    async def get(self, place: object) -> Object:
+    async def get(self, ref: object) -> Object:
         return self.service
 
-    async def merge(self, place: object, body: Object, *, subresource: str) -> Object:
+    async def merge(self, ref: object, body: Object, *, subresource: str) -> Object:
         if self.refuses is not None:
             raise self.refuses
         self.statuses.append(body["status"])
         self.service = {**self.service, "status": body["status"]}
         return self.service
 
-    async def create(self, place: object, body: Object) -> Object:
+    async def create(self, ref: object, body: Object) -> Object:
         self.told.append(body["reason"])
         return body
 
@@ -48,7 +48,9 @@ def looking(api: Api) -> reconciler.Reconciler:
     tools = reconciler.Tools(
         api=client,
         news=news.News(lambda: 0.0),
-        children=Children(Labels(instance="i", manager="m"), wake=lambda *_: None, trims={}),
+        children=ChildStore(
+            Labels(instance="i", manager="m"), on_change=lambda *_: None, transforms={}
+        ),
         surroundings=Surroundings(client, manifests.DEFAULTS, inspect_nodes=False),
         models=typing.cast("models.Models", Silent()),
         clock=lambda: dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC),

@@ -1,4 +1,4 @@
-"""Where an object or a collection lies in the API: pure text."""
+"""The reference to an object or a collection in the Kubernetes API, and its URL path. Pure."""
 
 import dataclasses
 import urllib.parse
@@ -7,14 +7,14 @@ from typing_extensions import override
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Place:
-    """A collection of the API, or with a name one object in it.
+class ResourceRef:
+    """Names a collection of the API, or one object in it.
 
     Attributes:
         api_version: as in manifests: "v1", "apps/v1".
         plural: the resource's plural name, e.g. "deployments".
-        namespace: "" means all namespaces, or a kind that has none.
-        name: "" means the collection.
+        namespace: "" means all namespaces, or a cluster-scoped resource.
+        name: the object's name; "" means the collection.
     """
 
     api_version: str
@@ -23,7 +23,7 @@ class Place:
     name: str = ""
 
     def url(self, subresource: str = "") -> str:
-        """The path on the API server."""
+        """The URL path on the API server, optionally of a subresource such as "status"."""
         root = "/apis/" if "/" in self.api_version else "/api/"
         scope = f"/namespaces/{self.namespace}" if self.namespace else ""
         parts = [root + self.api_version + scope, self.plural]

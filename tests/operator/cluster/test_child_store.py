@@ -1,0 +1,131 @@
+"""The store of children: always the newest version, found by service, and small."""
+
+from typing import Any
+
+import pytest
+
+from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, ChildStore, Labels, trim_pod
+
+INSTANCE = "app.kubernetes.io/instance"
+
+
+class Changes(list[tuple[str, str]]):
+    """Who was changes."""
+
+    def __call__(self, namespace: str, name: str) -> None:
+        self.append((namespace, name))
+
+
+@pytest.fixture
+def changes() -> Changes:
+    return Changes()
+
+
+@pytest.fixture
+def store(changes: Changes) -> ChildStore:
+    labels = Labels(instance=INSTANCE, manager="naiad-operator")
+    return ChildStore(labels, on_change=changes, transforms={"Pod": trim_pod})
+
+
+def item(version: int, *, uid: str = "u1", instance: str = "demo", **spec: Any) -> dict[str, Any]:
+    ours = {"manager": "naiad-operator", "operation": "Apply", "fieldsV1": {"f:spec": {}}}
+    status = {**ours, "subresource": "status", "fieldsV1": {"f:status": {}}}
+    return {
+        "metadata": {
+            "name": "demo",
+            "namespace": "ns",
+            "uid": uid,
+            "resourceVersion": str(version),
+            "labels": {INSTANCE: instance},
+            "annotations": {APPLIED_ANNOTATION: "abc"},
+            "ownerReferences": [
+                {"uid": "o1", "kind": "InferenceService", "name": "demo", "controller": True}
+            ],
+            "managedFields": [{"manager": "kubectl", "operation": "Update"}, status, ours],
+        },
+        "spec": spec,
+    }
+
+
+def test_a_new_version_calls_on_change_and_the_echo_of_an_own_write_does_not(
+    store: ChildStore, changes: Changes
+) -> None:
+    store.update("Deployment", item(1))
+    assert changes == [("ns", "demo")]
+    store.put("Deployment", item(2))
+    store.update("Deployment", item(2))
+    assert changes == [("ns", "demo")]
+
+
+def test_an_older_version_from_a_watch_does_not_replace_an_own_write(store: ChildStore) -> None:
+    store.put("Deployment", item(10, replicas=5))
+    store.update("Deployment", item(9, replicas=1))
+    [child] = store.of_service("ns", "demo")
+    assert child.manifest()["spec"] == {"replicas": 5}
+
+
+def test_versions_are_compared_as_numbers(store: ChildStore) -> None:
+    store.put("Deployment", item(9))
+    store.put("Deployment", item(10, replicas=5))
+    [child] = store.of_service("ns", "demo")
+    assert child.version == "10"
+
+
+def test_only_the_fields_of_own_applies_are_kept(store: ChildStore) -> None:
+    child = store.put("Deployment", item(1))
+    assert child.owned() == {"f:spec": {}}
+    assert "managedFields" not in child.manifest()["metadata"]
+    assert (child.applied, child.controller_uid) == ("abc", "o1")
+
+
+def test_an_object_that_moves_to_another_service_changes_both(
+    store: ChildStore, changes: Changes
+) -> None:
+    store.update("Deployment", item(1))
+    changes.clear()
+    store.update("Deployment", item(2, instance="other"))
+    assert sorted(changes) == [("ns", "demo"), ("ns", "other")]
+    assert store.of_service("ns", "demo") == []
+    assert len(store.of_service("ns", "other")) == 1
+
+
+def test_a_deleted_object_is_removed_and_its_service_changes(
+    store: ChildStore, changes: Changes
+) -> None:
+    store.update("Deployment", item(1))
+    store.remove("u1", "2")
+    assert store.of_service("ns", "demo") == []
+    assert len(changes) == 2
+    store.remove("u1", "3")
+    assert len(changes) == 2
+
+
+def test_an_old_removal_does_not_undo_a_newer_write(store: ChildStore) -> None:
+    store.put("Deployment", item(5))
+    store.remove("u1", "4")
+    assert len(store) == 1
+
+
+def test_a_complete_list_removes_other_objects_unless_they_are_newer(
+    store: ChildStore,
+) -> None:
+    store.put("Deployment", item(3, uid="old"))
+    store.put("Deployment", item(9, uid="newer"))
+    store.put("Service", item(3, uid="another kind"))
+    store.prune("Deployment", "", present=set(), version="5")
+    assert sorted(child.uid for child in store.of_service("ns", "demo")) == [
+        "another kind",
+        "newer",
+    ]
+
+
+def test_a_list_of_one_namespace_keeps_the_objects_of_others(store: ChildStore) -> None:
+    store.put("Deployment", item(3))
+    store.prune("Deployment", "elsewhere", present=set(), version="5")
+    assert len(store) == 1
+
+
+def test_a_pod_is_kept_without_its_spec(store: ChildStore) -> None:
+    pod = item(1, containers=[{"name": "server"}], nodeName="n1") | {"status": {"phase": "Running"}}
+    kept = store.put("Pod", pod).manifest()
+    assert (kept["spec"], kept["status"]) == ({"nodeName": "n1"}, {"phase": "Running"})
