@@ -12,6 +12,9 @@ import numpy as np
 from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
 
+UNPACKED = 4096
+"""BYTES tensors of up to so many elements become objects on the event loop, which takes 2 ms; more stay packed and become objects elsewhere."""
+
 _LENGTH = struct.Struct("<I")
 _NOTHING: "np.ndarray[Any, Any]" = np.empty((0,), dtype=np.uint8)
 

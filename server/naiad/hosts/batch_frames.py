@@ -19,7 +19,7 @@ from naiad.core.flow import ANSWER_BYTES
 from naiad.core.inference import Inference
 from naiad.core.request import Parameters
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.core.tensor import Tensor, packed_strings
+from naiad.core.tensor import UNPACKED, Tensor, packed_strings
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.tensor_frames import array_at, framed
 from naiad.hosts.worker.content import TIMES
@@ -28,10 +28,8 @@ from naiad.hosts.worker.link import ALIGNED, Parcel
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
 
-UNPACKED = 4096
-"""BYTES outputs of up to so many elements become objects here; more stay packed: the event loop is not where millions of objects are made."""
-
 UNPACKED_BYTES = 1 << 18
+"""BYTES outputs of more bytes stay packed, however few elements they have."""
 
 _KNOWN = 256
 _KNOWN_BYTES = 4096

@@ -3,6 +3,9 @@
 import asyncio
 import collections.abc
 
+READY_TIMEOUT_S = 5.0
+"""How long an instance may take to say whether it is ready (row 2.12)."""
+
 
 class Probe:
     """Of one instance. All of it is on the event loop.
@@ -17,18 +20,17 @@ class Probe:
         self._loop = loop
         self._answer: asyncio.Future[bool] | None = None
 
-    async def ask(self, begin: collections.abc.Callable[[], None], *, seconds: float) -> bool:
-        """The answer to a question; no answer within so many seconds means no.
+    async def ask(self, begin: collections.abc.Callable[[], None]) -> bool:
+        """The answer to a question; no answer within `READY_TIMEOUT_S` means no.
 
         Args:
             begin: asks, unless a question is under way.
-            seconds: how long to wait.
         """
         answer = self._answer
         if answer is None or answer.done():
             answer = self._answer = self._loop.create_future()
             begin()
-        done, _ = await asyncio.wait({answer}, timeout=seconds)
+        done, _ = await asyncio.wait({answer}, timeout=READY_TIMEOUT_S)
         return bool(done) and answer.result()
 
     def answer(self, ready: bool) -> None:  # noqa: FBT001  the answer itself

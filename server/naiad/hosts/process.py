@@ -12,26 +12,24 @@ import collections.abc
 import enum
 import functools
 import logging
-import os
-
-import orjson
 
 from naiad.backends.backend import Answer, Execution, WorkerPlan
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.errors import ErrorCode, InferenceError
+from naiad.errors import InferenceError
 from naiad.hosts import worker_errors
 from naiad.hosts.batch_frames import Answers, pack
-from naiad.hosts.colocation import WorkerPlace
 from naiad.hosts.desk import Desk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
+from naiad.hosts.loading import Loading
 from naiad.hosts.output_log import Identity
 from naiad.hosts.probe import Probe
 from naiad.hosts.pulse import Pulse
 from naiad.hosts.replacement import Replacement
+from naiad.hosts.request_signals import RequestSignals
 from naiad.hosts.spawn import order
 from naiad.hosts.watchdog import Watchdog
 from naiad.hosts.worker import link
@@ -40,11 +38,8 @@ from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)
 
-READY_TIMEOUT_S = 5.0
-"""How long a model may think about whether it is ready (row 2.12)."""
 COPIED_ASIDE = 1 << 22
 """Batches of more bytes are copied to the worker by a thread, not by the event loop."""
-
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
 
@@ -105,9 +100,9 @@ class ProcessHost:
         self._usable: collections.abc.Callable[[bool], None] = _ignore
         self._on_answer: OnAnswer = _ignore
         self._worker: WorkerProcess | None = None
-        self._loading: asyncio.Future[None] | None = None
-        self._place: WorkerPlace | None = None
+        self._loading: Loading | None = None
         self._in_flight = InFlight()
+        self._signals = RequestSignals(self._in_flight, self._post_if_up)
         self._on_outcome: OnOutcome | None = None
         self._started_ns = 0
         self._watchdog = Watchdog(identity, loop=loop)
@@ -129,7 +124,7 @@ class ProcessHost:
             InferenceError: it cannot be loaded, or the process did not get that far.
         """
         self._state = _State.LOADING
-        loading = self._loading = self._loop.create_future()
+        loading = self._loading = Loading(self._loop)
         worker = WorkerProcess(
             self._identity,
             self._plan,
@@ -146,12 +141,11 @@ class ProcessHost:
             self._loading = None
             raise worker_errors.not_started(self._identity, error) from error
         self._worker = worker
-        self._place = WorkerPlace(worker.pid, processors=len(os.sched_getaffinity(0)))
         try:
             worker.send(link.LOAD, order(self._plan))
             if self._limits.load.seconds:
                 self._watchdog.watch(worker, "its load", self._limits.load, _ignore)
-            await loading
+            await loading.wait()
             if worker.ended.done():  # the loop was busy, and both came at once
                 how = worker.ended.result()
                 raise worker_errors.not_loaded(self._identity, how, worker.last_words)  # noqa: TRY301 - as one that failed while it loaded
@@ -183,7 +177,7 @@ class ProcessHost:
         worker = self._worker
         if self._state is not _State.UP or worker is None:
             down = worker_errors.is_down(self._identity, "is not running")
-            self._loop.call_soon(self._fail, down)
+            self._loop.call_soon(self._end, None, down)
             return
         try:
             header, parcel = pack(batch)
@@ -193,13 +187,9 @@ class ProcessHost:
             else:
                 worker.send(link.BATCH, header, parcel, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
-            self._loop.call_soon(self._fail, self._not_handed_over(error))
+            self._loop.call_soon(self._end, None, self._not_handed_over(error))
             return
-        on_cancel = self._tell_cancelled
-        for inference in batch:
-            inference.on_cancel = on_cancel
-            if inference.flow is not None:
-                inference.flow.watch(functools.partial(self._tell_held, inference))
+        self._signals.watch(batch)
         limit = self._limits.execute
         if limit.seconds:
             what = f"a batch of {len(batch)} requests"
@@ -210,11 +200,11 @@ class ProcessHost:
         if self._in_flight.batch is not batch:
             return
         if error is not None:
-            self._fail(self._not_handed_over(error))
+            self._end(None, self._not_handed_over(error))
             return
         for inference in batch:
             if inference.cancelled:  # perhaps the worker was told before it had the batch
-                self._tell_cancelled(inference)
+                self._signals.cancelled(inference)
 
     def _not_handed_over(self, error: Exception) -> InferenceError:
         _log.error("%s: a batch could not be handed over", self._identity, exc_info=error)
@@ -230,7 +220,7 @@ class ProcessHost:
         if self._state is not _State.UP or worker is None:
             return False
         ask = functools.partial(worker.post, link.ASK_READY)
-        return await self._probe.ask(ask, seconds=READY_TIMEOUT_S)
+        return await self._probe.ask(ask)
 
     def abort(self, why: str) -> None:
         """See `Host`."""
@@ -260,27 +250,21 @@ class ProcessHost:
     def _on_message(self, kind: int, header: bytes | bytearray) -> None:
         if kind == link.OUTCOME and self._in_flight.batch is not None:
             self._came_back(header, self._in_flight.batch)
-        elif kind == link.LOADED and self._loading is not None and not self._loading.done():
-            self._loading.set_result(None)
-        elif kind == link.REFUSED and self._loading is not None and not self._loading.done():
-            self._refused(header, self._loading)
-        elif self._worker is not None and not self._stuck:
-            self._worker.kill(f"sent a message of kind {kind} that nobody waits for")
-
-    def _refused(self, header: bytes | bytearray, loading: "asyncio.Future[None]") -> None:
-        try:
-            code, message = orjson.loads(header)["error"]
-            error = InferenceError(ErrorCode[code], message)
-        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
-            assert self._worker is not None
-            self._worker.kill(f"refused its model with an invalid message ({failure!r})")
             return
-        loading.set_exception(error)
+        worker = self._worker
+        assert worker is not None
+        try:
+            if self._loading is not None and self._loading.take(kind, header):
+                return
+        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
+            worker.kill(f"refused its model with an invalid message ({failure!r})")
+            return
+        if not self._stuck:
+            worker.kill(f"sent a message of kind {kind} that nobody waits for")
 
     def _came_back(self, header: bytes | bytearray, batch: list[Inference]) -> None:
-        worker, place = self._worker, self._place
+        worker = self._worker
         assert worker is not None
-        assert place is not None
         execution: Execution | None = None
         error: InferenceError | None = None
         try:
@@ -296,7 +280,7 @@ class ProcessHost:
             return
         self._end(execution, error)
         if execution is not None:
-            place.ran(execution.output_start_ns - execution.input_end_ns, len(batch))
+            worker.place.ran(execution.output_start_ns - execution.input_end_ns, len(batch))
 
     def _end(self, execution: Execution | None, error: InferenceError | None) -> None:
         batch, on_outcome = self._in_flight.batch, self._on_outcome
@@ -308,9 +292,6 @@ class ProcessHost:
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
         on_outcome(BatchOutcome(batch, execution, error, self._started_ns, self._now()))
-
-    def _fail(self, error: InferenceError) -> None:
-        self._end(None, error)
 
     def _on_posted(self, kind: int, number: int, header: bytes | bytearray) -> None:
         if kind == link.RESPONSE:
@@ -360,7 +341,7 @@ class ProcessHost:
         assert worker is not None
         error = worker_errors.not_received(self._identity, lost)
         if lost.kind == link.OUTCOME:
-            self._fail(error)
+            self._end(None, error)
         elif lost.kind == link.RESPONSE:
             inference = self._in_flight.waiting(lost.number)
             if inference is not None:
@@ -369,20 +350,11 @@ class ProcessHost:
                 self._on_answer(self._failure(inference, error))
         elif lost.kind == link.ASK:
             worker.post(link.NOT_TOLD, lost.number, error.message.encode())
-        elif self._loading is not None and not self._loading.done():
-            self._loading.set_exception(error)
+        elif self._loading is not None:
+            self._loading.fail(error)
 
-    def _tell_cancelled(self, inference: Inference) -> None:
-        """Its client left: the model may ask."""
-        self._tell(link.CANCEL, inference)
-
-    def _tell_held(self, inference: Inference, held: bool) -> None:  # noqa: FBT001  as flows tell it
-        """Its client does not take what is sent to it, or does again: the model shall wait so long."""
-        self._tell(link.HOLD if held else link.GO_ON, inference)
-
-    def _tell(self, kind: int, inference: Inference) -> None:
-        number = self._in_flight.number_of(inference)
-        if number is not None and self._worker is not None and self._state is _State.UP:
+    def _post_if_up(self, kind: int, number: int) -> None:
+        if self._worker is not None and self._state is _State.UP:
             self._worker.post(kind, number)
 
     def _on_stuck(self, how: str) -> None:
@@ -397,7 +369,7 @@ class ProcessHost:
         self._pulse.stop()
         self._probe.answer(False)
         error = worker_errors.is_down(self._identity, how)
-        self._fail(error)
+        self._end(None, error)
         for inference in self._in_flight.lose_apart():
             self._on_answer(self._failure(inference, error))
 
@@ -412,9 +384,7 @@ class ProcessHost:
         if self._state is _State.CLOSED:
             return
         if self._loading is not None:
-            if not self._loading.done():
-                error = worker_errors.not_loaded(self._identity, how, worker.last_words)
-                self._loading.set_exception(error)
+            self._loading.fail(worker_errors.not_loaded(self._identity, how, worker.last_words))
             return
         if self._state is _State.DOWN and not stuck:
             return

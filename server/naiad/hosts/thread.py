@@ -17,6 +17,7 @@ from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts import probe
 from naiad.hosts.colocation import (
     LOOKED_AT,
     SHORT_NS,
@@ -30,9 +31,6 @@ from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.probe import Probe
 
 _log = logging.getLogger(__name__)
-
-READY_TIMEOUT_S = 5.0
-"""How long an instance may think about whether it is ready (row 2.12)."""
 
 FINALIZE_TIMEOUT_S = 30.0
 """How long an instance may take to close before its thread is left to itself."""
@@ -105,7 +103,7 @@ class ThreadHost:
         known = self.ready_now()
         if known is not None:
             return known
-        return await self._probe.ask(self._begin_to_ask, seconds=READY_TIMEOUT_S)
+        return await self._probe.ask(self._begin_to_ask)
 
     def abort(self, why: str) -> None:
         """See `Host`."""
@@ -160,7 +158,7 @@ class ThreadHost:
             # Or this frame would keep the last batch in memory until the next one comes.
             del job, outcome
         if self._asking is not None:
-            self._asking.join(READY_TIMEOUT_S)
+            self._asking.join(probe.READY_TIMEOUT_S)
         try:
             self._instance.close()
         except BaseException:  # noqa: BLE001  the thread must end in order, whatever the model does

@@ -17,6 +17,7 @@ import signal
 import typing
 
 from naiad.backends.backend import WorkerPlan
+from naiad.hosts.colocation import WorkerPlace
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.spawn import end_children, end_now, in_words, reap_later, spawn
 from naiad.hosts.survivors import SURVIVORS
@@ -45,9 +46,6 @@ it some 25 µs, and a pipe holds thousands."""
 _BURST = 64
 _POST_AGAIN_S = 0.05
 _LOST_S = 0.3
-_COPIES = concurrent.futures.ThreadPoolExecutor(2, "naiad-copies")
-"""Large batches are copied to their workers by these threads."""
-
 _STACKS_S = 0.2
 _LAST_BURSTS = 1_000
 """More messages than a socket holds: what a worker sent before it ended is taken at once, but not what a child of its goes on sending."""
@@ -71,6 +69,7 @@ class WorkerProcess:
 
     Attributes:
         link: to it.
+        place: which processors it runs on.
         ended: done when it is gone and every descriptor is given back, with how it ended, as `on_end` is told it.
     """
 
@@ -101,6 +100,7 @@ class WorkerProcess:
         )
         self._timers: list[asyncio.TimerHandle] = []
         self._posting_again: asyncio.TimerHandle | None = None
+        self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
     def start(self) -> None:
@@ -113,6 +113,7 @@ class WorkerProcess:
             made = spawn(self._identity, self._plan, undo)
             failed.callback(end_now, made.process)
             self._process = made.process
+            self.place = WorkerPlace(self.pid, processors=len(os.sched_getaffinity(0)))
             self._gone = made.gone
             self.link = Link(made.data)
             undo.callback(self.link.close)
@@ -154,13 +155,18 @@ class WorkerProcess:
     def send_aside(
         self, *message: typing.Any, done: collections.abc.Callable[[Exception | None], None]
     ) -> None:
-        """As `send`, on a thread: copying 64 MB into new memory keeps whoever does it for 50 ms and more.
+        """As `send`, on a thread that starts with the first such message and ends with the worker: copying 64 MB takes 50 ms and more.
 
         Args:
             message: as of `Link.send`.
             done: called on the loop once it is out, with what else than a broken link was raised; not when the worker has ended meanwhile.
         """
-        sending = self._loop.run_in_executor(_COPIES, functools.partial(self.link.send, *message))
+        if self._copier is None:
+            self._copier = concurrent.futures.ThreadPoolExecutor(
+                1, f"{self._identity.instance}-copies"
+            )
+        send = functools.partial(self.link.send, *message)
+        sending = self._loop.run_in_executor(self._copier, send)
         sending.add_done_callback(functools.partial(self._sent, done))
 
     def _sent(
@@ -374,6 +380,8 @@ class WorkerProcess:
         if self._posting_again is not None:
             self._posting_again.cancel()
         self._unposted.clear()
+        if self._copier is not None:
+            self._copier.shutdown(wait=False)
         try:
             self._output.close()
             self._loop.remove_writer(self._control.fileno())

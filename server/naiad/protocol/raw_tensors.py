@@ -12,7 +12,7 @@ import typing
 import numpy as np
 
 from naiad.core.datatypes import BYTES, DataType
-from naiad.core.tensor import PackedStrings, Tensor, packed_strings
+from naiad.core.tensor import UNPACKED, PackedStrings, Tensor, packed_strings
 
 Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 
@@ -21,9 +21,6 @@ MAX_RANK = 32
 
 _MOST_BYTES = 2**63 - 1
 """Of an array, also of an empty one without its zeros: numpy refuses to make a larger one."""
-
-UNPACKED = 4096
-"""BYTES elements up to so many are cut out where they are read, which takes 2 ms; more stay packed, and are checked elsewhere."""
 
 _LENGTH = struct.Struct("<I")
 _COPIED = 65_536

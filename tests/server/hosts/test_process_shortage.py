@@ -7,6 +7,7 @@ import json
 import mmap
 import os
 import resource
+import threading
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from naiad.hosts.host import BatchOutcome
 from naiad.hosts.worker.link import TOLD, Link
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.workers import SAME, TO_THE_LAST, Hosts, ask, told, until
+from tests.support.waiting import wait_until
 
 COUNT = 20_000
 """So many numbers of four bytes need a segment."""
@@ -112,6 +114,7 @@ async def test_a_server_without_descriptors_fails_the_batch_whose_answer_it_cann
     """The requests come in a segment that is there already, so that only the answers need a descriptor."""
     hosted = await hosts.start(GROWS, **WIDE)
     assert value(await hosted.run(wide(3))) == 3
+
     held = await hosted.run(wide(4))
     with no_descriptor_left():
         outcomes = [await hosted.run(wide(number)) for number in (-5, -6)]
@@ -251,3 +254,17 @@ async def test_a_large_batch_is_copied_by_a_thread(
     assert outcome.error is not None
     assert "could not be handed over" in outcome.error.message
     assert value(await hosted.run(wide(3))) == 3
+
+
+async def test_the_thread_that_copies_ends_with_its_worker(
+    hosts: Hosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copying() -> list[str]:
+        return [each.name for each in threading.enumerate() if "-copies" in each.name]
+
+    monkeypatch.setattr(process, "COPIED_ASIDE", 0)
+    hosted = await hosts.start(SAME, **WIDE)
+    assert value(await hosted.run(wide(1))) == 1
+    assert copying() == ["m_0_0-copies_0"]
+    await hosted.host.close()
+    wait_until(lambda: copying() == [], what=f"{copying()} go on")

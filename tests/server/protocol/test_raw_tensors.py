@@ -7,7 +7,7 @@ import pytest
 
 from naiad.core import datatypes
 from naiad.core.datatypes import BF16, BYTES, FP32, INT32, DataType
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import UNPACKED, Tensor
 from naiad.protocol import raw_tensors
 
 
@@ -128,7 +128,7 @@ def test_an_empty_tensor_whose_other_dimensions_no_array_can_have_is_a_fault(
     assert "IN" in fault
 
 
-@pytest.mark.parametrize("count", [10, raw_tensors.UNPACKED + 1, 2**40])
+@pytest.mark.parametrize("count", [10, UNPACKED + 1, 2**40])
 def test_few_bytes_for_many_strings_are_a_fault_at_once(count: int) -> None:
     """Nobody checks a short body again, so that it must not stay packed."""
     tensor = read(strings(b"a", b"b"), BYTES, (count,))

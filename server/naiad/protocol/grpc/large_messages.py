@@ -7,16 +7,15 @@ from naiad.core.datatypes import BYTES
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
-from naiad.core.tensor import PackedStrings
+from naiad.core.tensor import UNPACKED, PackedStrings
 from naiad.errors import ErrorCode, InferenceError
-from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check_here
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
 from naiad.protocol.grpc.request_split import split
 
-MAYBE_LARGE = 4 * raw_tensors.UNPACKED
+MAYBE_LARGE = 4 * UNPACKED
 """Bytes of the smallest message that may take long: so many empty strings."""
 
 
@@ -75,7 +74,7 @@ def takes_long(response: InferResponse) -> bool:
         if (
             tensor.datatype is BYTES
             and type(tensor) is not PackedStrings
-            and tensor.array.size > raw_tensors.UNPACKED
+            and tensor.array.size > UNPACKED
         ):
             return True
     return False

@@ -14,6 +14,7 @@ import msgspec
 
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
+from naiad.core.tensor import UNPACKED
 from naiad.engine.api import Engine, ModelShape
 from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol import raw_tensors
@@ -39,7 +40,7 @@ log = logging.getLogger(__name__)
 
 MAX_INT32 = 2**31 - 1
 
-_MAYBE_LARGE = 4 * raw_tensors.UNPACKED
+_MAYBE_LARGE = 4 * UNPACKED
 """Bytes of the smallest body that may take long: so many empty strings. What does is found out then."""
 
 
