@@ -1,9 +1,9 @@
 """Which requests run together, and when: the dynamic batcher's decision as one function of (queue, now, policy).
 
-Pure: it knows neither clock nor instance; it is asked only when an instance is free. The rules are rows 12.2 to 12.10:
-a batch is a run from the head of the queue, so nobody is overtaken inside a priority level; a request of higher
-priority that comes while a batch waits for company goes to the head of it, because the batch is formed afresh each
-time. Without a delay, what is queued runs at once, cut to the largest preferred size it holds.
+Pure: it reads neither a clock nor an instance, and is called only when an instance is free. The rules are rows 12.2 to 12.10:
+a batch is a run from the head of the queue, so the order inside a priority level is kept; a request of higher
+priority that comes while a batch waits for more requests goes to its head, because the batch is formed afresh each
+time. Without a delay, queued requests run at once, cut to the largest preferred size that they fill.
 """
 
 import collections.abc
@@ -25,7 +25,7 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
         single: every request runs alone, whatever its batch size (rows 12.1, 12.22).
         max_rows: the most batch rows of a batch.
         preferred: sizes that run at once, in rows, ascending.
-        delay_ns: how long the oldest request of a batch may wait for company.
+        delay_ns: how long the oldest request of a batch may wait for more requests.
         same_shape: inputs whose shapes must agree: those with a dimension of any size (row 12.7).
         same_values: inputs whose values must agree: shape tensors.
         same_inputs: requests must bring the same set of inputs, for some are optional (row 12.8).
@@ -43,17 +43,17 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dispatch(Record, frozen=True):
-    """Run this batch now; it has left the queue."""
+    """Run this batch now; it was removed from the queue."""
 
     batch: list[Inference]
     reason: CloseReason
 
 
 class WaitUntil(Record, frozen=True):
-    """Wait for company.
+    """Wait for more requests.
 
     Attributes:
-        at_ns: ask again at this time.
+        at_ns: decide again at this time.
         rows: or when the queue holds this many rows, if that is earlier; 0: at any new request.
     """
 
@@ -88,13 +88,13 @@ def plan_batching(config: ModelConfig) -> BatchingPolicy:
 def next_batch(
     queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool = False
 ) -> Dispatch | WaitUntil | None:
-    """What a free instance should do; None when nothing waits.
+    """What a free instance does next; None if the queue is empty.
 
     Args:
         queue: its timeouts applied up to `now`. A batch that is dispatched is taken out of it.
         now: monotonic nanoseconds.
         policy: the model's.
-        draining: nobody else will come, so waiting for company is pointless (shutdown).
+        draining: no more requests come, so there is nothing to wait for (shutdown).
     """
     if not queue:
         return None
@@ -107,7 +107,7 @@ def next_batch(
         full = run.closed is CloseReason.FULL and run.preferred_count == run.count
         reason = CloseReason.FULL if full else CloseReason.PREFERRED
         return Dispatch(queue.take(run.preferred_count), reason)
-    because = run.closed or _reason_to_go(run, policy, overdue=overdue, draining=draining)
+    because = run.closed or _reason_to_run(run, policy, overdue=overdue, draining=draining)
     if because is None:
         enough = 0
         if policy.append_only:
@@ -122,9 +122,9 @@ class _Run(Record, frozen=True):
     Attributes:
         count: how many.
         rows: their batch rows.
-        oldest_ns: when the first of them came.
-        preferred_count: how many of them make the best preferred size; 0 when none does.
-        closed: why no other can join; None when another could.
+        oldest_ns: arrival of the first of them.
+        preferred_count: how many of them make the best preferred size; 0 if none does.
+        closed: why no other request can join; None if one could.
     """
 
     count: int
@@ -134,10 +134,10 @@ class _Run(Record, frozen=True):
     closed: CloseReason | None
 
 
-def _reason_to_go(
+def _reason_to_run(
     run: _Run, policy: BatchingPolicy, *, overdue: bool, draining: bool
 ) -> CloseReason | None:
-    """Why a batch that could still grow runs now; None when it should wait."""
+    """Why a batch that could still grow runs now; None if it waits."""
     if overdue:
         return CloseReason.STOP if draining else CloseReason.DELAY
     if run.rows >= policy.preferred[-1]:
@@ -164,7 +164,7 @@ def _longest_run(queue: InferenceQueue, policy: BatchingPolicy) -> _Run:
             head, oldest = inference, inference.queued_ns
         else:
             if grown > largest and not best_count:
-                # It passes every preferred size: what is there is as good as a preferred batch.
+                # It passes every preferred size: the requests so far count as a preferred batch.
                 best_count = count
             if grown > max_rows:
                 closed = CloseReason.FULL
@@ -192,7 +192,7 @@ def batchable(one: Inference, other: Inference, policy: BatchingPolicy) -> bool:
     for index, tensor in enumerate(theirs):
         peer: Tensor | None = mine[index] if index < len(mine) else None
         if peer is None or peer.name != tensor.name:
-            peer = next((each for each in mine if each.name == tensor.name), None)
+            peer = next((candidate for candidate in mine if candidate.name == tensor.name), None)
             if peer is None:
                 return False
         if tensor.name in policy.same_shape:

@@ -33,7 +33,7 @@ class Wait(msgspec.Struct, frozen=True, kw_only=True):
         caller: the execution that made the call; None if unknown.
         blocks: whether the caller's own thread waits for the response.
         queued_at: the instances that it waits for; None if it is not in a queue.
-        executed_in: the execution that it is part of; None if there is none.
+        executed_in: the execution that it is part of; None if not in execution.
         since_ns: time of the call, monotonic nanoseconds.
     """
 

@@ -1,4 +1,4 @@
-"""Which scheduler a model gets, made from its config."""
+"""Makes the scheduler of a model version from its config."""
 
 import asyncio
 import collections.abc
@@ -11,11 +11,11 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.batching import plan_batching
 from naiad.scheduling.dynamic import DynamicScheduler
 from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler
-from naiad.scheduling.settlement import Settlement
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
-"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests came."""
+"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have come."""
 
 
 def make_scheduler(
@@ -31,18 +31,18 @@ def make_scheduler(
 
     Args:
         config: normalised.
-        version: the version that answers.
-        hosts: its instances, at least one; the scheduler closes them when it stops.
+        version: the version.
+        hosts: the instances, at least one; the scheduler closes them when it stops.
         statistics: its counters.
-        clock: the time.
-        loop: the event loop that all calls come from.
+        clock: gives the time.
+        loop: the event loop in which all methods are called.
     """
     batching = config.dynamic_batching
     return DynamicScheduler(
         model=config.name,
         queue=InferenceQueue(model=config.name, batching=batching),
         policy=plan_batching(config),
-        settlement=Settlement(
+        dispatcher=ResponseDispatcher(
             model=config.name, version=version, statistics=statistics, clock=clock
         ),
         preserve_ordering=batching is not None and batching.preserve_ordering,

@@ -1,7 +1,6 @@
 """preserve_ordering (row 12.9): batches leave in the order in which they were sent, whichever instance is faster.
 
-Pure. A batch comes back as a whole, so order is kept between batches and not between requests: inside a batch it is
-the queue's own.
+Pure. The order is kept between batches; inside a batch it is the order of the queue.
 """
 
 import typing
@@ -10,24 +9,24 @@ T = typing.TypeVar("T")
 
 
 class Reordering(typing.Generic[T]):
-    """Holds back what came back too early."""
+    """Keeps items that came back early until all earlier ones have come back."""
 
     __slots__ = ("_early", "_tickets", "due")
 
     def __init__(self) -> None:
         self._tickets = 0
         self.due = 0
-        """Whose turn it is to leave."""
+        """The ticket of the next item to leave."""
         self._early: dict[int, T] = {}
 
     def sent(self) -> int:
-        """Something was sent: its place in the order."""
+        """The ticket of an item that is sent: its position in the order."""
         ticket = self._tickets
         self._tickets += 1
         return ticket
 
     def came_back(self, ticket: int, item: T) -> list[T]:
-        """Something came back: everything that may leave now, in order."""
+        """An item came back; returns the items that leave now, in order."""
         self._early[ticket] = item
         ready: list[T] = []
         while self.due in self._early:
@@ -36,5 +35,5 @@ class Reordering(typing.Generic[T]):
         return ready
 
     def early(self) -> list[T]:
-        """What came back and waits for what is due."""
+        """The items that came back and wait for the one that is due."""
         return list(self._early.values())

@@ -1,9 +1,9 @@
-"""The requests of one model that wait for an instance: who is next, who is refused, whose time is over.
+"""The queue of a model: which request is next, which is refused, and which has timed out.
 
-Pure: `now` is an argument, nobody is answered here. A level of priority is an ordered dict, so that taking the first
+Pure: `now` is an argument, and responses are sent elsewhere. A level of priority is an ordered dict, so that taking the first
 request, adding one and removing any one of them (a cancel) all cost the same with ten waiting and with ten thousand,
-and a request that left is really gone: it takes no place of `max_queue_size` and holds no memory. Deadlines lie in a
-heap beside the levels; entries of requests that left are dropped when they come up, or all at once when they outnumber the living.
+and a removed request is really gone: it does not count for `max_queue_size` and holds no memory. Deadlines are in a
+heap beside the levels; entries of removed requests are dropped when they come up, or all at once when they outnumber the others.
 """
 
 import bisect
@@ -22,7 +22,7 @@ _STALE_DEADLINES = 64
 
 
 class _Level:
-    """One priority level: `waiting` are in time, `delayed` came too late for their timeout (row 12.13)."""
+    """One priority level: `waiting` are in time, `delayed` exceeded their timeout (row 12.13)."""
 
     __slots__ = ("delayed", "policy", "waiting")
 
@@ -40,7 +40,7 @@ class InferenceQueue:
         batching: levels and their policies; None for the default scheduler: one level without limits (row 12.1).
 
     Attributes:
-        rows: batch rows of everything that waits.
+        rows: batch rows of all queued requests.
     """
 
     __slots__ = (
@@ -66,7 +66,7 @@ class InferenceQueue:
 
     @property
     def kept(self) -> int:
-        """How many levels and deadlines are kept in memory; those of requests that left may be among them, but never many."""
+        """How many levels and deadlines are kept in memory; those of removed requests may be among them, but never many."""
         return len(self._levels) + len(self._order) + len(self._deadlines)
 
     def __iter__(self) -> collections.abc.Iterator[Inference]:
@@ -82,10 +82,10 @@ class InferenceQueue:
         return level is not None and (inference in level.waiting or inference in level.delayed)
 
     def push(self, inference: Inference, now: int) -> None:
-        """Take a request; sets its `queued_ns`, `priority_level` (row 4.14) and `deadline_ns` (row 12.14).
+        """Add a request; sets its `queued_ns`, `priority_level` (row 4.14) and `deadline_ns` (row 12.14).
 
         Raises:
-            InferenceError: UNAVAILABLE, its level is full (row 12.11); it was not taken.
+            InferenceError: UNAVAILABLE, its level is full (row 12.11); it is not queued.
         """
         level, priority = self._only, 0
         if level is None:
@@ -98,13 +98,13 @@ class InferenceQueue:
         inference.queued_ns = now
         inference.priority_level = priority
         if policy.default_timeout_us:
-            self._expect(inference, now + _timeout_us(inference, policy) * MICROSECOND_NS)
+            self._set_deadline(inference, now + _timeout_us(inference, policy) * MICROSECOND_NS)
         level.waiting[inference] = None
         self._size += 1
         self.rows += inference.batch_size
 
     def remove(self, inference: Inference) -> bool:
-        """Take a request out of turn, for its client left; False when it does not wait here (any more)."""
+        """Remove a request because its client has gone; False if it is not in the queue."""
         level = self._levels.get(inference.priority_level)
         if level is None:
             return False
@@ -114,8 +114,8 @@ class InferenceQueue:
             del level.delayed[inference]
         else:
             return False
-        self._left(inference)
-        self._forget_empty(inference.priority_level, level)
+        self._count_removed(inference)
+        self._drop_empty(inference.priority_level, level)
         return True
 
     def take(self, count: int) -> list[Inference]:
@@ -135,16 +135,16 @@ class InferenceQueue:
         while len(batch) < count:
             priority = self._order[0]
             level = self._levels[priority]
-            for line in (level.waiting, level.delayed):
-                while line and len(batch) < count:
-                    batch.append(line.popitem(last=False)[0])
-            self._forget_empty(priority, level)
+            for requests in (level.waiting, level.delayed):
+                while requests and len(batch) < count:
+                    batch.append(requests.popitem(last=False)[0])
+            self._drop_empty(priority, level)
         for inference in batch:
-            self._left(inference)
+            self._count_removed(inference)
         return batch
 
     def expire(self, now: int) -> list[Inference]:
-        """Apply the timeouts that are over: REJECT ones are removed and returned, DELAY ones go behind their level."""
+        """Apply the timeouts that are over: requests with REJECT are removed and returned, those with DELAY go behind their level."""
         rejected: list[Inference] = []
         while (deadline := self.next_deadline()) and deadline <= now:
             inference = heapq.heappop(self._deadlines)[2]
@@ -154,8 +154,8 @@ class InferenceQueue:
                 level.delayed[inference] = None
             else:
                 rejected.append(inference)
-                self._left(inference)
-                self._forget_empty(inference.priority_level, level)
+                self._count_removed(inference)
+                self._drop_empty(inference.priority_level, level)
         return rejected
 
     def next_deadline(self) -> int:
@@ -181,7 +181,7 @@ class InferenceQueue:
             bisect.insort(self._order, priority)
         return level
 
-    def _expect(self, inference: Inference, deadline: int) -> None:
+    def _set_deadline(self, inference: Inference, deadline: int) -> None:
         inference.deadline_ns = deadline
         if len(self._deadlines) > 2 * self._size + _STALE_DEADLINES:
             self._deadlines = [entry for entry in self._deadlines if self._in_time(entry[2])]
@@ -193,12 +193,12 @@ class InferenceQueue:
         level = self._levels.get(inference.priority_level)
         return level is not None and inference in level.waiting
 
-    def _left(self, inference: Inference) -> None:
+    def _count_removed(self, inference: Inference) -> None:
         self._size -= 1
         self.rows -= inference.batch_size
 
-    def _forget_empty(self, priority: int, level: _Level) -> None:
-        """A level lives while it holds something: clients choose levels, and there may be billions."""
+    def _drop_empty(self, priority: int, level: _Level) -> None:
+        """Drop a level without requests: clients choose levels, and there may be billions."""
         if level is not self._only and not level.waiting and not level.delayed:
             del self._levels[priority]
             self._order.remove(priority)

@@ -1,4 +1,4 @@
-"""What a scheduler is: three methods that serve, and one that shows (roadmap 6/8 adds sequences and ensembles behind the same)."""
+"""The scheduler interface: what the engine needs of a model version's scheduler."""
 
 import collections.abc
 import typing
@@ -8,12 +8,12 @@ from naiad.core.record import Record
 
 
 class Occupancy(Record, frozen=True, gc=True):
-    """What a scheduler's instances work on now.
+    """What the instances of a scheduler execute now.
 
     Attributes:
-        instances: each one's name and its batch; None for one that is free.
+        instances: the name and the batch of each; None for a free instance.
         waits: whether an inference is in the queue.
-        kept: batches that came back and may not leave before another one (row 12.9), each with that one.
+        kept: batches that came back and wait for another one to keep the order (row 12.9), each with that one.
     """
 
     instances: collections.abc.Sequence[tuple[str, list[Inference] | None]]
@@ -22,15 +22,15 @@ class Occupancy(Record, frozen=True, gc=True):
 
 
 class Scheduler(typing.Protocol):
-    """Decides which inference runs next, with whom and where. All methods belong to the event loop."""
+    """Decides when each inference runs, in which batch and on which instance. All methods belong to the event loop."""
 
     def enqueue(self, inference: Inference) -> None:
         """Take an inference; its `on_response` will be called exactly once more with a final response.
 
-        From here on the scheduler owns it, on every way out: success, error, timeout, cancel, death, stop.
+        The scheduler owns it until then, whatever happens: success, error, timeout, cancellation, death of a worker, stop.
 
         Raises:
-            InferenceError: it is refused (queue full, stopping); then it was not taken and nothing is called.
+            InferenceError: it is refused (queue full, stopping); nothing is called.
         """
         ...
 
@@ -39,7 +39,7 @@ class Scheduler(typing.Protocol):
         ...
 
     def occupancy(self) -> Occupancy:
-        """Who is where now. For those who ask seldom: it is put together on the spot."""
+        """The batches of all instances. It is computed by each call, so call it rarely."""
         ...
 
     async def stop(self) -> None:

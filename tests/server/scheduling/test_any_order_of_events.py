@@ -1,4 +1,4 @@
-"""Random requests, cancels, time, answers, failures and a stop: nobody is lost, doubled or overtaken."""
+"""Random requests, cancellations, time, responses, failures and a stop: no request is lost, repeated or overtaken."""
 
 import asyncio
 

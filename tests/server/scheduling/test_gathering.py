@@ -1,4 +1,4 @@
-"""A free instance waits while every turn of the loop brings another request, once several clients ask."""
+"""A free instance waits while every iteration of the loop brings another request, once several clients ask."""
 
 import asyncio
 
@@ -21,24 +21,24 @@ async def several_asked(*, max_batch_size: int = 8) -> ScheduledModel:
     return model
 
 
-async def one_turn() -> None:
-    """Exactly one turn of the loop."""
+async def one_iteration() -> None:
+    """Exactly one iteration of the loop."""
     await asyncio.sleep(0)
 
 
-async def test_requests_of_consecutive_turns_share_a_batch() -> None:
+async def test_requests_of_consecutive_iterations_share_a_batch() -> None:
     model = await several_asked()
     arrived = []
     for _ in range(4):
         arrived.append(model.send())
-        await one_turn()
+        await one_iteration()
     assert len(model.host.batches) == 1
     await turn()
     await turn()
     assert model.host.ids[1:] == [ids(*arrived)]
 
 
-async def test_a_turn_without_a_new_request_ends_it() -> None:
+async def test_an_iteration_without_a_new_request_ends_it() -> None:
     model = await several_asked()
     first = model.send()
     await turn()
@@ -46,13 +46,13 @@ async def test_a_turn_without_a_new_request_ends_it() -> None:
     assert model.host.ids[1:] == [ids(first)]
 
 
-async def test_a_full_batch_does_not_wait_for_the_next_turn_to_be_empty() -> None:
+async def test_a_full_batch_does_not_wait_for_the_next_iteration_to_be_empty() -> None:
     model = await several_asked(max_batch_size=2)
     arrived = []
     for _ in range(2):
         arrived.append(model.send())
-        await one_turn()
-    await one_turn()
+        await one_iteration()
+    await one_iteration()
     assert model.host.ids[1:] == [ids(*arrived)]
 
 
@@ -70,7 +70,7 @@ async def test_one_client_alone_never_waits_for_others() -> None:
     model = ScheduledModel(DynamicBatching())
     for _ in range(3):
         asked = model.send()
-        await one_turn()
+        await one_iteration()
         assert model.host.ids[-1] == ids(asked)
         model.host.finish()
         await turn()

@@ -1,4 +1,4 @@
-"""Who is where in a scheduler, as those see it who look for calls that wait for each other."""
+"""What the instances of a scheduler execute and which requests wait, for the detection of deadlocks."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from tests.support.scheduled import ScheduledModel, turn
 pytestmark = pytest.mark.looptime
 
 
-async def test_instances_show_what_they_work_on_and_the_queue_who_waits() -> None:
+async def test_instances_show_their_batch_and_the_queue_its_requests() -> None:
     model = ScheduledModel(instances=2)
     one, two, three = model.send(), model.send(), model.send()
     await turn()
@@ -27,7 +27,7 @@ async def test_instances_show_what_they_work_on_and_the_queue_who_waits() -> Non
     model.nothing_left()
 
 
-async def test_what_is_kept_back_shows_what_it_waits_for() -> None:
+async def test_a_batch_that_is_kept_back_shows_the_one_it_waits_for() -> None:
     batching = DynamicBatching(preserve_ordering=True)
     model = ScheduledModel(batching, instances=2, max_batch_size=1)
     slow, fast = model.send(), model.send()

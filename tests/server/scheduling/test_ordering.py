@@ -8,7 +8,7 @@ from naiad.scheduling.ordering import Reordering
 
 
 @pytest.mark.parametrize("comes_back", list(itertools.permutations(range(4))))
-def test_whatever_comes_back_first_everything_leaves_in_the_order_it_was_sent(
+def test_batches_leave_in_the_order_in_which_they_were_sent(
     comes_back: tuple[int, ...],
 ) -> None:
     order = Reordering[str]()
@@ -20,7 +20,7 @@ def test_whatever_comes_back_first_everything_leaves_in_the_order_it_was_sent(
     assert left == [f"batch {n}" for n in range(4)]
 
 
-def test_what_is_next_leaves_at_once() -> None:
+def test_the_next_batch_in_the_order_leaves_at_once() -> None:
     order = Reordering[str]()
     order.sent()
     order.sent()
@@ -28,7 +28,7 @@ def test_what_is_next_leaves_at_once() -> None:
     assert order.came_back(0, "first") == ["first", "second"]
 
 
-def test_what_is_early_and_what_is_due_can_be_seen() -> None:
+def test_early_and_due_batches_can_be_inspected() -> None:
     order = Reordering[str]()
     first, second, third = order.sent(), order.sent(), order.sent()
     assert order.came_back(third, "third") == []

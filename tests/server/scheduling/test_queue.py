@@ -195,7 +195,7 @@ def _seconds_for_pairs(queue: InferenceQueue, pairs: int) -> float:
     inferences = [make_inference() for _ in range(pairs)]
     best = 1.0
     for _ in range(5):
-        started = time.thread_time()  # what this thread computes, whoever else wants the processor
+        started = time.thread_time()  # of this thread only, whatever else runs
         for inference in inferences:
             queue.push(inference, 0)
             queue.take(1)

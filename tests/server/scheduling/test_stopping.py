@@ -14,7 +14,7 @@ from tests.support.scheduled import ScheduledModel, ids, turn
 pytestmark = pytest.mark.looptime
 
 
-async def test_the_hold_of_the_environment_keeps_requests_until_enough_came(
+async def test_the_hold_of_the_environment_keeps_requests_until_enough_have_come(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv(HOLD_VARIABLE, "3")
@@ -84,7 +84,7 @@ async def test_a_stopped_scheduler_leaves_no_timer_behind() -> None:
     assert [timer for timer in timers if not timer.cancelled()] == []
 
 
-async def test_stop_ends_at_once_when_nothing_is_left_and_again_when_called_again() -> None:
+async def test_stop_ends_at_once_without_requests_and_when_called_again() -> None:
     model = ScheduledModel(DynamicBatching())
     await asyncio.gather(model.scheduler.stop(), model.scheduler.stop())
     await model.scheduler.stop()
@@ -112,7 +112,9 @@ async def test_stop_lets_queued_requests_time_out_and_be_cancelled() -> None:
     model.nothing_left()
 
 
-async def test_stop_releases_what_the_environment_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stop_releases_requests_that_the_environment_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv(HOLD_VARIABLE, "9")
     model = ScheduledModel(DynamicBatching(), takes_s=0.001)
     held = model.send()

@@ -1,4 +1,4 @@
-"""A host that cannot run batches for a while, as a worker process that died: it is left alone, and nobody waits for nobody."""
+"""A host that cannot run batches for a while, such as one whose worker died: it gets no batch, and no client waits for it."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.support.scheduled import ScheduledModel, turn
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_host_that_is_not_usable_gets_nothing_and_the_others_go_on() -> None:
+async def test_a_host_that_is_not_usable_gets_no_batch_and_the_others_continue() -> None:
     model = ScheduledModel(instances=2, takes_s=0.010)
     model.hosts[0].usable(False)
     arrived = [model.send() for _ in range(4)]
@@ -59,7 +59,7 @@ async def test_a_batch_that_is_out_when_its_host_goes_comes_back_and_the_host_ge
 
 
 @pytest.mark.parametrize("batching", [None, DynamicBatching(max_queue_delay_us=1_000)])
-async def test_with_no_host_left_those_who_wait_fail_and_new_ones_are_refused(
+async def test_without_a_usable_host_queued_requests_fail_and_new_ones_are_refused(
     batching: DynamicBatching | None,
 ) -> None:
     model = ScheduledModel(batching, max_batch_size=1)

@@ -1,4 +1,4 @@
-"""The alarm rings on time, on a loop with exact timers and on one that rounds to milliseconds."""
+"""The timer fires on time, on a loop with exact timers and on one that rounds to milliseconds."""
 
 import asyncio
 import collections.abc
@@ -8,7 +8,7 @@ import typing
 import pytest
 
 from naiad.core.clock import ManualClock
-from naiad.scheduling.alarm import NEVER, Alarm
+from naiad.scheduling.timer import NEVER, Timer
 from tests.support.clock import LoopClock
 
 US = 1_000
@@ -57,8 +57,10 @@ class CoarseLoop:
                 timer.callback()
 
 
-def alarm_on(loop: CoarseLoop, clock: ManualClock, rung: list[int]) -> Alarm:
-    return Alarm(loop=typing.cast("asyncio.AbstractEventLoop", loop), clock=clock, ring=rung.append)
+def timer_on(loop: CoarseLoop, clock: ManualClock, fired: list[int]) -> Timer:
+    return Timer(
+        loop=typing.cast("asyncio.AbstractEventLoop", loop), clock=clock, callback=fired.append
+    )
 
 
 @pytest.mark.parametrize("after_us", [0, 1, 100, 300, 499, 500, 600, 999, 1_000, 1_400, 1_600, 5_300, 200_000])  # fmt: skip
@@ -66,70 +68,70 @@ def test_on_a_loop_with_coarse_timers_it_is_never_early_and_late_by_a_turn_at_mo
     after_us: int,
 ) -> None:
     clock = ManualClock()
-    loop, rung = CoarseLoop(clock), list[int]()
-    alarm_on(loop, clock, rung).set(after_us * US, 0, exact=True)
+    loop, fired = CoarseLoop(clock), list[int]()
+    timer_on(loop, clock, fired).set(after_us * US, 0, exact=True)
     loop.run()
-    assert len(rung) == 1
-    assert 0 <= rung[0] - after_us * US <= max(TURN_NS, 100 * US * (after_us % 1_000 == 0))
+    assert len(fired) == 1
+    assert 0 <= fired[0] - after_us * US <= max(TURN_NS, 100 * US * (after_us % 1_000 == 0))
     assert loop.turns < 1_100 * US / TURN_NS, "it asks on every turn for a millisecond at most"
 
 
 @pytest.mark.parametrize("after_us", [0, 1, 499, 500, 600, 1_000, 1_499, 1_500, 200_000])
 def test_where_a_millisecond_does_not_matter_it_sleeps_through(after_us: int) -> None:
     clock = ManualClock()
-    loop, rung = CoarseLoop(clock), list[int]()
-    alarm_on(loop, clock, rung).set(after_us * US, 0, exact=False)
+    loop, fired = CoarseLoop(clock), list[int]()
+    timer_on(loop, clock, fired).set(after_us * US, 0, exact=False)
     loop.run()
-    assert 0 <= rung[0] - after_us * US <= 1_200 * US
+    assert 0 <= fired[0] - after_us * US <= 1_200 * US
     assert loop.turns == 1
 
 
 def test_the_earliest_time_counts_and_one_timer_is_armed() -> None:
     clock = ManualClock()
-    loop, rung = CoarseLoop(clock), list[int]()
-    alarm = alarm_on(loop, clock, rung)
+    loop, fired = CoarseLoop(clock), list[int]()
+    timer = timer_on(loop, clock, fired)
     for at_ms in (30, 20, 10, 40):
-        alarm.set(at_ms * MS, 0, exact=True)
-    assert alarm.at_ns == 10 * MS
+        timer.set(at_ms * MS, 0, exact=True)
+    assert timer.at_ns == 10 * MS
     loop.run()
-    assert len(rung) == 1
-    assert 10 * MS <= rung[0] <= 10 * MS + 100 * US
-    assert alarm.at_ns == NEVER
+    assert len(fired) == 1
+    assert 10 * MS <= fired[0] <= 10 * MS + 100 * US
+    assert timer.at_ns == NEVER
 
 
 def test_a_cancelled_alarm_does_not_ring_and_can_be_set_again() -> None:
     clock = ManualClock()
-    loop, rung = CoarseLoop(clock), list[int]()
-    alarm = alarm_on(loop, clock, rung)
-    alarm.set(5 * MS, 0, exact=True)
-    alarm.cancel()
+    loop, fired = CoarseLoop(clock), list[int]()
+    timer = timer_on(loop, clock, fired)
+    timer.set(5 * MS, 0, exact=True)
+    timer.cancel()
     loop.run()
-    assert rung == []
-    alarm.set(9 * MS, 0, exact=True)
+    assert fired == []
+    timer.set(9 * MS, 0, exact=True)
     loop.run()
-    assert len(rung) == 1
+    assert len(fired) == 1
 
 
 def test_never_is_no_time() -> None:
     clock = ManualClock()
-    loop, rung = CoarseLoop(clock), list[int]()
-    alarm_on(loop, clock, rung).set(NEVER, 0, exact=True)
+    loop, fired = CoarseLoop(clock), list[int]()
+    timer_on(loop, clock, fired).set(NEVER, 0, exact=True)
     loop.run()
-    assert rung == []
+    assert fired == []
 
 
 @pytest.mark.looptime
-async def test_on_a_loop_with_exact_timers_it_rings_exactly_and_may_be_set_while_it_rings() -> None:
+async def test_on_a_loop_with_exact_timers_it_fires_exactly_and_may_be_set_while_it_fires() -> None:
     loop = asyncio.get_running_loop()
     clock = LoopClock(loop)
-    rung: list[int] = []
+    fired: list[int] = []
 
-    def ring(now: int) -> None:
-        rung.append(now)
-        if len(rung) < 3:
-            alarm.set(now + 7 * MS, now, exact=True)
+    def callback(now: int) -> None:
+        fired.append(now)
+        if len(fired) < 3:
+            timer.set(now + 7 * MS, now, exact=True)
 
-    alarm = Alarm(loop=loop, clock=clock, ring=ring)
-    alarm.set(3 * MS, 0, exact=True)
+    timer = Timer(loop=loop, clock=clock, callback=callback)
+    timer.set(3 * MS, 0, exact=True)
     await asyncio.sleep(1)
-    assert rung == [3 * MS, 10 * MS, 17 * MS]
+    assert fired == [3 * MS, 10 * MS, 17 * MS]

@@ -1,8 +1,8 @@
-"""The end of an inference: its one final answer, counted first.
+"""Completes inferences: counts each one, then sends its final response.
 
-Success, a failed request, a failed batch, a rejection and a cancel all end here, on the event loop. Counters are written before
-the client is told, so that whoever asks for statistics after an answer finds it in them. What a client's callback raises
-is logged and stays its own trouble: the other requests of the batch get their answers.
+Success, a failed request, a failed batch, a rejection and a cancellation all end here, on the event loop. Counters are written before
+the response is sent, so that a client that has its response finds it in the statistics. An exception in a response callback is logged
+and does not affect the other requests of the batch.
 """
 
 import logging
@@ -20,12 +20,12 @@ _MILLISECOND_NS = 1_000 * MICROSECOND
 
 
 class _Progress:
-    """An inference that is answered apart, so far.
+    """The responses so far of an inference with deferred responses.
 
     Attributes:
-        count: responses given.
-        since_ns: when the last one was given, or its batch began to compute.
-        failed: one of them was an error.
+        count: responses sent.
+        since_ns: time of the last one, or of the beginning of the batch.
+        failed: whether one of them was an error.
     """
 
     __slots__ = ("count", "failed", "since_ns")
@@ -36,14 +36,14 @@ class _Progress:
         self.since_ns = begun_ns
 
 
-class Settlement:
-    """Answers and counts, for one model version.
+class ResponseDispatcher:
+    """Counts and responds for one model version.
 
     Args:
-        model: its name, for responses made here (errors).
+        model: the name of the model, for error responses.
         version: its version.
         statistics: the counters.
-        clock: the time.
+        clock: gives the time.
     """
 
     __slots__ = ("_model", "_now", "_progress", "_statistics", "_version", "_wall")
@@ -59,7 +59,7 @@ class Settlement:
         self._progress: dict[Inference, _Progress] = {}
 
     def fail(self, inference: Inference, error: InferenceError) -> None:
-        """Answer with an error, counted under its reason; nothing happens to one that is settled already."""
+        """Respond with an error, counted under its reason; does nothing for an inference that is completed."""
         if inference.settled:
             return
         request_ns = self._now() - inference.received_ns
@@ -67,7 +67,7 @@ class Settlement:
             self._progress.pop(inference, None)
         self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
-        self._answer(
+        self._complete(
             inference,
             InferResponse(
                 self._model, self._version, request_id, NO_OUTPUTS, NO_PARAMETERS, error.bare()
@@ -75,9 +75,9 @@ class Settlement:
         )
 
     def respond(self, answer: Answer) -> None:
-        """Hand on a response of an inference that is answered apart; the final one counts and settles it.
+        """Send a deferred response; the final one counts and completes the inference.
 
-        It failed if any of its responses was an error. Its time of computing is that from its batch's beginning to its end.
+        The inference failed if any of its responses was an error. It computed from the beginning of its batch to its final response.
         """
         inference, response = answer.inference, answer.response
         if inference.settled:
@@ -87,7 +87,7 @@ class Settlement:
         self._count_response(progress, inference, response, now)
         if not response.final:
             self._progress[inference] = progress
-            self._tell(inference, response)
+            self._send(inference, response)
             return
         if progress.failed:
             error = response.error
@@ -102,12 +102,12 @@ class Settlement:
             )
         begun_ns = answer.begun_ns
         inference.execution = ExecutionTimes(self._version, begun_ns, begun_ns, now, now)
-        self._answer(inference, response)
+        self._complete(inference, response)
 
     def _count_response(
         self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
     ) -> None:
-        """Row 8.6: by its place among the responses to its request; its time is that since the one before."""
+        """Count a response under its index among those of its request, with the time since the one before (row 8.6)."""
         counted = self._statistics.response(progress.count)
         counted.record(
             now - progress.since_ns,
@@ -121,12 +121,12 @@ class Settlement:
             progress.failed = True
 
     def deliver(self, outcome: BatchOutcome) -> None:
-        """Answer everybody in a batch that came back, whatever state its outcome is in."""
+        """Respond to every request of a batch that came back, whatever its outcome."""
         try:
             self._deliver(outcome)
-        except Exception as failure:  # noqa: BLE001  a malformed outcome may fail anywhere, and everybody still waits
-            _log.exception("model '%s' gave answers that cannot be used", self._model)
-            message = f"model '{self._model}' gave answers that cannot be used: {failure}"
+        except Exception as failure:  # noqa: BLE001  an invalid outcome may fail anywhere, and every client still waits
+            _log.exception("model '%s' gave invalid responses", self._model)
+            message = f"model '{self._model}' gave invalid responses: {failure}"
             error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
             for inference in outcome.batch:
                 self.fail(inference, error)
@@ -136,7 +136,7 @@ class Settlement:
         if execution is None:
             error = outcome.error
             if error is None:
-                message = f"model '{self._model}': its instance gave neither an answer nor a reason"
+                message = f"model '{self._model}': its instance gave neither responses nor an error"
                 error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
             for inference in outcome.batch:
                 self.fail(inference, error)
@@ -148,7 +148,7 @@ class Settlement:
             outcome.compute_end_ns - execution.output_start_ns,
         )
         self._count_execution(outcome, timing)
-        answers = [
+        responses = [
             (inference, response)
             for inference, response in zip(outcome.batch, execution.responses, strict=True)
             if response is not None and not inference.settled
@@ -161,23 +161,23 @@ class Settlement:
             outcome.compute_end_ns,
         )
         now = self._now()
-        well = [inference for inference, response in answers if response.error is None]
+        successes = [inference for inference, response in responses if response.error is None]
         self._statistics.record_successes(
-            rows=sum([inference.batch_size for inference in well]),
-            request_ns=[now - inference.received_ns for inference in well],
-            queue_ns=[started - inference.queued_ns for inference in well],
+            rows=sum([inference.batch_size for inference in successes]),
+            request_ns=[now - inference.received_ns for inference in successes],
+            queue_ns=[started - inference.queued_ns for inference in successes],
             timing=timing,
         )
-        for inference, response in answers:
+        for inference, response in responses:
             inference.execution = times
             if response.error is not None:
                 self._statistics.record_failure(
                     reason=response.error.reason, request_ns=now - inference.received_ns
                 )
-            self._answer(inference, response)
+            self._complete(inference, response)
 
     def _count_execution(self, outcome: BatchOutcome, timing: BatchTiming) -> None:
-        """A batch whose requests all failed is no execution (row 8.11); a total batch size counts the failed ones too."""
+        """Count an execution, unless all its requests failed (row 8.11); its batch size includes the failed ones."""
         assert outcome.execution is not None
         for response in outcome.execution.responses:
             if response is None or response.error is None:
@@ -191,19 +191,19 @@ class Settlement:
             batch_size=rows, timing=timing, wall_ms=self._wall() // _MILLISECOND_NS
         )
 
-    def _answer(self, inference: Inference, response: InferResponse) -> None:
+    def _complete(self, inference: Inference, response: InferResponse) -> None:
         inference.settled = True
         inference.on_cancel = None
         if inference.flow is not None:
             inference.flow.close()
-        self._tell(inference, response)
+        self._send(inference, response)
 
-    def _tell(self, inference: Inference, response: InferResponse) -> None:
+    def _send(self, inference: Inference, response: InferResponse) -> None:
         try:
             inference.on_response(response)
-        except Exception:  # noqa: BLE001  a client's callback may raise anything; its batch-mates still wait
+        except Exception:  # noqa: BLE001  a callback may raise anything, and the other requests of the batch still wait
             _log.exception(
-                "%sthe answer of model '%s' could not be delivered",
+                "%sthe response of model '%s' could not be sent",
                 inference.request.label,
                 self._model,
             )

@@ -1,4 +1,4 @@
-"""Inferences that are answered apart from their batch: who waits gets every answer once, and the books stay right."""
+"""Inferences with deferred responses: a client gets each response once, and the counters are right."""
 
 import asyncio
 import itertools
@@ -11,7 +11,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.scheduling.dynamic import LONGEST_S, PATIENCE_S
+from naiad.scheduling.dynamic import UNLOAD_GRACE_S, UNLOAD_LIMIT_S
 from tests.support.inferences import make_response, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, turn
 
@@ -38,7 +38,7 @@ def finals(model: ScheduledModel) -> list[bool]:
     return [response.final for _, _, response in model.answered]
 
 
-async def test_answers_come_one_by_one_and_the_final_one_counts() -> None:
+async def test_responses_come_one_by_one_and_the_final_one_counts() -> None:
     model = ScheduledModel()
     inference = model.send(rows=3)
     await asyncio.sleep(0.004)
@@ -66,7 +66,7 @@ EVENTS = ("comes back", "answer", "final")
 
 
 @pytest.mark.parametrize("order", list(itertools.permutations(EVENTS)), ids=", ".join)
-async def test_in_whatever_order_batch_and_answers_come_one_final_response_is_given(
+async def test_there_is_one_final_response_in_whatever_order_batch_and_responses_come(
     order: tuple[str, ...],
 ) -> None:
     model = ScheduledModel()
@@ -82,7 +82,7 @@ async def test_in_whatever_order_batch_and_answers_come_one_final_response_is_gi
     model.nothing_left()
 
 
-async def test_the_host_is_free_for_the_next_batch_while_answers_are_still_to_come() -> None:
+async def test_the_host_is_free_for_the_next_batch_while_responses_are_missing() -> None:
     model = ScheduledModel()
     first = model.send()
     model.host.finish_with([None])
@@ -94,7 +94,7 @@ async def test_the_host_is_free_for_the_next_batch_while_answers_are_still_to_co
     model.nothing_left()
 
 
-async def test_an_error_among_the_answers_makes_it_a_failure_counted_at_the_end() -> None:
+async def test_an_error_among_the_responses_makes_it_a_failure_counted_at_the_end() -> None:
     model = ScheduledModel()
     first, second = model.send(), model.send()
     model.host.finish_with([None])
@@ -108,7 +108,7 @@ async def test_an_error_among_the_answers_makes_it_a_failure_counted_at_the_end(
     model.nothing_left()
 
 
-async def test_a_batch_that_fails_as_a_whole_ends_those_that_were_half_answered() -> None:
+async def test_a_batch_that_fails_as_a_whole_ends_inferences_with_some_responses() -> None:
     model = ScheduledModel()
     inference = model.send()
     answer(model, inference, error=BACKEND_FAILED)
@@ -119,7 +119,7 @@ async def test_a_batch_that_fails_as_a_whole_ends_those_that_were_half_answered(
     model.nothing_left()
 
 
-async def test_one_request_of_a_batch_is_answered_apart_and_the_others_at_once() -> None:
+async def test_one_request_of_a_batch_is_deferred_and_the_others_are_completed_at_once() -> None:
     model = ScheduledModel(DynamicBatching())
     apart, at_once = model.send(), model.send()
     await turn()
@@ -132,7 +132,7 @@ async def test_one_request_of_a_batch_is_answered_apart_and_the_others_at_once()
     model.nothing_left()
 
 
-async def test_a_cancelled_one_stays_until_its_model_is_done_with_it() -> None:
+async def test_a_cancelled_inference_stays_until_its_model_is_done_with_it() -> None:
     model = ScheduledModel()
     inference = model.send()
     model.host.finish_with([None])
@@ -143,7 +143,7 @@ async def test_a_cancelled_one_stays_until_its_model_is_done_with_it() -> None:
     model.nothing_left()
 
 
-async def test_stopping_waits_for_answers_to_come_before_it_closes_the_instance() -> None:
+async def test_stopping_waits_for_responses_before_it_closes_the_instance() -> None:
     model = ScheduledModel()
     inference = model.send()
     model.host.finish_with([None])
@@ -155,7 +155,7 @@ async def test_stopping_waits_for_answers_to_come_before_it_closes_the_instance(
     assert (finals(model), model.host.closed) == ([True], 1)
 
 
-async def test_a_client_whose_callback_raises_costs_no_other_answer() -> None:
+async def test_a_callback_that_raises_does_not_affect_other_responses() -> None:
     model = ScheduledModel()
 
     def refuse(_: InferResponse) -> None:
@@ -172,7 +172,7 @@ async def test_a_client_whose_callback_raises_costs_no_other_answer() -> None:
     model.nothing_left()
 
 
-async def test_each_place_among_the_responses_is_counted_by_how_it_ended() -> None:
+async def test_each_index_among_the_responses_is_counted_by_its_outcome() -> None:
     model = ScheduledModel()
     inference = model.send()
     model.host.finish_with([None])
@@ -194,7 +194,7 @@ async def test_each_place_among_the_responses_is_counted_by_how_it_ended() -> No
     assert (counted[2].cancel_count, counted[3].cancel_count) == (1, 1)
 
 
-async def test_places_beyond_the_first_thousand_share_their_counters() -> None:
+async def test_indexes_beyond_the_first_thousand_share_their_counters() -> None:
     model = ScheduledModel()
     inference = model.send()
     model.host.finish_with([None])
@@ -204,7 +204,7 @@ async def test_places_beyond_the_first_thousand_share_their_counters() -> None:
     assert model.statistics.responses[999].success_count == 501
 
 
-async def test_what_arrives_lets_a_held_model_go_on_and_the_end_frees_it_for_good() -> None:
+async def test_a_delivered_response_resumes_a_paused_model_and_the_end_frees_it_for_good() -> None:
     model = ScheduledModel()
     inference = model.send()
     flow = inference.flow = Flow(limit=10)
@@ -218,7 +218,7 @@ async def test_what_arrives_lets_a_held_model_go_on_and_the_end_frees_it_for_goo
     assert not flow.is_full()
 
 
-async def test_a_cancel_frees_a_held_model() -> None:
+async def test_a_cancellation_resumes_a_paused_model() -> None:
     model = ScheduledModel()
     inference = model.send()
     flow = inference.flow = Flow()
@@ -228,49 +228,47 @@ async def test_a_cancel_frees_a_held_model() -> None:
     assert not flow.is_full()
 
 
-async def test_what_a_model_never_finishes_and_nobody_wants_does_not_keep_it_from_being_unloaded() -> (
-    None
-):
+async def test_a_response_that_never_ends_and_has_no_client_does_not_prevent_an_unload() -> None:
     model = ScheduledModel()
     inference = model.send()
     model.host.finish_with([None])
     inference.cancel()
     began = asyncio.get_running_loop().time()
     await model.scheduler.stop()
-    assert asyncio.get_running_loop().time() - began == PATIENCE_S
+    assert asyncio.get_running_loop().time() - began == UNLOAD_GRACE_S
     assert model.statistics.failures[FailureReason.CANCELED] == 1
     answer(model, inference, final=True)
     assert len(model.answered) == 1
     model.nothing_left()
 
 
-async def test_what_somebody_waits_for_keeps_a_model_for_as_long_as_it_takes() -> None:
+async def test_a_request_with_a_client_keeps_a_model_for_as_long_as_it_takes() -> None:
     model = ScheduledModel()
     wanted, unwanted = model.send(), model.send()
     model.host.finish_with([None])
     model.host.finish_with([None])
     unwanted.cancel()
     stopping = asyncio.ensure_future(model.scheduler.stop())
-    await asyncio.sleep(10 * PATIENCE_S)
+    await asyncio.sleep(10 * UNLOAD_GRACE_S)
     assert not stopping.done()
     answer(model, wanted, final=True)
-    await asyncio.sleep(PATIENCE_S / 2)
+    await asyncio.sleep(UNLOAD_GRACE_S / 2)
     assert not stopping.done()
-    await asyncio.sleep(2 * PATIENCE_S)
+    await asyncio.sleep(2 * UNLOAD_GRACE_S)
     assert stopping.done()
     model.nothing_left()
 
 
-async def test_what_becomes_wanted_while_others_are_given_time_is_waited_for() -> None:
+async def test_a_request_that_gets_a_client_in_the_grace_period_is_waited_for() -> None:
     model = ScheduledModel()
     unwanted, wanted = model.send(), model.send()
     model.host.finish_with([None])
     unwanted.cancel()
     stopping = asyncio.ensure_future(model.scheduler.stop())
-    await asyncio.sleep(PATIENCE_S / 2)
+    await asyncio.sleep(UNLOAD_GRACE_S / 2)
     answer(model, unwanted, final=True)
     model.host.finish_with([None])
-    await asyncio.sleep(3 * PATIENCE_S)
+    await asyncio.sleep(3 * UNLOAD_GRACE_S)
     assert not stopping.done()
     answer(model, wanted, final=True)
     await stopping
@@ -278,7 +276,7 @@ async def test_what_becomes_wanted_while_others_are_given_time_is_waited_for() -
 
 
 @pytest.mark.parametrize("late", ["outcome", "answer"])
-async def test_a_batch_that_hangs_and_that_every_client_left_does_not_keep_its_model_from_being_unloaded(
+async def test_a_batch_that_hangs_without_any_client_does_not_prevent_an_unload(
     late: str,
 ) -> None:
     model = ScheduledModel()
@@ -286,9 +284,9 @@ async def test_a_batch_that_hangs_and_that_every_client_left_does_not_keep_its_m
     inference.cancel()
     began = asyncio.get_running_loop().time()
     await model.scheduler.stop()
-    assert asyncio.get_running_loop().time() - began == PATIENCE_S
+    assert asyncio.get_running_loop().time() - began == UNLOAD_GRACE_S
     assert len(model.host.aborted) == 1
-    assert "every client left" in model.host.aborted[0]
+    assert "every client has gone" in model.host.aborted[0]
     if late == "outcome":
         model.host.finish()
     else:
@@ -297,7 +295,7 @@ async def test_a_batch_that_hangs_and_that_every_client_left_does_not_keep_its_m
     model.nothing_left()
 
 
-async def test_a_batch_that_hangs_while_its_client_waits_fails_at_last_and_so_does_what_waits_behind_it() -> (
+async def test_a_batch_that_hangs_while_its_client_waits_fails_at_last_with_the_requests_behind_it() -> (
     None
 ):
     model = ScheduledModel()
@@ -305,7 +303,7 @@ async def test_a_batch_that_hangs_while_its_client_waits_fails_at_last_and_so_do
     model.send()
     began = asyncio.get_running_loop().time()
     await model.scheduler.stop()
-    assert asyncio.get_running_loop().time() - began == LONGEST_S
+    assert asyncio.get_running_loop().time() - began == UNLOAD_LIMIT_S
     errors = [response.error for _, _, response in model.answered]
     assert [each and each.code for each in errors] == [ErrorCode.UNAVAILABLE] * 2
     assert all(each is not None and "did not end" in each.message for each in errors)

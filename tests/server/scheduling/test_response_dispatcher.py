@@ -1,4 +1,4 @@
-"""Everybody gets one answer, in order where asked for, and each is counted as the rows say."""
+"""Every request gets one final response, in order where configured, and is counted as the rows say."""
 
 import asyncio
 import logging
@@ -40,7 +40,9 @@ async def test_one_bad_request_fails_alone() -> None:
     assert statistics.batches[6].count == 1
 
 
-async def test_a_batch_that_fails_as_a_whole_fails_everybody_in_it_and_is_no_execution() -> None:
+async def test_a_batch_that_fails_as_a_whole_fails_all_its_requests_and_does_not_count_as_an_execution() -> (
+    None
+):
     model = ScheduledModel(DynamicBatching())
     both = [model.send(), model.send()]
     await turn()
@@ -53,7 +55,7 @@ async def test_a_batch_that_fails_as_a_whole_fails_everybody_in_it_and_is_no_exe
     model.nothing_left()
 
 
-async def test_a_batch_whose_requests_all_failed_is_no_execution() -> None:
+async def test_a_batch_whose_requests_all_failed_does_not_count_as_an_execution() -> None:
     model = ScheduledModel(DynamicBatching())
     model.host.respond = lambda inference: make_response(inference, error=BACKEND_FAILED)
     model.send()
@@ -63,7 +65,7 @@ async def test_a_batch_whose_requests_all_failed_is_no_execution() -> None:
     assert (model.statistics.execution_count, model.statistics.last_inference_ms) == (0, 0)
 
 
-async def test_the_instance_goes_on_after_a_failed_batch() -> None:
+async def test_the_instance_continues_after_a_failed_batch() -> None:
     model = ScheduledModel(takes_s=None)
     first, second = model.send(), model.send()
     model.host.fail(BACKEND_FAILED)
@@ -71,7 +73,7 @@ async def test_the_instance_goes_on_after_a_failed_batch() -> None:
     assert (model.reason(first), model.reason(second)) == (FailureReason.BACKEND, None)
 
 
-async def test_a_host_that_cannot_take_a_batch_fails_it_and_nobody_waits_for_ever(
+async def test_a_host_that_rejects_a_batch_fails_it_and_no_client_waits_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model = ScheduledModel(DynamicBatching())
@@ -89,7 +91,7 @@ async def test_a_host_that_cannot_take_a_batch_fails_it_and_nobody_waits_for_eve
     model.nothing_left()
 
 
-async def test_too_few_responses_leave_nobody_without_an_answer(
+async def test_too_few_responses_leave_no_request_without_one(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = ScheduledModel(DynamicBatching())
@@ -98,11 +100,11 @@ async def test_too_few_responses_leave_nobody_without_an_answer(
     model.host.finish_with([make_response(one)])
     assert model.reason(one) is FailureReason.BACKEND, "nobody knows whose answer it is"
     assert model.reason(two) is FailureReason.BACKEND
-    assert "cannot be used" in caplog.text
+    assert "invalid responses" in caplog.text
     model.nothing_left()
 
 
-async def test_an_answer_that_cannot_be_delivered_does_not_harm_the_others(
+async def test_a_response_that_cannot_be_sent_does_not_affect_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     model = ScheduledModel(DynamicBatching())
@@ -122,7 +124,7 @@ async def test_an_answer_that_cannot_be_delivered_does_not_harm_the_others(
     model.nothing_left()
 
 
-async def test_a_response_for_somebody_who_has_his_answer_is_dropped() -> None:
+async def test_a_response_to_a_completed_request_is_dropped() -> None:
     model = ScheduledModel(DynamicBatching())
     settled, other = model.send(), model.send()
     await turn()
@@ -134,7 +136,7 @@ async def test_a_response_for_somebody_who_has_his_answer_is_dropped() -> None:
     model.nothing_left()
 
 
-async def test_a_client_may_send_its_next_request_from_its_answer() -> None:
+async def test_a_client_may_send_its_next_request_from_its_callback() -> None:
     model = ScheduledModel(DynamicBatching(), takes_s=0.010)
     seen: list[float] = []
 
@@ -167,7 +169,7 @@ async def test_with_preserve_ordering_a_fast_instance_does_not_overtake_a_slow_o
     model.nothing_left()
 
 
-async def test_a_failed_batch_keeps_its_place_in_the_order() -> None:
+async def test_a_failed_batch_keeps_its_position_in_the_order() -> None:
     model = ScheduledModel(DynamicBatching(preserve_ordering=True), instances=2, max_batch_size=1)
     first, second = model.send(), model.send()
     await turn()
@@ -177,7 +179,7 @@ async def test_a_failed_batch_keeps_its_place_in_the_order() -> None:
     assert model.reason(first) is FailureReason.BACKEND
 
 
-async def test_each_request_counts_its_own_waiting_and_its_whole_batch_s_computing() -> None:
+async def test_each_request_counts_its_own_queue_time_and_the_compute_time_of_its_batch() -> None:
     model = ScheduledModel(DynamicBatching())
     model.send(rows=2)
     await turn()
@@ -207,7 +209,7 @@ async def test_each_request_counts_its_own_waiting_and_its_whole_batch_s_computi
     model.nothing_left()
 
 
-async def test_pending_counts_what_was_accepted_and_is_not_with_an_instance() -> None:
+async def test_pending_counts_requests_that_are_accepted_and_not_in_execution() -> None:
     model = ScheduledModel(DynamicBatching(), max_batch_size=2)
     pending = []
     for _ in range(3):
@@ -221,7 +223,7 @@ async def test_pending_counts_what_was_accepted_and_is_not_with_an_instance() ->
     assert model.scheduler.inflight() == 1
 
 
-async def test_whoever_is_answered_finds_itself_counted() -> None:
+async def test_a_request_is_counted_before_its_response_is_sent() -> None:
     model = ScheduledModel(DynamicBatching())
     seen: list[tuple[int, int]] = []
     statistics = model.statistics
