@@ -5,6 +5,8 @@ The message begins with Triton's "Not Found". Models are named only below `/v2`,
 
 import collections.abc
 import difflib
+import functools
+import heapq
 import re
 
 _MODEL_PATH = re.compile(r"/v2/models/([^/]+)(/versions/[^/]+)?(?:/(.*))?", re.DOTALL)
@@ -22,6 +24,8 @@ _PATHS = (
 _SAID_MODELS = 10
 _LONGEST = 200
 """Characters of a path that are repeated, and up to which a similar one is looked for."""
+_COMPARED = 16
+"""Names that are compared letter by letter, which takes 0.1 ms each, on the event loop."""
 
 
 def not_found(path: str, models: collections.abc.Collection[str]) -> str:
@@ -69,4 +73,19 @@ def _meant(path: str, models: list[str]) -> str:
 
 
 def _closest(word: str, words: collections.abc.Sequence[str]) -> str:
+    if len(words) > _COMPARED:
+        words = heapq.nlargest(_COMPARED, words, key=functools.partial(_same_ends, word))
     return next(iter(difflib.get_close_matches(word, words, n=1)), "")
+
+
+def _same_ends(word: str, other: str) -> int:
+    """How many characters two names share at the beginning and at the end."""
+    begin = _same_beginning(word, other)
+    return begin + _same_beginning(word[begin:][::-1], other[begin:][::-1])
+
+
+def _same_beginning(word: str, other: str) -> int:
+    for at, (one, two) in enumerate(zip(word, other, strict=False)):
+        if one != two:
+            return at
+    return min(len(word), len(other))
