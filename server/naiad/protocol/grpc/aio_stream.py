@@ -60,7 +60,9 @@ class Talk:
         if self._waiting > HIGH_BYTES and not self._held:
             self._held = True
             self._conversation.hold()
-        _wake(self._news)
+        news = self._news
+        if news is not None and not news.done():  # no call of `_wake`: every message comes here
+            news.set_result(None)
 
     def room(self) -> None:
         """See `Replies`."""

@@ -10,6 +10,8 @@ import collections.abc
 import functools
 import typing
 
+import msgspec
+
 from naiad.core.flow import Flow
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
@@ -93,7 +95,7 @@ class StreamInfer:
             stream.shut(self._shut_error)
 
 
-class _Asked:
+class _Asked(msgspec.Struct, eq=False):
     """A request of a stream.
 
     Attributes:
@@ -102,20 +104,17 @@ class _Asked:
         flow: holds its model; None when it answers once.
         ordered: its responses wait for those of the requests before it.
         empty_final: the client wants an empty final response too.
-        messages: what waits for its turn.
+        messages: what waits for its turn; None when nothing does.
         done: it has its last response.
     """
 
-    __slots__ = ("done", "empty_final", "flow", "id", "inference", "messages", "ordered")
-
-    def __init__(self, request_id: str) -> None:
-        self.id = request_id
-        self.inference: Cancellable | None = None
-        self.flow: Flow | None = None
-        self.ordered = True
-        self.empty_final = False
-        self.messages: list[bytes] = []
-        self.done = False
+    id: str = ""
+    inference: Cancellable | None = None
+    flow: Flow | None = None
+    ordered: bool = True
+    empty_final: bool = False
+    messages: list[bytes] | None = None
+    done: bool = False
 
 
 class InferStream:
@@ -162,7 +161,7 @@ class InferStream:
         """See `Conversation`."""
         if self._over:
             return
-        asked = _Asked("")
+        asked = _Asked()
         self._in_flight.add(asked)
         codec = self._codec if len(body) > MAYBE_LARGE else None
         try:
@@ -210,11 +209,14 @@ class InferStream:
         found.raise_if_unread()
         self._admit(asked, found.model_name, found.model_version)
         asked.empty_final = found.empty_final
-        self._ask(asked, self._forwarded(found.taken()))
+        self._ask(asked, found.taken())
 
     def _ask(self, asked: _Asked, request: InferRequest) -> None:
-        ask = functools.partial(self._on_response, asked)
-        inference = self._engine.infer(request, ask, asked.flow)
+        if self._forwarding is not None:
+            metadata = self._call.invocation_metadata() or ()
+            request.parameters.update(self._forwarding.parameters(metadata))
+        on_response = functools.partial(self._on_response, asked)
+        inference = self._engine.infer(request, on_response, asked.flow)
         if not asked.done:
             asked.inference = inference
 
@@ -275,7 +277,7 @@ class InferStream:
         self._admit(asked, incoming.model_name, incoming.model_version)
         request = self._reader.request(incoming)
         asked.empty_final = wants_empty_final(incoming)
-        return self._forwarded(request)
+        return request
 
     def _admit(self, asked: _Asked, model_name: str, model_version: int) -> None:
         """Raises InferenceError: the stream takes no more requests, or there is no such model."""
@@ -294,13 +296,6 @@ class InferStream:
                 asked.flow.hold()
         else:
             self._order.append(asked)
-
-    def _forwarded(self, request: InferRequest) -> InferRequest:
-        """The request with the metadata that become its parameters."""
-        if self._forwarding is not None:
-            metadata = self._call.invocation_metadata() or ()
-            request.parameters.update(self._forwarding.parameters(metadata))
-        return request
 
     def _on_response(self, asked: _Asked, response: InferResponse) -> None:
         """Called back by the engine. Must not raise into it: others' answers may follow in the same turn."""
@@ -337,32 +332,37 @@ class InferStream:
         self._give(asked, message, final=True)
 
     def _give(self, asked: _Asked, message: bytes, *, final: bool) -> None:
-        """Send a message, or keep it until those of earlier requests are out."""
+        """Send a message, or keep it until those of earlier requests are out (row 10.31)."""
+        in_flight = self._in_flight
         if final:
             asked.done = True
             asked.inference = None
-            was_full = len(self._in_flight) >= MOST_IN_FLIGHT
-            self._in_flight.discard(asked)
+            was_full = len(in_flight) >= MOST_IN_FLIGHT
+            in_flight.discard(asked)
             if was_full:
                 self._replies.room()
-        if not asked.ordered:
-            if message:
+        if message:
+            if not asked.ordered or self._order[0] is asked:
                 self._replies.send(message)
-        else:
-            if message:
+            elif asked.messages is None:
+                asked.messages = [message]
+            else:
                 asked.messages.append(message)
-            self._send_in_order()
         if final:
-            self._end_if_done()
+            if asked.ordered and self._order[0] is asked:
+                self._next_in_order()
+            if not in_flight:
+                self._end_if_done()
 
-    def _send_in_order(self) -> None:
-        """Everything that no earlier request holds back (row 10.31)."""
+    def _next_in_order(self) -> None:
+        """The first request has its last response: send what waited for that."""
         order = self._order
+        order.popleft()
         while order:
             first = order[0]
-            for message in first.messages:
+            messages, first.messages = first.messages, None
+            for message in messages or ():
                 self._replies.send(message)
-            first.messages.clear()
             if not first.done:
                 return
             order.popleft()
