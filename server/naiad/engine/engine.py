@@ -6,6 +6,7 @@ questions about the server and its models; nothing here knows a wire format.
 """
 
 import asyncio
+import collections
 import enum
 from typing import Any
 
@@ -76,8 +77,9 @@ class ServingEngine:
         self._explicit = explicit_control
         self.phase = Phase.STARTING
         """Where the server is in its life; moved on by `serve`."""
-        self.not_served = {ErrorCode.NOT_FOUND: 0, ErrorCode.UNAVAILABLE: 0}
-        """Inference requests whose model or version is unknown or not ready: no model has counters for them (row 2.8)."""
+        self.not_served = collections.Counter[ErrorCode]()
+        """Inference requests that found no model, by the error: NOT_FOUND when the model or version is unknown, UNAVAILABLE when it is not
+        ready. No model has counters for them (row 2.8)."""
 
     def infer(
         self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None

@@ -3,12 +3,13 @@
 from typing import Any
 
 import pytest
+from typing_extensions import override
 
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import IndexEntry
 from naiad.engine.engine import Phase, ServingEngine
-from naiad.errors import ErrorCode, InferenceError, not_found
+from naiad.errors import ErrorCode, InferenceError, invalid, not_found
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
@@ -153,6 +154,22 @@ def test_a_request_for_an_unknown_model_is_answered_and_not_raised() -> None:
     assert answer.error is not None
     assert (answer.error.code, answer.id, answer.final) == (ErrorCode.NOT_FOUND, "id", True)
     assert answer.error.__traceback__ is None, "it would hold the request as long as the answer"
+
+
+def test_requests_that_found_no_model_are_counted_by_any_error() -> None:
+    class Refusing(FakeRepository):
+        @override
+        def get(self, name: str, version: int = LATEST) -> FakeModel:
+            raise invalid("not a name")
+
+    engine = make(Refusing())
+    answers: list[InferResponse] = []
+    assert engine.infer(InferRequest("x", LATEST, "id", [], [], {}), answers.append) is None
+    assert [answer.error and answer.error.message for answer in answers] == ["not a name"]
+    with pytest.raises(InferenceError, match="not a name"):
+        engine.shape_of("x")
+    assert engine.not_served[ErrorCode.INVALID_ARG] == 2
+    assert engine.not_served[ErrorCode.NOT_FOUND] == 0
 
 
 @pytest.mark.parametrize(

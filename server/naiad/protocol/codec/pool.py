@@ -15,7 +15,7 @@ import typing
 
 from naiad.errors import unavailable
 from naiad.protocol.codec.frames import Function
-from naiad.protocol.codec.process import CodecProcess
+from naiad.protocol.codec.process import CodecProcess, shortage
 
 LARGE = 1 << 18
 """Bytes of JSON, or of protobuf that is not raw tensors, from which a message goes to a codec process: less takes 10 ms at most."""
@@ -95,7 +95,10 @@ class Codec:
             process.close()
             process = None
         if process is None:
-            process = self._start()
+            try:
+                process = self._start()
+            except OSError as error:
+                raise shortage(error) from error
         self._use(process)
         return process
 

@@ -1,6 +1,7 @@
 """One codec process as the server sees it: started, called, ended. Blocking; one thread at a time."""
 
 import contextlib
+import errno
 import os
 import pathlib
 import socket
@@ -62,16 +63,20 @@ class CodecProcess:
             arguments: what pickle takes; large bytes as `frames.large`.
 
         Raises:
-            InferenceError: what the function raised; UNAVAILABLE when the process ended or took too long, and is of no use any more.
+            InferenceError: what the function raised; UNAVAILABLE when the process ended or took too long, and is of no use any more, and
+                when there is no memory or no descriptor left for the arguments or the result.
             CodecBugError: the function raised something else.
-            OSError: there is no memory or no descriptor left for the arguments.
         """
-        asked = frames.write((function.__module__, function.__name__, arguments))
+        try:
+            asked = frames.write((function.__module__, function.__name__, arguments))
+        except OSError as error:
+            raise shortage(error) from error
+        flags = 0
         try:
             limit = _SECONDS + _SECONDS_PER_BYTE * os.fstat(asked).st_size
             self._socket.settimeout(limit)
             socket.send_fds(self._socket, [b"c"], [asked])
-            _, descriptors, _, _ = socket.recv_fds(self._socket, 1, 1)
+            _, descriptors, flags, _ = socket.recv_fds(self._socket, 1, 1)
         except TimeoutError:
             self.kill()
             raise unavailable(
@@ -81,6 +86,8 @@ class CodecProcess:
             descriptors = []
         finally:
             os.close(asked)
+        if not descriptors and flags & socket.MSG_CTRUNC:
+            raise shortage(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
         if not descriptors:
             self.kill()
             raise unavailable(
@@ -109,6 +116,14 @@ class CodecProcess:
         self._socket.close()
         self._process.kill()
         self._process.wait()
+
+
+def shortage(error: OSError) -> InferenceError:
+    """The server itself has no room for a message that goes to a codec process, or for the process."""
+    return unavailable(
+        f"the server has no file descriptor or no memory left to have a large message decoded or encoded ({error}); send it again later, and "
+        "if this happens often, give the server a higher limit of open files (ulimit -n) or more memory"
+    )
 
 
 def _how(status: int) -> str:

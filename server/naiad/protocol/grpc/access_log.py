@@ -172,7 +172,7 @@ class _LoggedConversation:
 
 
 def _address(call: Call) -> str:
-    """The client's address, without the family that grpc puts in front; "" when the transport does not tell."""
-    peer = getattr(call, "peer", str)()
-    family, _, address = str(peer).partition(":")
-    return address if family in ("ipv4", "ipv6") else str(peer)
+    """The client's address, without the family of an IP address in front."""
+    peer = call.peer()
+    family, _, address = peer.partition(":")
+    return address if family in ("ipv4", "ipv6") else peer

@@ -26,6 +26,10 @@ class Call(typing.Protocol):
         """The metadata that the client sent. Asked only by those that need it: it costs a transport work."""
         ...
 
+    def peer(self) -> str:
+        """The client's address behind its family, such as "ipv4:10.0.0.9:1"; "" when it is not known."""
+        ...
+
 
 class Refusal(msgspec.Struct, frozen=True):
     """An answer that is not OK.

@@ -1,9 +1,12 @@
 import asyncio
 import collections.abc
 import concurrent.futures
+import contextlib
 import functools
 import operator
 import os
+import resource
+import socket
 import threading
 import typing
 
@@ -62,6 +65,49 @@ def test_a_process_that_dies_fails_its_call_and_is_replaced(codec: Codec) -> Non
     assert error.code is ErrorCode.UNAVAILABLE
     assert "exit status 3" in error.message
     assert codec.call(os.getpid) != pid
+
+
+@contextlib.contextmanager
+def without_descriptors() -> collections.abc.Iterator[None]:
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1, limits[1]))  # poll() fails under 0
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+def test_no_descriptor_for_the_arguments_is_said_and_costs_no_process(codec: Codec) -> None:
+    pid = codec.call(os.getpid)
+    with without_descriptors():
+        error = refused(lambda: codec.call(os.getpid))
+    assert error.code is ErrorCode.UNAVAILABLE
+    assert "ulimit -n" in error.message
+    assert codec.call(os.getpid) == pid
+
+
+def test_no_descriptor_for_the_process_is_said(codec: Codec) -> None:
+    with without_descriptors():
+        error = refused(lambda: codec.call(os.getpid))
+    assert "ulimit -n" in error.message
+
+
+def test_no_descriptor_for_the_result_is_said_and_costs_no_process(
+    codec: Codec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = codec.call(os.getpid)
+    send_fds = socket.send_fds
+    with contextlib.ExitStack() as undo, monkeypatch.context() as scarce:
+
+        def send(*message: typing.Any) -> None:
+            send_fds(*message)
+            undo.enter_context(without_descriptors())
+
+        scarce.setattr(socket, "send_fds", send)
+        error = refused(lambda: codec.call(os.getpid))
+    assert error.code is ErrorCode.UNAVAILABLE
+    assert "ulimit -n" in error.message
+    assert codec.call(os.getpid) == pid
 
 
 def test_a_process_that_died_while_idle_costs_no_call(codec: Codec) -> None:

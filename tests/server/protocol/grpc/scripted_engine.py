@@ -128,6 +128,9 @@ class SentMetadata:
     def invocation_metadata(self) -> Metadata:
         return self._metadata
 
+    def peer(self) -> str:
+        return ""
+
 
 def message(*, model: str = "m", **fields: typing.Any) -> typing.Any:
     """A ModelInferRequest without inputs."""
