@@ -1,7 +1,7 @@
 """`make bench-against CHECKOUT=DIR`: this checkout beside another one of Naiad: processor time per request, and throughput.
 
 Three servers run at once: the other checkout, this one, and the other one once more, whose ratio to itself shows the noise. Each cell
-(wire, model, kind of requests, connections) is measured in slices of a second, one server after the other; the servers are started anew some times, because a process has luck of its own with memory and hashes.
+(wire, model, kind of requests, connections) is measured in slices of a second, one server after the other; the servers are restarted several times, because a process has luck of its own with memory and hashes.
 """
 
 import argparse

@@ -18,7 +18,7 @@ def program_of(checkout: pathlib.Path, *, name: str) -> Program:
         name: for messages and tables.
 
     Raises:
-        LoadError: it is no checkout, cannot be installed, or would import another one's code.
+        LoadError: it is not a checkout, cannot be installed, or would import another one's code.
     """
     checkout = checkout.resolve()
     server = (checkout / "server").resolve()

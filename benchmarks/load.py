@@ -26,7 +26,7 @@ class LoadError(Exception):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rate:
-    """What one run of load measured: requests a second, latencies in milliseconds, requests."""
+    """What one run of load measured: requests per second, latencies in milliseconds, requests."""
 
     per_second: float
     p50_ms: float

@@ -24,7 +24,7 @@ _ROOT = pathlib.Path(__file__).resolve().parent.parent
 _RESULTS = _ROOT / "benchmarks" / "results"
 _DOCUMENT = _ROOT / "docs" / "performance.md"
 _LARGE = (HTTP_BINARY,)
-"""Nobody sends megabytes as JSON, and h2load does not get them through in time."""
+"""Clients do not send megabytes as JSON, and h2load does not get them through in time."""
 
 _FEW = (1, 4)
 """Connections for large tensors: more of them only measure memory."""

@@ -79,7 +79,7 @@ def _place(name: str) -> int:
 
 
 def sendable(data: typing.Any) -> typing.Any:
-    """A report as it can be sent to another process: text that is no Unicode (a log line of such bytes) is escaped.
+    """A report as it can be sent to another process: text that is not valid Unicode (a log line of such bytes) is escaped.
 
     Otherwise one such line ends the whole run.
     """

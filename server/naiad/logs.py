@@ -155,7 +155,7 @@ def terminal_columns() -> int:
 
 
 class _Lines(logging.StreamHandler[typing.TextIO]):
-    """Writes lines, each at once. A destination that cannot be written is told once on standard error, and again once it could meanwhile.
+    """Writes lines, each at once. A destination that cannot be written is reported once on standard error, and again when it fails after a success.
 
     Args:
         stream: where to.

@@ -232,12 +232,12 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
     (
         "an option refused: a host policy",
         "starts",
-        "not there yet, and an option that would be ignored is refused by name",
+        "not supported yet, and an option that would be ignored is refused by name",
     ),
     (
         "an option refused: a limit on GPU memory",
         "starts",
-        "not there yet, and an option that would be ignored is refused by name",
+        "not supported yet, and an option that would be ignored is refused by name",
     ),
 )
 

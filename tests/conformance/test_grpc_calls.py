@@ -83,7 +83,7 @@ def _tls(target: Target) -> Answer:
 
 
 def _pings(target: Target) -> Answer:
-    """A client that pings far below the allowed interval is told to go away, and why (10.38).
+    """A client that pings far below the allowed interval gets GOAWAY with the reason (10.38).
 
     In HTTP/2 by hand: grpcio's channel would be told as well, but connects again before it can be asked.
     """

@@ -129,7 +129,7 @@ def test_a_lost_connection_and_an_expired_call_are_silence() -> None:
 
 
 _NO_TEXT = "the status is all that a client gets"
-_IN_EVENTS = "the text is in the events, which are compared"
+_IN_EVENTS = "the message is in the events, which are compared"
 UNWORDED: dict[str, str] = {
     "health check's status": "a status of the protocol, no error",
     "health check's status when not ready": "a status of the protocol, no error",
@@ -141,9 +141,9 @@ UNWORDED: dict[str, str] = {
     "more than 65536 chunks": _NO_TEXT,
     "later changes are ignored": _NO_TEXT,
     "POST metrics": _NO_TEXT,
-    "gRPC deadline": "the client's own library makes the text",
-    "gRPC cancel": "the client's own library makes the text",
-    "stream: cancel": "the client's own library makes the text",
+    "gRPC deadline": "the client's own library makes the message",
+    "gRPC cancel": "the client's own library makes the message",
+    "stream: cancel": "the client's own library makes the message",
     "generate_stream: an error first": _IN_EVENTS,
     "generate_stream: a model that raises first": _IN_EVENTS,
     "generate_stream: a decoupled model that returns": _IN_EVENTS,

@@ -45,7 +45,7 @@ def main() -> int:
     unknown = set(names) - set(targets.NAMES)
     if unknown:
         parser.error(
-            f"there is no target {', '.join(sorted(unknown))}; choose from {', '.join(targets.NAMES)}"
+            f"not a target: {', '.join(sorted(unknown))}; choose from {', '.join(targets.NAMES)}"
         )
     found = {name: _fuzz(name, seconds=max(1, asked.seconds // len(names))) for name in names}
     if asked.keep:

@@ -1,7 +1,7 @@
 """The inputs that are kept: one file per target, one input per line as a Python bytes literal, comments behind `#` on lines of their own.
 
 Lines above the mark are regressions, each with a comment that says what went wrong; what is below is what the fuzzer found
-to reach new code, and is written anew by `make fuzz ARGS=--keep`.
+to reach new code, and is written again by `make fuzz ARGS=--keep`.
 """
 
 import ast

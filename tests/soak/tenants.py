@@ -92,6 +92,6 @@ class Tenants:
 
     async def _post(self, connection: Connection, path: str, body: bytes = b"") -> None:
         reply = await connection.post(path, body)
-        assert reply is not None, "nobody leaves here"
+        assert reply is not None, "no client leaves here"
         if reply.status != _OK:
             self._faults.append(f"{path}: {reply.status}: {reply.error()}")

@@ -1,4 +1,4 @@
-"""`breakpoint()` in a model that runs in a thread of a server that somebody started at a terminal (docs/testing-models.md)."""
+"""`breakpoint()` in a model that runs in a thread of a server that was started at a terminal (docs/testing-models.md)."""
 
 import collections.abc
 import contextlib

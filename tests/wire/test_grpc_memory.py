@@ -1,4 +1,4 @@
-"""A real server keeps no message of a gRPC call that it has refused, whoever sent it."""
+"""A real server keeps no message of a gRPC call that it has refused, from any client."""
 
 import collections.abc
 import pathlib

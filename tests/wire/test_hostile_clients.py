@@ -31,7 +31,7 @@ def server(
         "--http-body-timeout-secs=1",
     )
     with launched(models, folder, *options) as running:
-        # What the first requests bring with them (the application of the control plane, grpc's threads) is no leak.
+        # What the first requests bring with them (the application of the control plane, grpc's threads) does not count as a leak.
         answered(running)
         yield running
 

@@ -1,4 +1,4 @@
-"""What the README shows does what it says: its requests, the client of the streaming example, and its list of what is not there yet.
+"""What the README shows does what it says: its requests, the client of the streaming example, and its list of what is not supported yet.
 
 The snippets run as they stand; only the ports are those of the server that is started here.
 """
@@ -119,7 +119,7 @@ def test_a_config_that_asks_for_what_is_not_there_yet_is_refused(tmp_path: pathl
     served = [
         words
         for number, words in enumerate(NOT_YET_IN_A_CONFIG)
-        if not re.search(rf"model{number}/config\.pbtxt:\d+.*(not there yet|unable to find backend)", report)
+        if not re.search(rf"model{number}/config\.pbtxt:\d+.*(not supported yet|unable to find backend)", report)
     ]  # fmt: skip
     assert served == [], report
 

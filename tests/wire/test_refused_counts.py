@@ -1,4 +1,4 @@
-"""Whatever a client is refused is counted: a dead worker, an unloaded model, over HTTP and gRPC; and it is told when to try again."""
+"""Whatever a client is refused is counted: a dead worker, an unloaded model, over HTTP and gRPC; and the reply says when to try again."""
 
 import collections.abc
 import http.client

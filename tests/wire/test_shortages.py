@@ -114,7 +114,7 @@ class Load:
     Attributes:
         right: right answers, by model.
         errors: the others', by model.
-        wrong: what somebody got who had asked something else.
+        wrong: the responses that belong to another request.
     """
 
     def __init__(self, server: ServerProcess, models: collections.abc.Sequence[str]) -> None:

@@ -227,7 +227,7 @@ class _Resolving:
                     Problem(
                         path=library,
                         position=None,
-                        message=f"{CUSTOM_BATCHING_LIBRARY} is not there yet: custom batching",
+                        message=f"{CUSTOM_BATCHING_LIBRARY} is not supported yet: custom batching",
                         suggestion="take the file away to batch by the config's own rules",
                     )
                 )

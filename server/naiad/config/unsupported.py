@@ -20,7 +20,7 @@ CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not there yet.
+    """Something that is not supported yet.
 
     Attributes:
         path: the field; "*" stands for each index or key.
@@ -74,7 +74,7 @@ MODEL_FILES = Feature(
 def find_unsupported(
     message: Any, findings: Findings, gpus: collections.abc.Collection[int] = ()
 ) -> None:
-    """Add a problem for each thing in the config that is not there yet.
+    """Add a problem for each thing in the config that is not supported yet.
 
     Args:
         message: the ModelConfig as it was written.
@@ -99,13 +99,13 @@ def find_unsupported(
     if message.platform == "ensemble" and not message.HasField("ensemble_scheduling"):
         findings.add(
             ("platform",),
-            "platform 'ensemble' is not there yet: ensembles",
+            "platform 'ensemble' is not supported yet: ensembles",
             _suggestion("platform", ""),
         )
     if message.runtime and message.runtime != f"libtriton_{message.backend}.so":
         findings.add(
             ("runtime",),
-            f"runtime '{message.runtime}' is not there yet: another runtime for a backend",
+            f"runtime '{message.runtime}' is not supported yet: another runtime for a backend",
             _suggestion("runtime", "take it out to run the model with the backend as it is"),
         )
 
@@ -120,7 +120,7 @@ def _on_gpus(message: Any, gpus: collections.abc.Collection[int]) -> bool:
 def _refuse(findings: Findings, path: FieldPath, feature: Feature) -> None:
     field = dotted(path)
     findings.add(
-        path, f"{field} is not there yet: {feature.what}", _suggestion(field, feature.instead)
+        path, f"{field} is not supported yet: {feature.what}", _suggestion(field, feature.instead)
     )
 
 

@@ -85,7 +85,7 @@ def _note_placeholders(message: Any, findings: Findings) -> None:
 def _instead_of(backend: str, backends: collections.abc.Collection[str]) -> str:
     here = f"this server has {', '.join(sorted(backends))}"
     if backend in BACKENDS:  # no slip of the pen
-        return f"that backend is not there yet: {here}"
+        return f"that backend is not supported yet: {here}"
     return did_you_mean(backend, backends) or here
 
 

@@ -44,7 +44,7 @@ class PackedStrings(Tensor, frozen=True):
     """A BYTES tensor of many or long elements, kept as the bytes of the wire: the event loop never makes objects of them.
 
     Attributes:
-        array: made anew each time that it is read, which takes a second for 64 MB of short elements: not on the event loop.
+        array: made again each time that it is read, which takes a second for 64 MB of short elements: not on the event loop.
         packed: uint8, one dimension: each element behind its length in 4 little-endian bytes. As many elements as the shape holds,
             once that was checked (`naiad.protocol.raw_tensors`).
     """

@@ -206,7 +206,7 @@ class ServingEngine:
         self._refuse_when_fixed(name)
         if overrides:
             raise unsupported(
-                f"load parameter '{next(iter(overrides))}' is not there yet: change the model's folder and load it without parameters"
+                f"load parameter '{next(iter(overrides))}' is not supported yet: change the model's folder and load it without parameters"
             )
         await self._repository.load(name, requested_by=requested_by)
 

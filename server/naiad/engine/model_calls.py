@@ -208,7 +208,7 @@ class ModelCalls:
                 executed_in.update((each, id(batch)) for each in batch or ())
             for kept, before in seat.kept:
                 executed_in.update((each, id(before)) for each in kept)
-        # What is left of a batch that came back and is answered apart; calls of one batch may know other parts of it.
+        # What is left of a batch that came back and has deferred responses; calls of one batch may know other parts of it.
         for asking in {id(each): each for each in self._asking()}.values():
             known = next((executed_in[each] for each in asking if each in executed_in), id(asking))
             executed_in.update((each, known) for each in asking)

@@ -5,7 +5,7 @@
     <cache>/<name>.lock        held by whoever makes it (alone) or uses it (together)
 
 Environments know the path at which they were made (scripts, `conda-unpack`), so one cannot be made beside and renamed: what has no
-mark is rubbish that the next maker removes, and what misses something that it had is made anew when nobody else uses it. Locks are the system's (flock): they end with the process that holds them, however
+mark is rubbish that the next maker removes, and what misses something that it had is built again when no other server uses it. Locks are the system's (flock): they end with the process that holds them, however
 it ends. An installer that outlives its server holds the lock too, so that nobody builds into the same folder.
 """
 
@@ -139,12 +139,12 @@ class Cache:
                         _fill(folder, lock, make)
                     fcntl.flock(lock, fcntl.LOCK_UN)
                     continue
-                if folder.exists():  # nobody makes it: others use it
+                if folder.exists():  # it is complete, and in use by others
                     damaged += 1
                     if damaged > _DAMAGED_POLLS:
                         raise OSError(
                             f"{folder} is damaged ({_missing(folder) or MARK} is not there any more), and another server uses it: stop that one, and it "
-                            "is made anew"
+                            "is built again"
                         )
             if not told:
                 told = True
@@ -157,9 +157,9 @@ def _fill(folder: pathlib.Path, lock: int, make: Make) -> None:
     if folder.exists():
         lost = _missing(folder)
         if lost:
-            _log.warning("%s is damaged: %s is not there any more. It is made anew", folder, lost)
+            _log.warning("%s is damaged: %s is not there any more. It is built again", folder, lost)
         else:
-            _log.info("%s was left unfinished: it is made anew", folder)
+            _log.info("%s was left unfinished: it is built again", folder)
         shutil.rmtree(folder)
     folder.mkdir()
     try:

@@ -111,7 +111,7 @@ class OutputLog:
 
 
 def _parsed(text: str) -> tuple[int, str, str, int, str] | None:
-    """The level, logger, path, line and message of a record; None for what is none, whatever a model writes behind the mark."""
+    """The level, logger, path, line and message of a record; None for a line that is not a record, whatever a model writes behind the mark."""
     try:
         level, name, path, number, message = json.loads(text)
     except (ValueError, TypeError, RecursionError):

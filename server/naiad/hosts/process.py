@@ -260,7 +260,7 @@ class ProcessHost:
             worker.kill(f"refused its model with an invalid message ({failure!r})")
             return
         if not self._stuck:
-            worker.kill(f"sent a message of kind {kind} that nobody waits for")
+            worker.kill(f"sent an unexpected message of kind {kind}")
 
     def _came_back(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker = self._worker

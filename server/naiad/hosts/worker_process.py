@@ -64,7 +64,7 @@ class WorkerProcess:
         loop: whose thread calls every method and gets every call.
         on_message: told of each message in turn: its kind and header; the segment is `link.base`.
         on_posted: told of each posted one: its kind, number and header; the segment is `link.posted`.
-        on_lost: told of each message whose segment could not be received.
+        on_lost: called with each message whose segment could not be received.
         on_end: told once, at the end: how it ended, as words that follow "its worker process ".
 
     Attributes:
@@ -141,7 +141,7 @@ class WorkerProcess:
         return self._output.last_words()
 
     def send(self, *message: typing.Any) -> None:
-        """As `Link.send`, but a link that is broken gets the process killed; the end is told like any other.
+        """As `Link.send`, but a link that is broken gets the process killed; the end is reported like any other.
 
         Raises:
             OSError: there is no memory or descriptor for the message; nothing was sent.
@@ -362,7 +362,7 @@ class WorkerProcess:
             left -= taken
 
     def _abandon(self) -> None:
-        """It does not end, whatever the reason: nobody waits for it any more, and it is reaped if it ever ends."""
+        """It does not end, whatever the reason: the server stops waiting for it, and reaps it if it ever ends."""
         _log.error(
             "worker process %d of %s does not end %g s after SIGKILL: a system call keeps it, of a network file system or a driver "
             "perhaps (its state in ps is D then). It is left behind, with the memory and the device that it has.",

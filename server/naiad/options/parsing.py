@@ -142,7 +142,7 @@ def _check_range(flag: Flag, value: str, number: float) -> None:
 def _refuse_missing(flag: Flag, value: str) -> None:
     if value.lower() not in flag.harmless:
         raise UsageError(
-            f"--{flag.name}={value}: {flag.missing}: not there yet; leave the option out"
+            f"--{flag.name}={value}: {flag.missing}: not supported yet; leave the option out"
         )
 
 

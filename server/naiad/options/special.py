@@ -68,7 +68,7 @@ def _repository(said: Collected, flag: Flag, value: str) -> None:
 def _control_mode(said: Collected, flag: Flag, value: str) -> None:
     if value == "poll":
         raise UsageError(
-            f"--{flag.name}=poll: polling the repository is not there yet; take explicit, and call load when a model has changed"
+            f"--{flag.name}=poll: polling the repository is not supported yet; take explicit, and call load when a model has changed"
         )
     try:
         said.control_mode = ControlMode(value)
@@ -98,7 +98,7 @@ def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
         said.counter_latencies = boolean(flag, setting)
     elif not (key in ("histogram_latencies", "summary_latencies") and setting.lower() in FALSE):
         raise UsageError(
-            f"--metrics-config={value}: {key} is not there yet; "
+            f"--metrics-config={value}: {key} is not supported yet; "
             "counter_latencies is, and naiad_* histograms are always on"
         )
 

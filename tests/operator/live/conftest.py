@@ -74,7 +74,7 @@ def own_plane(
 
 @pytest.fixture(scope="session")
 def full_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane that knows every optional kind beside ours, and nobody has rights in it; modules share it as their `own_plane`."""
+    """A control plane that knows every optional kind beside ours, and grants no rights; modules share it as their `own_plane`."""
     folder = tmp_path_factory.mktemp("kubernetes")
     with control_plane.running(folder, crds=[*foreign.definitions(), *definitions()]) as started:
         yield started

@@ -1,4 +1,4 @@
-"""What somebody else does to the children: changes of ours are put back, what is not ours is left alone."""
+"""What other clients do to the children: changes of ours are put back, what is not ours is left alone."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What is not there yet is refused at its line, and only when it is really asked for."""
+"""What is not supported yet is refused at its line, and only when it is really asked for."""
 
 import pathlib
 
@@ -44,7 +44,7 @@ def test_each_is_refused_at_its_line(tmp_path: pathlib.Path, path: tuple[str, ..
     problem = only(resolve(make_model(tmp_path, f'backend: "python" {config}')))
     assert problem.position is not None
     assert (problem.position.line, problem.position.column) == place
-    assert problem.message.endswith(f" is not there yet: {what}")
+    assert problem.message.endswith(f" is not supported yet: {what}")
     assert problem.message.startswith(path[0])
     assert problem.suggestion
 
@@ -76,19 +76,21 @@ def test_an_ensemble_is_refused_as_one_and_not_for_its_missing_backend(
 ) -> None:
     folder = make_model(tmp_path, 'platform: "ensemble"', files={"1/.keep": b""})
     assert shown(resolve(folder).problems) == [
-        (1, 11, "platform 'ensemble' is not there yet: ensembles")
+        (1, 11, "platform 'ensemble' is not supported yet: ensembles")
     ]
     folder = make_model(
         tmp_path, 'platform: "ensemble" ensemble_scheduling {}', files={"1/.keep": b""}
     )
     assert shown(resolve(folder).problems) == [
-        (1, 22, "ensemble_scheduling is not there yet: ensembles")
+        (1, 22, "ensemble_scheduling is not supported yet: ensembles")
     ]
 
 
 def test_another_runtime_is_refused(tmp_path: pathlib.Path) -> None:
     problem = only(resolve(make_model(tmp_path, 'backend: "python" runtime: "mine.so"')))
-    assert problem.message == "runtime 'mine.so' is not there yet: another runtime for a backend"
+    assert (
+        problem.message == "runtime 'mine.so' is not supported yet: another runtime for a backend"
+    )
 
 
 @pytest.mark.parametrize("where", ["1/batchstrategy.so", "batchstrategy.so"])
@@ -98,19 +100,19 @@ def test_a_batching_library_in_the_folder_asks_for_custom_batching(
     folder = make_model(tmp_path, files={"1/model.py": b"", where: b""})
     problem = only(resolve(folder))
     assert problem.path == folder / where
-    assert problem.message == "batchstrategy.so is not there yet: custom batching"
+    assert problem.message == "batchstrategy.so is not supported yet: custom batching"
 
 
 def test_a_warmup_sample_that_would_run_is_refused(tmp_path: pathlib.Path) -> None:
     text = 'backend: "python"\nmodel_warmup [ { name: "a" }, { name: "b" batch_size: 1 } ]'
     problem = only(resolve(make_model(tmp_path, text)))
-    assert problem.message == "model_warmup[1] is not there yet: warmup at load"
+    assert problem.message == "model_warmup[1] is not supported yet: warmup at load"
 
 
 def test_a_file_for_each_kind_of_gpu_is_refused_where_there_is_one(tmp_path: pathlib.Path) -> None:
     text = 'backend: "onnxruntime"\ncc_model_filenames [ { key: "7.5" value: "model75.onnx" } ]'
     found = resolve(make_model(tmp_path, text), gpus=(0,)).problems
     assert any(
-        each.message == "cc_model_filenames is not there yet: a model file for each kind of GPU"
+        each.message == "cc_model_filenames is not supported yet: a model file for each kind of GPU"
         for each in found
     )

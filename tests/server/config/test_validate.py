@@ -273,7 +273,7 @@ instance_group [ { kind: KIND_CPU gpus: [ 0 ] passive: true } ]
             'platform: "tensorrt_plan"',
             (1, 11),
             "tensorrt",
-            "that backend is not there yet: this server has onnxruntime, python",
+            "that backend is not supported yet: this server has onnxruntime, python",
         ),
     ],
 )

@@ -230,7 +230,7 @@ async def test_under_explicit_control_changes_reach_the_repository() -> None:
 
 async def test_load_parameters_are_refused_by_name() -> None:
     repository = FakeRepository()
-    with pytest.raises(InferenceError, match="'file:a' is not there yet") as caught:
+    with pytest.raises(InferenceError, match="'file:a' is not supported yet") as caught:
         await make(repository, explicit=True).load_model("m", {"file:a": b""})
     assert caught.value.code is ErrorCode.UNSUPPORTED
     assert not repository.changes

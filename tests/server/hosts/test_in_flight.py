@@ -71,7 +71,7 @@ def test_the_batch_that_is_out_is_found_by_its_first_number_only() -> None:
 
 
 class NotWalked(dict[int, Inference]):
-    """Open streams that nobody looks through one by one."""
+    """Open streams, which are not searched one by one."""
 
     @override
     def __iter__(self) -> Never:

@@ -31,11 +31,11 @@ async def test_a_batch_that_is_waited_for_no_longer_fails_at_once_and_its_worker
     )
     pid = hosted.host.pid
     out = hosted.submit()
-    hosted.host.abort("nobody wants it")
+    hosted.host.abort("every client left")
     assert out.done()
     error = out.result().error
     assert error is not None
-    assert "was killed, because nobody wants it" in error.message
+    assert "was killed, because every client left" in error.message
     await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
     assert not exists(pid)
 

@@ -118,7 +118,7 @@ async def test_a_thread_whose_batch_does_not_end_is_left_behind_when_the_host_cl
     host = hosted(instance)
     came_back = asyncio.get_running_loop().create_future()
     host.submit([make_inference()], came_back.set_result)
-    host.abort("nobody wants it")
+    host.abort("every client left")
     await asyncio.wait_for(host.close(), GIVE_UP_S)
     assert not came_back.done()
     assert "its batch does not end" in caplog.text

@@ -130,7 +130,7 @@ def test_an_empty_tensor_whose_other_dimensions_no_array_can_have_is_a_fault(
 
 @pytest.mark.parametrize("count", [10, UNPACKED + 1, 2**40])
 def test_few_bytes_for_many_strings_are_a_fault_at_once(count: int) -> None:
-    """Nobody checks a short body again, so that it must not stay packed."""
+    """A short body is not checked again, so it must not stay packed."""
     tensor = read(strings(b"a", b"b"), BYTES, (count,))
     assert tensor.fault is not None
     assert f"expected {count} string elements" in tensor.fault

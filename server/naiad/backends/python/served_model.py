@@ -42,7 +42,7 @@ APART: Any = object()
 """Stands for a response that a sender sends."""
 
 
-_NEEDS_ITERATIVE = "to see it again needs sequence_batching with iterative_sequence in the config, which is not there yet in this server"
+_NEEDS_ITERATIVE = "to see it again needs sequence_batching with iterative_sequence in the config, which is not supported yet in this server"
 
 
 class ServedModel(abc.ABC):

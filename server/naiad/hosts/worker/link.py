@@ -359,7 +359,7 @@ class Link:
         return theirs[slot], lost
 
     def _held(self) -> int:
-        """At which of the other side's segments somebody looks, a bit for each slot, and which of them are not here, as many bits more."""
+        """Which of the other side's segments are in use here, one bit per slot, and which of them are not here, as many bits more."""
         theirs, count = self._theirs, sys.getrefcount
         if not theirs:
             return 0
@@ -371,7 +371,7 @@ class Link:
 
 
 def _only_ours() -> int:
-    """What `sys.getrefcount` says, where `_held` asks, of a segment's array at which nobody looks: another number in other interpreters."""
+    """What `sys.getrefcount` says, where `_held` asks, of a segment's array that is not in use: another number in other interpreters."""
     theirs, count = [_nothing()], sys.getrefcount
     found = 0
     for slot in range(min(len(theirs), _SLOTS)):
@@ -380,7 +380,7 @@ def _only_ours() -> int:
 
 
 def _nothing() -> Any:
-    """In place of a segment, of bytes that nobody looks at."""
+    """In place of a segment, of bytes that are not in use."""
     return np.empty(0, np.uint8)
 
 

@@ -46,7 +46,7 @@ def create(capacity: int) -> "tuple[int, mmap.mmap]":
     fresh = os.memfd_create("naiad", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     try:
         os.ftruncate(fresh, capacity)
-        # Nobody can make it smaller any more: reading what is not there would end a process.
+        # It cannot be made smaller any more: reading behind its end would end a process.
         fcntl.fcntl(fresh, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
         return fresh, mmap.mmap(fresh, capacity)
     except BaseException:
@@ -62,7 +62,7 @@ def received(ancillary: "Sequence[tuple[int, int, bytes]]", flags: int) -> "tupl
         flags: the same.
 
     Raises:
-        ValueError: what came along is no segment.
+        ValueError: what came along is not a segment.
     """
     base: Any = None
     try:

@@ -146,13 +146,13 @@ class Control:
         raise not_supported.shared_memory_change()
 
     def trace_setting(self, body: bytes) -> bytes:
-        """TraceSetting: not there yet."""
-        raise unsupported("TraceSetting is not there yet: this server does not trace requests")
+        """TraceSetting: not supported yet."""
+        raise unsupported("TraceSetting is not supported yet: this server does not trace requests")
 
     def log_settings(self, body: bytes) -> bytes:
-        """LogSettings: not there yet."""
+        """LogSettings: not supported yet."""
         raise unsupported(
-            "LogSettings is not there yet: set the --log-* options when the server is started"
+            "LogSettings is not supported yet: set the --log-* options when the server is started"
         )
 
 

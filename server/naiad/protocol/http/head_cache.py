@@ -42,7 +42,7 @@ class HeadCache:
     """Parsed header blocks by their bytes, bounded.
 
     Args:
-        entries: how many; when full it starts anew (no order is kept: a hit must cost one lookup).
+        entries: how many; when full it is cleared (no order is kept: a hit must cost one lookup).
         entry_bytes: longer blocks are not kept.
 
     Attributes:
@@ -90,7 +90,7 @@ class HeadCache:
 
         Returns:
             Its head, and the remembered head that stands for it where a handler is asked for; None twice when the block is not plain
-            or not right, for whoever looks closer.
+            or not right, for a closer look.
         """
         try:
             head, base = self.read(block)
@@ -154,7 +154,7 @@ class HeadCache:
             self._last[name] = value
 
     def _cut_out(self, name: bytes) -> None:
-        """From now on a header is cut out of blocks. Sixteen at most: a client that makes up more names starts it anew."""
+        """From now on a header is cut out of blocks. Sixteen at most: a client that makes up more names clears it."""
         self._changes.clear()
         names = self._varying if len(self._varying) < _MOST_VARYING else frozenset[bytes]()
         self._varying = names | {name}

@@ -1,4 +1,4 @@
-"""What grpc.aio logs about clients that have gone is no error; the rest of its log is left alone."""
+"""What grpc.aio logs about clients that have gone is not an error; the rest of its log is left alone."""
 
 import logging
 

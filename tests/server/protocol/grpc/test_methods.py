@@ -236,7 +236,7 @@ async def test_client_shared_memory_is_off(kind: str) -> None:
 async def test_what_is_not_there_yet_says_so(name: str) -> None:
     refused = await call(served(), name)
     assert refused.status == UNIMPLEMENTED
-    assert f"{name} is not there yet" in refused.message
+    assert f"{name} is not supported yet" in refused.message
 
 
 def test_watch_is_refused_with_a_sentence() -> None:
