@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-# Most tests wait for a server, so there are more processes than cores; tests/parallel.py says what they share.
-PYTEST  = PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
+# Most tests wait for a server, so there are more processes than cores; tests/parallel.py says what they share. What is compiled is
+# kept, also where the environment forbids it: compiling anew takes most of each start.
+PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
 .PHONY: help run smoke test test-fast test-full lint format generate bench bench-against bench-operator large-requests soak fuzz clean

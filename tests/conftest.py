@@ -1,7 +1,6 @@
 """Settings of all tests: the groups of a parallel run, the report of the conformance run, how much hypothesis tries, bytecode."""
 
 import os
-import pathlib
 import sys
 import typing
 from collections.abc import Generator
@@ -13,11 +12,8 @@ from tests import parallel
 from tests.conformance.report import ConformanceReport
 
 # A run starts hundreds of interpreters. Where the environment forbids bytecode, each of them would compile everything again.
-_BYTECODE = pathlib.Path(__file__).parents[1] / ".cache" / "bytecode"
 sys.dont_write_bytecode = False
-sys.pycache_prefix = str(_BYTECODE)
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-os.environ["PYTHONPYCACHEPREFIX"] = str(_BYTECODE)
 
 # No deadline for one example, nor for making some: a busy machine is not a fault of the code.
 _PATIENT = hypothesis.settings(

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import httpx
 
-from tests.apiserver import toolchain
 from tests.apiserver.control_plane import ControlPlane
 
 _ROOT = Path(__file__).resolve().parents[2]
@@ -42,16 +41,13 @@ class OperatorProcess:
         command += [f"--kubeconfig={kubeconfig}", "--http-host=127.0.0.1", "--http-port=0"]
         paths = os.pathsep.join([str(_ROOT / "operator"), os.environ.get("PYTHONPATH", "")])
         self._seen = log.stat().st_size if log.exists() else 0
-        inherited = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-        # Compiled once and kept outside the tree, as an image has it: compiling anew takes most of a start.
-        inherited["PYTHONPYCACHEPREFIX"] = str(toolchain.cache_folder().with_name("pycache"))
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [*command, *arguments],
                 stdout=out,
                 stderr=out,
                 stdin=subprocess.DEVNULL,
-                env={**inherited, **(environ or {}), "PYTHONPATH": paths},
+                env={**os.environ, **(environ or {}), "PYTHONPATH": paths},
             )
         self._port = 0
         # One for all its life: to make the TLS context of another takes longer than most answers, and this asks often. Each connection is

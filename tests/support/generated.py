@@ -1,5 +1,7 @@
 """Every file that is made from another one, and what it should say."""
 
+import collections.abc
+import functools
 import pathlib
 import typing
 
@@ -27,22 +29,24 @@ _INSTALL_HEAD = """\
 """
 
 
-def files() -> dict[pathlib.Path, str]:
-    """The text of every generated file that needs nothing but Python."""
-    definition = crd.definition()
-    found = {
-        ROOT / "crds" / CRD_FILE: yaml_text.write([definition]),
-        ROOT / "charts" / "naiad" / "files" / "crd.yaml": yaml_text.write([_kept(definition)]),
-        ROOT / "docs" / "inferenceservice.md": reference.page(),
-        INSIDE: _with_part(INSIDE.read_text(), "options", options.table()),
+def files() -> dict[pathlib.Path, collections.abc.Callable[[], str]]:
+    """What makes the text of every generated file that needs nothing but Python."""
+    found: dict[pathlib.Path, collections.abc.Callable[[], str]] = {
+        ROOT / "crds" / CRD_FILE: lambda: yaml_text.write([crd.definition()]),
+        ROOT / "charts" / "naiad" / "files" / "crd.yaml": _crd_of_the_chart,
+        ROOT / "docs" / "inferenceservice.md": reference.page,
+        INSIDE: lambda: _with_part(INSIDE.read_text(), "options", options.table()),
     }
     for name in ("alerts.yaml", "dashboard.json", "prometheus-adapter-values.yaml"):
-        text = (ROOT / "manifests" / "monitoring" / name).read_text()
-        found[ROOT / "charts" / "naiad" / "files" / name] = text
+        source = ROOT / "manifests" / "monitoring" / name
+        found[ROOT / "charts" / "naiad" / "files" / name] = source.read_text
     for path in manifests.INPUTS:
-        text = yaml_text.write(manifests.built(path))
-        found[manifests.expected(path)] = f"{manifests.reason(path)}\n{text}"
+        found[manifests.expected(path)] = functools.partial(_example, path)
     return found
+
+
+def _example(path: pathlib.Path) -> str:
+    return f"{manifests.reason(path)}\n{yaml_text.write(manifests.built(path))}"
 
 
 def _with_part(page: str, name: str, text: str) -> str:
@@ -52,10 +56,11 @@ def _with_part(page: str, name: str, text: str) -> str:
     return f"{before}{begin}{text}{end}{rest.partition(end)[2]}"
 
 
-def _kept(definition: dict[str, typing.Any]) -> dict[str, typing.Any]:
+def _crd_of_the_chart() -> str:
     """The definition as the chart has it: it stays when the chart is uninstalled, since services would go with it."""
+    definition = crd.definition()
     metadata = {**definition["metadata"], "annotations": {"helm.sh/resource-policy": "keep"}}
-    return {**definition, "metadata": metadata}
+    return yaml_text.write([{**definition, "metadata": metadata}])
 
 
 def install() -> str:
