@@ -17,7 +17,7 @@ from naiad.engine.model_calls import Caller, ModelCall
 from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.hosts.desk import BatchAt, Tell
-from naiad.hosts.tensor_frames import array_at, framed
+from naiad.hosts.tensor_frames import framed, tensor_at
 from naiad.hosts.worker.link import NOT_TOLD, TOLD, Parcel
 
 _log = logging.getLogger(__name__)
@@ -215,6 +215,5 @@ def _packed(response: InferResponse) -> tuple[bytes, Parcel]:
 
 def _tensor(base: Any, fields: collections.abc.Sequence[Any]) -> Tensor:
     name, kind, shape, at, size = fields
-    datatype = datatypes.BY_NAME[kind]
-    array = array_at(base, datatype, tuple(shape), at=at, size=size)
-    return Tensor(name, datatype, tuple(shape), array)
+    dims = tuple(shape)
+    return tensor_at(base, name, datatypes.BY_NAME[kind], dims, dims, at, size)

@@ -5,10 +5,8 @@ are copied together, large ones stay where the worker put them and are sent from
 """
 
 import collections.abc
-import math
 from typing import Any
 
-import numpy as np
 import orjson
 
 from naiad.backends import batch as batches
@@ -19,17 +17,13 @@ from naiad.core.flow import ANSWER_BYTES
 from naiad.core.inference import Inference
 from naiad.core.request import Parameters
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.core.tensor import UNPACKED, Tensor, packed_strings
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.tensor_frames import array_at, framed
+from naiad.hosts.tensor_frames import framed, tensor_at
 from naiad.hosts.worker.content import TIMES
 from naiad.hosts.worker.link import ALIGNED, Parcel
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
-
-UNPACKED_BYTES = 1 << 18
-"""BYTES outputs of more bytes stay packed, however few elements they have."""
 
 _KNOWN = 256
 _KNOWN_BYTES = 4096
@@ -154,28 +148,11 @@ class Answers:
             request.model_name,
             self._version,
             request.id,
-            NO_OUTPUTS if error is not None else [_tensor(base, *each) for each in outputs],
+            NO_OUTPUTS if error is not None else [tensor_at(base, *each) for each in outputs],
             parameters,
             None if error is None else _error_of(error),
             final,
         )
-
-
-def _tensor(  # noqa: PLR0917 - an output's own fields
-    base: Any,
-    name: str,
-    datatype: datatypes.DataType,
-    given: tuple[int, ...],
-    shown: tuple[int, ...],
-    at: int,
-    size: int,
-) -> Tensor:
-    if datatype is datatypes.BYTES and (
-        size > UNPACKED_BYTES or (size > 4 * UNPACKED and math.prod(given) > UNPACKED)
-    ):
-        return packed_strings(name, shown, np.ndarray((size,), np.uint8, base, at))
-    array = array_at(base, datatype, given, at=at, size=size)
-    return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
 
 
 def _error_of(found: list[str]) -> InferenceError:

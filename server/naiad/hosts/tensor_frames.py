@@ -3,6 +3,7 @@
 What the fields mean is said in `worker/content.py`, which does the same for the worker, with its own types.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,11 @@ from naiad.backends.python.api.byte_tensors import (
     serialize_byte_tensor,
 )
 from naiad.core import datatypes
-from naiad.core.tensor import PackedStrings, Tensor
+from naiad.core.tensor import UNPACKED, PackedStrings, Tensor, packed_strings
 from naiad.hosts.worker.link import Parcel
+
+_UNPACKED_BYTES = 1 << 18
+"""BYTES of more bytes stay packed, however few elements they have."""
 
 Frame = tuple[str, str, tuple[int, ...], int, int]
 """Name, datatype, shape, offset, bytes."""
@@ -28,6 +32,37 @@ def framed(tensor: Tensor, parcel: Parcel) -> Frame:
     flat = tensor.datatype is datatypes.BYTES
     at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)
     return tensor.name, tensor.datatype.name, array.shape, at, size
+
+
+def tensor_at(  # noqa: PLR0917 - a frame's own fields, for each output of each response
+    base: Any,
+    name: str,
+    datatype: datatypes.DataType,
+    given: tuple[int, ...],
+    shown: tuple[int, ...],
+    at: int,
+    size: int,
+) -> Tensor:
+    """A tensor that a worker sent; BYTES of many elements or many bytes stay packed where they lie.
+
+    Args:
+        base: where the message's tensors are.
+        name: its name.
+        datatype: its datatype.
+        given: its shape as the worker sent it.
+        shown: the shape of the result.
+        at: offset in `base`.
+        size: bytes.
+
+    Raises:
+        ValueError: the bytes are not such a tensor.
+    """
+    if datatype is datatypes.BYTES and (
+        size > _UNPACKED_BYTES or (size > 4 * UNPACKED and math.prod(given) > UNPACKED)
+    ):
+        return packed_strings(name, shown, np.ndarray((size,), np.uint8, base, at))
+    array = array_at(base, datatype, given, at=at, size=size)
+    return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
 
 
 def array_at(

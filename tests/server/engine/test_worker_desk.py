@@ -9,6 +9,7 @@ import pytest
 
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
+from naiad.core.tensor import PackedStrings, pack
 from naiad.engine.worker_desk import WorkerDesk
 from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import invalid
@@ -102,6 +103,27 @@ async def test_tensors_are_read_where_they_lie(*, segment: bool) -> None:
     (inference,) = model.queue
     tensors = {each.name: each.array.tolist() for each in inference.request.inputs}
     assert tensors == {"T": [b"hi"], "N": [0, 1], "E": []}
+
+
+@pytest.mark.parametrize(
+    ("elements", "packed"),
+    [([b"hi"] * 5000, True), ([b"h" * 300_000], True), ([b"hi"] * 4000, False)],
+    ids=["many", "long", "few and short"],
+)
+async def test_many_or_long_strings_of_a_call_do_not_become_objects_on_the_loop(
+    elements: list[bytes], *, packed: bool
+) -> None:
+    model = ScriptedModel("a")
+    worker = Worker(model)
+    lying = pack(np.array(elements, dtype=object))
+    inputs = [("T", "BYTES", [len(elements), 1], 0, lying.nbytes)]
+    parameters: dict[str, object] = {}
+    fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"], inputs)
+    worker.ask(1, "infer", fields, None, True, False, base=lying)
+    ((tensor,),) = [inference.request.inputs for inference in model.queue]
+    assert isinstance(tensor, PackedStrings) is packed
+    assert tensor.shape == (len(elements), 1)
+    assert tensor.array.tolist() == [[element] for element in elements]
 
 
 async def test_a_response_that_cannot_be_packed_is_an_error_for_the_model() -> None:
