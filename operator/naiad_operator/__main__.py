@@ -4,9 +4,9 @@ import sys
 
 
 def main() -> None:
-    """The console command."""
+    """The entry point of the console command."""
     try:
-        # Imported here: with `pip install 'naiad[server]'` this command is there, and what it stands on is not.
+        # Imported here: `pip install 'naiad[server]'` installs this command, but not its dependencies.
         from naiad_operator import cli  # noqa: PLC0415 - see above
 
         status = cli.main()

@@ -11,7 +11,7 @@ from naiad_operator import __version__, check, options
 
 
 def parser() -> argparse.ArgumentParser:
-    """Every command with its options."""
+    """The argument parser with every command and option."""
     top = argparse.ArgumentParser(
         prog="naiad-operator", description="Turns InferenceService resources into serving pods."
     )
@@ -23,11 +23,11 @@ def parser() -> argparse.ArgumentParser:
         description="Reconciles the InferenceServices of a cluster until SIGTERM. Each option is also read from the environment.",
     )
     options.add_to(running, os.environ)
-    running.set_defaults(run=lambda given: _run(options.read(running, given)))
+    running.set_defaults(run=lambda arguments: _run(options.read(running, arguments)))
     checking = commands.add_parser(
         "check",
-        help="is a file right, and what would the operator make of it?",
-        description="Validates InferenceServices without a cluster and prints the objects that the operator would make.",
+        help="validate files and print the objects that the operator would create",
+        description="Validates InferenceServices without a cluster and prints the objects that the operator would create.",
     )
     check.add_options(checking)
     checking.set_defaults(run=check.run)
@@ -35,27 +35,27 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: collections.abc.Sequence[str] | None = None) -> int:
-    """Run a command.
+    """Runs a command.
 
     Returns:
         The exit status.
     """
-    given = parser().parse_args(arguments)
-    run: typing.Callable[[argparse.Namespace], int] = given.run
-    return run(given)
+    parsed = parser().parse_args(arguments)
+    run: typing.Callable[[argparse.Namespace], int] = parsed.run
+    return run(parsed)
 
 
-def _run(chosen: options.Options) -> int:
+def _run(configured: options.Options) -> int:
     # Imported here: `check` needs neither kopf nor aiohttp, and is quick without them.
     from naiad_operator import logs  # noqa: PLC0415 - see above
     from naiad_operator.cluster.credentials import CredentialsError  # noqa: PLC0415 - see above
-    from naiad_operator.handlers.operate import operate  # noqa: PLC0415 - see above
+    from naiad_operator.handlers.run import run_operator  # noqa: PLC0415 - see above
 
-    logs.configure(level=chosen.log_level, text=chosen.log_text)
+    logs.configure(level=configured.log_level, text=configured.log_text)
     try:
-        return asyncio.run(operate(chosen))
+        return asyncio.run(run_operator(configured))
     except CredentialsError as error:
-        print(f"naiad-operator: {error}", file=sys.stderr)  # noqa: T201 - said to whoever started it
+        print(f"naiad-operator: {error}", file=sys.stderr)  # noqa: T201 - an error message for the terminal
         return 1
     except KeyboardInterrupt:
         return 130

@@ -1,6 +1,6 @@
-"""What can be wrong with a resource, as data: no Kubernetes client, no kopf.
+"""The errors in a resource's manifest, as data. It imports neither a Kubernetes client nor kopf.
 
-Errors of the API server are `cluster/`'s own; what reaches a person is a sentence built here from facts.
+Errors of the API server are in `cluster.errors`.
 """
 
 import collections.abc
@@ -11,10 +11,10 @@ from typing_extensions import override
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a manifest.
+    """One error in a manifest.
 
     Attributes:
-        path: the field, as a person would write it, e.g. "spec.predictor.accelerator.profile"; "" means the whole.
+        path: the field, e.g. "spec.predictor.accelerator.profile"; "" means the whole manifest.
         message: what is wrong and what to write instead.
     """
 
@@ -27,14 +27,14 @@ class Problem:
 
 
 class OperatorError(Exception):
-    """Anything the operator says about a resource."""
+    """The base of all errors about a resource."""
 
 
 class InvalidSpec(OperatorError):  # noqa: N818 - reads as what happened; it is caught by this name everywhere
-    """A resource that cannot be carried out as it is written.
+    """A resource that cannot be deployed as it is written.
 
     Args:
-        problems: all of them, so that a person mends the file once and not once a problem.
+        problems: all errors, so that a user can fix them in one step.
     """
 
     def __init__(self, problems: collections.abc.Iterable[Problem]) -> None:

@@ -1,7 +1,7 @@
-"""Log lines as JSON, one a line, each with the name of the service that it is about.
+"""Structured log lines: one JSON object per line, each with the service that it is about.
 
-The name is put into the context of the task that works on a service, so that a line from any depth carries it, also one of
-aiohttp's or kopf's, and nobody passes it along. On a terminal a plain line is easier to read: `--log-format=text`.
+The name is a context variable of the task that reconciles the service, so that every line of that task has it, including those
+of aiohttp and kopf. `--log-format=text` writes plain lines for a terminal.
 """
 
 import contextvars
@@ -14,11 +14,11 @@ import typing
 from typing_extensions import override
 
 OBJECT: contextvars.ContextVar[str] = contextvars.ContextVar("object", default="")
-"""The service that the present task works on, as "namespace/name"."""
+"""The service that the current task reconciles, as "namespace/name"."""
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line."""
+    """Formats a log record as one JSON object per line."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -38,7 +38,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class TextFormatter(logging.Formatter):
-    """A line for people."""
+    """Formats a log record as a plain line for people."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -51,7 +51,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _object(record: logging.LogRecord) -> str:
-    """The task's service, or the one that kopf's own logger names."""
+    """The service of the current task, or the one that kopf's logger names."""
     reference = getattr(record, "k8s_ref", None)
     if isinstance(reference, dict) and reference.get("name"):
         return f"{reference.get('namespace') or ''}/{reference['name']}".strip("/")
@@ -59,7 +59,7 @@ def _object(record: logging.LogRecord) -> str:
 
 
 def configure(*, level: str, text: bool) -> None:
-    """Sends every log line to standard error in the chosen form; a line a request of aiohttp's server is not one."""
+    """Sends every log line to standard error in the chosen format; access log lines of aiohttp's server are switched off."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
     root = logging.getLogger()
@@ -68,8 +68,8 @@ def configure(*, level: str, text: bool) -> None:
     logging.getLogger("aiohttp.access").setLevel(logging.WARNING)
     logging.getLogger("kopf.objects").setLevel(
         logging.WARNING
-    )  # a line for each event that it passed on
+    )  # one line per event that it handled
     logging.getLogger("asyncio").setLevel(max(logging.INFO, root.level))
-    # Its own course (a login, a stop) is told in our words already; what goes wrong there is not.
+    # The operator logs its own start and stop; of kopf only warnings are needed.
     debugging = root.level <= logging.DEBUG
     logging.getLogger("kopf").setLevel(logging.INFO if debugging else logging.WARNING)

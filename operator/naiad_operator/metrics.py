@@ -1,6 +1,6 @@
-"""What the operator says about itself, as a Prometheus page.
+"""The operator's metrics in the Prometheus text format.
 
-Written by hand: a handful of families, counted by one thread, do not need a library of 3 MB.
+Written without prometheus-client: a few metric families in one thread do not need a library of 3 MB.
 """
 
 import collections
@@ -12,12 +12,12 @@ _BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 @dataclasses.dataclass(slots=True)
 class Metrics:
-    """Counters that grow as things happen.
+    """The counters and the histogram.
 
     Attributes:
-        reconciles: by result: "ok", "gone", "refused" (by the API server, for one child), "retry", "bug".
-        errors: failed reconciles by what failed: the API error's name.
-        seconds: how many reconciles took at most so long, by bucket.
+        reconciles: by result: "ok", "gone", "refused" (the API server refused a child), "retry", "bug".
+        errors: failed reconciles by the name of the API error.
+        seconds: the histogram of durations: reconciles per bucket, not cumulative.
     """
 
     reconciles: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
@@ -25,26 +25,26 @@ class Metrics:
     seconds: list[int] = dataclasses.field(default_factory=lambda: [0] * (len(_BUCKETS) + 1))
     seconds_sum: float = 0.0
 
-    def took(self, seconds: float, result: str) -> None:
-        """A reconcile has ended."""
+    def observe(self, seconds: float, result: str) -> None:
+        """Counts a reconcile that has ended."""
         self.reconciles[result] += 1
         self.seconds_sum += seconds
-        place = next((i for i, most in enumerate(_BUCKETS) if seconds <= most), len(_BUCKETS))
-        self.seconds[place] += 1
+        index = next((i for i, bound in enumerate(_BUCKETS) if seconds <= bound), len(_BUCKETS))
+        self.seconds[index] += 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Levels:
-    """What is so at this moment.
+class Gauges:
+    """The current values.
 
     Attributes:
         queue_depth: services that are due and wait for a worker.
-        queue_oldest: seconds that the first of them has waited.
+        queue_oldest: how long the longest-waiting of them has waited, in seconds.
         queue_failing: services whose last reconcile failed.
-        states: how many services have this reason at their Ready condition.
-        children: objects kept.
-        watch_restarts: by resource.
-        leader: whether this process is the one that writes.
+        states: the number of services by the reason of their Ready condition.
+        children: objects in the store.
+        watch_restarts: failed watches by resource.
+        leader: whether this process is the leader.
     """
 
     queue_depth: int
@@ -56,8 +56,8 @@ class Levels:
     leader: bool
 
 
-def page(metrics: Metrics, levels: Levels) -> str:
-    """The page."""
+def page(metrics: Metrics, gauges: Gauges) -> str:
+    """The metrics page."""
     lines: list[str] = []
     _family(lines, "reconciles_total", "counter", "Reconciles, by result.")
     _series(lines, "reconciles_total", "result", metrics.reconciles)
@@ -65,25 +65,25 @@ def page(metrics: Metrics, levels: Levels) -> str:
     _series(lines, "reconcile_errors_total", "error", metrics.errors)
     _family(lines, "reconcile_seconds", "histogram", "How long a reconcile took.")
     total = 0
-    for most, count in zip((*_BUCKETS, None), metrics.seconds, strict=True):
+    for limit, count in zip((*_BUCKETS, None), metrics.seconds, strict=True):
         total += count
-        bound = "+Inf" if most is None else f"{most:g}"
+        bound = "+Inf" if limit is None else f"{limit:g}"
         lines.append(f'naiad_operator_reconcile_seconds_bucket{{le="{bound}"}} {total}')
     lines.append(f"naiad_operator_reconcile_seconds_sum {metrics.seconds_sum:.6f}")
     lines.append(f"naiad_operator_reconcile_seconds_count {total}")
     for name, text, value in (
-        ("queue_depth", "Services that are due and wait for a worker.", levels.queue_depth),
-        ("queue_oldest_seconds", "How long the first of them has waited.", levels.queue_oldest),
-        ("queue_failing", "Services whose last reconcile failed.", levels.queue_failing),
-        ("objects", "Children and pods that are kept in memory.", levels.children),
-        ("leader", "Whether this process is the one that writes.", int(levels.leader)),
+        ("queue_depth", "Services that are due and wait for a worker.", gauges.queue_depth),
+        ("queue_oldest_seconds", "How long the first of them has waited.", gauges.queue_oldest),
+        ("queue_failing", "Services whose last reconcile failed.", gauges.queue_failing),
+        ("objects", "Children and pods that are kept in memory.", gauges.children),
+        ("leader", "Whether this process is the one that writes.", int(gauges.leader)),
     ):
         _family(lines, name, "gauge", text)
         lines.append(f"naiad_operator_{name} {value:g}")
     _family(lines, "services", "gauge", "Services, by the reason of their Ready condition.")
-    _series(lines, "services", "state", levels.states)
+    _series(lines, "services", "state", gauges.states)
     _family(lines, "watch_restarts_total", "counter", "Watches that broke, by resource.")
-    _series(lines, "watch_restarts_total", "resource", levels.watch_restarts)
+    _series(lines, "watch_restarts_total", "resource", gauges.watch_restarts)
     return "\n".join(lines) + "\n"
 
 

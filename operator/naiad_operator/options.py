@@ -1,6 +1,7 @@
-"""What `naiad-operator run` can be told, by flags and by environment (a flag wins).
+"""The options of `naiad-operator run`, from flags and environment variables (a flag takes precedence).
 
-Each flag `--watch-namespaces` is also read from `NAIAD_WATCH_NAMESPACES`, so that a chart can set either.
+Each flag such as `--watch-namespaces` is also read from a variable such as `NAIAD_WATCH_NAMESPACES`, so that a chart can set
+either.
 """
 
 import argparse
@@ -19,25 +20,26 @@ _NAMESPACE = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """How the operator runs.
+    """The operator's configuration.
 
     Attributes:
-        defaults: what services get that name nothing themselves.
-        namespaces: where to look for services; empty means everywhere.
-        inspect_nodes: whether to read nodes, to say what they offer.
-        kubeconfig: a file; "" means the pod's service account, or the usual places.
-        context: of the kubeconfig; "" means its current one.
-        http_host: where /healthz, /readyz and /metrics are.
-        http_port: their port; 0 takes a free one and logs it.
+        defaults: the defaults of fields that a service does not set.
+        namespaces: the namespaces to watch; empty means all.
+        inspect_nodes: whether to read nodes, to report which devices they offer.
+        kubeconfig: a kubeconfig file; "" means the pod's service account, or the default locations.
+        context: a context of the kubeconfig; "" means its current one.
+        http_host: the address of /healthz, /readyz and /metrics.
+        http_port: their port; 0 chooses a free one and logs it.
         workers: services reconciled at once.
-        resync_seconds: between looks at a service when nothing happens.
-        discovery_seconds: between looks at which kinds the API server serves and what nodes offer.
+        resync_seconds: seconds between two reconciles of a service without events.
+        discovery_seconds: seconds between two discoveries of the served kinds and of what nodes offer.
         leader_election: whether to hold a Lease before writing anything.
-        lease_namespace: where the Lease is; "" means where the operator runs.
-        lease_name: the Lease's name. Operators that share it take turns, so those of different installations must not.
-        drain_seconds: how long what is being reconciled may take to end after SIGTERM.
+        lease_namespace: the namespace of the Lease; "" means the operator's own.
+        lease_name: the name of the Lease. Operators with the same Lease elect one leader, so different installations need
+            different names.
+        drain_seconds: how long running reconciles may take to end after SIGTERM.
         log_level: debug, info, warning or error.
-        log_text: lines for people in place of JSON.
+        log_text: whether log lines are plain text and not JSON.
     """
 
     defaults: Defaults
@@ -59,7 +61,7 @@ class Options:
 
 
 class _Flag(typing.NamedTuple):
-    """One option of the command line."""
+    """One command-line option."""
 
     name: str
     default: str
@@ -68,30 +70,30 @@ class _Flag(typing.NamedTuple):
 
 
 _FLAGS = (
-    _Flag("default-image", DEFAULT_IMAGE, "server image of services that name none"),
-    _Flag("watch-namespaces", "", "where to look for services, separated by commas; empty means everywhere"),
-    _Flag("prometheus-address", "", "where KEDA asks for metrics when a service names no address"),
-    _Flag("operator-namespace", "", "where the operator runs; NetworkPolicies let its pods in, and the Lease is there"),
-    _Flag("prometheus-namespace", "", "NetworkPolicies let only this namespace in to the metrics port"),
-    _Flag("ingress-namespace", "", "NetworkPolicies let only this namespace in to the HTTP and gRPC ports"),
-    _Flag("inspect-nodes", "true", "read nodes, to say in conditions what devices they offer", ("true", "false")),
+    _Flag("default-image", DEFAULT_IMAGE, "server image of services that do not set one"),
+    _Flag("watch-namespaces", "", "namespaces to watch, separated by commas; empty means all"),
+    _Flag("prometheus-address", "", "the Prometheus that KEDA queries when a service does not set one"),
+    _Flag("operator-namespace", "", "the operator's own namespace: NetworkPolicies allow its pods, and the Lease is there"),
+    _Flag("prometheus-namespace", "", "NetworkPolicies allow only this namespace on the metrics port"),
+    _Flag("ingress-namespace", "", "NetworkPolicies allow only this namespace on the HTTP and gRPC ports"),
+    _Flag("inspect-nodes", "true", "read nodes, to report in conditions which devices they offer", ("true", "false")),
     _Flag("kubeconfig", "", "a kubeconfig file; else the pod's service account, $KUBECONFIG or ~/.kube/config"),
     _Flag("context", "", "a context of the kubeconfig; else its current one"),
     _Flag("http-host", "0.0.0.0", "address of /healthz, /readyz and /metrics"),  # noqa: S104 - see Options
-    _Flag("http-port", "8080", "their port; 0 takes a free one and logs it"),
+    _Flag("http-port", "8080", "their port; 0 chooses a free one and logs it"),
     _Flag("workers", "16", "services reconciled at once"),
-    _Flag("resync-seconds", "600", "between looks at a service when nothing happens"),
-    _Flag("discovery-seconds", "30", "between looks at which kinds the API server serves and what nodes offer"),
+    _Flag("resync-seconds", "600", "seconds between two reconciles of a service without events"),
+    _Flag("discovery-seconds", "30", "seconds between two discoveries of the served kinds and of what nodes offer"),
     _Flag("leader-election", "false", "hold a Lease before writing anything, for two replicas", ("true", "false")),
-    _Flag("lease-name", "naiad-operator", "the Lease's name; operators that share it take turns"),
-    _Flag("drain-seconds", "20", "how long a reconcile may take to end after SIGTERM"),
-    _Flag("log-level", "info", "how much is logged", ("debug", "info", "warning", "error")),
+    _Flag("lease-name", "naiad-operator", "name of the Lease; operators with the same Lease elect one leader"),
+    _Flag("drain-seconds", "20", "how long running reconciles may take to end after SIGTERM"),
+    _Flag("log-level", "info", "the lowest level that is logged", ("debug", "info", "warning", "error")),
     _Flag("log-format", "json", "json for machines, text for people", ("json", "text")),
 )  # fmt: skip
 
 
 def add_to(parser: argparse.ArgumentParser, environ: collections.abc.Mapping[str, str]) -> None:
-    """Adds the options to a parser, with what the environment says as defaults."""
+    """Adds the options to a parser, with the environment variables as defaults."""
     for flag in _FLAGS:
         variable = _PREFIX + flag.name.upper().replace("-", "_")
         parser.add_argument(
@@ -104,7 +106,7 @@ def add_to(parser: argparse.ArgumentParser, environ: collections.abc.Mapping[str
 
 
 def table() -> str:
-    """The options as a table for the documentation, in Markdown."""
+    """The options as a Markdown table for the documentation."""
     lines = ["| option | value | default | |", "|---|---|---|---|"]
     for flag in _FLAGS:
         value = ", ".join(f"`{choice}`" for choice in flag.choices)
@@ -112,72 +114,78 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def read(parser: argparse.ArgumentParser, given: argparse.Namespace) -> Options:
-    """The options, checked; ends the program with a sentence where one cannot be."""
+def read(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> Options:
+    """Validates the arguments; exits with an error message when one is not valid."""
     for flag in _FLAGS:
-        value = getattr(given, flag.name.replace("-", "_"))
+        value = getattr(arguments, flag.name.replace("-", "_"))
         if flag.choices and value not in flag.choices:
             variable = _PREFIX + flag.name.upper().replace("-", "_")
-            parser.error(f"{variable}: {value!r} is none of {', '.join(flag.choices)}")
-    named = (each.strip() for each in given.watch_namespaces.split(","))
-    namespaces = tuple(dict.fromkeys(each for each in named if each))
-    if given.watch_namespaces and not namespaces:
-        # A mistake in a template must not widen what is watched to everything.
+            parser.error(f"{variable}: {value!r} is not one of {', '.join(flag.choices)}")
+    requested = (namespace.strip() for namespace in arguments.watch_namespaces.split(","))
+    namespaces = tuple(dict.fromkeys(namespace for namespace in requested if namespace))
+    if arguments.watch_namespaces and not namespaces:
+        # A mistake in a template must not extend the watch to all namespaces.
         parser.error(
-            f"--watch-namespaces: {given.watch_namespaces!r} names no namespace; leave it empty for all of them"
+            f"--watch-namespaces: {arguments.watch_namespaces!r} names no namespace; leave it empty to watch all namespaces"
         )
-    for each in namespaces:
-        if not _NAMESPACE.fullmatch(each):
-            # An API server answers for a namespace that cannot be as for an empty one.
-            parser.error(f"--watch-namespaces: {each!r} is no namespace's name")
+    for namespace in namespaces:
+        if not _NAMESPACE.fullmatch(namespace):
+            # The API server responds for an invalid namespace as for an empty one.
+            parser.error(f"--watch-namespaces: {namespace!r} is not a valid namespace name")
     defaults = Defaults(
-        image=given.default_image,
-        prometheus_address=given.prometheus_address,
-        operator_namespace=given.operator_namespace,
-        prometheus_namespace=given.prometheus_namespace,
-        ingress_namespace=given.ingress_namespace,
+        image=arguments.default_image,
+        prometheus_address=arguments.prometheus_address,
+        operator_namespace=arguments.operator_namespace,
+        prometheus_namespace=arguments.prometheus_namespace,
+        ingress_namespace=arguments.ingress_namespace,
     )
     return Options(
         defaults=defaults,
         namespaces=namespaces,
-        inspect_nodes=given.inspect_nodes == "true",
-        kubeconfig=given.kubeconfig,
-        context=given.context,
-        http_host=given.http_host,
-        http_port=_whole(parser, "http-port", given.http_port, least=0, most=65535),
-        workers=_whole(parser, "workers", given.workers, least=1, most=256),
-        resync_seconds=_number(parser, "resync-seconds", given.resync_seconds, least=1, most=86400),
-        discovery_seconds=_number(
-            parser, "discovery-seconds", given.discovery_seconds, least=1, most=3600
+        inspect_nodes=arguments.inspect_nodes == "true",
+        kubeconfig=arguments.kubeconfig,
+        context=arguments.context,
+        http_host=arguments.http_host,
+        http_port=_integer(parser, "http-port", arguments.http_port, minimum=0, maximum=65535),
+        workers=_integer(parser, "workers", arguments.workers, minimum=1, maximum=256),
+        resync_seconds=_number(
+            parser, "resync-seconds", arguments.resync_seconds, minimum=1, maximum=86400
         ),
-        leader_election=given.leader_election == "true",
-        lease_namespace=given.operator_namespace,
-        lease_name=_name(parser, "lease-name", given.lease_name),
-        drain_seconds=_number(parser, "drain-seconds", given.drain_seconds, least=0, most=3600),
-        log_level=given.log_level,
-        log_text=given.log_format == "text",
+        discovery_seconds=_number(
+            parser, "discovery-seconds", arguments.discovery_seconds, minimum=1, maximum=3600
+        ),
+        leader_election=arguments.leader_election == "true",
+        lease_namespace=arguments.operator_namespace,
+        lease_name=_name(parser, "lease-name", arguments.lease_name),
+        drain_seconds=_number(
+            parser, "drain-seconds", arguments.drain_seconds, minimum=0, maximum=3600
+        ),
+        log_level=arguments.log_level,
+        log_text=arguments.log_format == "text",
     )
 
 
 def _name(parser: argparse.ArgumentParser, name: str, text: str) -> str:
     if not _OBJECT.fullmatch(text):
-        parser.error(f"--{name}: {text!r} is no object's name")
+        parser.error(f"--{name}: {text!r} is not a valid object name")
     return text
 
 
-def _whole(parser: argparse.ArgumentParser, name: str, text: str, *, least: int, most: int) -> int:
+def _integer(
+    parser: argparse.ArgumentParser, name: str, text: str, *, minimum: int, maximum: int
+) -> int:
     if not text.strip().isdecimal():
-        parser.error(f"--{name}: {text!r} is no whole number from {least} to {most}")
-    return int(_number(parser, name, text, least=least, most=most))
+        parser.error(f"--{name}: {text!r} is not a whole number from {minimum} to {maximum}")
+    return int(_number(parser, name, text, minimum=minimum, maximum=maximum))
 
 
 def _number(
-    parser: argparse.ArgumentParser, name: str, text: str, *, least: float, most: float
+    parser: argparse.ArgumentParser, name: str, text: str, *, minimum: float, maximum: float
 ) -> float:
     try:
         value = float(text)
     except ValueError:
-        value = least - 1
-    if not least <= value <= most:
-        parser.error(f"--{name}: {text!r} is no number from {least:g} to {most:g}")
+        value = minimum - 1
+    if not minimum <= value <= maximum:
+        parser.error(f"--{name}: {text!r} is not a number from {minimum:g} to {maximum:g}")
     return value

@@ -1,8 +1,8 @@
-"""/healthz, /readyz and /metrics, on a port of their own.
+"""Serves /healthz, /readyz and /metrics on one port.
 
-Ours and not kopf's endpoint: that one answers from a cache of ten seconds, has no readiness, and waits for ever where a probe
-raises. /healthz fails when a restart would help (the queue does not move, a watch has died), /readyz until every service that
-was there at the start has been looked at once.
+kopf's own endpoint is not used: it responds from a cache of ten seconds, has no readiness, and never responds when a probe
+raises. /healthz fails when a restart would help (the queue makes no progress, a watch task has died). /readyz fails until every
+service that existed at the start has been reconciled once.
 """
 
 import collections.abc
@@ -19,18 +19,18 @@ _PAGE = "text/plain; version=0.0.4"
 
 
 class PortUnavailable(Exception):  # noqa: N818 - reads as what happened
-    """Nothing can be served on the port that was asked for."""
+    """The configured port cannot be opened."""
 
 
-_LEAVE_S = 1.0
-"""How long an answer that is on its way when the port is closed may take; none of them waits for anything."""
+_SHUTDOWN_TIMEOUT_S = 1.0
+"""How long a response that is in flight may take when the port is closed; no handler waits for anything."""
 
 
 class Probes:
-    """The port, while it is served.
+    """The port while it is served.
 
     Args:
-        runner: what serves it.
+        runner: the aiohttp runner that serves it.
     """
 
     def __init__(self, runner: web.AppRunner) -> None:
@@ -38,12 +38,12 @@ class Probes:
 
     @property
     def port(self) -> int:
-        """Its number."""
+        """The port number."""
         port: int = self._runner.addresses[0][1]
         return port
 
     async def close(self) -> None:
-        """Serves no more, and lets go of every connection, also of those that say nothing. Safe to call again."""
+        """Stops serving and closes every connection, including idle ones. Safe to call again."""
         await self._runner.cleanup()
 
 
@@ -52,22 +52,22 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[Probes]:
     """Serves as long as the block runs, or until it is closed before.
 
     Raises:
-        PortUnavailable: see there; the message says what to do.
+        PortUnavailable: the port cannot be opened; the message says what to do.
     """
     app = web.Application()
-    app.router.add_get("/healthz", _answering(runtime.stuck))
-    app.router.add_get("/readyz", _answering(runtime.unready))
+    app.router.add_get("/healthz", _text_handler(runtime.liveness_problem))
+    app.router.add_get("/readyz", _text_handler(runtime.readiness_problem))
     app.router.add_get("/metrics", _metrics(runtime))
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_LEAVE_S)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=_SHUTDOWN_TIMEOUT_S)
     await runner.setup()
     probes = Probes(runner)
     try:
-        host, asked = runtime.options.http_host, runtime.options.http_port
+        host, port = runtime.options.http_host, runtime.options.http_port
         try:
-            await web.TCPSite(runner, host, asked).start()
+            await web.TCPSite(runner, host, port).start()
         except OSError as error:
             raise PortUnavailable(
-                f"cannot listen on {host}:{asked} for probes and metrics: {os.strerror(error.errno or 0)}; choose another --http-port or --http-host"
+                f"cannot listen on {host}:{port} for probes and metrics: {os.strerror(error.errno or 0)}; choose another --http-port or --http-host"
             ) from error
         _log.info("/healthz, /readyz and /metrics are on port %d", probes.port)
         yield probes
@@ -78,16 +78,16 @@ async def serving(runtime: Runtime) -> collections.abc.AsyncIterator[Probes]:
 _Handler = collections.abc.Callable[[web.Request], collections.abc.Awaitable[web.Response]]
 
 
-def _answering(problem: collections.abc.Callable[[], str]) -> _Handler:
-    async def answer(_: web.Request) -> web.Response:
-        said = problem()
-        return web.Response(status=503 if said else 200, text=f"{said or 'ok'}\n")
+def _text_handler(problem: collections.abc.Callable[[], str]) -> _Handler:
+    async def handle(_: web.Request) -> web.Response:
+        message = problem()
+        return web.Response(status=503 if message else 200, text=f"{message or 'ok'}\n")
 
-    return answer
+    return handle
 
 
 def _metrics(runtime: Runtime) -> _Handler:
-    async def answer(_: web.Request) -> web.Response:
+    async def handle(_: web.Request) -> web.Response:
         return web.Response(body=runtime.page().encode(), headers={"Content-Type": _PAGE})
 
-    return answer
+    return handle

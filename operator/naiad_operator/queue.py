@@ -1,15 +1,20 @@
-"""The keyed queue: which resource is reconciled next, how soon again, and how many at once.
+"""The work queue: which service is reconciled next, when it is retried, and how many are reconciled at once.
 
-`Schedule` decides and is plain: keys, times and outcomes in, the next key or the time to wait for out. `Queue` is the loop
-around it: it starts one task a key that is due and tells the schedule how it ended.
+`Schedule` decides and is pure: keys, times and outcomes go in, the next key or the time to wait comes out. `Queue` is the loop
+around it: it starts one task per key that is due and reports the outcome to the schedule.
 
-Two lanes: what a person or a failure asks for, and, behind it, news of what was made already and the resync. When a thousand services come at
-once all of them are made before their statuses are written; what waits there for longer than `Pace.patience` takes turns with the first.
+There are two priorities. New services, edits and failures have high priority; changes of existing children and the resync have
+low priority. When a thousand services are created at once, the children of all of them are created before their statuses are
+written. When a low-priority key has waited longer than `QueueConfig.starvation_limit`, the two priorities alternate.
 
-What holds: a key has at most one worker, and is in the queue once however often it is added; a key that is added while it is
-worked on runs once more afterwards; a failure doubles the wait of its own key only, up to a bound, and an event for it does
-not wait for that; a success comes round again after the resync period, spread so that a thousand services do not come
-together; a key leaves by `forget`, and nothing of it stays. A worker that dies of a bug counts as a failure of its key.
+The queue guarantees:
+
+* A key has at most one worker, and is in the queue once however often it is added.
+* A key that is added while it is being reconciled is reconciled once more afterwards.
+* A failure doubles the wait of its own key only, up to a limit; an event for the key does not wait for that backoff.
+* After a success the key is reconciled again after the resync period, with jitter, so that services do not all come at once.
+* `Deleted` removes a key completely.
+* An exception in a worker counts as a failure of its key.
 """
 
 import asyncio
@@ -28,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 class Key(typing.NamedTuple):
-    """One resource."""
+    """The namespace and name of one resource."""
 
     namespace: str
     name: str
@@ -39,161 +44,165 @@ class Key(typing.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Done:
-    """It went well.
+class Result:
+    """The reconcile succeeded.
 
     Attributes:
-        again: look again after so many seconds; None leaves it to the resync.
+        requeue_after: reconcile again after this many seconds; None waits for the resync.
     """
 
-    again: float | None = None
+    requeue_after: float | None = None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Forget:
-    """The resource is gone: nothing is to be remembered of it."""
+class Deleted:
+    """The resource no longer exists: the queue removes its key."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Retry:
-    """It did not work out.
+    """The reconcile failed.
 
     Attributes:
-        after: at least so many seconds, as the API server asked; None leaves it to the backoff.
+        after: the minimum wait in seconds that the API server requested; None leaves the wait to the backoff.
     """
 
     after: float | None = None
 
 
-Outcome = Done | Forget | Retry
+Outcome = Result | Deleted | Retry
 
-_Planned = tuple[float, int, Key]
-"""When, in which order of asking, which."""
+_HeapEntry = tuple[float, int, Key]
+"""The due time, the sequence number and the key."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
-    """How fast things go, in seconds.
+class QueueConfig:
+    """The settings of the queue; times are in seconds.
 
     Attributes:
-        workers: keys worked on at once.
-        backoff: the wait after a first failure; it doubles with each.
-        backoff_most: the longest wait.
-        patience: how long keys of the second lane that are due let all of the first pass; after that the lanes take turns.
-        resync: between looks at a resource when nothing happens; each waits up to a tenth more or less.
+        workers: how many keys are reconciled at once.
+        backoff: the wait after a first failure; it doubles with each failure.
+        max_backoff: the longest wait after a failure.
+        starvation_limit: how long a due low-priority key waits behind high-priority ones; after that the two priorities alternate.
+        resync_period: the time between two reconciles of a resource without events; each varies by up to a tenth.
     """
 
     workers: int = 16
     backoff: float = 0.25
-    backoff_most: float = 60.0
-    patience: float = 60.0
-    resync: float = 600.0
+    max_backoff: float = 60.0
+    starvation_limit: float = 60.0
+    resync_period: float = 600.0
 
 
 @dataclasses.dataclass(slots=True)
-class _Item:
-    """What is known of a key.
+class _Entry:
+    """The state of one key.
 
     Attributes:
-        due: when it runs next; None while nothing is planned.
-        working: since when a worker has it.
-        failures: in a row.
-        behind: whether it is planned in the second lane.
+        due: when the key runs next; None when no run is planned.
+        working: since when a worker has the key; None when no worker has it.
+        failures: the number of failures in a row.
+        low_priority: whether the planned run has low priority.
     """
 
     due: float | None = None
     working: float | None = None
     failures: int = 0
-    behind: bool = False
+    low_priority: bool = False
 
 
 class Schedule:
-    """Decides; see the module's docstring.
+    """Decides which key runs when; see the module docstring.
 
     Args:
-        pace: see there.
-        spread: gives a number from 0 to 1, by which waits differ from each other.
+        config: the settings of the queue.
+        jitter: returns a random number from 0 to 1, which varies the waits.
     """
 
-    def __init__(self, pace: Pace, *, spread: collections.abc.Callable[[], float]) -> None:
-        self._pace = pace
-        self._spread = spread
-        self._items: dict[Key, _Item] = {}
-        self._first: list[_Planned] = []
-        self._second: list[_Planned] = []
-        self._passed = False
-        self._taken = -math.inf
+    def __init__(self, config: QueueConfig, *, jitter: collections.abc.Callable[[], float]) -> None:
+        self._config = config
+        self._jitter = jitter
+        self._items: dict[Key, _Entry] = {}
+        self._high: list[_HeapEntry] = []
+        self._low: list[_HeapEntry] = []
+        self._took_high = False
+        self._last_taken = -math.inf
         self._order = 0
         self._working = 0
 
-    def add(self, key: Key, now: float, *, delay: float = 0.0, behind: bool = False) -> None:
-        """Something happened to a key: it is due in `delay` seconds, unless it is due earlier anyway.
+    def add(self, key: Key, now: float, *, delay: float = 0.0, low_priority: bool = False) -> None:
+        """Plans a run of a key in `delay` seconds, unless an earlier one is planned.
 
         Args:
-            key: which.
-            now: the time.
+            key: the resource.
+            now: the current time.
             delay: seconds.
-            behind: in the second lane. A key that has a place in the first keeps it.
+            low_priority: plans the run with low priority. A run that is planned with high priority keeps it.
         """
-        item = self._items.setdefault(key, _Item())
+        item = self._items.setdefault(key, _Entry())
         due = now + delay
-        # A retry's or a resync's later time gives way; an event's own delay is kept, so that a stream of events cannot push
-        # a key away for ever.
+        # The earlier time is kept: an event replaces the later time of a retry or resync, and a stream of delayed events
+        # cannot postpone a key for ever.
         if item.due is None:
-            self._plan(key, item, due, behind=behind)
-        elif due < item.due or (item.behind and not behind):
-            self._plan(key, item, min(due, item.due), behind=behind and item.behind)
+            self._plan(key, item, due, low_priority=low_priority)
+        elif due < item.due or (item.low_priority and not low_priority):
+            self._plan(
+                key, item, min(due, item.due), low_priority=low_priority and item.low_priority
+            )
 
     def take(self, now: float) -> Key | None:
-        """The key to work on now, which then counts as worked on; None if none is due or all workers are busy."""
-        if self._working >= self._pace.workers:
+        """Assigns the next due key to a worker and returns it; None when no key is due or all workers are busy."""
+        if self._working >= self._config.workers:
             return None
-        first, second = self._due_of(self._first), self._due_of(self._second)
-        late = second is not None and second <= now - self._pace.patience
-        if first is not None and first <= now and not (late and self._passed):
-            lane, self._passed = self._first, True
-        elif second is not None and second <= now:
-            lane, self._passed = self._second, False
+        high, low = self._first_due(self._high), self._first_due(self._low)
+        starved = low is not None and low <= now - self._config.starvation_limit
+        if high is not None and high <= now and not (starved and self._took_high):
+            heap, self._took_high = self._high, True
+        elif low is not None and low <= now:
+            heap, self._took_high = self._low, False
         else:
             return None
-        _, _, key = heapq.heappop(lane)
+        _, _, key = heapq.heappop(heap)
         item = self._items[key]
         item.due, item.working = None, now
         self._working += 1
-        self._taken = now
+        self._last_taken = now
         return key
 
     def finish(self, key: Key, outcome: Outcome, now: float) -> None:
-        """A worker has ended; plans when the key comes next."""
+        """Records the outcome of a worker and plans the next run of its key."""
         item = self._items[key]
         item.working = None
         self._working -= 1
-        if isinstance(outcome, Forget):
+        if isinstance(outcome, Deleted):
             if item.due is None:
                 del self._items[key]
                 return
-            item.failures = 0  # made again under the same name meanwhile
+            item.failures = 0  # a resource of the same name was created meanwhile
         elif isinstance(outcome, Retry):
-            wait = min(self._pace.backoff_most, self._pace.backoff * 2 ** min(item.failures, 16))
-            wait = max(wait * (0.75 + 0.5 * self._spread()), outcome.after or 0.0)
+            wait = min(self._config.max_backoff, self._config.backoff * 2 ** min(item.failures, 16))
+            wait = max(wait * (0.75 + 0.5 * self._jitter()), outcome.after or 0.0)
             item.failures += 1
-            self._sooner(item, now + wait, behind=False)
+            self._plan_earlier(item, now + wait, low_priority=False)
         else:
             item.failures = 0
-            wait = self._pace.resync * (0.9 + 0.2 * self._spread())
-            self._sooner(item, now + min(wait, outcome.again or wait), behind=True)
+            wait = self._config.resync_period * (0.9 + 0.2 * self._jitter())
+            self._plan_earlier(
+                item, now + min(wait, outcome.requeue_after or wait), low_priority=True
+            )
         if item.due is not None:
-            self._plan(key, item, item.due, behind=item.behind)
+            self._plan(key, item, item.due, low_priority=item.low_priority)
 
     def next_due(self) -> float | None:
-        """When `take` will have something, as far as is known; None while workers are all busy or nothing is planned."""
-        if self._working >= self._pace.workers:
+        """When the next key is due; None when all workers are busy or no run is planned."""
+        if self._working >= self._config.workers:
             return None
-        dues = [self._due_of(self._first), self._due_of(self._second)]
+        dues = [self._first_due(self._high), self._first_due(self._low)]
         return min((due for due in dues if due is not None), default=None)
 
     def depth(self, now: float) -> int:
-        """Keys that are due and wait for a worker."""
+        """The number of keys that are due and wait for a worker."""
         return sum(
             1
             for item in self._items.values()
@@ -201,7 +210,7 @@ class Schedule:
         )
 
     def oldest_wait(self, now: float) -> float:
-        """How long the longest waiting of them has been due."""
+        """How long the longest-waiting due key has waited for a worker, in seconds."""
         waits = (
             now - item.due
             for item in self._items.values()
@@ -209,59 +218,59 @@ class Schedule:
         )
         return max(waits, default=0.0)
 
-    def standstill(self, now: float) -> float:
-        """How long a key has been due while no key at all got a worker: many that wait are no trouble as long as it goes on."""
-        return min(self.oldest_wait(now), now - self._taken)
+    def stalled_for(self, now: float) -> float:
+        """How long a key has been due without any key getting a worker, in seconds. A long queue that makes progress is not stalled."""
+        return min(self.oldest_wait(now), now - self._last_taken)
 
     def longest_work(self, now: float) -> tuple[Key | None, float]:
-        """The key that has had its worker for longest, and for how long."""
+        """The key that has been with its worker for the longest time, and for how many seconds."""
         working = ((now - i.working, k) for k, i in self._items.items() if i.working is not None)
         longest, key = max(working, default=(0.0, None))
         return key, longest
 
     def failing(self) -> int:
-        """Keys whose last try failed."""
+        """The number of keys whose last run failed."""
         return sum(1 for item in self._items.values() if item.failures)
 
     def known(self, key: Key) -> bool:
-        """Whether anything is remembered of a key."""
+        """Whether the schedule has an entry for this key."""
         return key in self._items
 
-    def everyone(self) -> list[Key]:
-        """Every key that has not been forgotten."""
+    def all_keys(self) -> list[Key]:
+        """Every key that has an entry."""
         return list(self._items)
 
     @property
     def working(self) -> int:
-        """Keys that have a worker."""
+        """The number of keys that have a worker."""
         return self._working
 
     @staticmethod
-    def _sooner(item: _Item, due: float, *, behind: bool) -> None:
-        """Plans, unless an event that came meanwhile asks for an earlier time."""
+    def _plan_earlier(item: _Entry, due: float, *, low_priority: bool) -> None:
+        """Plans a run, unless an event has already planned an earlier one."""
         if item.due is None:
-            item.due, item.behind = due, behind
+            item.due, item.low_priority = due, low_priority
         elif due < item.due:
-            item.due, item.behind = due, behind and item.behind
+            item.due, item.low_priority = due, low_priority and item.low_priority
 
-    def _plan(self, key: Key, item: _Item, due: float, *, behind: bool) -> None:
-        item.due, item.behind = due, behind
+    def _plan(self, key: Key, item: _Entry, due: float, *, low_priority: bool) -> None:
+        item.due, item.low_priority = due, low_priority
         self._order += 1
-        heapq.heappush(self._second if behind else self._first, (due, self._order, key))
+        heapq.heappush(self._low if low_priority else self._high, (due, self._order, key))
 
-    def _due_of(self, lane: "list[_Planned]") -> float | None:
-        """When the first key of a lane is due; drops what was planned otherwise since, forgotten, or is worked on and will be planned again."""
-        while lane:
-            due, _, key = lane[0]
+    def _first_due(self, heap: "list[_HeapEntry]") -> float | None:
+        """When the first valid entry of a heap is due. Removes outdated entries: replanned or removed keys, and keys that have a worker."""
+        while heap:
+            due, _, key = heap[0]
             item = self._items.get(key)
             if (
                 item is not None
                 and item.due == due
                 and item.working is None
-                and item.behind is (lane is self._second)
+                and item.low_priority is (heap is self._low)
             ):
                 return due
-            heapq.heappop(lane)
+            heapq.heappop(heap)
         return None
 
 
@@ -269,27 +278,27 @@ Work = collections.abc.Callable[[Key], collections.abc.Awaitable[Outcome]]
 
 
 class Queue:
-    """Runs work for keys as a `Schedule` says.
+    """Runs `work` for keys in the order of a `Schedule`.
 
     Args:
         work: reconciles a key. An exception is logged and counts as `Retry`.
-        pace: see there.
+        config: the settings of the queue.
     """
 
-    def __init__(self, work: Work, pace: Pace) -> None:
+    def __init__(self, work: Work, config: QueueConfig) -> None:
         self._work = work
-        self.schedule = Schedule(pace, spread=random.random)
+        self.schedule = Schedule(config, jitter=random.random)
         self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping = False
 
-    def add(self, key: Key, *, delay: float = 0.0, behind: bool = False) -> None:
-        """Asks for a key to be worked on; see `Schedule.add`."""
-        self.schedule.add(key, self._now(), delay=delay, behind=behind)
+    def add(self, key: Key, *, delay: float = 0.0, low_priority: bool = False) -> None:
+        """Plans a run of a key; see `Schedule.add`."""
+        self.schedule.add(key, self._now(), delay=delay, low_priority=low_priority)
         self._wake.set()
 
     async def run(self) -> None:
-        """Works until it is cancelled or drained."""
+        """Runs the queue until it is cancelled or drained."""
         while not self._stopping:
             self._wake.clear()
             now = self._now()
@@ -303,35 +312,35 @@ class Queue:
                     await self._wake.wait()
 
     async def drain(self, seconds: float) -> int:
-        """Takes no more keys, and waits for the ones being worked on.
+        """Takes no more keys, and waits for the running workers.
 
         Returns:
-            How many had to be cancelled because they did not end in time.
+            How many workers were cancelled because they did not end in time.
         """
         self._stopping = True
         self._wake.set()
         if not self._tasks:
             return 0
-        _, late = await asyncio.wait(set(self._tasks), timeout=seconds)
-        for task in late:
+        _, unfinished = await asyncio.wait(set(self._tasks), timeout=seconds)
+        for task in unfinished:
             task.cancel()
-        await asyncio.gather(*late, return_exceptions=True)
-        return len(late)
+        await asyncio.gather(*unfinished, return_exceptions=True)
+        return len(unfinished)
 
-    def stuck(self, *, waiting: float, working: float) -> str:
-        """Why the queue does not move, in words; "" while it does.
+    def stall_reason(self, *, waiting: float, working: float) -> str:
+        """Why the queue makes no progress, as a message; "" while it does.
 
         Args:
-            waiting: seconds after which, while keys are due, some key should have got a worker.
-            working: seconds after which a worker should have ended.
+            waiting: the longest time, in seconds, for which keys may be due without any key getting a worker.
+            working: the longest time, in seconds, that a worker may take.
         """
         now = self._now()
         key, worked = self.schedule.longest_work(now)
         if worked > working:
             return f"{key} has been worked on for {worked:.0f} s"
-        waited = self.schedule.standstill(now)
+        waited = self.schedule.stalled_for(now)
         if waited > waiting:
-            return f"a resource waits for a worker, and for {waited:.0f} s nobody got one"
+            return f"resources wait for a worker, and no worker was free for {waited:.0f} s"
         return ""
 
     def _next(self, now: float) -> Key | None:
@@ -342,7 +351,7 @@ class Queue:
         try:
             outcome = await self._work(key)
         except Exception:  # noqa: BLE001 - a bug in one service's reconcile must not stop the others
-            _log.exception("reconciling %s ended in a bug of the operator's", key)
+            _log.exception("reconciling %s failed because of a bug in the operator", key)
         finally:
             self.schedule.finish(key, outcome, self._now())
             self._wake.set()

@@ -1,8 +1,8 @@
-"""The one place that wires: client, watches, queue, reconciler, what it says about itself; and the order of start and stop.
+"""The composition root of the operator: client, reflectors, queue, reconciler and metrics, and the order of start and stop.
 
-Start: look around once, list every kind of child (a service reconciled before that would take its children for missing), hold
-the Lease if there is one, then let the queue's workers go. Stop: no new keys, what is being worked on ends, the Lease is given
-back, connections are closed. Whoever brings services here (kopf's handlers, a test) calls `heard` and nothing else.
+Start: discover the cluster, list every kind of child (a reconcile before that would take existing children for missing), acquire
+the Lease if leader election is on, then start the workers. Stop: take no new keys, wait for running reconciles, release the
+Lease, close the connections. The source of services (kopf's handlers, or a test) calls only `on_service_event`.
 """
 
 import asyncio
@@ -28,34 +28,39 @@ from naiad_operator.cluster import (
     credentials,
     errors,
     lease,
-    reflector,
 )
+from naiad_operator.cluster.reflector import Reflector, WatchTimeouts
 from naiad_operator.cluster.resource_ref import ResourceRef
-from naiad_operator.metrics import Levels, Metrics, page
+from naiad_operator.metrics import Gauges, Metrics, page
 from naiad_operator.options import Options
-from naiad_operator.queue import Forget, Key, Outcome, Pace, Queue, Retry
+from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig, Retry
 from naiad_operator.reconcile import models, news, reconciler
 from naiad_operator.reconcile.surroundings import Surroundings
 
 _log = logging.getLogger(__name__)
 
-_SETTLE_S = 0.2
-"""How long a child's event waits for others of the same service: a rollout makes several at once, and each look costs a read."""
+_CHILD_EVENT_DELAY_S = 0.2
+"""How long a child's event waits for further events of the same service: a rollout causes several at once, and each reconcile may cost a request."""
 _STUCK_WAITING_S = 120.0
 _STUCK_WORKING_S = 180.0
 _POD = ResourceRef("v1", "pods")
 _NEWEST = str(2**63)
-"""Newer than any version."""
-_AGENT = "naiad-operator"
+"""A resourceVersion that is newer than any other."""
+_USER_AGENT = "naiad-operator"
 
 
 class Runtime:
-    """A running operator, apart from where it hears of services.
+    """A running operator, without the source of its service events.
 
     Args:
-        options: how it runs.
-        endpoint: which API server.
-        rhythm: of its watches.
+        options: the options of the command line.
+        endpoint: the API server and its credentials.
+        watch_timeouts: the timeouts of the watches.
+
+    Attributes:
+        synced: set once every kind of child is listed.
+        stop_requested: set when the process should end.
+        failure: why the process ends as failed; "" when it does not.
     """
 
     def __init__(
@@ -63,34 +68,32 @@ class Runtime:
         options: Options,
         endpoint: credentials.Endpoint,
         *,
-        watch_timeouts: reflector.WatchTimeouts | None = None,
+        watch_timeouts: WatchTimeouts | None = None,
     ) -> None:
         self.options = options
         self.endpoint = endpoint
-        self._watch_timeouts = (
-            watch_timeouts if watch_timeouts is not None else reflector.WatchTimeouts()
-        )
+        self._watch_timeouts = watch_timeouts if watch_timeouts is not None else WatchTimeouts()
         self.metrics = Metrics()
         self.synced = asyncio.Event()
-        self.stop_wanted = asyncio.Event()
+        self.stop_requested = asyncio.Event()
         self.failure = ""
         self._tasks: dict[str, asyncio.Task[None]] = {}
-        self._followers: dict[tuple[str, str], reflector.Reflector] = {}
-        self._at_start: set[Key] = set()
+        self._reflectors: dict[tuple[str, str], Reflector] = {}
+        self._initial_keys: set[Key] = set()
 
         self.api = client.Client(
-            client.open_session(endpoint, agent=_AGENT),
+            client.open_session(endpoint, agent=_USER_AGENT),
             server=endpoint.server,
             manager=names.FIELD_MANAGER,
             timeouts=client.Timeouts(),
         )
         self.queue = Queue(
             self._work,
-            Pace(workers=options.workers, resync=options.resync_seconds),
+            QueueConfig(workers=options.workers, resync_period=options.resync_seconds),
         )
         self.children = child_store.ChildStore(
             child_store.Labels(instance=labels.INSTANCE_LABEL, manager=names.FIELD_MANAGER),
-            on_change=self._woken,
+            on_change=self._on_child_change,
             transforms={"Pod": child_store.trim_pod},
         )
         self.surroundings = Surroundings(
@@ -99,7 +102,7 @@ class Runtime:
         self._pod_session = aiohttp.ClientSession()
         self.models = models.Models(
             self._pod_session,
-            changed=functools.partial(self.queue.add, behind=True),
+            changed=functools.partial(self.queue.add, low_priority=True),
             pace=models.AskingPace(),
         )
         self.news = news.News(time.monotonic)
@@ -116,47 +119,49 @@ class Runtime:
         self._lease = self._make_lease() if options.leader_election else None
 
     async def start(self) -> None:
-        """Starts everything; returns once it runs, which is before it has caught up.
+        """Starts everything; returns before the first lists are complete.
 
         Raises:
-            ApiError: the API server cannot be asked, or does not know the resource.
+            ApiError: the API server does not respond, or does not serve the resource.
         """
         await self.surroundings.look()
         for namespace in self.options.namespaces or ("",):
             ref = ResourceRef(names.API_VERSION, names.PLURAL, namespace)
             async for services, _ in self.api.pages(ref):
                 for manifest in services:
-                    self._at_start.add(self._heard_first(manifest))
-        self._follow_kinds()
+                    self._initial_keys.add(self._add_listed(manifest))
+        self._watch_kinds()
         every = self.options.discovery_seconds
-        self._spawn("look around", self.surroundings.keep_looking(every, self._changed))
-        self._spawn("ask for models", self.models.run())
-        self._spawn("work", self._begin())
+        self._spawn("discovery", self.surroundings.keep_looking(every, self._on_cluster_change))
+        self._spawn("poll models", self.models.run())
+        self._spawn("queue", self._start_queue())
 
-    async def wind_down(self) -> None:
-        """Takes no more work, and lets what is being worked on end; for a process that failed there is no time for that."""
-        late = await self.queue.drain(0.0 if self.failure else self.options.drain_seconds)
-        if late:
-            _log.warning("%d reconciles did not end in time and were cancelled", late)
+    async def drain(self) -> None:
+        """Takes no more work and waits for running reconciles; after a failure they are cancelled at once."""
+        cancelled = await self.queue.drain(0.0 if self.failure else self.options.drain_seconds)
+        if cancelled:
+            _log.warning("%d reconciles did not end in time and were cancelled", cancelled)
         for task in self._tasks.values():
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def stop(self) -> None:
-        """Ends in order; safe to call when `start` did not get far, and after `wind_down`."""
-        await self.wind_down()
+        """Drains, releases the Lease and closes the connections. Safe to call after a failed `start` and after `drain`."""
+        await self.drain()
         if self._lease is not None:
             await self._lease.release()
         await self._pod_session.close()
         await self.api.close()
 
-    def heard(self, manifest: news.Manifest, *, listed: bool, gone: bool = False) -> None:
-        """Something was heard of a service.
+    def on_service_event(
+        self, manifest: news.Manifest, *, listed: bool, gone: bool = False
+    ) -> None:
+        """Takes in an event of a service and adds the service to the queue.
 
         Args:
-            manifest: the service as the API server has it, or had it last.
-            listed: whether a list said so and not a watch.
-            gone: whether it was deleted.
+            manifest: the service as the API server has it, or its last state.
+            listed: whether the event comes from a list and not from a watch.
+            gone: whether the service was deleted.
         """
         key = _key(manifest)
         if gone:
@@ -165,42 +170,42 @@ class Runtime:
         elif self.news.hear(key, manifest, listed=listed):
             self.queue.add(key)
 
-    def stuck(self) -> str:
-        """Why this process should be restarted, in words; "" when all is well."""
-        if self.stop_wanted.is_set():
-            return ""  # it ends anyway
+    def liveness_problem(self) -> str:
+        """Why this process should be restarted, as a message; "" when it is healthy."""
+        if self.stop_requested.is_set():
+            return ""  # the process is ending
         for name, task in self._tasks.items():
             if task.done():
                 return f"the task {name!r} has ended"
         if self._lease is not None and not self._lease.held:
-            return ""  # waiting for one's turn is no trouble
+            return ""  # waiting for the Lease is healthy
         if not self.synced.is_set():
-            return ""  # held up by the API server: a restart would not help
-        return self.queue.stuck(waiting=_STUCK_WAITING_S, working=_STUCK_WORKING_S)
+            return ""  # waiting for the API server: a restart would not help
+        return self.queue.stall_reason(waiting=_STUCK_WAITING_S, working=_STUCK_WORKING_S)
 
-    def unready(self) -> str:
-        """What is still missing before every service has been looked at once, in words."""
-        if not self._followers:
-            return "the API server has not been asked yet"
-        for follower in self._followers.values():
-            if not follower.listed.is_set():
-                last_error = f": {follower.last_error}" if follower.last_error is not None else ""
-                return f"{follower.ref} are not listed yet{last_error}"
+    def readiness_problem(self) -> str:
+        """What is missing until every service has been reconciled once after the start, as a message; "" when nothing is."""
+        if not self._reflectors:
+            return "no watch has been started yet"
+        for reflector in self._reflectors.values():
+            if not reflector.listed.is_set():
+                last_error = f": {reflector.last_error}" if reflector.last_error is not None else ""
+                return f"{reflector.ref} are not listed yet{last_error}"
         if self._lease is not None and not self._lease.held:
             return ""
-        left = sum(1 for key in self._at_start if self.queue.schedule.known(key))
-        return f"{left} services have not been looked at since the start" if left else ""
+        pending = sum(1 for key in self._initial_keys if self.queue.schedule.known(key))
+        return f"{pending} services have not been reconciled since the start" if pending else ""
 
     def page(self) -> str:
-        """The Prometheus page."""
+        """The metrics in the Prometheus text format."""
         now = asyncio.get_running_loop().time()
         schedule = self.queue.schedule
         restarts: collections.Counter[str] = collections.Counter()
-        for follower in self._followers.values():
-            restarts[follower.ref.plural] += follower.restarts
+        for reflector in self._reflectors.values():
+            restarts[reflector.ref.plural] += reflector.restarts
         leads = self._lease is None or self._lease.held
-        levels = Levels(
-            # Without the Lease nothing waits for this process: its queue only keeps the names for when it leads.
+        gauges = Gauges(
+            # A process without the Lease does not reconcile: its queue only keeps the keys until it becomes the leader.
             queue_depth=schedule.depth(now) if leads else 0,
             queue_oldest=schedule.oldest_wait(now) if leads else 0.0,
             queue_failing=schedule.failing(),
@@ -209,45 +214,45 @@ class Runtime:
             watch_restarts=restarts,
             leader=leads,
         )
-        return page(self.metrics, levels)
+        return page(self.metrics, gauges)
 
-    def _heard_first(self, manifest: news.Manifest) -> Key:
-        self.heard(manifest, listed=True)
+    def _add_listed(self, manifest: news.Manifest) -> Key:
+        self.on_service_event(manifest, listed=True)
         return _key(manifest)
 
-    async def _begin(self) -> None:
-        for follower in list(self._followers.values()):
-            await follower.listed.wait()
+    async def _start_queue(self) -> None:
+        for reflector in list(self._reflectors.values()):
+            await reflector.listed.wait()
         self.synced.set()
         _log.info("%d objects are known", len(self.children))
         if self._lease is None:
             await self.queue.run()
             return
         await self._lease.acquire()
-        self._spawn("lead", self._lead(self._lease))
+        self._spawn("renew lease", self._keep_lease(self._lease))
         await self.queue.run()
 
-    async def _lead(self, held: lease.Lease) -> None:
+    async def _keep_lease(self, held: lease.Lease) -> None:
         await held.renew()
-        # Another one may write from now on; the fewer moments this process goes on, the better.
+        # From now on another process may write, so this one must end as soon as possible.
         self.fail("the lease is lost")
         await asyncio.get_running_loop().create_future()
 
-    def fail(self, why: str) -> None:
-        """Asks for the process to end, as failed."""
-        _log.error("stopping: %s", why)
-        self.failure = self.failure or why
-        self.stop_wanted.set()
+    def fail(self, reason: str) -> None:
+        """Requests that the process ends, as failed."""
+        _log.error("stopping: %s", reason)
+        self.failure = self.failure or reason
+        self.stop_requested.set()
 
     async def _work(self, key: Key) -> Outcome:
         logs.OBJECT.set(str(key))
-        began = time.monotonic()
+        started = time.monotonic()
         result = "bug"
         outcome: Outcome
         try:
             outcome = await self.reconciler.reconcile(key)
             match outcome:
-                case Forget():
+                case Deleted():
                     result = "gone"
                 case Retry():
                     result = "refused"
@@ -256,67 +261,67 @@ class Runtime:
         except errors.ApiError as error:
             result = "retry"
             self.metrics.errors[type(error).__name__] += 1
-            _log.log(_level(error), "%s; trying again", error)
-            asked = error.retry_after if isinstance(error, errors.TooManyRequests) else None
-            outcome = Retry(asked)
+            _log.log(_log_level(error), "%s; trying again", error)
+            retry_after = error.retry_after if isinstance(error, errors.TooManyRequests) else None
+            outcome = Retry(retry_after)
         finally:
-            self.metrics.took(time.monotonic() - began, result)
-            self._at_start.discard(key)
+            self.metrics.observe(time.monotonic() - started, result)
+            self._initial_keys.discard(key)
         return outcome
 
-    def _woken(self, namespace: str, name: str) -> None:
-        """A watch of children has news. Before all are listed it is no news but the first list."""
+    def _on_child_change(self, namespace: str, name: str) -> None:
+        """Adds a service whose child has changed to the queue. Until all kinds are listed, changes are ignored: they are the first list."""
         if self.synced.is_set() and name:
-            self.queue.add(Key(namespace, name), delay=_SETTLE_S, behind=True)
+            self.queue.add(Key(namespace, name), delay=_CHILD_EVENT_DELAY_S, low_priority=True)
 
-    def _changed(self) -> None:
-        """The surroundings are different."""
+    def _on_cluster_change(self) -> None:
+        """Starts and stops watches, and reconciles every service, after the served kinds or the nodes have changed."""
         if f"{names.API_VERSION}/{names.KIND}" not in self.surroundings.seen.kinds:
             self.fail(f"the API server no longer serves {names.CRD_NAME}")
             return
-        self._follow_kinds()
-        for key in self.queue.schedule.everyone():
-            self.queue.add(key, delay=_SETTLE_S, behind=True)
+        self._watch_kinds()
+        for key in self.queue.schedule.all_keys():
+            self.queue.add(key, delay=_CHILD_EVENT_DELAY_S, low_priority=True)
 
-    def _follow_kinds(self) -> None:
-        """Follows every kind that the API server has and that is not followed yet, and no longer one that it has lost."""
-        served = self.surroundings.seen.kinds
+    def _watch_kinds(self) -> None:
+        """Starts a reflector for each served kind that has none, and stops the reflectors of kinds that are no longer served."""
+        served_kinds = self.surroundings.seen.kinds
         wanted = [
             (kind.kind, ResourceRef(kind.api_version, kind.plural))
             for kind in kinds.KINDS
-            if not kind.optional or kind.key in served
+            if not kind.optional or kind.key in served_kinds
         ]
         wanted.append(("Pod", _POD))
-        kept = {kind for kind, _ in wanted}
-        for kind, namespace in [each for each in self._followers if each[0] not in kept]:
-            follower = self._followers.pop((kind, namespace))
-            self._tasks.pop(_watching(follower.ref)).cancel()
+        wanted_kinds = {kind for kind, _ in wanted}
+        for kind, namespace in [each for each in self._reflectors if each[0] not in wanted_kinds]:
+            reflector = self._reflectors.pop((kind, namespace))
+            self._tasks.pop(_watch_task_name(reflector.ref)).cancel()
             self.children.prune(kind, namespace, present=frozenset(), version=_NEWEST)
         for kind, ref in wanted:
             for namespace in self.options.namespaces or ("",):
-                if (kind, namespace) not in self._followers:
-                    self._follow(kind, ResourceRef(ref.api_version, ref.plural, namespace))
+                if (kind, namespace) not in self._reflectors:
+                    self._start_reflector(kind, ResourceRef(ref.api_version, ref.plural, namespace))
 
-    def _follow(self, kind: str, ref: ResourceRef) -> None:
-        follower = reflector.Reflector(
+    def _start_reflector(self, kind: str, ref: ResourceRef) -> None:
+        reflector = Reflector(
             self.api,
             ref,
             labels=labels.CHILD_SELECTOR,
             handler=_StoreHandler(self.children, kind),
             timeouts=self._watch_timeouts,
         )
-        self._followers[kind, ref.namespace] = follower
-        self._spawn(_watching(ref), follower.run())
+        self._reflectors[kind, ref.namespace] = reflector
+        self._spawn(_watch_task_name(ref), reflector.run())
 
     def _spawn(
         self, name: str, work: collections.abc.Coroutine[typing.Any, typing.Any, None]
     ) -> None:
         task = asyncio.create_task(work, name=name)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         self._tasks[name] = task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        """None of them ends by itself while the operator runs; one that does is a bug, and a restart heals more than it hurts."""
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        """Ends the process when one of its tasks has died: that is a bug, and a restart is the safest reaction."""
         if task.cancelled():
             return
         error = task.exception()
@@ -336,23 +341,23 @@ class Runtime:
 
 
 class _StoreHandler:
-    """Puts what a watch says into the store, under the kind that lists leave out."""
+    """Passes the events of a reflector to the store, with the kind, which items of a list do not contain."""
 
     def __init__(self, store: child_store.ChildStore, kind: str) -> None:
         self._store = store
         self._kind = kind
 
     def on_update(self, ref: ResourceRef, item: client.Object) -> None:
-        """An object is new or different."""
+        """Stores an object that is new or has changed."""
         self._store.update(self._kind, item)
 
     def on_delete(self, ref: ResourceRef, item: client.Object) -> None:
-        """An object is gone."""
+        """Removes an object that was deleted."""
         metadata = item["metadata"]
         self._store.remove(metadata["uid"], metadata["resourceVersion"])
 
     def on_replace(self, ref: ResourceRef, present: collections.abc.Set[str], version: str) -> None:
-        """A list is complete."""
+        """Removes the objects that are not in a complete list."""
         self._store.prune(self._kind, ref.namespace, present=present, version=version)
 
 
@@ -371,13 +376,13 @@ def _key(manifest: news.Manifest) -> Key:
     return Key(metadata.get("namespace") or "", metadata["name"])
 
 
-def _watching(ref: ResourceRef) -> str:
-    """The name of the task that follows a collection."""
+def _watch_task_name(ref: ResourceRef) -> str:
+    """The name of the task that watches a collection."""
     return f"watch {ref}"
 
 
-def _level(error: errors.ApiError) -> int:
-    """A conflict is two writers at once, which is ordinary."""
+def _log_level(error: errors.ApiError) -> int:
+    """The log level of an API error. A conflict is two concurrent writes, which is ordinary."""
     return logging.INFO if isinstance(error, errors.Conflict) else logging.WARNING
 
 

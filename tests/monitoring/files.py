@@ -36,7 +36,7 @@ def existing() -> set[str]:
         if isinstance(family, families.Family):
             histogram = family.type == "histogram"
             names |= {family.name + suffix for suffix in _SUFFIXES} if histogram else {family.name}
-    levels = operator_metrics.Levels(
+    gauges = operator_metrics.Gauges(
         queue_depth=0,
         queue_oldest=0.0,
         queue_failing=0,
@@ -45,7 +45,7 @@ def existing() -> set[str]:
         watch_restarts={},
         leader=True,
     )
-    page = operator_metrics.page(operator_metrics.Metrics(), levels)
+    page = operator_metrics.page(operator_metrics.Metrics(), gauges)
     for line in page.splitlines():
         match line.split():
             case ["#", "TYPE", name, "histogram"]:

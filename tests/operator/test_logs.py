@@ -38,7 +38,7 @@ def test_a_line_of_kopfs_names_the_service_that_it_knows() -> None:
 @pytest.mark.parametrize(
     ("level", "shown"), [("info", ["ours", "worse"]), ("debug", ["ours", "course", "worse"])]
 )
-def test_what_kopf_says_of_its_own_course_is_for_those_who_look_for_faults(
+def test_kopfs_own_info_lines_are_logged_only_at_debug_level(
     level: str, shown: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     root = logging.getLogger()

@@ -2,9 +2,9 @@
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from naiad_operator.metrics import Levels, Metrics, page
+from naiad_operator.metrics import Gauges, Metrics, page
 
-LEVELS = Levels(
+GAUGES = Gauges(
     queue_depth=3,
     queue_oldest=1.5,
     queue_failing=1,
@@ -17,14 +17,14 @@ LEVELS = Levels(
 
 def values(metrics: Metrics) -> dict[str, float]:
     found = {}
-    for family in text_string_to_metric_families(page(metrics, LEVELS)):
+    for family in text_string_to_metric_families(page(metrics, GAUGES)):
         for sample in family.samples:
             labels = ",".join(f"{k}={v}" for k, v in sample.labels.items())
             found[f"{sample.name}{{{labels}}}" if labels else sample.name] = sample.value
     return found
 
 
-def test_levels_are_as_they_are() -> None:
+def test_gauges_have_the_current_values() -> None:
     found = values(Metrics())
     assert found["naiad_operator_queue_depth"] == 3
     assert found["naiad_operator_queue_oldest_seconds"] == 1.5
@@ -35,8 +35,8 @@ def test_levels_are_as_they_are() -> None:
 
 def test_a_reconcile_is_counted_by_its_result_and_in_every_bucket_above_it() -> None:
     metrics = Metrics()
-    metrics.took(0.02, "ok")
-    metrics.took(99.0, "retry")
+    metrics.observe(0.02, "ok")
+    metrics.observe(99.0, "retry")
     metrics.errors["Conflict"] += 1
     found = values(metrics)
     assert found["naiad_operator_reconciles_total{result=ok}"] == 1

@@ -44,22 +44,22 @@ def test_a_flag_wins_over_a_variable() -> None:
 @pytest.mark.parametrize(
     ("argv", "environ", "said"),
     [
-        (["--workers=many"], {}, "--workers: 'many' is no whole number from 1 to 256"),
-        (["--workers=2.5"], {}, "--workers: '2.5' is no whole number from 1 to 256"),
+        (["--workers=many"], {}, "--workers: 'many' is not a whole number from 1 to 256"),
+        (["--workers=2.5"], {}, "--workers: '2.5' is not a whole number from 1 to 256"),
         (
             ["--watch-namespaces=team-a,Team_B"],
             {},
-            "--watch-namespaces: 'Team_B' is no namespace's name",
+            "--watch-namespaces: 'Team_B' is not a valid namespace name",
         ),
-        (["--lease-name=A b"], {}, "--lease-name: 'A b' is no object's name"),
-        (["--watch-namespaces=*"], {}, "--watch-namespaces: '*' is no namespace's name"),
-        (["--http-port=70000"], {}, "--http-port: '70000' is no number from 0 to 65535"),
-        ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is none of debug"),
+        (["--lease-name=A b"], {}, "--lease-name: 'A b' is not a valid object name"),
+        (["--watch-namespaces=*"], {}, "--watch-namespaces: '*' is not a valid namespace name"),
+        (["--http-port=70000"], {}, "--http-port: '70000' is not a number from 0 to 65535"),
+        ([], {"NAIAD_LOG_LEVEL": "loud"}, "NAIAD_LOG_LEVEL: 'loud' is not one of debug"),
         (["--watch-namespaces=,"], {}, "--watch-namespaces: ',' names no namespace"),
         (["--leader-election=yes"], {}, "invalid choice: 'yes'"),
     ],
 )
-def test_what_cannot_be_is_said_with_what_can(
+def test_an_invalid_option_is_rejected_with_the_valid_values(
     argv: list[str], environ: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):

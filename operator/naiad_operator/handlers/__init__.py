@@ -1,1 +1,1 @@
-"""The only kopf imports: kopf watches the resource, and an event does nothing but name it to the queue."""
+"""The only package that imports kopf. kopf watches the resource, and each event only adds the service to the queue."""

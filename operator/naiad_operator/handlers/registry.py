@@ -1,7 +1,7 @@
-"""What kopf calls: a login, and one function for everything that happens to a resource.
+"""The kopf handlers: a login, and one function for all events of a service.
 
-`on.event` writes nothing to a resource: no finalizer, no annotation, no last-seen copy. It gives no retry either, and needs none:
-the queue has its own.
+`on.event` writes nothing to a resource: no finalizer, no annotation, no last-handled configuration. kopf does not retry it; the
+queue does.
 """
 
 import collections.abc
@@ -18,10 +18,10 @@ from naiad_operator.runtime import Runtime
 _CHUNK = 250
 
 
-class _NoDiff(kopf.DiffBaseStorage):
-    """Keeps no last-seen copy of a resource.
+class _NoDiffStorage(kopf.DiffBaseStorage):
+    """Keeps no last-handled configuration of a resource.
 
-    Nobody here asks what changed, and the copies that kopf makes to find out would be a third of the operator's work.
+    The operator does not use kopf's diffs, and computing them would take a third of the operator's processor time.
     """
 
     @override
@@ -40,10 +40,10 @@ class _NoDiff(kopf.DiffBaseStorage):
 
 
 class _Backoffs:
-    """How long to wait before a request is tried again: longer and longer up to ten seconds, and without an end.
+    """The waits between kopf's retries of a request: growing up to ten seconds, without an end.
 
-    kopf gives up where the numbers end, by its own after a minute, and the process with it. A new process could only wait as well, while
-    this one still knows the cluster. No length either: kopf counts tries where there is one.
+    kopf gives up after the last number, by default after a minute, and ends the process. A new process would have to wait as well,
+    while this one still has its stores. It has no length, because kopf counts attempts when there is one.
     """
 
     def __iter__(self) -> collections.abc.Iterator[float]:
@@ -52,26 +52,26 @@ class _Backoffs:
 
 
 def settings() -> kopf.OperatorSettings:
-    """Kopf's settings: no Events of its own, no look at CRDs and namespaces, no request without an end, and no end of trying."""
-    chosen = kopf.OperatorSettings()
-    chosen.posting.enabled = False
-    chosen.scanning.disabled = True
-    chosen.persistence.diffbase_storage = _NoDiff()
-    chosen.networking.connect_timeout = 5
-    chosen.networking.request_timeout = 30
-    chosen.networking.error_backoffs = _Backoffs()
-    chosen.watching.connect_timeout = 5
-    chosen.watching.server_timeout = 300
-    chosen.watching.client_timeout = 330
-    chosen.watching.chunk_size = _CHUNK
-    return chosen
+    """The kopf settings: no Events, no scan of CRDs and namespaces, a timeout for each request, and unlimited retries."""
+    configured = kopf.OperatorSettings()
+    configured.posting.enabled = False
+    configured.scanning.disabled = True
+    configured.persistence.diffbase_storage = _NoDiffStorage()
+    configured.networking.connect_timeout = 5
+    configured.networking.request_timeout = 30
+    configured.networking.error_backoffs = _Backoffs()
+    configured.watching.connect_timeout = 5
+    configured.watching.server_timeout = 300
+    configured.watching.client_timeout = 330
+    configured.watching.chunk_size = _CHUNK
+    return configured
 
 
 def registry(runtime: Runtime) -> kopf.OperatorRegistry:
-    """The handlers, bound to a runtime."""
-    made = kopf.OperatorRegistry()
+    """The kopf handlers, bound to a runtime."""
+    handlers = kopf.OperatorRegistry()
 
-    @kopf.on.login(registry=made)
+    @kopf.on.login(registry=handlers)
     async def login(**_: typing.Any) -> kopf.AiohttpSession:
         session = client.open_session(runtime.endpoint, agent="naiad-operator/kopf")
         return kopf.AiohttpSession(
@@ -80,9 +80,9 @@ def registry(runtime: Runtime) -> kopf.OperatorRegistry:
             default_namespace=runtime.endpoint.namespace,
         )
 
-    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=made)
-    async def heard(event: kopf.RawEvent, **_: typing.Any) -> None:
+    @kopf.on.event(names.GROUP, names.VERSION, names.PLURAL, registry=handlers)
+    async def on_service_event(event: kopf.RawEvent, **_: typing.Any) -> None:
         kind = event["type"]
-        runtime.heard(event["object"], listed=kind is None, gone=kind == "DELETED")
+        runtime.on_service_event(event["object"], listed=kind is None, gone=kind == "DELETED")
 
-    return made
+    return handlers

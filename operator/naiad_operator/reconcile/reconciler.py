@@ -21,7 +21,7 @@ from naiad_operator.cluster.child_store import Child, ChildStore
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec, Problem
-from naiad_operator.queue import Done, Forget, Key, Outcome, Retry
+from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
 from naiad_operator.reconcile import carry_out, events, merge, models, news, ownership, plan
 from naiad_operator.reconcile.surroundings import Surroundings
 from naiad_operator.status import Observed
@@ -90,7 +90,7 @@ class Reconciler:
         except InvalidSpec as invalid:
             status = compute_invalid(manifest, invalid.problems, self._now())
             await self._say(key, manifest, status)
-            return Done()
+            return Result()
         except errors.ApiError:
             raise
         except Exception as bug:
@@ -135,7 +135,7 @@ class Reconciler:
         if result.created and not (result.refused or result.conflicts or result.leaving):
             # Their controllers are at work in this moment: a status would be out of date before it is written.
             self._tools.news.saw(key, service.raw["metadata"]["resourceVersion"])
-            return Done(again=_CREATED_S)
+            return Result(requeue_after=_CREATED_S)
         if steps:
             mine, pods = self._split(key)
         port = service.spec.predictor.ports.metrics
@@ -158,8 +158,8 @@ class Reconciler:
         if result.refused:
             return Retry()
         if result.leaving:
-            return Done(again=_LEAVING_S)
-        return Done(again=_LOOK_AGAIN_S if result.conflicts else None)
+            return Result(requeue_after=_LEAVING_S)
+        return Result(requeue_after=_LOOK_AGAIN_S if result.conflicts else None)
 
     def _split(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
         """The children of a service, and its pods parsed."""
@@ -225,7 +225,7 @@ class Reconciler:
         for known in (self.states, self._troubles):
             with contextlib.suppress(KeyError):
                 del known[key]
-        return Forget()
+        return Deleted()
 
     def _now(self) -> str:
         return self._tools.clock().strftime("%Y-%m-%dT%H:%M:%SZ")

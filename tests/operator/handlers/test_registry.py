@@ -1,4 +1,4 @@
-"""What kopf is told."""
+"""The settings of kopf."""
 
 import collections.abc
 import itertools
@@ -6,7 +6,7 @@ import itertools
 from naiad_operator.handlers import registry
 
 
-def test_an_api_server_that_is_away_is_waited_for_without_an_end() -> None:
+def test_an_unreachable_api_server_is_retried_without_an_end() -> None:
     backoffs = registry.settings().networking.error_backoffs
     assert isinstance(backoffs, collections.abc.Iterable)
     # An hour and more of waiting, and no number after which kopf would count the last try.

@@ -158,7 +158,7 @@ def test_what_is_being_reconciled_when_it_is_asked_to_stop_comes_to_its_end(
     kubectl.create(inference_service("slow", namespace))
     until("the slow write", lambda: slow.used or None)
     operator.process.send_signal(signal.SIGTERM)
-    until("the signal", lambda: "asked to stop" in operator.tail() or None)
+    until("the signal", lambda: "stop requested" in operator.tail() or None)
     kubectl.create(inference_service("late", namespace))
     assert operator.stop(seconds=25) == 0
     assert kubectl.find("Deployment", "slow", namespace), "what was begun is done"
