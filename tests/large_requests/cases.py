@@ -188,6 +188,17 @@ def _load_message(size: int) -> bytes:
     return bytes(request.SerializeToString())
 
 
+def _with_text(member: bytes, after: bytes = b"") -> Body:
+    """A request of one number, and a long text beside it."""
+    one = b'"inputs":[{"name":"x","datatype":"FP32","shape":[1],"data":[1]}]}'
+    return lambda size: b'{%b:"%b"%b,%b' % (member, b"x" * size, after, one)
+
+
+def _long_name(size: int) -> bytes:
+    one = b'{"inputs":[{"name":"%b","datatype":"FP32","shape":[1],"data":[1]}]}'
+    return one % (b"x" * size)
+
+
 _UNARY = GRPC + "ModelInfer"
 _STREAM = GRPC + "ModelStreamInfer"
 _INTERNAL, _INVALID, _OK = 13, 3, 0
@@ -219,6 +230,11 @@ HTTP_REQUESTS = (
     Case("JSON one number", _infer("takes_fp32"), _padded(b'{"inputs":', b"1", b"}"), (500,)),
     Case("JSON parameters", _infer("takes_fp32"), _members, (400, 500)),
     Case("JSON an id", _infer("takes_fp32"), _padded(b'{"id":"', b"x", b'"}'), (500,)),
+    Case("JSON an id of a good request", _infer("takes_fp32"), _with_text(b'"id"'), (200, 400)),
+    Case("JSON an input's name", _infer("takes_fp32"), _long_name, (400,)),
+    Case(
+        "JSON a parameter", _infer("takes_fp32"), _with_text(b'"parameters":{"p"', b"}"), (200, 400)
+    ),
     Case("JSON white space", _infer("takes_fp32"), _padded(b"{", b" ", b"}"), (500,)),
     Case("binary numbers", _infer("takes_fp32"), _binary("FP32", b"\0\0\0\0"), headers=_BEHIND),
     Case(

@@ -21,6 +21,7 @@ import typing
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.process import BROKEN, REFUSED, RESULT
+from naiad.protocol.codec.request_limits import short
 
 _BYTES_PER_BYTE = 64
 """Memory that a call may take for each byte of its arguments. The worst JSON, empty lists and objects, takes 30."""
@@ -54,7 +55,7 @@ def _answered(descriptor: int, size: int) -> int:
         try:
             return frames.write((RESULT, _result(descriptor)))
         except InferenceError as error:
-            return frames.write((REFUSED, (error.code.name, error.message)))
+            return frames.write((REFUSED, (error.code.name, short(error))))
         except MemoryError:
             refused = invalid(
                 f"{size} bytes would take more than {_BYTES_PER_BYTE} times their size in memory; send tensors as binary data"

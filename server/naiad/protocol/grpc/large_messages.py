@@ -12,6 +12,7 @@ from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check_here
 from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.request_limits import check_parts, check_text, short
 from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
 from naiad.protocol.grpc.request_split import split
 
@@ -85,11 +86,16 @@ def _decode(view: memoryview) -> LargeRequest:
     reader = RequestReader()
     try:
         incoming = reader.read(body)
+        check_text(incoming.id, incoming.model_name)
     except InferenceError as error:
-        return LargeRequest(reader.id_of(body), "", 0, False, None, _told(error))
+        request_id = reader.id_of(body)
+        if len(request_id) > LARGE:
+            request_id = ""
+        return LargeRequest(request_id, "", 0, False, None, _told(error))
     name, version = incoming.model_name, incoming.model_version
     try:
         request = reader.request(incoming)
+        check_parts(request)
     except InferenceError as error:
         return LargeRequest(incoming.id, name, version, False, None, _told(error))
     empty_final = wants_empty_final(incoming)
@@ -97,4 +103,4 @@ def _decode(view: memoryview) -> LargeRequest:
 
 
 def _told(error: InferenceError) -> tuple[str, str]:
-    return error.code.name, error.message
+    return error.code.name, short(error)

@@ -36,7 +36,7 @@ class Split(Record, frozen=True):
 
 
 def split(body: bytes, *, longest_field: int = _LONGEST_FIELD) -> Split | None:
-    """Cut a message, or None when protobuf has to look at it, or when a field of the head has more than so many bytes.
+    """Cut a message, or None when protobuf has to look at it, or when a field other than a raw tensor has more than so many bytes.
 
     Fields of one number keep their order, which is all that protobuf's merging depends on: parsing `head` and adding id and
     raw tensors gives what parsing `body` gives.
@@ -61,7 +61,7 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
         at += 2
         if size >= _MORE:
             size, at = _long_size(body, at - 1)
-            if size > longest_field and tag in _REST:
+            if size > longest_field and tag != _RAW:
                 raise ValueError(size)
         value_from = at
         at += size

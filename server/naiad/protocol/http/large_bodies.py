@@ -11,20 +11,17 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings
 from naiad.engine.api import ModelShape
-from naiad.errors import invalid
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check_here
 from naiad.protocol.codec.pool import Codec
+from naiad.protocol.codec.request_limits import check_parts
 from naiad.protocol.http import generate_json, infer_json
 from naiad.protocol.http.event_stream import LargeEvents
 from naiad.protocol.http.generate_json import GenerateReader
 from naiad.protocol.http.infer_json import ALL_JSON, Decoded, ReplyForm
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
-
-_MOST_PARTS = 4096
-"""Inputs, outputs or parameters of one large request, as over gRPC."""
 
 Parts = tuple[tuple[tuple[bytes, bytes], ...], list[typing.Any]]
 """Headers, and the body in parts."""
@@ -113,22 +110,9 @@ def _decode_infer(
     decoded = infer_json.decode(
         bytes(body), header_length, model=model, version=version, max_input_size=max_input_size
     )
-    _limit_parts(decoded.request)
+    check_parts(decoded.request)
     check_here(decoded.request)
     return decoded
-
-
-def _limit_parts(request: InferRequest) -> None:
-    """What comes back to the server is small beside its tensors: no model has so many of anything."""
-    for what, parts in (
-        ("inputs", request.inputs),
-        ("outputs", request.requested_outputs),
-        ("parameters", request.parameters),
-    ):
-        if len(parts) > _MOST_PARTS:
-            raise invalid(
-                f"the request has {len(parts)} {what}; at most {_MOST_PARTS} are accepted: send them in several requests"
-            )
 
 
 def _encode_infer(response: InferResponse, form: ReplyForm) -> Parts:
@@ -141,7 +125,7 @@ def _read_generate(
 ) -> InferRequest:
     reader = GenerateReader(shape, model=model, version=version, max_input_size=max_input_size)
     request = reader.read(bytes(body))
-    _limit_parts(request)
+    check_parts(request)
     return request
 
 

@@ -50,6 +50,21 @@ def strings(count: int = COUNT, *, shape: int = COUNT) -> bytes:
     return bytes(request.SerializeToString())
 
 
+def with_text(field: str) -> bytes:
+    """A request with nine million characters in a field that is no tensor."""
+    text = "x" * 9_000_000
+    request = message(id="7")
+    match field:
+        case "parameters":
+            request.parameters["p"].string_param = text
+        case "inputs":
+            request.inputs.add(name=text, datatype="FP32", shape=[1])
+            request.raw_input_contents.append(bytes(4))
+        case _:
+            setattr(request, field, text)
+    return bytes(request.SerializeToString())
+
+
 async def answered(
     codec: InlineCodec, body: bytes, engine: ScriptedEngine | None = None
 ) -> Answers:
@@ -106,6 +121,13 @@ async def test_what_is_wrong_is_refused_as_in_a_small_message(
     refusal = (await answered(codec, body())).refusal
     assert refusal.status == status
     assert text in refusal.message
+
+
+@pytest.mark.parametrize("field", ["id", "model_name", "parameters", "inputs"])
+async def test_a_long_text_beside_the_tensors_is_refused(codec: InlineCodec, field: str) -> None:
+    refusal = (await answered(codec, with_text(field))).refusal
+    assert refusal.status == INVALID_ARGUMENT
+    assert "send a long text as a BYTES tensor" in refusal.message
 
 
 async def test_a_decoupled_model_is_refused_before_what_is_wrong_with_the_values(

@@ -34,6 +34,7 @@ from tests.server.protocol.http.scripted_engine import (
 from tests.support.codec import InlineCodec
 
 COUNT = 100_000
+TEXT = "x" * 9_000_000
 SMALL = response(tensor("OUT", FP32, [1]), request_id="r")
 
 
@@ -178,6 +179,30 @@ async def test_what_is_wrong_is_refused_as_in_a_small_body(
     reply = await client.send(client.infer, body)
     assert reply.status == status
     assert text in error_of(reply)
+    assert not client.engine.requests
+
+
+ONE = {"name": "IN", "datatype": "FP32", "shape": [1], "data": [1]}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        pytest.param({"id": TEXT}, id="id"),
+        pytest.param({"parameters": {TEXT: 1}}, id="parameter-name"),
+        pytest.param({"parameters": {"a": TEXT[:5_000_000], "b": TEXT[:5_000_000]}}, id="together"),
+        pytest.param({"parameters": {"sequence_id": TEXT}}, id="sequence"),
+        pytest.param({"outputs": [{"name": TEXT}]}, id="output"),
+        pytest.param({"inputs": [ONE | {"name": TEXT}]}, id="input"),
+    ],
+)
+async def test_a_long_text_beside_the_tensors_is_refused(
+    codec: InlineCodec, part: dict[str, typing.Any]
+) -> None:
+    client = Client(codec)
+    reply = await client.send(client.infer, orjson.dumps({"inputs": [ONE]} | part))
+    assert reply.status == 400
+    assert f"{1 << 23} are accepted: send a long text as a BYTES tensor" in error_of(reply)
     assert not client.engine.requests
 
 
