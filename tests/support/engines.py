@@ -5,7 +5,7 @@ import typing
 from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
-from naiad.engine.api import NO_OVERRIDES, ModelShape, Overrides
+from naiad.engine.api import NO_OVERRIDES, ModelTraits, Overrides
 from naiad.errors import InferenceError, not_found
 
 
@@ -13,7 +13,7 @@ class EngineOfOneModel:
     """Knows one model, and remembers what it was asked.
 
     Args:
-        shape: what the model is like.
+        traits: of the model.
         model: its name.
 
     Attributes:
@@ -26,8 +26,8 @@ class EngineOfOneModel:
         change_error: what they raise.
     """
 
-    def __init__(self, shape: ModelShape, *, model: str = "m") -> None:
-        self.shape = shape
+    def __init__(self, traits: ModelTraits, *, model: str = "m") -> None:
+        self.traits = traits
         self.model = model
         self.ready: bool | Exception = True
         self.live: bool | InferenceError = True
@@ -37,9 +37,9 @@ class EngineOfOneModel:
         self.changes: list[tuple[str, str, typing.Any]] = []
         self.change_error: InferenceError | None = None
 
-    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
+    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
         self.find(name, version)
-        return self.shape
+        return self.traits
 
     def server_live(self) -> bool:
         if isinstance(self.live, InferenceError):

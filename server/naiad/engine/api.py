@@ -1,6 +1,6 @@
-"""What the engine tells protocols about itself: one frozen dataclass an answer, no wire type.
+"""The engine's interface for the protocols: one frozen struct per answer, no wire types.
 
-`Engine` is a Protocol here so that a protocol's tests can bring a scripted engine; `engine.engine.ServingEngine` is the real one.
+`Engine` is a Protocol, so that the tests of a protocol can use a scripted engine; `engine.engine.ServingEngine` implements it.
 """
 
 import collections.abc
@@ -18,7 +18,7 @@ from naiad.metrics.statistics import ModelStatistics
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Row 2.13."""
+    """The server's metadata (row 2.13)."""
 
     name: str
     version: str
@@ -34,7 +34,7 @@ class TensorMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
-    """Row 2.15. `versions` are the READY ones, or only the one asked for."""
+    """A model's metadata (row 2.15). `versions`: the READY versions, or only the requested one."""
 
     name: str
     versions: tuple[int, ...]
@@ -44,7 +44,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the repository index (row 7.2): a model never loaded has only a name."""
+    """One entry of the repository index (row 7.2): a model that was never loaded has only a name."""
 
     name: str
     version: int | None = None
@@ -60,13 +60,13 @@ class ModelVersionStatistics(msgspec.Struct, frozen=True, kw_only=True):
     statistics: ModelStatistics
 
 
-class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What a decoder must know of a model before it can decode (rows 3.1, 3.2, 3.4).
+class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
+    """The traits of a model that decide how a request is decoded (rows 3.1, 3.2, 3.4).
 
     Attributes:
-        decoupled: it may answer many times.
-        max_batch_size: 0 means no batch dimension.
-        inputs: for raw mode: the one input, without the batch dimension in `shape`.
+        decoupled: whether it may send any number of responses.
+        max_batch_size: 0: no batch dimension.
+        inputs: its inputs, without the batch dimension in `shape`.
     """
 
     decoupled: bool
@@ -75,13 +75,13 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Overrides = collections.abc.Mapping[str, str | bytes]
-"""Parameters of a load, by name; text for "config", bytes for files."""
+"""Load parameters by name; text for "config", bytes for files."""
 
 NO_OVERRIDES: Overrides = types.MappingProxyType({})
 
 
 class Engine(typing.Protocol):
-    """What protocols may ask. All of it runs on the event loop; what is not async returns at once."""
+    """The calls that protocols make. All run on the event loop; those that are not async return at once."""
 
     def infer(
         self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
@@ -89,18 +89,18 @@ class Engine(typing.Protocol):
         """Run a request.
 
         Args:
-            request: what is asked.
+            request: the request.
             on_response: called on the loop with the final response exactly once, perhaps before this returns (a refused request); a
-                decoupled model may answer any number of times before that.
-            flow: how fast a decoupled model may answer; None lets it answer as fast as it likes.
+                decoupled model may send any number of responses before that.
+            flow: limits how fast a decoupled model sends responses; None: no limit.
 
         Returns:
-            The handle to `cancel()` it, or None when it is already answered. InferenceError is never raised: errors are responses.
+            The handle to `cancel()` it; None if the final response was sent already. InferenceError is never raised: errors are responses.
         """
         ...
 
-    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
-        """What a decoder must know of a model.
+    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
+        """The traits of a model that a decoder needs.
 
         Raises:
             InferenceError: NOT_FOUND or UNAVAILABLE (row 2.8).
@@ -108,27 +108,27 @@ class Engine(typing.Protocol):
         ...
 
     def server_live(self) -> bool:
-        """Whether the process serves (row 2.1). Raises InferenceError UNAVAILABLE "Server exiting" at the end of a drain."""
+        """Whether the server is live (row 2.1). Raises InferenceError UNAVAILABLE "Server exiting" at the end of a drain."""
         ...
 
     async def server_ready(self) -> bool:
-        """Rows 2.2, 2.4, 2.5. False while draining."""
+        """Whether the server is ready (rows 2.2, 2.4, 2.5). False while draining."""
         ...
 
     async def model_ready(self, name: str, version: int = LATEST) -> bool:
-        """Row 2.7. Raises InferenceError as `shape_of` does."""
+        """Whether a model version is ready (row 2.7). Raises InferenceError as `traits_of` does."""
         ...
 
     def server_metadata(self) -> ServerMetadata:
-        """Row 2.13."""
+        """The server's metadata (row 2.13)."""
         ...
 
     def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
-        """Row 2.15. Raises InferenceError as `shape_of` does."""
+        """A model's metadata (row 2.15). Raises InferenceError as `traits_of` does."""
         ...
 
     def model_config(self, name: str, version: int = LATEST) -> Any:
-        """The normalised model_config_pb2.ModelConfig; nobody changes it. Raises InferenceError as `shape_of` does."""
+        """The normalised model_config_pb2.ModelConfig; read only. Raises InferenceError as `traits_of` does."""
         ...
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
@@ -136,7 +136,7 @@ class Engine(typing.Protocol):
         ...
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
-        """Rows 7.1-7.6."""
+        """The repository index (rows 7.1-7.6)."""
         ...
 
     async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
@@ -144,20 +144,20 @@ class Engine(typing.Protocol):
 
         Args:
             name: the model.
-            overrides: load parameters: "config", and "file:<path>" (rows 7.15, 7.16). None can be used yet.
+            overrides: load parameters: "config", and "file:<path>" (rows 7.15, 7.16). None is supported yet.
 
         Raises:
             InferenceError: UNAVAILABLE in control mode none, UNSUPPORTED for an override, INVALID_ARG for a bad name or a load that
-                fails, INTERNAL for a model that is not there or cannot be read.
+                fails, INTERNAL for a model that is not found or cannot be read.
         """
         ...
 
     async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
-        """Serve a model no more, and finish what is in flight (rows 7.9, 7.10, 7.13, 7.26).
+        """Unload a model; requests in flight are finished (rows 7.9, 7.10, 7.13, 7.26).
 
         Args:
-            name: the model; one that nobody knows is unloaded already.
-            unload_dependents: also unload what was loaded for its sake; nothing is yet.
+            name: the model; an unknown one is unloaded already.
+            unload_dependents: also unload the models that were loaded because of it; there are none yet.
 
         Raises:
             InferenceError: UNAVAILABLE in control mode none.

@@ -1,4 +1,4 @@
-"""What models may ask about whole models, wherever they run (row 15.24)."""
+"""Model control for models: what a model may request about other models, in threads and in workers (row 15.24)."""
 
 import collections.abc
 import typing
@@ -6,7 +6,7 @@ import typing
 from naiad.errors import InferenceError
 
 STOPPING = "the server is stopping, or has not started yet"
-"""What a model is told that asks when nobody answers."""
+"""The error message for a request outside of the time in which the server serves."""
 
 
 class Control(typing.Protocol):
@@ -32,7 +32,7 @@ class Control(typing.Protocol):
 
 
 async def is_ready(control: Control, name: str, version: int) -> bool:
-    """Whether a model is ready; one that nobody knows is not."""
+    """Whether a model is ready; an unknown one is not."""
     try:
         return await control.model_ready(name, version)
     except InferenceError:

@@ -18,7 +18,7 @@ from naiad.engine.api import (
     NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
-    ModelShape,
+    ModelTraits,
     ModelVersionStatistics,
     Overrides,
     ServerMetadata,
@@ -98,10 +98,10 @@ class ServingEngine:
         serving = sum(model.inflight() for _, _, model in self._repository.served())
         return serving + sum(model.inflight() for model in self._repository.unloading())
 
-    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
-        """What a decoder must know of a model."""
+    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
+        """The traits of a model that a decoder needs."""
         try:
-            return self._repository.get(name, version).shape
+            return self._repository.get(name, version).traits
         except InferenceError as error:
             self.not_served[error.code] += 1
             raise
@@ -218,7 +218,7 @@ class ServingEngine:
         await self._repository.unload(name, requested_by=requested_by)
 
     def model(self, name: str, version: int = LATEST) -> Model:
-        """The version that serves now. Raises InferenceError as `shape_of` does."""
+        """The version that serves now. Raises InferenceError as `traits_of` does."""
         return self._repository.get(name, version)
 
     def models(self) -> list[tuple[str, int, Model]]:

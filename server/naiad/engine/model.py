@@ -1,4 +1,4 @@
-"""One model version in service: its rules, its scheduler, its instances and its counters.
+"""A loaded model version: its validator, its scheduler, its instances and its statistics.
 
 Made by the loader, owned by the repository, called by the engine. All of it belongs to the event loop.
 """
@@ -12,8 +12,8 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import InferRequest
 from naiad.core.response import failure
-from naiad.engine.api import ModelShape, TensorMetadata
-from naiad.engine.validation import RequestRules
+from naiad.engine.api import ModelTraits, TensorMetadata
+from naiad.engine.validation import RequestValidator
 from naiad.errors import InferenceError
 from naiad.hosts.host import Host
 from naiad.metrics.statistics import ModelStatistics
@@ -26,12 +26,12 @@ class Model:
     Args:
         config: its config.
         version: its number.
-        scheduler: takes its inferences, and stops its hosts.
-        hosts: one an instance; asked for readiness.
+        scheduler: runs its inferences, and closes its hosts.
+        hosts: one per instance; give the readiness.
         statistics: its counters, shared with the scheduler.
-        release: gives back what the instances shared, blocking; called once, after the hosts are closed.
-        leaves_cycles: whether only the garbage collector frees what is left after that.
-        clock: for arrival times.
+        release: releases what the instances shared; blocking; called once, after the hosts are closed.
+        leaves_cycles: whether its objects form reference cycles after that.
+        clock: gives arrival times.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class Model:
         self.leaves_cycles = leaves_cycles
         self._released = False
         self._clock = clock
-        self._rules = RequestRules(config)
+        self._validator = RequestValidator(config)
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
-        self.shape = ModelShape(
+        self.traits = ModelTraits(
             decoupled=config.decoupled,
             max_batch_size=config.max_batch_size,
             inputs=_metadata(config.inputs, batched=False),
@@ -67,17 +67,17 @@ class Model:
     def infer(
         self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
     ) -> Inference | None:
-        """Judge a request and give it to the scheduler; see `engine.api.Engine.infer` for the promise."""
+        """Validate a request and give it to the scheduler; see `engine.api.Engine.infer` for the contract."""
         received_ns = self._clock.monotonic_ns()
-        rules = self._rules
+        validator = self._validator
         try:
-            batch_size = rules.judge(request)
+            batch_size = validator.validate(request)
         except InferenceError as error:
-            # Not counted as a failed inference: the reference judges before its statistics begin (Run comes after Prepare).
+            # Not counted as a failed inference: the reference validates before its statistics begin (Run comes after Prepare).
             on_response(failure(request, error, version=self.version))
             return None
-        if rules.has_reshape:
-            request = rules.reshaped(request)
+        if validator.has_reshape:
+            request = validator.reshaped(request)
         inference = Inference(
             request, on_response, batch_size=batch_size, received_ns=received_ns, flow=flow
         )
@@ -98,26 +98,26 @@ class Model:
         return self._scheduler.inflight()
 
     def occupancy(self) -> Occupancy:
-        """What its instances work on now."""
+        """The batches of its instances."""
         return self._scheduler.occupancy()
 
     def ready_now(self) -> bool | None:
-        """The same as `ready`, as far as that is known without asking an instance; None: ask with `ready`."""
+        """The result of `ready` if it is known without a call to an instance; None: call `ready`."""
         known = [host.ready_now() for host in self._hosts]
         if False in known:
             return False
         return None if None in known else True
 
     async def ready(self) -> bool:
-        """Whether every instance says it could run a batch now (rows 2.7, 2.12)."""
+        """Whether every instance could run a batch now (rows 2.7, 2.12)."""
         known = self.ready_now()
         if known is not None:
             return known
-        asked = [host for host in self._hosts if host.ready_now() is None]
-        return all(await asyncio.gather(*(host.ready() for host in asked)))
+        unknown = [host for host in self._hosts if host.ready_now() is None]
+        return all(await asyncio.gather(*(host.ready() for host in unknown)))
 
     async def stop(self) -> None:
-        """Finish what is in flight, close the instances, give the memory back. Idempotent."""
+        """Finish the requests in flight, close the instances, release memory. Idempotent."""
         await self._scheduler.stop()
         if not self._released:
             self._released = True

@@ -1,7 +1,7 @@
-"""Requests that models make of other models (BLS, rows 15.20, 15.21), and the watch that none of them waits for ever.
+"""Calls between models (BLS, rows 15.20, 15.21), and the check that none of them waits for ever.
 
-An ordinary request in every way but three: what the server refuses on the spot is told in the words of row 15.21; a decoupled
-model is asked only by who can take many responses; and as long as any call has no answer, a look every tenth of a second finds those
+A call is an ordinary request except for three rules: an immediate refusal has the message of row 15.21; only a caller that takes many
+responses may call a decoupled model; and while any call has no response, a check every tenth of a second finds calls
 that wait for each other (`scheduling/deadlock.py`) and fails the youngest call. All of it belongs to the event loop.
 """
 
@@ -21,29 +21,29 @@ from naiad.scheduling.deadlock import Wait, find_cycle
 
 _log = logging.getLogger(__name__)
 
-LOOK_S = 0.1
-"""How often calls without an answer are looked at: what takes less is never looked at."""
+CHECK_INTERVAL_S = 0.1
+"""Interval of the check for cycles; a call that takes less is never checked."""
 
 
 class Models(typing.Protocol):
-    """Who has the models."""
+    """Finds the models."""
 
     def model(self, name: str, version: int) -> Model:
         """The version that serves now.
 
         Raises:
-            InferenceError: none does.
+            InferenceError: none serves.
         """
         ...
 
 
 class Caller(Record, frozen=True, gc=True):
-    """Whose code makes a call.
+    """The code that makes a call.
 
     Attributes:
         model: the model's name.
         instance: the instance's.
-        batch: what the instance executes, as the scheduler knows it; None when nobody knows.
+        batch: the batch that the instance executes; None if unknown.
         blocks: whether the thread that executes the batch waits for the call.
     """
 
@@ -54,7 +54,7 @@ class Caller(Record, frozen=True, gc=True):
 
 
 class ModelCall:
-    """A call on its way. Made by `ModelCalls.begin`."""
+    """A call in progress. Made by `ModelCalls.begin`."""
 
     __slots__ = (
         "_calls",
@@ -80,12 +80,12 @@ class ModelCall:
         self.since_ns = 0
 
     def cancel(self) -> None:
-        """Nobody wants the answer any more. The last response still comes. Safe at any time."""
+        """The caller no longer needs the response. The last response still comes. Safe at any time."""
         if self.inference is not None:
             self.inference.cancel()
 
     def respond(self, response: InferResponse) -> None:
-        """Hand on a response, unless the call is over."""
+        """Send a response to the caller, unless the call is over."""
         on_response = self.on_response
         if on_response is None:
             return
@@ -96,10 +96,10 @@ class ModelCall:
 
 
 class ModelCalls:
-    """All calls under way.
+    """All calls in progress.
 
     Args:
-        clock: the time.
+        clock: gives the time.
     """
 
     def __init__(self, *, clock: Clock) -> None:
@@ -111,12 +111,12 @@ class ModelCalls:
         self._timer: asyncio.TimerHandle | None = None
 
     def open(self, models: Models, loop: asyncio.AbstractEventLoop) -> None:
-        """Take calls from now on."""
+        """Accept calls."""
         self._models = models
         self._loop = loop
 
     def close(self) -> None:
-        """Take none any more; those without an answer fail."""
+        """Accept no more calls; those without a response fail."""
         self._models = None
         if self._timer is not None:
             self._timer.cancel()
@@ -130,9 +130,9 @@ class ModelCalls:
         """Make a call.
 
         Args:
-            request: what is asked.
-            caller: who asks.
-            decoupled: the caller takes any number of responses.
+            request: the request.
+            caller: the caller.
+            decoupled: whether the caller takes any number of responses.
             on_response: called on the loop with each response, perhaps before this returns; the last one is final.
         """
         call = ModelCall(self, request, caller=caller, on_response=on_response)
@@ -157,14 +157,14 @@ class ModelCalls:
         call.inference = model.infer(request, respond)
         begun = True
         for refusal in refused:
-            # Judged and refused before the call was under way: told as the reference tells it.
+            # Refused before the call was in progress: with the message of the reference.
             self._fail(call, refusal if call.inference else _error(request, refusal))
         if self._timer is None and call.number in self._calls:
             self._set_timer()
         return call
 
     def over(self, call: ModelCall) -> None:
-        """For calls: it has its last response."""
+        """Called by a call that has its last response."""
         self._calls.pop(call.number, None)
 
     def _find(self, request: InferRequest, *, decoupled: bool) -> Model:
@@ -178,7 +178,7 @@ class ModelCalls:
             raise internal(
                 f"{error.message} (Failed for execute the inference request. Model '{name}' is not ready.)"
             ) from error
-        if model.shape.decoupled and not decoupled:
+        if model.traits.decoupled and not decoupled:
             raise internal(
                 f"Model {name} is using the decoupled. The current BLS request call doesn't support models using the decoupled "
                 "transaction policy. Please use 'decoupled=True' argument to the 'exec' or 'async_exec' calls for decoupled models.'"
@@ -190,9 +190,9 @@ class ModelCalls:
 
     def _set_timer(self) -> None:
         assert self._loop is not None, "calls are made when it is open"
-        self._timer = self._loop.call_later(LOOK_S, self._look)
+        self._timer = self._loop.call_later(CHECK_INTERVAL_S, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         while self._calls and (cycle := self._cycle()):
             self._abort_youngest(cycle)
@@ -201,23 +201,25 @@ class ModelCalls:
 
     def _cycle(self) -> collections.abc.Sequence[ModelCall]:
         models = {call.model for call in self._calls.values() if call.model is not None}
-        seats = {model: model.occupancy() for model in models}
+        occupancies = {model: model.occupancy() for model in models}
         executed_in: dict[Inference, int] = {}
-        for seat in seats.values():
-            for _, batch in seat.instances:
+        for occupancy in occupancies.values():
+            for _, batch in occupancy.instances:
                 executed_in.update((each, id(batch)) for each in batch or ())
-            for kept, before in seat.kept:
+            for kept, before in occupancy.kept:
                 executed_in.update((each, id(before)) for each in kept)
-        # What is left of a batch that came back and has deferred responses; calls of one batch may know other parts of it.
-        for asking in {id(each): each for each in self._asking()}.values():
-            known = next((executed_in[each] for each in asking if each in executed_in), id(asking))
-            executed_in.update((each, known) for each in asking)
+        # The rest of a batch that came back with deferred responses; its calls may know different parts of it.
+        for calling in {id(each): each for each in self._calling_batches()}.values():
+            known = next(
+                (executed_in[each] for each in calling if each in executed_in), id(calling)
+            )
+            executed_in.update((each, known) for each in calling)
         waits: list[Wait] = []
         for call in self._calls.values():
             model, inference, caller = call.model, call.inference, call.caller
             if model is None or inference is None:
                 continue
-            queued = seats[model].waits(inference)
+            queued = occupancies[model].waits(inference)
             waits.append(
                 Wait(
                     number=call.number,
@@ -229,13 +231,13 @@ class ModelCalls:
                 )
             )
         pools = {
-            model: [None if batch is None else id(batch) for _, batch in seat.instances]
-            for model, seat in seats.items()
+            model: [None if batch is None else id(batch) for _, batch in occupancy.instances]
+            for model, occupancy in occupancies.items()
         }
         return [self._calls[wait.number] for wait in find_cycle(waits, pools, self._now())]
 
-    def _asking(self) -> "collections.abc.Iterator[list[Inference]]":
-        """The batches whose code made calls, one again for each of its calls."""
+    def _calling_batches(self) -> "collections.abc.Iterator[list[Inference]]":
+        """The batch of each call; a batch that made several calls comes several times."""
         return (call.caller.batch for call in self._calls.values() if call.caller.batch)
 
     def _abort_youngest(self, cycle: collections.abc.Sequence[ModelCall]) -> None:
@@ -258,7 +260,7 @@ def _what_for(call: ModelCall) -> str:
 
 
 def _error(request: InferRequest, error: InferenceError) -> InferenceError:
-    """What failed before a call was under way (row 15.21)."""
+    """The error of a call that failed before it was in progress (row 15.21)."""
     return InferenceError(
         ErrorCode.INTERNAL,
         f"Model {request.model_name} - Error when running inference: {error.message}",

@@ -1,8 +1,8 @@
-"""Judges a request against a model's config, before any batch-mate can see it (section 4).
+"""Validates a request against the config of its model, before it can affect a batch (section 4 of docs/reference/triton-behaviour.md).
 
 Pure. The order of checks is the reference's (infer_request.cc, Normalize): inputs sent twice, requested outputs, number of inputs, names and batch
-dimension, batch size, then for each input datatype, shape and byte size. The common case costs one dictionary look-up an input:
-a shape that was accepted once is remembered (bounded), with the batch size that it means.
+dimension, batch size, then for each input datatype, shape and byte size. The common case costs one dictionary look-up per input:
+a shape that was accepted is cached (bounded), with its batch size.
 """
 
 import collections.abc
@@ -15,14 +15,14 @@ from naiad.core.request import InferRequest
 from naiad.core.tensor import PackedStrings, Tensor, packed_strings
 from naiad.errors import InferenceError, invalid
 
-_REMEMBERED_SHAPES = 256
-"""Shapes remembered an input; a client that sends ever new ones pays the full check each time and costs no memory."""
+_CACHED_SHAPES = 256
+"""Shapes cached per input; requests with other shapes get the full check each time and cost no memory."""
 
 _MAX_BYTES = 2**63 - 1
 
 
 class _InputRule:
-    """What one input must look like, and the shapes already found right."""
+    """The spec of an input, and the shapes that were accepted."""
 
     __slots__ = ("accepted", "datatype", "name", "spec")
 
@@ -33,8 +33,8 @@ class _InputRule:
         self.accepted: dict[tuple[int, ...], int] = {}
 
 
-class RequestRules:
-    """The rules of one model's requests.
+class RequestValidator:
+    """Validates the requests of one model.
 
     Args:
         config: the model's config.
@@ -50,45 +50,48 @@ class RequestRules:
         self._required = frozenset(spec.name for spec in config.inputs if not spec.optional)
         self._required_count = len(self._required)
         self.has_reshape = any(spec.reshape is not None for spec in config.inputs)
-        """Whether `reshaped` has work to do."""
+        """Whether `reshaped` has any effect."""
 
-    def judge(self, request: InferRequest) -> int:
-        """Refuse a request that does not fit; say how many batch rows it brings (1 without a batch dimension).
+    def validate(self, request: InferRequest) -> int:
+        """Validate a request.
+
+        Returns:
+            Its batch size; 1 without a batch dimension.
 
         Raises:
-            InferenceError: INVALID_ARG, prefixed with the request's id (row 1.3), in the words of rows 4.1 to 4.10.
+            InferenceError: INVALID_ARG, prefixed with the request's id (row 1.3), with the messages of rows 4.1 to 4.10.
         """
         inputs = request.inputs
         count = len(inputs)
         if request.requested_outputs:
-            self._judge_outputs(request)
+            self._check_outputs(request)
         if count > self._input_count or count < self._required_count:
-            self._judge_twice(request)
+            self._check_repeated(request)
             raise self._wrong_count(request)
         batch_size = -1
         rules = self._rules
         for tensor in inputs:
             rule = rules.get(tensor.name)
             if rule is None or rule.datatype is not tensor.datatype or tensor.fault is not None:
-                return self._judge_slowly(request)
+                return self._check_all(request)
             size = rule.accepted.get(tensor.shape)
             if size is None:
-                return self._judge_slowly(request)
+                return self._check_all(request)
             if batch_size == -1:
                 batch_size = size
             elif size != batch_size:
-                return self._judge_slowly(request)
+                return self._check_all(request)
         if count > 1 and len({tensor.name for tensor in inputs}) != count:
-            return self._judge_slowly(request)
-        # All of the model's inputs, each once, need no look at which of them are required.
+            return self._check_all(request)
+        # With all inputs of the model, each once, none of the required ones is missing.
         if count != self._input_count and not self._required.issubset(
             [tensor.name for tensor in inputs]
         ):
-            return self._judge_slowly(request)
+            return self._check_all(request)
         return 1 if batch_size == -1 else batch_size
 
     def reshaped(self, request: InferRequest) -> InferRequest:
-        """The request with inputs in the shapes that the backend sees (row 4.12); call after `judge`."""
+        """The request with inputs in the shapes that the backend sees (row 4.12); call after `validate`."""
         return InferRequest(
             model_name=request.model_name,
             model_version=request.model_version,
@@ -102,52 +105,52 @@ class RequestRules:
             flags=request.flags,
         )
 
-    def _judge_outputs(self, request: InferRequest) -> None:
+    def _check_outputs(self, request: InferRequest) -> None:
         wanted = request.requested_outputs
         if len(set(wanted)) != len(wanted):
             twice = next(name for name in wanted if wanted.count(name) > 1)
-            raise _refusal(
+            raise _invalid(
                 request,
                 f"output '{twice}' already exists in request: name each requested output once",
             )
         for name in wanted:
             if name not in self._outputs:
-                raise _refusal(
+                raise _invalid(
                     request,
                     f"unexpected inference output '{name}' for model '{self._model}'; its outputs are {_names(self._outputs)}",
                 )
 
-    def _judge_slowly(self, request: InferRequest) -> int:
-        """All checks in the reference's order; remembers the shapes of a request that passes."""
+    def _check_all(self, request: InferRequest) -> int:
+        """All checks in the reference's order; caches the shapes of a valid request."""
         inputs = request.inputs
-        self._judge_names(request)
+        self._check_names(request)
         batch_size = self._batch_size(request) if self._max_batch_size > 0 else 1
         for tensor in inputs:
-            self._judge_input(request, tensor)
+            self._check_input(request, tensor)
         for tensor in inputs:
             rule = self._rules[tensor.name]
-            # The shape of a shape tensor does not tell the batch size.
-            if len(rule.accepted) < _REMEMBERED_SHAPES and not rule.spec.is_shape_tensor:
+            # The shape of a shape tensor does not give the batch size.
+            if len(rule.accepted) < _CACHED_SHAPES and not rule.spec.is_shape_tensor:
                 rule.accepted[tensor.shape] = batch_size
         return batch_size
 
-    def _judge_twice(self, request: InferRequest) -> None:
-        """Row 3.20; the reference notices while it takes the inputs in, before it counts them."""
+    def _check_repeated(self, request: InferRequest) -> None:
+        """An input that is sent twice (row 3.20); the reference checks this before it counts the inputs."""
         seen = set[str]()
         for tensor in request.inputs:
             if tensor.name in seen:
-                raise _refusal(
+                raise _invalid(
                     request,
                     f"input '{tensor.name}' already exists in request: send each input once",
                 )
             seen.add(tensor.name)
 
-    def _judge_names(self, request: InferRequest) -> None:
-        self._judge_twice(request)
+    def _check_names(self, request: InferRequest) -> None:
+        self._check_repeated(request)
         seen = {tensor.name for tensor in request.inputs}
         for tensor in request.inputs:
             if tensor.name not in self._rules:
-                raise _refusal(
+                raise _invalid(
                     request,
                     f"unexpected inference input '{tensor.name}' for model '{self._model}'; its inputs are {_names(self._rules)}",
                 )
@@ -162,7 +165,7 @@ class RequestRules:
             if self._rules[tensor.name].spec.is_shape_tensor:
                 continue
             if not tensor.shape:
-                raise _refusal(
+                raise _invalid(
                     request,
                     f"input '{tensor.name}' has no shape but model requires batch dimension for '{self._model}': "
                     f"send shape {_dims((1, *self._rules[tensor.name].spec.dims))} for one item",
@@ -170,7 +173,7 @@ class RequestRules:
             if batch_size == -1:
                 batch_size, first = tensor.shape[0], tensor.name
             elif tensor.shape[0] != batch_size:
-                raise _refusal(
+                raise _invalid(
                     request,
                     f"input '{tensor.name}' batch size does not match other inputs for '{self._model}': "
                     f"its first dimension is {tensor.shape[0]}, that of '{first}' is {batch_size}",
@@ -184,17 +187,17 @@ class RequestRules:
                     advice = (
                         f"input '{tensor.name}' has no batch dimension. {_one_item(tensor.shape)}"
                     )
-            raise _refusal(
+            raise _invalid(
                 request,
                 f"inference request batch-size must be <= {self._max_batch_size} for '{self._model}', got {batch_size}: "
                 + advice,
             )
         return batch_size
 
-    def _judge_input(self, request: InferRequest, tensor: Tensor) -> None:
+    def _check_input(self, request: InferRequest, tensor: Tensor) -> None:
         spec = self._rules[tensor.name].spec
         if tensor.datatype is not spec.datatype:
-            raise _refusal(
+            raise _invalid(
                 request,
                 f"inference input '{tensor.name}' data-type is '{tensor.datatype.name}', "
                 f"but model '{self._model}' expects '{spec.datatype.name}'",
@@ -204,20 +207,20 @@ class RequestRules:
         if len(dims) != len(spec.dims) or any(
             wanted not in (-1, sent) for wanted, sent in zip(spec.dims, dims, strict=True)
         ):
-            raise _refusal(request, self._wrong_shape(tensor, spec, batched=batched))
+            raise _invalid(request, self._wrong_shape(tensor, spec, batched=batched))
         if batched and tensor.shape[0] == 0:
-            raise _refusal(
+            raise _invalid(
                 request,
                 f"unexpected shape for input '{tensor.name}' for model '{self._model}'. Expected "
                 f"{_dims((-1, *spec.dims))}, got {_dims(tensor.shape)}. The batch dimension must be at least 1.",
             )
         if math.prod(tensor.shape) * max(1, spec.datatype.size) > _MAX_BYTES:
-            raise _refusal(
+            raise _invalid(
                 request,
                 f"shape {_dims(tensor.shape)} of input '{tensor.name}' exceeds the maximum allowed size of a tensor",
             )
         if tensor.fault is not None:
-            raise _refusal(
+            raise _invalid(
                 request,
                 tensor.fault
                 if self._model in tensor.fault
@@ -226,19 +229,19 @@ class RequestRules:
 
     def _wrong_shape(self, tensor: Tensor, spec: TensorSpec, *, batched: bool) -> str:
         full = (-1, *spec.dims) if batched else spec.dims
-        said = (
+        message = (
             f"unexpected shape for input '{tensor.name}' for model '{self._model}'. "
             f"Expected {_dims(full)}, got {_dims(tensor.shape)}."
         )
         if not batched:
-            return said
+            return message
         hint = (
             " NOTE: Setting a non-zero max_batch_size in the model config requires a batch dimension to be prepended to each "
             f"input shape: the first -1 is the batch, 1 to {self._max_batch_size}."
         )
         if _fits(tensor.shape, spec.dims):
             hint += " " + _one_item(tensor.shape)
-        return said + hint
+        return message + hint
 
     def _wrong_count(self, request: InferRequest) -> InferenceError:
         sent = [tensor.name for tensor in request.inputs]
@@ -254,7 +257,7 @@ class RequestRules:
                 f"expected number of inputs between {self._required_count} and {self._input_count} "
                 f"but got {len(sent)} inputs"
             )
-        return _refusal(
+        return _invalid(
             request,
             f"{expected} for model '{self._model}'. Got input(s) {_names(sent)}, but missing required input(s) "
             f"{_names(missing)}. Please provide all required input(s)." + surplus,
@@ -279,7 +282,7 @@ class RequestRules:
         return Tensor(tensor.name, tensor.datatype, shape, tensor.array.reshape(shape))
 
 
-def _refusal(request: InferRequest, message: str) -> InferenceError:
+def _invalid(request: InferRequest, message: str) -> InferenceError:
     return invalid(request.label + message)
 
 

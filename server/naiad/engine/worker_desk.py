@@ -1,4 +1,4 @@
-"""What models in worker processes ask of the server: the loop's side of `hosts/worker/asking.py`, as `thread_server.py` is for threads."""
+"""What models in worker processes ask of the server: the loop's side of `hosts/worker/asking.py`, as `in_process_api.py` is for threads."""
 
 import asyncio
 import collections.abc

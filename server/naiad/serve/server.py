@@ -15,10 +15,10 @@ from naiad import __version__
 from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
 from naiad.engine.engine import Phase, ServingEngine
+from naiad.engine.in_process_api import InProcessModelApi
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.engine.model_calls import ModelCalls
-from naiad.engine.thread_server import ThreadServer
 from naiad.engine.worker_desks import WorkerDesks
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
@@ -80,7 +80,7 @@ class Server:
             find_gpus, monitor, options.min_supported_compute_capability, os.environ
         )
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
-        asked, desks = ThreadServer(calls, custom), WorkerDesks(calls, custom)
+        asked, desks = InProcessModelApi(calls, custom), WorkerDesks(calls, custom)
         loader = Loader(
             registry=Registry(clock=self._clock, server=asked),
             backend_options=options.backend_config,

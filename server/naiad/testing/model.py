@@ -23,7 +23,7 @@ from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import ParameterValue
 from naiad.core.response import InferResponse
-from naiad.engine.validation import RequestRules
+from naiad.engine.validation import RequestValidator
 from naiad.environments.need import PACKED_PARAMETER, REQUIREMENTS_FILE, REQUIREMENTS_OPTION
 from naiad.errors import InferenceError, invalid
 from naiad.testing.fakes import NO_MODELS, Fake, FakeServer
@@ -72,7 +72,7 @@ class ModelUnderTest:
         self._server = server
         self._timeout_s = timeout_s
         self._close = close
-        self._rules = RequestRules(source.config)
+        self._validator = RequestValidator(source.config)
         self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
         self.python_model: Any = instance.model
         self.config: dict[str, Any] = json_format.MessageToDict(
@@ -201,9 +201,9 @@ class ModelUnderTest:
     def _inference(self, request: Request) -> Inference:
         config = self._source.config
         given = to_request(request, model=config.name, specs=config.inputs)
-        rows = self._rules.judge(given)
-        if self._rules.has_reshape:
-            given = self._rules.reshaped(given)
+        rows = self._validator.validate(given)
+        if self._validator.has_reshape:
+            given = self._validator.reshaped(given)
         return Inference(
             given, _nobody, batch_size=rows, received_ns=0, cancelled=request.cancelled
         )

@@ -10,7 +10,7 @@ from typing_extensions import override
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.engine.api import ModelShape
+from naiad.engine.api import ModelTraits
 from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import ErrorCode, FailureReason, InferenceError, invalid, not_found, unavailable
 from naiad.scheduling.deadlock import UNSURE_NS
@@ -25,7 +25,7 @@ class ScriptedModel:
 
     def __init__(self, name: str, *, decoupled: bool = False) -> None:
         self.name = name
-        self.shape = ModelShape(decoupled=decoupled, max_batch_size=0, inputs=())
+        self.traits = ModelTraits(decoupled=decoupled, max_batch_size=0, inputs=())
         self.refusal: InferenceError | None = None
         self.queue: list[Inference] = []
         self.batches: dict[str, list[Inference] | None] = {f"{name}_0": None}
@@ -314,5 +314,5 @@ async def test_a_look_walks_through_a_batch_once_however_many_calls_it_made() ->
     caller = Caller("a", "a_0", batch, blocks=False)
     for _ in range(50):
         asking.ask("b", caller)
-    asking.calls._look()
+    asking.calls._check()
     assert 0 < batch.times <= 3

@@ -16,7 +16,7 @@ from naiad.config.model_config import (
 from naiad.core import datatypes
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.tensor import Tensor
-from naiad.engine.validation import RequestRules
+from naiad.engine.validation import RequestValidator
 from naiad.errors import ErrorCode, InferenceError
 
 
@@ -45,29 +45,29 @@ def request(*inputs: Tensor, outputs: tuple[str, ...] = (), id: str = "") -> Inf
     return InferRequest("m", LATEST, id, list(inputs), list(outputs), {})
 
 
-def refusal(rules: RequestRules, asked: InferRequest) -> str:
+def refusal(validator: RequestValidator, asked: InferRequest) -> str:
     with pytest.raises(InferenceError) as caught:
-        rules.judge(asked)
+        validator.validate(asked)
     assert caught.value.code is ErrorCode.INVALID_ARG
     return caught.value.message
 
 
 def test_a_fitting_request_says_its_batch_size() -> None:
-    rules = RequestRules(config(spec()))
+    validator = RequestValidator(config(spec()))
     for _ in range(2):  # the second time from memory
-        assert rules.judge(request(tensor("IN", 3, 16))) == 3
-        assert rules.judge(request(tensor("IN", 8, 16))) == 8
+        assert validator.validate(request(tensor("IN", 3, 16))) == 3
+        assert validator.validate(request(tensor("IN", 8, 16))) == 8
 
 
 def test_without_a_batch_dimension_a_request_counts_one() -> None:
-    rules = RequestRules(config(spec("IN", 16, -1), max_batch_size=0))
-    assert rules.judge(request(tensor("IN", 16, 5))) == 1
+    validator = RequestValidator(config(spec("IN", 16, -1), max_batch_size=0))
+    assert validator.validate(request(tensor("IN", 16, 5))) == 1
 
 
 def test_every_message_begins_with_the_request_id() -> None:
-    rules = RequestRules(config(spec()))
-    assert refusal(rules, request(id="r7")).startswith("[request id: r7] ")
-    assert refusal(rules, request()).startswith("[request id: <id_unknown>] ")
+    validator = RequestValidator(config(spec()))
+    assert refusal(validator, request(id="r7")).startswith("[request id: r7] ")
+    assert refusal(validator, request()).startswith("[request id: <id_unknown>] ")
 
 
 @pytest.mark.parametrize(
@@ -89,85 +89,87 @@ def test_every_message_begins_with_the_request_id() -> None:
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_said(asked: InferRequest, said: str) -> None:
-    assert said in refusal(RequestRules(config(spec())), asked)
+    assert said in refusal(RequestValidator(config(spec())), asked)
 
 
 def test_a_remembered_shape_does_not_hide_a_fault() -> None:
-    rules = RequestRules(config(spec()))
-    rules.judge(request(tensor("IN", 1, 16)))
-    assert "too short" in refusal(rules, request(tensor("IN", 1, 16, fault="too short")))
+    validator = RequestValidator(config(spec()))
+    validator.validate(request(tensor("IN", 1, 16)))
+    assert "too short" in refusal(validator, request(tensor("IN", 1, 16, fault="too short")))
 
 
 def test_the_shape_is_judged_before_the_bytes() -> None:
-    rules = RequestRules(config(spec()))
-    assert "unexpected shape" in refusal(rules, request(tensor("IN", 1, 15, fault="too short")))
+    validator = RequestValidator(config(spec()))
+    assert "unexpected shape" in refusal(validator, request(tensor("IN", 1, 15, fault="too short")))
 
 
 def test_two_inputs_must_agree_on_the_batch() -> None:
-    rules = RequestRules(config(spec("A"), spec("B")))
-    rules.judge(request(tensor("A", 2, 16), tensor("B", 2, 16)))
-    rules.judge(request(tensor("A", 3, 16), tensor("B", 3, 16)))
-    said = refusal(rules, request(tensor("A", 2, 16), tensor("B", 3, 16)))
+    validator = RequestValidator(config(spec("A"), spec("B")))
+    validator.validate(request(tensor("A", 2, 16), tensor("B", 2, 16)))
+    validator.validate(request(tensor("A", 3, 16), tensor("B", 3, 16)))
+    said = refusal(validator, request(tensor("A", 2, 16), tensor("B", 3, 16)))
     assert "input 'B' batch size does not match other inputs for 'm'" in said
 
 
 def test_the_same_input_twice_is_refused_even_when_both_fit() -> None:
-    rules = RequestRules(config(spec("A"), spec("B", optional=True)))
-    rules.judge(request(tensor("A", 1, 16), tensor("B", 1, 16)))
-    said = refusal(rules, request(tensor("A", 1, 16), tensor("A", 1, 16)))
+    validator = RequestValidator(config(spec("A"), spec("B", optional=True)))
+    validator.validate(request(tensor("A", 1, 16), tensor("B", 1, 16)))
+    said = refusal(validator, request(tensor("A", 1, 16), tensor("A", 1, 16)))
     assert "input 'A' already exists in request" in said
 
 
 def test_optional_inputs_may_be_left_out() -> None:
-    rules = RequestRules(config(spec("A"), spec("B", optional=True)))
-    assert rules.judge(request(tensor("A", 1, 16))) == 1
-    assert "expected number of inputs between 1 and 2 but got 0" in refusal(rules, request())
-    assert "missing required input(s) ['A']" in refusal(rules, request(tensor("B", 1, 16)))
+    validator = RequestValidator(config(spec("A"), spec("B", optional=True)))
+    assert validator.validate(request(tensor("A", 1, 16))) == 1
+    assert "expected number of inputs between 1 and 2 but got 0" in refusal(validator, request())
+    assert "missing required input(s) ['A']" in refusal(validator, request(tensor("B", 1, 16)))
 
 
 def test_a_required_input_is_missed_whatever_was_accepted_before() -> None:
-    rules = RequestRules(config(spec("A"), spec("B", optional=True), spec("C", optional=True)))
+    validator = RequestValidator(
+        config(spec("A"), spec("B", optional=True), spec("C", optional=True))
+    )
     for names in ("A", "AB", "AC", "ABC"):
-        assert rules.judge(request(*(tensor(name, 2, 16) for name in names))) == 2
+        assert validator.validate(request(*(tensor(name, 2, 16) for name in names))) == 2
     for names in ("B", "C", "BC"):
         for _ in range(2):
-            said = refusal(rules, request(*(tensor(name, 2, 16) for name in names)))
+            said = refusal(validator, request(*(tensor(name, 2, 16) for name in names)))
             assert "missing required input(s) ['A']" in said
     for names in ("A", "AB", "AC", "ABC"):
-        assert rules.judge(request(*(tensor(name, 2, 16) for name in names))) == 2
+        assert validator.validate(request(*(tensor(name, 2, 16) for name in names))) == 2
 
 
 def test_a_shape_tensor_does_not_tell_the_batch_size_of_a_later_request() -> None:
-    rules = RequestRules(
+    validator = RequestValidator(
         config(spec("A", optional=True), spec("S", 2, is_shape_tensor=True, optional=True))
     )
-    assert rules.judge(request(tensor("A", 3, 16), tensor("S", 2))) == 3
-    assert rules.judge(request(tensor("S", 2))) == 1
+    assert validator.validate(request(tensor("A", 3, 16), tensor("S", 2))) == 3
+    assert validator.validate(request(tensor("S", 2))) == 1
 
 
 def test_all_inputs_optional_and_none_sent_is_a_batch_of_one() -> None:
-    assert RequestRules(config(spec("A", optional=True))).judge(request()) == 1
+    assert RequestValidator(config(spec("A", optional=True))).validate(request()) == 1
 
 
 def test_reshape_changes_what_the_backend_sees() -> None:
-    rules = RequestRules(config(spec("IN", -1, 4, reshape=(2, -1, 2))))
+    validator = RequestValidator(config(spec("IN", -1, 4, reshape=(2, -1, 2))))
     asked = request(tensor("IN", 3, 5, 4))
-    rules.judge(asked)
-    assert rules.has_reshape
-    inner = rules.reshaped(asked).inputs[0]
+    validator.validate(asked)
+    assert validator.has_reshape
+    inner = validator.reshaped(asked).inputs[0]
     assert inner.shape == (3, 2, 5, 2)
     assert inner.array.shape == (3, 2, 5, 2)
 
 
 def test_memory_of_shapes_is_bounded() -> None:
-    rules = RequestRules(config(spec("IN", -1)))
+    validator = RequestValidator(config(spec("IN", -1)))
     for size in range(1, 1000):
-        assert rules.judge(request(tensor("IN", 1, size))) == 1
-    assert len(rules._rules["IN"].accepted) == 256
+        assert validator.validate(request(tensor("IN", 1, size))) == 1
+    assert len(validator._rules["IN"].accepted) == 256
 
 
 def test_who_sends_too_many_inputs_is_told_which_the_model_has_not() -> None:
-    rules = RequestRules(config(spec("IN", 16)))
-    said = refusal(rules, request(tensor("IN", 1, 16), tensor("X", 1)))
+    validator = RequestValidator(config(spec("IN", 16)))
+    said = refusal(validator, request(tensor("IN", 1, 16), tensor("X", 1)))
     assert said.endswith("The model has no input(s) ['X']: leave them out.")
-    assert "leave them out" not in refusal(rules, request())
+    assert "leave them out" not in refusal(validator, request())

@@ -62,8 +62,8 @@ class ModelInfer:
                     fail=functools.partial(_fail, on_answer),
                 )
             incoming = reader.read(body)
-            shape = self._engine.shape_of(incoming.model_name, incoming.model_version)
-            if shape.decoupled:
+            traits = self._engine.traits_of(incoming.model_name, incoming.model_version)
+            if traits.decoupled:
                 on_answer(refusal(_decoupled(incoming.model_name)))
                 return None
             request = reader.request(incoming)
@@ -84,7 +84,7 @@ class ModelInfer:
     def _decoded(self, call: Call, on_answer: OnAnswer, found: LargeRequest) -> Inference | None:
         """Go on with a message that a codec process has read."""
         found.raise_if_unread()
-        if self._engine.shape_of(found.model_name, found.model_version).decoupled:
+        if self._engine.traits_of(found.model_name, found.model_version).decoupled:
             raise _decoupled(found.model_name)
         return self._ask(call, on_answer, found.taken())
 

@@ -285,7 +285,7 @@ class InferStream:
             self._order.append(asked)
             raise self._shut
         try:
-            decoupled = self._engine.shape_of(model_name, model_version).decoupled
+            decoupled = self._engine.traits_of(model_name, model_version).decoupled
         except InferenceError:
             self._order.append(asked)
             raise

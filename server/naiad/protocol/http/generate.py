@@ -10,7 +10,7 @@ import logging
 from naiad.core.flow import Flow
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
-from naiad.engine.api import Engine, ModelShape
+from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec.pool import LARGE, Codec
@@ -77,24 +77,24 @@ class GenerateRoute:
     def refusal(self, headers: Headers) -> HttpReply | None:
         """The answer that the head of a request alone decides; None when its body is needed."""
         try:
-            self._shape(headers)
+            self._traits(headers)
         except InferenceError as error:
             return error_reply(error)
         return None
 
-    def _shape(self, headers: Headers) -> ModelShape:
+    def _traits(self, headers: Headers) -> ModelTraits:
         """What the model takes.
 
         Raises:
             InferenceError: the model is not there, or the body is compressed.
         """
-        shape = self._engine.shape_of(self._model, self._version)
+        traits = self._engine.traits_of(self._model, self._version)
         encoding = headers.get(b"content-encoding", b"identity")
         if compression.of_request(encoding) is not Encoding.IDENTITY:
             raise invalid(
                 "Unsupported content-encoding, only 'identity' is supported. Send the body as it is; /infer takes compressed ones"
             )
-        return shape
+        return traits
 
     def _run(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         """Decode, ask the engine.
@@ -102,34 +102,36 @@ class GenerateRoute:
         Raises:
             InferenceError: the model is not there, or the request cannot be read.
         """
-        shape = self._shape(request.headers)
+        traits = self._traits(request.headers)
         codec = self._codec
         reader = self._reader
-        if reader is None or reader.shape is not shape:
+        if reader is None or reader.traits is not traits:
             reader = self._reader = GenerateReader(
-                shape, model=self._model, version=self._version, max_input_size=self._limit
+                traits, model=self._model, version=self._version, max_input_size=self._limit
             )
         if codec is not None and len(request.body) > LARGE:
             work = functools.partial(
                 large_bodies.read_generate,
                 codec,
                 request.body,
-                shape,
+                traits,
                 model=self._model,
                 version=self._version,
                 max_input_size=self._limit,
             )
-            proceed = functools.partial(self._ask, shape, on_reply)
+            proceed = functools.partial(self._ask, traits, on_reply)
             return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
-        return self._ask(shape, on_reply, reader.read(request.body))
+        return self._ask(traits, on_reply, reader.read(request.body))
 
-    def _ask(self, shape: ModelShape, on_reply: OnReply, asked: InferRequest) -> Cancellable | None:
+    def _ask(
+        self, traits: ModelTraits, on_reply: OnReply, asked: InferRequest
+    ) -> Cancellable | None:
         if self._streams:
             ask = functools.partial(self._engine.infer, asked)
             large = None if self._codec is None else large_bodies.generate_events(self._codec)
             return EventStream(generate_json.encode, on_reply, large).run(ask)
         # One answer is wanted, but a model may send without end: it should not outrun whoever throws the others away.
-        flow = Flow() if shape.decoupled else None
+        flow = Flow() if traits.decoupled else None
         return self._engine.infer(asked, OneAnswer(on_reply, self._codec).take, flow)
 
 

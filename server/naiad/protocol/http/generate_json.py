@@ -17,7 +17,7 @@ from naiad.core.record import Record
 from naiad.core.request import InferRequest, Parameters
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.api import ModelShape
+from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol.http import json_values
 from naiad.protocol.http.infer_json import wrong_type
@@ -52,19 +52,21 @@ class GenerateReader:
     """Reads the requests to one model version.
 
     Args:
-        shape: what the model is like.
+        traits: of the model.
         model: its name, as the path has it.
         version: its version, from the path, or LATEST.
         max_input_size: bytes that all tensors of a request may have together (row 1.11).
     """
 
-    def __init__(self, shape: ModelShape, *, model: str, version: int, max_input_size: int) -> None:
-        self.shape = shape
+    def __init__(
+        self, traits: ModelTraits, *, model: str, version: int, max_input_size: int
+    ) -> None:
+        self.traits = traits
         self._inputs = {
             each.name: _input(
-                each.name, each.datatype, each.shape, batched=shape.max_batch_size > 0
+                each.name, each.datatype, each.shape, batched=traits.max_batch_size > 0
             )
-            for each in shape.inputs
+            for each in traits.inputs
         }
         self._model = model
         self._version = version

@@ -15,7 +15,7 @@ import msgspec
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
 from naiad.core.tensor import UNPACKED
-from naiad.engine.api import Engine, ModelShape
+from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec.packed_strings import check
@@ -83,10 +83,10 @@ class InferRoute:
         """Answer a request (a `FastHandler`)."""
         headers = request.headers
         try:
-            shape = self._shape(headers)
+            traits = self._traits(headers)
             if b"content-encoding" in headers:
-                return self._unpack(request, shape, on_reply)
-            return self._run(request, request.body, shape, on_reply)
+                return self._unpack(request, traits, on_reply)
+            return self._run(request, request.body, traits, on_reply)
         except InferenceError as error:
             on_reply(error_reply(error))
         except Exception:  # a bug of ours must not cost other requests their connection
@@ -97,7 +97,7 @@ class InferRoute:
     def refusal(self, headers: Headers) -> HttpReply | None:
         """The answer that the head of a request alone decides; None when its body is needed."""
         try:
-            self._shape(headers)
+            self._traits(headers)
         except InferenceError as error:
             return error_reply(error)
         encoded = headers.get(b"content-encoding")
@@ -105,23 +105,23 @@ class InferRoute:
             return None
         return _unsupported(encoded)
 
-    def _shape(self, headers: Headers) -> ModelShape:
-        shape = self._engine.shape_of(self._model, self._version)
-        if shape.decoupled and not takes_events(headers):
+    def _traits(self, headers: Headers) -> ModelTraits:
+        traits = self._engine.traits_of(self._model, self._version)
+        if traits.decoupled and not takes_events(headers):
             raise unsupported(
                 f"HTTP end point doesn't support models with decoupled transaction policy: '{self._model}' may "
                 "answer many times. Send 'Accept: text/event-stream' to get its answers as events, or use generate_stream or gRPC's "
                 "ModelStreamInfer"
             )
-        return shape
+        return traits
 
     def _unpack(
-        self, request: HttpRequest, shape: ModelShape, on_reply: OnReply
+        self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply
     ) -> Cancellable | None:
         encoded = request.headers[b"content-encoding"]
         match compression.of_request(encoded):
             case Encoding.IDENTITY:
-                return self._run(request, request.body, shape, on_reply)
+                return self._run(request, request.body, traits, on_reply)
             case Encoding.UNKNOWN:
                 on_reply(_unsupported(encoded))
                 return None
@@ -130,21 +130,21 @@ class InferRoute:
         limit = self._limits.max_input_size
         if len(request.body) <= compression.UNPACKED_HERE:
             body = compression.decompress(request.body, limit=limit)
-            return self._run(request, body, shape, on_reply)
+            return self._run(request, body, traits, on_reply)
         return OffloadedCall(
             None,
             functools.partial(compression.decompress, request.body, limit=limit),
-            proceed=functools.partial(self._run_unpacked, request, shape, on_reply),
+            proceed=functools.partial(self._run_unpacked, request, traits, on_reply),
             fail=error_callback(on_reply),
         )
 
     def _run_unpacked(
-        self, request: HttpRequest, shape: ModelShape, on_reply: OnReply, body: bytes
+        self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply, body: bytes
     ) -> Cancellable | None:
-        return self._run(request, body, shape, on_reply)
+        return self._run(request, body, traits, on_reply)
 
     def _run(
-        self, request: HttpRequest, body: bytes, shape: ModelShape, on_reply: OnReply
+        self, request: HttpRequest, body: bytes, traits: ModelTraits, on_reply: OnReply
     ) -> Cancellable | None:
         """Decode, forward headers, ask the engine.
 
@@ -156,10 +156,10 @@ class InferRoute:
         header_length = len(body) if said is None else header_length_of(said, len(body))
         if len(body) > _MAYBE_LARGE and self._limits.codec is not None:
             return self._run_large(
-                self._limits.codec, headers, body, header_length, shape, on_reply
+                self._limits.codec, headers, body, header_length, traits, on_reply
             )
-        decoded = self._decode(body, header_length, shape)
-        return self._ask(headers, shape, on_reply, decoded)
+        decoded = self._decode(body, header_length, traits)
+        return self._ask(headers, traits, on_reply, decoded)
 
     def _run_large(  # noqa: PLR0917 - as `_run`
         self,
@@ -167,7 +167,7 @@ class InferRoute:
         headers: Headers,
         body: bytes,
         header_length: int,
-        shape: ModelShape,
+        traits: ModelTraits,
         on_reply: OnReply,
     ) -> Cancellable | None:
         """The same with what takes long in a codec process: JSON, and looking through many strings."""
@@ -183,24 +183,24 @@ class InferRoute:
                 max_input_size=self._limits.max_input_size,
             )
         else:
-            decoded = self._decode(body, header_length, shape)
+            decoded = self._decode(body, header_length, traits)
             if not raw_tensors.unchecked(decoded.request.inputs):
-                return self._ask(headers, shape, on_reply, decoded)
+                return self._ask(headers, traits, on_reply, decoded)
 
             def work() -> Decoded:
                 return Decoded(check(codec, decoded.request), decoded.form)
 
-        proceed = functools.partial(self._ask, headers, shape, on_reply)
+        proceed = functools.partial(self._ask, headers, traits, on_reply)
         return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
 
     def _ask(
-        self, headers: Headers, shape: ModelShape, on_reply: OnReply, decoded: Decoded
+        self, headers: Headers, traits: ModelTraits, on_reply: OnReply, decoded: Decoded
     ) -> Cancellable | None:
         if self._limits.forwarded is not None:
             request_parameters.forward_headers(
                 headers, self._limits.forwarded, decoded.request.parameters
             )
-        if shape.decoupled:
+        if traits.decoupled:
             return self._stream(decoded, on_reply)
         accepted = headers.get(b"accept-encoding")
         encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
@@ -220,14 +220,14 @@ class InferRoute:
         large = None if codec is None else large_bodies.infer_events(codec)
         return EventStream(_event, on_reply, large).run(ask)
 
-    def _decode(self, body: bytes, header_length: int, shape: ModelShape) -> Decoded:
+    def _decode(self, body: bytes, header_length: int, traits: ModelTraits) -> Decoded:
         limit = self._limits.max_input_size
         if header_length:
             return self._layouts.decode(
                 body, header_length, model=self._model, version=self._version, max_input_size=limit
             )
         return raw_request.decode(
-            body, shape, model=self._model, version=self._version, max_input_size=limit
+            body, traits, model=self._model, version=self._version, max_input_size=limit
         )
 
 

@@ -10,7 +10,7 @@ from naiad.core.datatypes import BYTES
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings
-from naiad.engine.api import ModelShape
+from naiad.engine.api import ModelTraits
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.codec.packed_strings import check_here
@@ -57,10 +57,10 @@ def encode_infer(codec: Codec, response: InferResponse, form: ReplyForm) -> Http
 
 
 def read_generate(
-    codec: Codec, body: bytes, shape: ModelShape, *, model: str, version: int, max_input_size: int
+    codec: Codec, body: bytes, traits: ModelTraits, *, model: str, version: int, max_input_size: int
 ) -> InferRequest:
     """`GenerateReader.read` in a codec process; blocking."""
-    arguments = (frames.large(body), shape, model, version, max_input_size)
+    arguments = (frames.large(body), traits, model, version, max_input_size)
     request: InferRequest = codec.call(_read_generate, *arguments)
     return request
 
@@ -121,9 +121,9 @@ def _encode_infer(response: InferResponse, form: ReplyForm) -> Parts:
 
 
 def _read_generate(
-    body: memoryview, shape: ModelShape, model: str, version: int, max_input_size: int
+    body: memoryview, traits: ModelTraits, model: str, version: int, max_input_size: int
 ) -> InferRequest:
-    reader = GenerateReader(shape, model=model, version=version, max_input_size=max_input_size)
+    reader = GenerateReader(traits, model=model, version=version, max_input_size=max_input_size)
     request = reader.read(bytes(body))
     check_parts(request)
     return request

@@ -8,20 +8,20 @@ import numpy as np
 from naiad.core.datatypes import BYTES
 from naiad.core.request import InferRequest
 from naiad.core.tensor import Tensor
-from naiad.engine.api import ModelShape, TensorMetadata
+from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import InferenceError, invalid
 from naiad.protocol import raw_tensors
 from naiad.protocol.http.infer_json import ALL_BINARY, Decoded
 
 
 def decode(
-    body: bytes, shape: ModelShape, *, model: str, version: int, max_input_size: int
+    body: bytes, traits: ModelTraits, *, model: str, version: int, max_input_size: int
 ) -> Decoded:
     """Read a body as the one input of a model.
 
     Args:
         body: the whole body, decompressed.
-        shape: what the model's inputs are.
+        traits: of the model.
         model: the model's name, from the path.
         version: the version, from the path, or LATEST.
         max_input_size: bytes the body may have (row 1.11).
@@ -35,25 +35,25 @@ def decode(
             "Use --http-max-input-size to increase the limit."
         )
     request = InferRequest(model, version, "", [], [], {})
-    if len(shape.inputs) != 1:
+    if len(traits.inputs) != 1:
         raise _refusal(
             request,
-            f"Raw request must only have 1 input (found 1) to be deduced but got {len(shape.inputs)} inputs in '{model}' model "
+            f"Raw request must only have 1 input (found 1) to be deduced but got {len(traits.inputs)} inputs in '{model}' model "
             "configuration: send the inputs as JSON, or with Inference-Header-Content-Length above 0",
         )
-    request.inputs.append(_tensor(body, shape, request, model))
+    request.inputs.append(_tensor(body, traits, request, model))
     return Decoded(request, ALL_BINARY)
 
 
-def _tensor(body: bytes, shape: ModelShape, request: InferRequest, model: str) -> Tensor:
-    only = shape.inputs[0]
+def _tensor(body: bytes, traits: ModelTraits, request: InferRequest, model: str) -> Tensor:
+    only = traits.inputs[0]
     if only.shape.count(-1) > 1:
         raise _refusal(
             request,
             f"The shape of the raw input '{only.name}' can not be deduced because there are more than one variable-sized "
             "dimension: send a request with a shape",
         )
-    batch = (1,) if shape.max_batch_size else ()
+    batch = (1,) if traits.max_batch_size else ()
     if only.datatype is BYTES:
         return _string(body, only, batch, request)
     fixed = 1

@@ -15,7 +15,7 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import (
     IndexEntry,
     ModelMetadata,
-    ModelShape,
+    ModelTraits,
     ModelVersionStatistics,
     ServerMetadata,
     TensorMetadata,
@@ -25,8 +25,8 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.protocol.grpc.call import Answer, Metadata, Refusal
 from tests.support.engines import EngineOfOneModel
 
-PLAIN = ModelShape(decoupled=False, max_batch_size=8, inputs=())
-DECOUPLED = ModelShape(decoupled=True, max_batch_size=0, inputs=())
+PLAIN = ModelTraits(decoupled=False, max_batch_size=8, inputs=())
+DECOUPLED = ModelTraits(decoupled=True, max_batch_size=0, inputs=())
 
 
 def echo(request: InferRequest) -> InferResponse:
@@ -51,9 +51,9 @@ class ScriptedEngine(EngineOfOneModel):
         self,
         answer: collections.abc.Callable[[InferRequest], InferResponse] | None = echo,
         *,
-        shape: ModelShape = PLAIN,
+        traits: ModelTraits = PLAIN,
     ) -> None:
-        super().__init__(shape)
+        super().__init__(traits)
         self.answer = answer
         self.on_held: collections.abc.Callable[[Inference], None] | None = None
         self.entries: list[IndexEntry] = []

@@ -9,7 +9,7 @@ from naiad.core.datatypes import FP32
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.engine.api import ModelShape
+from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import Refusal
@@ -32,10 +32,10 @@ class Engine(ScriptedEngine):
         super().__init__(None)
 
     @override
-    def shape_of(self, name: str, version: int = LATEST) -> ModelShape:
+    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
         if name == "d":
             return DECOUPLED
-        return super().shape_of(name, version)
+        return super().traits_of(name, version)
 
     def respond(
         self,

@@ -58,7 +58,7 @@ async def test_many_requests_on_one_stream_are_answered_in_order() -> None:
 
 async def test_a_client_that_cancels_or_lets_its_deadline_pass_cancels_what_is_in_flight() -> None:
     for deadline in (None, 2):
-        engine = ScriptedEngine(shape=DECOUPLED)
+        engine = ScriptedEngine(traits=DECOUPLED)
         async with serving(engine) as server, channel_to(server) as channel:
             arrived = held(engine)
             multi = channel.stream_stream(STREAM_INFER)
@@ -71,7 +71,7 @@ async def test_a_client_that_cancels_or_lets_its_deadline_pass_cancels_what_is_i
 
 
 async def test_a_client_that_does_not_read_holds_the_model_and_memory_stays_bounded() -> None:
-    engine = ScriptedEngine(shape=DECOUPLED)
+    engine = ScriptedEngine(traits=DECOUPLED)
     async with serving(engine) as server, channel_to(server) as channel:
         arrived = held(engine)
         call = begun(channel)
@@ -100,7 +100,7 @@ async def test_reading_goes_on_when_requests_end_without_a_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("naiad.protocol.grpc.stream.MOST_IN_FLIGHT", 2)
-    engine = ScriptedEngine(shape=DECOUPLED)
+    engine = ScriptedEngine(traits=DECOUPLED)
     arrived = asyncio.Queue[Inference]()
     engine.answer = None
     engine.on_held = arrived.put_nowait
@@ -121,7 +121,7 @@ async def test_reading_goes_on_when_requests_end_without_a_message(
 
 
 async def test_a_stop_ends_idle_streams_at_once_and_waits_for_those_that_work() -> None:
-    engine = ScriptedEngine(shape=DECOUPLED)
+    engine = ScriptedEngine(traits=DECOUPLED)
     async with serving(engine) as server, channel_to(server) as channel:
         arrived = held(engine)
         idle, busy = begun(channel), begun(channel)
@@ -143,7 +143,7 @@ async def test_a_stop_ends_idle_streams_at_once_and_waits_for_those_that_work() 
 
 
 async def test_a_stop_without_grace_refuses_and_cancels_what_streams_still_wait_for() -> None:
-    engine = ScriptedEngine(shape=DECOUPLED)
+    engine = ScriptedEngine(traits=DECOUPLED)
     async with serving(engine) as server, channel_to(server) as channel:
         arrived = held(engine)
         call = begun(channel)

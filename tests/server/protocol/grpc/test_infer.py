@@ -74,7 +74,7 @@ def test_an_unknown_model_comes_before_anything_else_that_is_wrong() -> None:
 
 
 def test_a_model_that_answers_many_times_is_refused() -> None:
-    engine = ScriptedEngine(shape=DECOUPLED)
+    engine = ScriptedEngine(traits=DECOUPLED)
     answers = Answers()
     ModelInfer(engine, None)(small_request(), SentMetadata(), answers)
     assert answers.refusal.status == 12

@@ -133,7 +133,7 @@ async def test_a_long_text_beside_the_tensors_is_refused(codec: InlineCodec, fie
 async def test_a_decoupled_model_is_refused_before_what_is_wrong_with_the_values(
     codec: InlineCodec,
 ) -> None:
-    answers = await answered(codec, typed(count=1), ScriptedEngine(shape=DECOUPLED))
+    answers = await answered(codec, typed(count=1), ScriptedEngine(traits=DECOUPLED))
     assert answers.refusal.status == UNIMPLEMENTED
 
 

@@ -16,7 +16,7 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import (
     IndexEntry,
     ModelMetadata,
-    ModelShape,
+    ModelTraits,
     ModelVersionStatistics,
     ServerMetadata,
     TensorMetadata,
@@ -26,7 +26,7 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.protocol.http.message import HttpReply
 from tests.support.engines import EngineOfOneModel
 
-PLAIN = ModelShape(
+PLAIN = ModelTraits(
     decoupled=False,
     max_batch_size=8,
     inputs=(TensorMetadata(name="INPUT0", datatype=FP32, shape=(4,)),),
@@ -53,8 +53,8 @@ def failure(error: InferenceError, *, request_id: str = "") -> InferResponse:
 class ScriptedEngine(EngineOfOneModel):
     """Knows one model; keeps requests, answers when told, or at once when given an answer before."""
 
-    def __init__(self, shape: ModelShape = PLAIN, *, model: str = "m") -> None:
-        super().__init__(shape, model=model)
+    def __init__(self, traits: ModelTraits = PLAIN, *, model: str = "m") -> None:
+        super().__init__(traits, model=model)
         self.answer: InferResponse | None = None
         self.callbacks: list[OnResponse] = []
 

@@ -3,7 +3,7 @@ import pytest
 from naiad.core.datatypes import FP32
 from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.engine.api import ModelShape, TensorMetadata
+from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import InferenceError, not_found, unavailable
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.message import HttpReply, HttpRequest
@@ -150,18 +150,18 @@ def test_the_handle_cancels() -> None:
 def test_a_decoupled_model_cannot_outrun_the_server_although_only_one_answer_is_kept() -> None:
     for decoupled in (True, False):
         client = Client(
-            ScriptedEngine(ModelShape(decoupled=decoupled, max_batch_size=0, inputs=()))
+            ScriptedEngine(ModelTraits(decoupled=decoupled, max_batch_size=0, inputs=()))
         )
         client.send(b"{}")
         assert (client.engine.inferences[0].flow is not None) is decoupled
 
 
-def test_a_model_that_was_loaded_again_is_read_by_its_new_shape() -> None:
+def test_a_model_that_was_loaded_again_is_read_by_its_new_traits() -> None:
     engine = ScriptedEngine()
     client = Client(engine)
     client.send()
     inputs = (TensorMetadata(name="OTHER", datatype=FP32, shape=(2,)),)
-    engine.shape = ModelShape(decoupled=True, max_batch_size=0, inputs=inputs)
+    engine.traits = ModelTraits(decoupled=True, max_batch_size=0, inputs=inputs)
     client.send(b'{"OTHER": [1, 2]}')
     assert engine.requests[-1].inputs[0].shape == (2,)
 

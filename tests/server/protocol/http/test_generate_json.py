@@ -8,7 +8,7 @@ import pytest
 from naiad.core.datatypes import BYTES, FP16, FP32, INT32
 from naiad.core.request import LATEST, InferRequest, Parameters
 from naiad.core.response import InferResponse
-from naiad.engine.api import ModelShape, TensorMetadata
+from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.http.generate_json import GenerateReader, encode
 from tests.server.protocol.http.scripted_engine import response, tensor
@@ -24,7 +24,7 @@ INPUTS = (
 def read(
     body: typing.Any, *, batched: bool = False, limit: int = 10_000, **more: typing.Any
 ) -> InferRequest:
-    shape = ModelShape(decoupled=True, max_batch_size=4 if batched else 0, inputs=INPUTS)
+    shape = ModelTraits(decoupled=True, max_batch_size=4 if batched else 0, inputs=INPUTS)
     text = body if isinstance(body, bytes) else orjson.dumps(body | more)
     reader = GenerateReader(shape, model="m", version=LATEST, max_input_size=limit)
     return reader.read(text)
@@ -126,7 +126,7 @@ def test_what_cannot_be_read_is_refused_with_tritons_words(
 
 def test_an_input_called_parameters_cannot_be_sent() -> None:
     inputs = (TensorMetadata(name="parameters", datatype=INT32, shape=(1,)),)
-    shape = ModelShape(decoupled=False, max_batch_size=0, inputs=inputs)
+    shape = ModelTraits(decoupled=False, max_batch_size=0, inputs=inputs)
     reader = GenerateReader(shape, model="m", version=LATEST, max_input_size=100)
     with pytest.raises(InferenceError, match="for nested schema also given as input tensor name"):
         reader.read(b'{"parameters": {}}')

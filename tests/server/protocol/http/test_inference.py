@@ -9,7 +9,7 @@ import pytest
 
 from naiad.core.datatypes import BYTES, FP16, FP32
 from naiad.core.request import LATEST
-from naiad.engine.api import ModelShape
+from naiad.engine.api import ModelTraits
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.protocol.header_pattern import compiled
 from naiad.protocol.http import compression
@@ -105,7 +105,7 @@ def test_an_unknown_model_is_told_before_the_body_is_looked_at() -> None:
 
 
 def test_a_decoupled_model_is_told_before_the_body_is_looked_at() -> None:
-    shape = ModelShape(decoupled=True, max_batch_size=0, inputs=())
+    shape = ModelTraits(decoupled=True, max_batch_size=0, inputs=())
     reply = Client(ScriptedEngine(shape)).send(b"{", content_encoding="br")
     assert reply.status == 501
     assert "HTTP end point doesn't support models with decoupled transaction policy" in error_of(
@@ -113,7 +113,7 @@ def test_a_decoupled_model_is_told_before_the_body_is_looked_at() -> None:
     )
 
 
-DECOUPLED = ModelShape(decoupled=True, max_batch_size=8, inputs=PLAIN.inputs)
+DECOUPLED = ModelTraits(decoupled=True, max_batch_size=8, inputs=PLAIN.inputs)
 
 
 def test_a_decoupled_model_answers_as_events_when_the_client_takes_them() -> None:
@@ -332,7 +332,7 @@ def test_a_bug_costs_one_request_and_is_logged(caplog: pytest.LogCaptureFixture)
     assert reply.status == 500
     assert "it is not the request's fault" in error_of(reply)
     assert "could not be written" in caplog.text
-    engine.shape_of = None  # type: ignore[assignment,method-assign]  # an engine that breaks
+    engine.traits_of = None  # type: ignore[assignment,method-assign]  # an engine that breaks
     with caplog.at_level(logging.ERROR):
         reply = Client(engine).send()
     assert reply.status == 500

@@ -1,7 +1,7 @@
-"""What models in threads of this process ask of the server (`api/server.py`): from their threads onto the event loop and back.
+"""The server API of models that run in threads of this process (`api/server.py`): calls from their threads to the event loop and back.
 
-Tensors are handed over where they lie, read-only; what the model could change meanwhile is copied first. Nothing here waits on the
-loop: who waits is the model's thread, and only while the loop lives.
+Tensors are passed without a copy, read-only, except for those that the model could change meanwhile. Nothing here waits on the
+loop: only the model's thread waits, and only while the loop runs.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from naiad.metrics.custom import CustomMetrics
 Result = typing.TypeVar("Result")
 
 
-class ThreadServer(ModelMetrics):
+class InProcessModelApi(ModelMetrics):
     """Implements `api.server.Server`.
 
     Args:
@@ -52,13 +52,13 @@ class ThreadServer(ModelMetrics):
         self._waiting = set[concurrent.futures.Future[Any]]()
 
     def open(self, control: Control, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer from now on; on the loop."""
+        """Accept calls; on the loop."""
         self._control = control
         self._loop = loop
         self._mailbox = Mailbox(loop, _call)
 
     def close(self) -> None:
-        """Answer no more; on the loop. Who waits gets an error."""
+        """Accept no more calls; on the loop. Threads that wait get an error."""
         self._control = None
         if self._mailbox is not None:
             mailbox, self._mailbox = self._mailbox, None
@@ -84,8 +84,8 @@ class ThreadServer(ModelMetrics):
             )
 
         def cancel() -> None:
-            # The loop does things in the order in which they were put: it has begun by then.
-            self._put(lambda: begun[0].cancel())  # noqa: PLW0108 - not before it is called
+            # The loop makes the calls in their order: it has begun by then.
+            self._put(lambda: begun[0].cancel())  # noqa: PLW0108 - looked up when called
 
         self._put(begin)
         return cancel
@@ -139,7 +139,7 @@ class ThreadServer(ModelMetrics):
 
 
 class _Delivery:
-    """Hands the loop's responses to a model."""
+    """Passes the loop's responses to a model."""
 
     __slots__ = ("_deliver",)
 
@@ -183,7 +183,7 @@ def _request(asked: Asked, *, keep: bool) -> InferRequest:
 
 
 def _tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
-    """An input; `keep` when its model may change it before it is read."""
+    """An input; `keep`: the model may change it before it is read."""
     name, array, code = parts_of(tensor)
     if code == codes.BYTES:
         elements = np.empty(array.size, dtype=object)
