@@ -65,6 +65,9 @@ class ProcessHost:
         desk: answers what its model asks of the server.
         clock: stamps when a batch began and ended.
         loop: whose thread calls every method and gets the outcomes.
+
+    Attributes:
+        worker: the process that runs now; None while there is none.
     """
 
     def __init__(
@@ -99,7 +102,7 @@ class ProcessHost:
         self._state = _State.DOWN
         self._usable: collections.abc.Callable[[bool], None] = _ignore
         self._on_answer: OnAnswer = _ignore
-        self._worker: WorkerProcess | None = None
+        self.worker: WorkerProcess | None = None
         self._loading: Loading | None = None
         self._in_flight = InFlight()
         self._signals = RequestSignals(self._in_flight, self._post_if_up)
@@ -115,7 +118,7 @@ class ProcessHost:
     @property
     def pid(self) -> int:
         """The worker's process id; 0 while there is none."""
-        return 0 if self._worker is None else self._worker.pid
+        return 0 if self.worker is None else self.worker.pid
 
     async def start(self) -> None:
         """Start a worker and have it load the model.
@@ -123,8 +126,6 @@ class ProcessHost:
         Raises:
             InferenceError: it cannot be loaded, or the process did not get that far.
         """
-        self._state = _State.LOADING
-        loading = self._loading = Loading(self._loop)
         worker = WorkerProcess(
             self._identity,
             self._plan,
@@ -137,10 +138,10 @@ class ProcessHost:
         try:
             worker.start()
         except OSError as error:
-            self._state = _State.DOWN
-            self._loading = None
             raise worker_errors.not_started(self._identity, error) from error
-        self._worker = worker
+        self._state = _State.LOADING
+        loading = self._loading = Loading(self._loop)
+        self.worker = worker
         try:
             worker.send(link.LOAD, order(self._plan))
             if self._limits.load.seconds:
@@ -174,7 +175,7 @@ class ProcessHost:
         first = self._in_flight.begin(batch)
         self._on_outcome = on_outcome
         self._started_ns = self._now()
-        worker = self._worker
+        worker = self.worker
         if self._state is not _State.UP or worker is None:
             down = worker_errors.is_down(self._identity, "is not running")
             self._loop.call_soon(self._end, None, down)
@@ -212,11 +213,11 @@ class ProcessHost:
 
     def ready_now(self) -> bool | None:
         """See `Host`."""
-        return None if self._state is _State.UP and self._worker is not None else False
+        return None if self._state is _State.UP and self.worker is not None else False
 
     async def ready(self) -> bool:
         """See `Host`. Asks beside a batch that is out; calls that come while one is under way share its answer."""
-        worker = self._worker
+        worker = self.worker
         if self._state is not _State.UP or worker is None:
             return False
         ask = functools.partial(worker.post, link.ASK_READY)
@@ -224,9 +225,9 @@ class ProcessHost:
 
     def abort(self, why: str) -> None:
         """See `Host`."""
-        if self._worker is not None and self._in_flight.batch is not None:
+        if self.worker is not None and self._in_flight.batch is not None:
             how = f"was killed, because {why}"
-            self._worker.put_down(how)
+            self.worker.put_down(how)
             self._on_stuck(how)
 
     async def close(self) -> None:
@@ -237,21 +238,19 @@ class ProcessHost:
 
     async def _close(self) -> None:
         await self._replacement.stop()
-        if self._in_flight.batch is not None and self._worker is not None:
+        if self._in_flight.batch is not None and self.worker is not None:
             self._idle = self._loop.create_future()
             await self._idle
         self._pulse.stop()
         was, self._state = self._state, _State.CLOSED
-        worker = self._worker
-        if worker is None:
-            return
-        await worker.end(in_order=was is _State.UP, seconds=FINALIZE_TIMEOUT_S)
+        if self.worker is not None:
+            await self.worker.end(in_order=was is _State.UP, seconds=FINALIZE_TIMEOUT_S)
 
     def _on_message(self, kind: int, header: bytes | bytearray) -> None:
         if kind == link.OUTCOME and self._in_flight.batch is not None:
             self._came_back(header, self._in_flight.batch)
             return
-        worker = self._worker
+        worker = self.worker
         assert worker is not None
         try:
             if self._loading is not None and self._loading.take(kind, header):
@@ -263,7 +262,7 @@ class ProcessHost:
             worker.kill(f"sent an unexpected message of kind {kind}")
 
     def _came_back(self, header: bytes | bytearray, batch: list[Inference]) -> None:
-        worker = self._worker
+        worker = self.worker
         assert worker is not None
         execution: Execution | None = None
         error: InferenceError | None = None
@@ -304,7 +303,7 @@ class ProcessHost:
             self._probe.answer(bool(number))
 
     def _on_question(self, number: int, header: bytes | bytearray) -> None:
-        worker = self._worker
+        worker = self.worker
         assert worker is not None
         try:
             self._desk.take(
@@ -319,7 +318,7 @@ class ProcessHost:
             worker.kill(f"asked what nobody can answer ({failure})")
 
     def _on_response(self, number: int, header: bytes | bytearray) -> None:
-        worker = self._worker
+        worker = self.worker
         inference = self._in_flight.waiting(number)
         if inference is None:
             return  # it has its last response: a sender that was let go of, or a coroutine that fails after that
@@ -337,7 +336,7 @@ class ProcessHost:
     def _on_lost(self, lost: link.SegmentLostError) -> None:
         """A message came without its tensors: only the request, batch, load or question that it is about fails."""
         _log.error("%s: a message of its worker process is lost: %s", self._identity, lost)
-        worker = self._worker
+        worker = self.worker
         assert worker is not None
         error = worker_errors.not_received(self._identity, lost)
         if lost.kind == link.OUTCOME:
@@ -354,8 +353,8 @@ class ProcessHost:
             self._loading.fail(error)
 
     def _post_if_up(self, kind: int, number: int) -> None:
-        if self._worker is not None and self._state is _State.UP:
-            self._worker.post(kind, number)
+        if self.worker is not None and self._state is _State.UP:
+            self.worker.post(kind, number)
 
     def _on_stuck(self, how: str) -> None:
         self._stuck = True
@@ -377,7 +376,7 @@ class ProcessHost:
         return Answer(inference, self._answers.failure(inference, error), self._now())
 
     def _on_end(self, how: str) -> None:
-        worker, self._worker = self._worker, None
+        worker, self.worker = self.worker, None
         assert worker is not None
         self._desk.left()
         stuck, self._stuck = self._stuck, False

@@ -45,6 +45,9 @@ class Survivors:
         self._pipe = -1
         self._one = threading.Lock()
 
+    def __contains__(self, group: int) -> bool:
+        return group in self._groups
+
     def add(self, group: int) -> None:
         """A worker was started, which leads a group."""
         with self._one:

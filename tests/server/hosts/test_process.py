@@ -130,7 +130,7 @@ async def test_a_small_batch_is_one_system_call_to_send_and_one_to_receive(
 ) -> None:
     hosted = await hosts.start(SAME)
     await hosted.run()
-    worker = hosted.host._worker
+    worker = hosted.host.worker
     assert worker is not None
     sent, received = list[int](), list[int]()
     link_send, link_receive = worker.link._pass, worker.link.receive

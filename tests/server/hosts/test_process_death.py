@@ -310,7 +310,7 @@ async def test_a_kill_that_comes_too_late_hides_neither_how_a_worker_ended_nor_i
     )
     out = hosted.submit()
     await begun(tmp_path)
-    worker = hosted.host._worker
+    worker = hosted.host.worker
     assert worker is not None
     os.kill(worker.pid, signal.SIGABRT)
     os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop is to be busy meanwhile

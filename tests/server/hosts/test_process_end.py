@@ -16,6 +16,7 @@ from naiad.errors import InferenceError
 from naiad.hosts import process, worker_process
 from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import main
+from naiad.hosts.worker.link import CLOSE, LinkBrokenError
 from naiad.hosts.worker_process import WorkerProcess
 from tests.server.hosts.workers import GIVE_UP_S, SAME, Hosts, answers, ask, exists, until
 
@@ -88,14 +89,16 @@ async def test_a_hung_worker_that_not_even_sigkill_ends_is_replaced(
 async def test_no_signal_reaches_a_process_with_the_number_of_a_worker_that_is_gone(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(worker_process, "_LOST_S", 0.02)
+    def send(*message: object) -> None:
+        raise LinkBrokenError("closed")
+
     hosted = await hosts.start(SAME)
-    worker = hosted.host._worker
+    worker = hosted.host.worker
     assert worker is not None
-    worker._lose("closed its link")
+    monkeypatch.setattr(worker.link, "send", send)
+    worker.send(CLOSE, b"{}")
     os.kill(worker.pid, signal.SIGKILL)
     await asyncio.wait_for(asyncio.shield(worker.ended), GIVE_UP_S)
-    assert all(each.cancelled() for each in worker._timers)
     sent: list[Any] = []
     monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *what: sent.append(what))
@@ -121,7 +124,7 @@ async def test_a_process_that_cannot_be_watched_is_ended_and_forgotten(
     assert not exists(pid)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert pid not in SURVIVORS._groups
+    assert pid not in SURVIVORS
 
 
 async def test_a_start_that_is_cancelled_twice_still_hears_of_the_end_of_its_worker(
@@ -136,7 +139,7 @@ async def test_a_start_that_is_cancelled_twice_still_hears_of_the_end_of_its_wor
     starting = asyncio.ensure_future(hosted.host.start())
     await until(lambda: hosted.host.pid)
     pid = hosted.host.pid
-    worker = hosted.host._worker
+    worker = hosted.host.worker
     assert worker is not None
     for _ in range(2):
         starting.cancel()

@@ -95,17 +95,23 @@ async def test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_d
     hosted = await hosts.start(body, decoupled=True, outputs=[spec("OUT", datatypes.FP32, (-1,))])
     asked = ask()
     asked.flow = flow = Flow()
-    most = 0
+    piled = most = 0
+
+    def go_on() -> None:
+        nonlocal piled
+        piled = 0
+        flow.go_on()
 
     def on_answer(answer: Answer) -> None:
-        nonlocal most
+        nonlocal piled, most
         hosted.answers.append(answer)
+        piled += answer.weight
+        most = max(most, piled)
         # As a connection does that is full for a moment: it says so, and has room again in the loop's next turn.
         flow.coming(answer.weight)
         flow.hold()
         flow.arrived(answer.weight)
-        most = max(most, flow._piled)
-        asyncio.get_running_loop().call_soon(flow.go_on)
+        asyncio.get_running_loop().call_soon(go_on)
 
     hosted.host.answers_to(on_answer)
     out = hosted.submit(asked)

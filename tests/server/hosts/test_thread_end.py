@@ -84,7 +84,15 @@ async def test_an_instance_that_cannot_close_does_not_keep_the_host_open(
     assert "did not close cleanly" in caplog.text
 
 
-def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends() -> None:
+def thread_of(host: ThreadHost) -> threading.Thread:
+    [found] = [each for each in threading.enumerate() if each.name == host.name]
+    return found
+
+
+def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(thread, "FINALIZE_TIMEOUT_S", 0.01)
     may_end = threading.Event()
 
     def script(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
@@ -95,13 +103,12 @@ def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends() -> 
     loop = asyncio.new_event_loop()
     host = ThreadHost("gone", instance, clock=SystemClock(), loop=loop)
     host.submit([make_inference()], lambda _: None)
+    working = thread_of(host)
+    loop.run_until_complete(host.close())  # it is left behind
     loop.close()
     may_end.set()
-    assert host._jobs is not None
-    host._jobs.put(None)
-    assert host._thread is not None
-    host._thread.join(GIVE_UP_S)
-    assert not host._thread.is_alive()
+    working.join(GIVE_UP_S)
+    assert not working.is_alive()
     assert instance.closed == 1
 
 
@@ -118,14 +125,14 @@ async def test_a_thread_whose_batch_does_not_end_is_left_behind_when_the_host_cl
     host = hosted(instance)
     came_back = asyncio.get_running_loop().create_future()
     host.submit([make_inference()], came_back.set_result)
+    working = thread_of(host)
     host.abort("every client left")
     await asyncio.wait_for(host.close(), GIVE_UP_S)
     assert not came_back.done()
     assert "its batch does not end" in caplog.text
     go_on.set()
     await asyncio.wait_for(came_back, GIVE_UP_S)
-    assert host._thread is not None
-    await asyncio.to_thread(host._thread.join, GIVE_UP_S)
+    await asyncio.to_thread(working.join, GIVE_UP_S)
     assert instance.closed
 
 
@@ -142,8 +149,8 @@ async def test_an_instance_that_does_not_close_does_not_keep_the_host(
 
     host = hosted(Endless())
     await run(host)
+    working = thread_of(host)
     await asyncio.wait_for(host.close(), GIVE_UP_S)
     assert "closing it takes longer" in caplog.text
     go_on.set()
-    assert host._thread is not None
-    host._thread.join(GIVE_UP_S)
+    working.join(GIVE_UP_S)
