@@ -16,24 +16,11 @@ import pytest
 _TESTS = pathlib.Path(__file__).parent
 _CLOCKS = {"time.monotonic", "time.perf_counter", "time.time", "loop.time"}
 _BUSY = "the delay is the subject: a server or a model that is busy for a while"
-_SHORT = (
-    "shorter than what it waits beside; a server shows nothing that could be waited for instead"
-)
 ALLOWED = {
     "apiserver/proxy.py::_handle": "the fault that it injects is a delay",
     "apiserver/proxy.py::serve": "the step of a loop that ends with the proxy",
-    "conformance/models/describe.py::execute": _BUSY,
+    "conformance/models/describe.py::_take": _BUSY,
     "conformance/models/side_by_side.py::_answer": _BUSY,
-    "conformance/test_control_start.py::_readiness": _SHORT,
-    "conformance/test_grpc_streams.py::_side_by_side": _SHORT,
-    "conformance/test_model_control.py::_in_flight": _SHORT,
-    "conformance/test_model_control.py::_side_by_side": _SHORT,
-    "conformance/test_server_process.py::_drains": _SHORT,
-    "conformance/test_server_process.py::_times_out": _SHORT,
-    "conformance/test_scheduling.py::_cancelled": _SHORT,
-    "conformance/test_scheduling.py::_ordered": _SHORT,
-    "conformance/test_scheduling.py::queue": _SHORT,
-    "conformance/test_scheduling.py::queue_with": _SHORT,
     "operator/reconcile/test_models.py::handle": _BUSY,
     "server/hosts/test_process_death.py::test_a_batch_in_time_leaves_the_watchdog_asleep": "that nothing happens after the limit "
     "can only be seen once it has passed, and a worker process knows no virtual time",

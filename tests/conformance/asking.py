@@ -26,6 +26,10 @@ TRIES = 3
 TRIES_OF_A_SILENT_REFERENCE = 8
 """The same where the reference gave no answer, so that nothing was compared."""
 
+SECONDS = 60.0
+"""How long after the first ask the last one may begin."""
+
+_NO_ANSWER = "no answer"
 _GONE = {repr("UNAVAILABLE"), repr("DEADLINE_EXCEEDED")}
 _GRACE_S = 1.0
 """How long a process whose connection broke may take until it has ended."""
@@ -41,15 +45,19 @@ class Asked:
         verdict: the faults, and the differences that showed.
         silent: the reference gave no answer.
         ended: Naiad's exit status, where it ended over the scenario.
+        agreed: both servers gave the same answer.
     """
 
     verdict: Verdict
     silent: bool = False
     ended: int | None = None
+    agreed: bool = False
 
-    def again(self, times: int) -> bool:
-        """Whether to ask again, on fresh servers, what has been asked so many times."""
-        if not self.verdict.faults or self.ended is not None:
+    def again(self, times: int, seconds: float) -> bool:
+        """Whether to ask again, on fresh servers, what has been asked so many times, for so long."""
+        if not self.verdict.faults or self.ended is not None or self.agreed:
+            return False
+        if seconds > SECONDS:
             return False
         if self.silent:
             return times < TRIES_OF_A_SILENT_REFERENCE
@@ -75,18 +83,24 @@ def ask(scenario: Scenario, servers: Servers, record: Record) -> Asked:
     for target, answer in zip(targets, answers, strict=True):
         record(scenario, target, answer)
     verdict = judge(scenario, answers[0], answers[1] if answers[1:] else None, DIFFERENCES)
+    agreed = answers[1:] == answers[:1] and _NO_ANSWER not in answers[0]
     if unstarted:
-        return Asked(verdict, is_silent(answers[0]))
+        return Asked(verdict, is_silent(answers[0]), agreed=agreed)
     grace_s = _GRACE_S if verdict.faults else 0
     ended = [_ended(target, grace_s) for target in targets]
     if verdict.faults or any(status is not None for status in ended):
         servers.drop(scenario.server)
-    return Asked(verdict, is_silent(answers[0]), ended[1] if ended[1:] else None)
+    return Asked(
+        verdict,
+        is_silent(answers[0]),
+        ended=ended[1] if ended[1:] else None,
+        agreed=agreed,
+    )
 
 
 def is_silent(answer: Mapping[str, str]) -> bool:
     """Whether a server gave no answer, told by the leaves of what was made of it."""
-    return "no answer" in answer or not _GONE.isdisjoint(answer.values())
+    return _NO_ANSWER in answer or not _GONE.isdisjoint(answer.values())
 
 
 def _answer(scenario: Scenario, target: Target) -> Answer:
@@ -99,7 +113,7 @@ def _answer(scenario: Scenario, target: Target) -> Answer:
         subprocess.TimeoutExpired,
         ServerFailedError,
     ) as error:
-        return {"no answer": f"{type(error).__name__}: {error}"}
+        return {_NO_ANSWER: f"{type(error).__name__}: {error}"}
 
 
 def _ended(target: Target, grace_s: float) -> int | None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -42,8 +43,10 @@ def ask(servers: Servers, record_property: Callable[[str, str], None]) -> Ask:
 
     def run(scenario: Scenario) -> None:
         record_property(ROWS, " ".join(scenario.rows))
-        times = 1
-        while (asked := asking.ask(scenario, servers, _record)).again(times):
+        times, first = 1, time.monotonic()
+        while (asked := asking.ask(scenario, servers, _record)).again(
+            times, time.monotonic() - first
+        ):
             record_property(AGAIN, f"{scenario.name}: {'; '.join(asked.verdict.faults)}")
             times += 1
         for used in asked.verdict.used:

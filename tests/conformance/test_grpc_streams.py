@@ -11,6 +11,7 @@ from tests.conformance.conftest import Ask
 from tests.conformance.scenario import Scenario
 from tests.conformance.streams import asked, cancels, events, ids, talk
 from tests.conformance.wire import Answer, Target, value
+from tests.support.waiting import wait_until
 
 
 def _talk(
@@ -62,8 +63,10 @@ def _side_by_side(target: Target) -> Answer:
         order.append(events(target, body, model="side_by_side")["events"][0]["OUT"])
 
     slow = threading.Thread(target=ask, args=(700,))
+    begun = "busy for 700 ms!"
+    before = target.process.output().count(begun)
     slow.start()
-    time.sleep(0.2)
+    wait_until(lambda: target.process.output().count(begun) > before)
     ask(10)
     slow.join()
     return {"order": order}

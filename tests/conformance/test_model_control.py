@@ -1,7 +1,6 @@
 """Explicit control: loads and unloads over HTTP and gRPC while the server serves (rows 7.6 to 7.12, 7.20)."""
 
 import shutil
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -9,6 +8,7 @@ from tritonclient.grpc import service_pb2 as pb
 
 from tests.conformance import catalogue
 from tests.conformance.broken import BROKEN
+from tests.conformance.busy import Executions, wait_queued
 from tests.conformance.conftest import Ask
 from tests.conformance.control import (
     REPORT,
@@ -24,6 +24,7 @@ from tests.conformance.control import (
 from tests.conformance.grpc_scenarios import rpc
 from tests.conformance.scenario import Scenario, http
 from tests.conformance.wire import Answer, Target, four
+from tests.support.waiting import wait_until
 
 
 def _life(target: Target) -> Answer:
@@ -67,10 +68,11 @@ def _in_flight(target: Target) -> Answer:
     """A model is unloaded while it runs a request and another one waits."""
     with folder_of(target, "busy", REPORT), ThreadPoolExecutor(2) as pool:
         load(target, "busy")
+        executions = Executions(target, "busy")
         running = pool.submit(target.report, "busy", 3000)
-        time.sleep(0.3)
+        executions.wait()
         waiting = pool.submit(target.report, "busy", 0)
-        time.sleep(0.3)
+        wait_queued(target, "busy", [waiting])
         found: Answer = {
             "unload": change(target, "unload", "busy").status,
             "state": entries(target, "busy"),
@@ -111,13 +113,17 @@ def _side_by_side(target: Target) -> Answer:
     """Changes of one model at once follow each other; nobody is told an error."""
     with folder_of(target, "shared", REPORT) as folder, ThreadPoolExecutor(4) as pool:
         source = folder / "1" / "model.py"
-        source.write_text(f"import time\n\ntime.sleep(0.5)\n{source.read_text()}")
+        importing = "shared is imported"
+        source.write_text(
+            f"import time\n\nprint('{importing}', flush=True)\ntime.sleep(0.5)\n{source.read_text()}"
+        )
         loads = [pool.submit(load, target, "shared") for _ in range(3)]
         found: Answer = {"loads": [each.result() for each in loads]}
         found["loaded"] = target.infer("shared", ZERO).status
         source.touch()
+        before = target.process.output().count(importing)
         loading = pool.submit(load, target, "shared")
-        time.sleep(0.2)
+        wait_until(lambda: target.process.output().count(importing) > before)
         found["unload"] = unload(target, "shared")
         found["load"] = loading.result()
         unload(target, "shared")

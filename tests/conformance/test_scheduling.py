@@ -1,8 +1,8 @@
 """Schedulers (section 12): who runs with whom, in which order, and what a full or slow queue answers.
 
 Each scenario plugs the model's only instance with a slow request, queues others behind it in a known order, and reads
-from their reports in which execution and batch they ran. Gaps between requests are far longer than a server needs to
-take one in, and far shorter than the plug, so that both servers see the same queue.
+from their reports in which execution and batch they ran. Each is sent once the one before it is in the queue, so that both
+servers see the same queue.
 """
 
 import time
@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 from tritonclient.grpc import service_pb2 as pb
 
+from tests.conformance.busy import Executions, pending, plug, wait_queued
 from tests.conformance.conftest import Ask
 from tests.conformance.scenario import Scenario
 from tests.conformance.wire import Answer, Target, value
+from tests.support.waiting import wait_until
 
 
 @dataclass(frozen=True)
@@ -58,21 +60,33 @@ class Ran:
 
 
 def queue(
-    target: Target, model: str, requests: Sequence[Queued], *, plugs: int = 1, batched: bool = True
+    target: Target,
+    model: str,
+    requests: Sequence[Queued],
+    *,
+    batched: bool = True,
+    more: tuple[dict[str, Any], ...] = (),
 ) -> list[Ran]:
-    """Plugs the model's instances, sends the requests one after the other, and gives what became of each."""
-    with ThreadPoolExecutor(len(requests) + plugs) as pool:
-        plug = Queued("plug", delay_ms=_PLUG_MS, batched=batched)
-        plugged: list[Future[Ran]] = []
-        for _ in range(plugs):
-            plugged.append(pool.submit(_send, target, model, plug))
-            time.sleep(_GAP_S * 2)
-        futures: list[Future[Ran]] = []
-        for one in requests:
-            futures.append(pool.submit(_send, target, model, one))
-            time.sleep(_GAP_S)
-        for future in plugged:
-            assert future.result().answer["status"] == 200
+    """Plugs the model's instance, sends the requests one after the other, and gives what became of each.
+
+    Args:
+        target: the server.
+        model: a `describe` model with one instance.
+        requests: what is queued behind the plug, in this order.
+        batched: the model has a batch dimension.
+        more: inputs of the plug beside DELAY_MS.
+    """
+    with ThreadPoolExecutor(len(requests) + 1) as pool:
+        executions = Executions(target, model)
+        with plug(target) as delay_ms:
+            first = Queued("plug", delay_ms=delay_ms, batched=batched, more=more)
+            plugged = pool.submit(_send, target, model, first)
+            executions.wait()
+            futures: list[Future[Ran]] = []
+            for one in requests:
+                futures.append(pool.submit(_send, target, model, one))
+                wait_queued(target, model, futures)
+        assert plugged.result().answer["status"] == 200
         return [future.result() for future in futures]
 
 
@@ -106,7 +120,6 @@ def scheduling(
     *,
     says: str | None = None,
     batched: bool = True,
-    plugs: int = 1,
     **expect: Any,
 ) -> Scenario:
     """A scenario of one queue; `ran` is what the row states of the batches, as `a+b c`."""
@@ -116,7 +129,7 @@ def scheduling(
     return Scenario(
         name,
         tuple(rows.split()),
-        lambda target: batches(queue(target, model, requests, batched=batched, plugs=plugs)),
+        lambda target: batches(queue(target, model, requests, batched=batched)),
         says=says,
         expect=stated,
     )
@@ -139,27 +152,8 @@ def _data(name: str, length: int, *, may: bool = False) -> Queued:
 
 def _plugged_shapes(target: Target, requests: Sequence[Queued]) -> Answer:
     """`shapes` needs DATA in its plug too; the plug's length is its own, so it shares no batch."""
-    return batches(
-        queue_with(
-            target,
-            "shapes",
-            requests,
-            Queued("plug", delay_ms=_PLUG_MS, more=(value("DATA", "FP32", [1, 9], [1] * 9),)),
-        )
-    )
-
-
-def queue_with(target: Target, model: str, requests: Sequence[Queued], plug: Queued) -> list[Ran]:
-    """As `queue`, with a plug of its own."""
-    with ThreadPoolExecutor(len(requests) + 1) as pool:
-        first = pool.submit(_send, target, model, plug)
-        time.sleep(_GAP_S * 2)
-        futures = []
-        for one in requests:
-            futures.append(pool.submit(_send, target, model, one))
-            time.sleep(_GAP_S)
-        assert first.result().answer["status"] == 200
-        return [future.result() for future in futures]
+    nine = value("DATA", "FP32", [1, 9], [1] * 9)
+    return batches(queue(target, "shapes", requests, more=(nine,)))
 
 
 def _preferred(target: Target, count: int) -> Answer:
@@ -179,8 +173,9 @@ def _preferred(target: Target, count: int) -> Answer:
 def _ordered(target: Target) -> Answer:
     """A slow and a quick request run side by side; with preserve_ordering the quick one's answer waits."""
     with ThreadPoolExecutor(2) as pool:
+        executions = Executions(target, "ordered")
         slow = pool.submit(_send, target, "ordered", Queued("slow", delay_ms=500))
-        time.sleep(_GAP_S * 2)
+        executions.wait()
         quick = pool.submit(_send, target, "ordered", Queued("quick"))
         ran = [slow.result(), quick.result()]
     instances = {one.answer["report"]["instance"] for one in ran}
@@ -199,23 +194,21 @@ def _cancelled(target: Target, model: str) -> Answer:
     message.inputs.add(name="DELAY_MS", datatype="INT32", shape=[1, 1])
     with ThreadPoolExecutor(3) as pool:
         before = target.report(model, batch=True)["report"]["execution"]
-        first = [pool.submit(_send, target, model, Queued("plug", delay_ms=_PLUG_MS))]
-        time.sleep(_GAP_S * 2)
-        first.append(pool.submit(_send, target, model, Queued("full", rows=4)))
-        time.sleep(_GAP_S * 2)
-        given_up = call.future(message.SerializeToString(), timeout=10)
-        time.sleep(_GAP_S * 2)
-        given_up.cancel()
-        time.sleep(_GAP_S * 2)
-        last = pool.submit(_send, target, model, Queued("b"))
-        assert [one.result().answer["status"] for one in first] == [200, 200]
+        executions = Executions(target, model)
+        with plug(target) as delay_ms:
+            plugged = pool.submit(_send, target, model, Queued("plug", delay_ms=delay_ms))
+            executions.wait()
+            full = pool.submit(_send, target, model, Queued("full", rows=4))
+            wait_queued(target, model, [full])
+            given_up = call.future(message.SerializeToString(), timeout=20)
+            wait_until(lambda: pending(target, model) == 2)
+            given_up.cancel()
+            last = pool.submit(_send, target, model, Queued("b"))
+            wait_until(lambda: pending(target, model) >= 2)
+        assert [one.result().answer["status"] for one in (plugged, full)] == [200, 200]
         report = last.result().answer["report"]
     alone = report["execution"] == before + 3 and report["batch"] == 1
     return {"ran": "b" if alone else "c b", "code": given_up.code().name}
-
-
-_PLUG_MS = 700
-_GAP_S = 0.04
 
 
 BATCHES = [

@@ -7,7 +7,6 @@ import re
 import signal
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -16,6 +15,7 @@ import pytest
 
 from tests.conformance import catalogue
 from tests.conformance.broken import BROKEN
+from tests.conformance.busy import Executions
 from tests.conformance.conftest import Ask
 from tests.conformance.grpc_scenarios import request
 from tests.conformance.scenario import Scenario
@@ -49,11 +49,13 @@ def _drains(target: Target) -> Answer:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as pool:
         server = _start(target, folder, models=("report", "finalizing"))
         with server:
+            executions = Executions(Target(server), "report")
             running = pool.submit(_slow, server, 1200)
-            time.sleep(0.3)
+            executions.wait()
             server.ask_to_stop()
-            time.sleep(0.4)
-            late = _status(server, "/v2/health/ready")
+            late: int | str = http.HTTPStatus.OK
+            while late == http.HTTPStatus.OK and not running.done():
+                late = _status(server, "/v2/health/ready")
             code = Target(server).call("ModelInfer", _LATE, timeout_s=2).code
             answer = running.result()
             assert server.process is not None
@@ -79,9 +81,10 @@ def _times_out(target: Target) -> Answer:
     with tempfile.TemporaryDirectory() as folder:
         server = _start(target, folder, "--exit-timeout-secs=1", models=("report",))
         with server:
+            executions = Executions(Target(server), "report")
             thread = threading.Thread(target=_give_up, args=(server,))
             thread.start()
-            time.sleep(0.4)
+            executions.wait()
             server.ask_to_stop()
             assert server.process is not None
             status = server.process.wait(25)
@@ -98,19 +101,8 @@ def _give_up(server: ServerProcess) -> None:
         return
 
 
-def _signalled(target: Target, number: int) -> Answer:
-    with tempfile.TemporaryDirectory() as folder, _start(target, folder) as server:
-        assert server.process is not None
-        os.kill(server.process.pid, number)
-        return {"exit": server.process.wait(20)}
-
-
-def _log(target: Target, *more: str, models: tuple[str, ...] = ()) -> Answer:
+def _lines(text: str) -> Answer:
     """The shape of log lines, and what a start prints."""
-    with tempfile.TemporaryDirectory() as folder:
-        with _start(target, folder, *more, models=models) as started:
-            pass
-        text = started.output()
     return {
         "glog": bool(
             re.search(r"^I\d{4} \d\d:\d\d:\d\d\.\d{6} \d+ \S+:\d+\] ", text, re.MULTILINE)
@@ -125,16 +117,49 @@ def _log(target: Target, *more: str, models: tuple[str, ...] = ()) -> Answer:
     }
 
 
+def _interrupted(target: Target) -> Answer:
+    """The log of a start, and SIGINT."""
+    with tempfile.TemporaryDirectory() as folder:
+        with _start(target, folder, models=("identity",)) as server:
+            assert server.process is not None
+            os.kill(server.process.pid, signal.SIGINT)
+            status = server.process.wait(20)
+        return {"exit": status, **_lines(server.output())}
+
+
 def _log_file(target: Target) -> Answer:
+    """The log in a file, in ISO 8601."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "server.log"
-        with _start(target, folder, f"--log-file={path}"):
+        with _start(target, folder, "--log-format=ISO8601", f"--log-file={path}"):
             pass
-        return {"written": "Started HTTPService" in path.read_text()}
+        return _lines(path.read_text())
+
+
+_WITHOUT_EFFECT = (
+    "--http-thread-count=4",
+    "--pinned-memory-pool-byte-size=1000000",
+    "--cuda-memory-pool-byte-size=0:1000",
+    "--min-supported-compute-capability=7.5",
+    "--buffer-manager-thread-count=2",
+    "--backend-config=python,shm-default-byte-size=1048576",
+    "--backend-config=default-max-batch-size=8",
+    "--repoagent-directory=/tmp",
+    "--model-load-thread-count=2",
+    "--model-load-retry-count=1",
+    "--enable-peer-access=false",
+    "--grpc-infer-allocation-pool-size=4",
+    "--metrics-interval-ms=500",
+    "--allow-gpu-metrics=false",
+    "--exit-timeout-secs=5",
+    "--model-control-mode=none",
+    "--repository-poll-secs=10",
+)
+"""Options that mean nothing to a server without threads and GPUs, or to one without models, are taken all the same."""
 
 
 def _spelled(target: Target) -> Answer:
-    """Options as two words, booleans in all spellings, a flag alone, an alias of an option."""
+    """Options as two words, booleans in all spellings, a flag alone, an alias of an option, and options without effect."""
     with tempfile.TemporaryDirectory() as folder:
         repository = catalogue.write(Path(folder) / "models", catalogue.GOOD, only=[])
         options = (
@@ -142,13 +167,14 @@ def _spelled(target: Target) -> Answer:
             "spelled",
             "--allow-metrics",
             "1",
-            "--log-info=on",
+            "--log-info=off",
             "--allow-grpc",
             "false",
             "--strict-readiness=True",
             "--model-store",
             str(repository),
             "--disable-auto-complete-config",
+            *_WITHOUT_EFFECT,
         )
         server = ServerProcess(
             target.process.program, [], log=Path(folder) / "log", options=options
@@ -157,65 +183,33 @@ def _spelled(target: Target) -> Answer:
             there = Target(server)
             found: Answer = {
                 "id": json.loads(there.http("GET", "/v2").body)["name"],
+                "ready": there.http("GET", "/v2/health/ready").status,
                 "metrics": there.http("GET", "/metrics", port=server.ports.metrics).status,
             }
             found["gRPC"] = there.call("ServerLive", b"", timeout_s=3).code
             there.close()
-        return found
+        return {**found, "informs": "Started HTTPService" in server.output()}
 
 
-def _shared_port(target: Target) -> Answer:
-    """A second server on a port that is taken."""
-    with tempfile.TemporaryDirectory() as folder, _start(target, folder) as first:
-        return exits(target, Path(folder) / "models", f"--http-port={first.ports.http}")
-
-
-def _reused_port(target: Target) -> Answer:
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _start(target, folder, "--reuse-http-port=true") as server,
-    ):
+def _same_port(target: Target) -> Answer:
+    """A port on which a server listens: a second one shares it when both say so, and else does not start."""
+    shared = "--reuse-http-port=true"
+    with tempfile.TemporaryDirectory() as folder, _start(target, folder, shared) as server:
+        port, repository = server.ports.http, Path(folder) / "models"
         second = ServerProcess(
             target.process.program,
-            [Path(folder) / "models"],
+            [repository],
             log=Path(folder) / "second",
-            options=("--reuse-http-port=true",),
-            http_port=server.ports.http,
+            options=(shared,),
+            http_port=port,
         )
         with second:
             assert second.process is not None
-            return {
+            found: Answer = {
                 "both": second.process.poll() is None,
-                "status": _status(second, "/v2/health/live"),
+                "shared": _status(second, "/v2/health/live"),
             }
-
-
-def _accepted(target: Target) -> Answer:
-    """Options that mean nothing to a server without threads and GPUs are taken all the same."""
-    options = (
-        "--http-thread-count=4",
-        "--pinned-memory-pool-byte-size=1000000",
-        "--cuda-memory-pool-byte-size=0:1000",
-        "--min-supported-compute-capability=7.5",
-        "--buffer-manager-thread-count=2",
-        "--backend-config=python,shm-default-byte-size=1048576",
-        "--backend-config=default-max-batch-size=8",
-        "--repoagent-directory=/tmp",
-        "--model-load-thread-count=2",
-        "--model-load-retry-count=1",
-        "--enable-peer-access=false",
-        "--grpc-infer-allocation-pool-size=4",
-        "--metrics-interval-ms=500",
-        "--allow-gpu-metrics=false",
-        "--exit-timeout-secs=5",
-        "--model-control-mode=none",
-        "--repository-poll-secs=10",
-    )
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        _start(target, folder, *options) as server,
-    ):
-        return {"ready": _status(server, "/v2/health/ready")}
+        return {**found, **exits(target, repository, f"--http-port={port}")}
 
 
 def _starts(target: Target, option: str) -> Answer:
@@ -270,8 +264,15 @@ SCENARIOS = [
         status=1,
         says="45871",
     ),
-    start("a port that is taken", "1.23 17.14", _shared_port, status=1, says="in use"),
-    start("a port that is shared", "1.23", _reused_port, both=True, status=200),
+    start(
+        "a port that is shared, and then taken",
+        "1.23 17.14",
+        _same_port,
+        says="in use",
+        both=True,
+        shared=200,
+        status=1,
+    ),
     start(
         "an API restricted twice",
         "17.15",
@@ -318,14 +319,13 @@ SCENARIOS = [
         status=0,
     ),
     start(
-        "spelling of options",
-        "17.1 17.2 17.4 17.5 7.35 11.48",
+        "spelling of options, and options without effect",
+        "17.1 17.2 17.3 17.4 17.5 17.6 17.9 17.10 17.18 7.35 11.48",
         _spelled,
         id="spelled",
+        ready=200,
         metrics=200,
-    ),
-    start(
-        "options that mean nothing here", "17.3 17.4 17.5 17.9 17.10 17.18", _accepted, ready=200
+        informs=False,
     ),
     *(
         start(f"an option refused: {name}", "17.9", partial(_starts, option=option), starts=False)
@@ -335,28 +335,19 @@ SCENARIOS = [
         )
     ),
     start(
-        "log of a start",
-        "17.7 17.13 17.6",
-        lambda target: _log(target, models=("identity",)),
+        "log of a start, and SIGINT",
+        "17.7 17.13 17.6 17.14",
+        _interrupted,
         glog=True,
         HTTP=True,
         gRPC=True,
         metrics=True,
         models=True,
+        exit=0,
     ),
     start(
-        "log in ISO 8601",
-        "17.7 17.6",
-        lambda target: _log(target, "--log-format=ISO8601"),
-        ISO8601=True,
+        "log into a file, in ISO 8601", "17.7 17.6", _log_file, ISO8601=True, glog=False, HTTP=True
     ),
-    start(
-        "log without information",
-        "17.6",
-        lambda target: _log(target, "--log-info=false"),
-        HTTP=False,
-    ),
-    start("log into a file", "17.6", _log_file, written=True),
     start("drain", "17.14 1.19 15.33 10.34 12.17", _drains, answered=200, exit=0, finalized=True),
     start(
         "drain that takes too long",
@@ -365,7 +356,6 @@ SCENARIOS = [
         says="Exit timeout expired. Exiting immediately.",
         exit=1,
     ),
-    start("SIGINT", "17.14", lambda target: _signalled(target, signal.SIGINT), exit=0),
 ]
 
 

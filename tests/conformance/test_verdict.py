@@ -6,11 +6,21 @@ from typing import Any
 
 import pytest
 
-from tests.conformance.asking import TRIES, TRIES_OF_A_SILENT_REFERENCE, Asked, is_silent
+from tests.conformance.asking import (
+    SECONDS,
+    TRIES,
+    TRIES_OF_A_SILENT_REFERENCE,
+    Asked,
+    ask,
+    is_silent,
+)
 from tests.conformance.differences import DIFFERENCES
 from tests.conformance.rows import CLAIMED, TABLE, UNSHOWN, report
 from tests.conformance.scenario import Scenario, leaves, normalised
+from tests.conformance.setups import Servers
 from tests.conformance.verdict import Difference, Verdict, judge, vague
+from tests.conformance.wire import Answer
+from tests.reference.process import Program
 
 _ASKED = Scenario("asked", ("1.1",), lambda _target: {}, expect={"status": 200})
 _OK = {"status": "200"}
@@ -76,17 +86,54 @@ _MISSED = Verdict(("wrong",), (), reference_missed=True)
 def test_a_fault_beside_a_reference_that_behaved_counts_the_first_time() -> None:
     faulty = judge(_ASKED, _OK, {"status": "500"}, ())
     assert faulty.faults
-    assert not Asked(faulty).again(1)
-    assert not Asked(Verdict((), ())).again(1)
+    assert not Asked(faulty).again(1, 0)
+    assert not Asked(Verdict((), ())).again(1, 0)
 
 
 def test_what_the_reference_missed_is_asked_again_and_more_often_where_it_is_silent() -> None:
     assert judge(_ASKED, {"status": "500"}, _OK, ()).reference_missed
     listed = Difference("asked", "status", "older")
     assert not judge(_ASKED, {"status": "500"}, _OK, (listed,)).reference_missed
-    assert [Asked(_MISSED).again(times) for times in (1, TRIES - 1, TRIES)] == [True, True, False]
-    assert Asked(_FAULTY, silent=True).again(TRIES)
-    assert not Asked(_FAULTY, silent=True).again(TRIES_OF_A_SILENT_REFERENCE)
+    assert [Asked(_MISSED).again(times, 0) for times in (1, TRIES - 1, TRIES)] == [
+        True,
+        True,
+        False,
+    ]
+    assert Asked(_FAULTY, silent=True).again(TRIES, 0)
+    assert not Asked(_FAULTY, silent=True).again(TRIES_OF_A_SILENT_REFERENCE, 0)
+
+
+def test_nothing_is_asked_again_after_the_time_for_it() -> None:
+    for asked in (Asked(_MISSED), Asked(_FAULTY, silent=True)):
+        assert asked.again(1, SECONDS)
+        assert not asked.again(1, SECONDS + 0.1)
+
+
+@pytest.mark.parametrize(
+    ("reference", "ours", "again"),
+    [
+        ({"status": 500}, {"status": 200}, True),
+        ({"status": 500}, {"status": 500}, False),
+        ({"code": "UNAVAILABLE"}, {"code": "OK"}, True),
+        ({"code": "UNAVAILABLE"}, {"code": "UNAVAILABLE"}, False),
+    ],
+    ids=str,
+)
+def test_a_wrong_answer_that_both_servers_gave_is_not_asked_again(
+    tmp_path: Path, reference: Answer, ours: Answer, *, again: bool
+) -> None:
+    answers = {"reference": reference, "naiad": ours}
+    programs = tuple(Program(name, (), {}) for name in answers)
+    scenario = Scenario(
+        "asked",
+        ("1.1",),
+        lambda target: answers[target.name],
+        expect={"status": 200},
+        server="unstarted",
+    )
+    asked = ask(scenario, Servers(tmp_path, programs), lambda *_: None)
+    assert asked.verdict.faults
+    assert asked.again(1, 0) is again
 
 
 @pytest.mark.parametrize(
@@ -118,7 +165,7 @@ def test_the_report_has_every_row_of_the_table() -> None:
 
 
 def test_what_naiad_ended_over_is_not_asked_again() -> None:
-    assert not Asked(_FAULTY, silent=True, ended=-11).again(1)
+    assert not Asked(_FAULTY, silent=True, ended=-11).again(1, 0)
 
 
 def test_a_lost_connection_and_an_expired_call_are_silence() -> None:

@@ -1,14 +1,19 @@
 """Answers with what it sees of each request and of itself, as JSON in the BYTES output REPORT.
 
-An input DELAY_MS makes the whole execution take so long, once a request: queues form behind it.
+An input DELAY_MS makes the whole execution take so long, once a request: queues form behind it. An execution that takes time prints
+when it begins. With -n it takes until there is a file `go-n` beside the repository, and a moment longer: what waits may time out meanwhile.
 """
 
 import json
+import pathlib
 import time
 from typing import Any
 
 import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]  # the server brings it
+
+_PATIENCE_S = 20
+_MOMENT_S = 0.3
 
 
 class TritonPythonModel:
@@ -27,12 +32,21 @@ class TritonPythonModel:
         self.executions += 1
         for request in requests:
             delay = pb_utils.get_input_tensor_by_name(request, "DELAY_MS")
-            if delay is not None and delay.as_numpy().size:
-                time.sleep(float(delay.as_numpy().ravel()[0]) / 1000)
+            if delay is not None and delay.as_numpy().any():
+                print(f"busy in {self.args['model_name']}!", flush=True)  # noqa: T201 (scenarios look for it in the server's log)
+                self._take(int(delay.as_numpy().ravel()[0]))
         return [
             self._answer(request, position, len(requests))
             for position, request in enumerate(requests)
         ]
+
+    def _take(self, delay_ms: int) -> None:
+        """Takes so long, or as long as it is told to."""
+        go = pathlib.Path(self.args["model_repository"]).parents[1] / f"go{delay_ms}"
+        until = time.monotonic() + _PATIENCE_S
+        while delay_ms < 0 and not go.exists() and time.monotonic() < until:
+            time.sleep(0.01)
+        time.sleep(abs(delay_ms) / 1000 if delay_ms > 0 else _MOMENT_S)
 
     def _answer(self, request: Any, position: int, count: int) -> Any:
         inputs = {

@@ -30,5 +30,6 @@ class TritonPythonModel:
 
 async def _answer(request: Any) -> Any:
     delay = pb_utils.get_input_tensor_by_name(request, "DELAY_MS").as_numpy().ravel()[0]
+    print(f"busy for {delay} ms!", flush=True)  # noqa: T201 (the scenario looks for it in the server's log)
     await asyncio.sleep(delay / 1000)
     return pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([delay], np.int32))])
