@@ -34,8 +34,8 @@ from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.metrics import Gauges, Metrics, page
 from naiad_operator.options import Options
 from naiad_operator.queue import Deleted, Key, Outcome, Queue, QueueConfig, Retry
-from naiad_operator.reconcile import models, news, reconciler
-from naiad_operator.reconcile.surroundings import Surroundings
+from naiad_operator.reconcile import model_poller, pending_objects, reconciler
+from naiad_operator.reconcile.cluster_info import ClusterInfo
 
 _log = logging.getLogger(__name__)
 
@@ -96,22 +96,22 @@ class Runtime:
             on_change=self._on_child_change,
             transforms={"Pod": child_store.trim_pod},
         )
-        self.surroundings = Surroundings(
+        self.cluster_info = ClusterInfo(
             self.api, options.defaults, inspect_nodes=options.inspect_nodes
         )
         self._pod_session = aiohttp.ClientSession()
-        self.models = models.Models(
+        self.models = model_poller.ModelPoller(
             self._pod_session,
-            changed=functools.partial(self.queue.add, low_priority=True),
-            pace=models.AskingPace(),
+            on_change=functools.partial(self.queue.add, low_priority=True),
+            config=model_poller.PollConfig(),
         )
-        self.news = news.News(time.monotonic)
+        self.pending = pending_objects.PendingObjects(time.monotonic)
         self.reconciler = reconciler.Reconciler(
-            reconciler.Tools(
+            reconciler.Dependencies(
                 api=self.api,
-                news=self.news,
+                pending=self.pending,
                 children=self.children,
-                surroundings=self.surroundings,
+                cluster_info=self.cluster_info,
                 models=self.models,
                 clock=_utc,
             )
@@ -124,15 +124,17 @@ class Runtime:
         Raises:
             ApiError: the API server does not respond, or does not serve the resource.
         """
-        await self.surroundings.look()
+        await self.cluster_info.refresh()
         for namespace in self.options.namespaces or ("",):
             ref = ResourceRef(names.API_VERSION, names.PLURAL, namespace)
             async for services, _ in self.api.pages(ref):
                 for manifest in services:
                     self._initial_keys.add(self._add_listed(manifest))
         self._watch_kinds()
-        every = self.options.discovery_seconds
-        self._spawn("discovery", self.surroundings.keep_looking(every, self._on_cluster_change))
+        interval = self.options.discovery_seconds
+        self._spawn(
+            "discovery", self.cluster_info.refresh_periodically(interval, self._on_cluster_change)
+        )
         self._spawn("poll models", self.models.run())
         self._spawn("queue", self._start_queue())
 
@@ -154,7 +156,7 @@ class Runtime:
         await self.api.close()
 
     def on_service_event(
-        self, manifest: news.Manifest, *, listed: bool, gone: bool = False
+        self, manifest: pending_objects.Manifest, *, listed: bool, gone: bool = False
     ) -> None:
         """Takes in an event of a service and adds the service to the queue.
 
@@ -165,9 +167,9 @@ class Runtime:
         """
         key = _key(manifest)
         if gone:
-            self.news.gone(key)
+            self.pending.discard(key)
             self.queue.add(key)
-        elif self.news.hear(key, manifest, listed=listed):
+        elif self.pending.add(key, manifest, listed=listed):
             self.queue.add(key)
 
     def liveness_problem(self) -> str:
@@ -216,7 +218,7 @@ class Runtime:
         )
         return page(self.metrics, gauges)
 
-    def _add_listed(self, manifest: news.Manifest) -> Key:
+    def _add_listed(self, manifest: pending_objects.Manifest) -> Key:
         self.on_service_event(manifest, listed=True)
         return _key(manifest)
 
@@ -276,7 +278,7 @@ class Runtime:
 
     def _on_cluster_change(self) -> None:
         """Starts and stops watches, and reconciles every service, after the served kinds or the nodes have changed."""
-        if f"{names.API_VERSION}/{names.KIND}" not in self.surroundings.seen.kinds:
+        if f"{names.API_VERSION}/{names.KIND}" not in self.cluster_info.current.kinds:
             self.fail(f"the API server no longer serves {names.CRD_NAME}")
             return
         self._watch_kinds()
@@ -285,7 +287,7 @@ class Runtime:
 
     def _watch_kinds(self) -> None:
         """Starts a reflector for each served kind that has none, and stops the reflectors of kinds that are no longer served."""
-        served_kinds = self.surroundings.seen.kinds
+        served_kinds = self.cluster_info.current.kinds
         wanted = [
             (kind.kind, ResourceRef(kind.api_version, kind.plural))
             for kind in kinds.KINDS
@@ -371,7 +373,7 @@ async def running(runtime: Runtime) -> collections.abc.AsyncIterator[Runtime]:
         await runtime.stop()
 
 
-def _key(manifest: news.Manifest) -> Key:
+def _key(manifest: pending_objects.Manifest) -> Key:
     metadata = manifest["metadata"]
     return Key(metadata.get("namespace") or "", metadata["name"])
 

@@ -94,7 +94,7 @@ def status(
     models: typing.Sequence[ModelState] | None = (READY_MODEL,),
     conflicts: typing.Sequence[Conflict] = (),
     errors: typing.Sequence[ApiError] = (),
-    leaving: typing.Sequence[tuple[str, str]] = (),
+    terminating: typing.Sequence[tuple[str, str]] = (),
     facts: ClusterFacts | None = None,
     now: str = NOW,
 ) -> Manifest:
@@ -111,7 +111,7 @@ def status(
         models=models,
         conflicts=conflicts,
         errors=errors,
-        leaving=leaving,
+        terminating=terminating,
     )
     parsed = service.parse(resource or manifests.resource(replicas=2))
     return compute(parsed, observed, now)

@@ -1,1 +1,1 @@
-"""From a resource's name to a cluster that is as the resource says: plan it (pure), carry it out, say how it stands."""
+"""The reconcile of one service: plan the changes (pure), apply them, and write the status."""

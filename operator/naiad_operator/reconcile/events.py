@@ -1,9 +1,8 @@
-"""Which Events a person is told, from one status to the next. Pure.
+"""The Events for a change from one status to the next. Pure.
 
-An Event is written on a transition and never on a repetition: Ready turned, or something that somebody has to look at came up.
-The steps of an ordinary rollout are none: they are in the conditions, and a thousand new services would tell them all at once. As
-Ready takes its reason from the first condition that fails, one Event tells the whole story. Beside that there is one Event for
-each drift that was put back.
+An Event is written on a transition and never on a repetition: Ready has changed, or something needs a user's attention. The steps
+of an ordinary rollout cause none: they are in the conditions, and a thousand new services would write all of them at once. Because
+Ready takes its reason from the first condition that fails, one Event is enough. In addition, each corrected drift causes an Event.
 """
 
 import collections.abc
@@ -26,19 +25,19 @@ _QUIET = frozenset(
         "BeingDeleted",
     }
 )
-"""Reasons of Ready that are the ordinary course of things."""
+"""Reasons of Ready that belong to ordinary operation."""
 _MOST_FIELDS = 3
 _LONGEST_MESSAGE = 1000
-"""The API server takes 1,024 bytes."""
+"""The API server accepts 1,024 bytes."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Event:
-    """Something to tell.
+    """A Kubernetes Event.
 
     Attributes:
         type: Normal or Warning.
-        reason: one word, in camel case.
+        reason: one word in CamelCase.
         message: a sentence.
     """
 
@@ -53,12 +52,12 @@ def of_transition(before: Status, after: Status) -> list[Event]:
 
 
 def _of_kept_replicas(before: Status, after: Status) -> list[Event]:
-    """From an autoscaler, or from replicas, to a spec that says nothing: the number of pods stays, which somebody should know."""
-    kept = after.get("keptReplicas")
-    if not before or kept is None or "keptReplicas" in before:
+    """The Event for a spec that no longer sets the number of pods: the number stays as it was."""
+    kept_replicas = after.get("keptReplicas")
+    if not before or kept_replicas is None or "keptReplicas" in before:
         return []
-    said = f"nothing decides the number of pods any more, so it stays {kept}; to choose it, set spec.predictor.replicas"
-    return [Event("Normal", "ReplicasKept", said)]
+    message = f"nothing decides the number of pods any more, so it stays {kept_replicas}; to choose it, set spec.predictor.replicas"
+    return [Event("Normal", "ReplicasKept", message)]
 
 
 def _of_ready(before: Status, after: Status) -> list[Event]:
@@ -77,22 +76,22 @@ def _of_ready(before: Status, after: Status) -> list[Event]:
 
 
 def of_drift(kind: str, name: str, fields: collections.abc.Sequence[str]) -> Event:
-    """The Event for a child that somebody else changed."""
+    """The Event for a child that was changed by another client and put back."""
     more = len(fields) - _MOST_FIELDS
-    told = ", ".join(fields[:_MOST_FIELDS]) + (f" and {more} more" if more > 0 else "")
+    field_names = ", ".join(fields[:_MOST_FIELDS]) + (f" and {more} more" if more > 0 else "")
     hint = ""
     if kind == "Deployment" and "spec.replicas" in fields:
         hint = "; to scale the service, use `kubectl scale infsvc` or set spec.predictor.replicas"
     return Event(
         "Warning",
         "DriftCorrected",
-        _bounded(f"{kind} {name} was changed by someone else ({told}) and put back{hint}"),
+        _bounded(f"{kind} {name} was changed by another client ({field_names}) and put back{hint}"),
     )
 
 
 def of_recreation(kind: str, name: str) -> Event:
-    """The Event for a child that should have been there."""
-    return Event("Warning", "DriftCorrected", f"{kind} {name} was missing and has been made")
+    """The Event for a child that was missing."""
+    return Event("Warning", "DriftCorrected", f"{kind} {name} was missing and has been created")
 
 
 def _ready(status: Status) -> dict[str, typing.Any]:

@@ -1,4 +1,4 @@
-"""The JSON merge patch (RFC 7386) that turns one status into another. Pure."""
+"""Computes JSON merge patches (RFC 7386) between two statuses. Pure."""
 
 import collections.abc
 import typing
@@ -7,7 +7,7 @@ Object = collections.abc.Mapping[str, typing.Any]
 
 
 def patch(before: Object, after: Object) -> dict[str, typing.Any]:
-    """The patch; empty when nothing is different. Lists are replaced whole, as the format has it."""
+    """The patch from `before` to `after`; empty when they are equal. Lists are replaced as a whole, as the format requires."""
     different: dict[str, typing.Any] = {}
     for key, value in after.items():
         if value is None:

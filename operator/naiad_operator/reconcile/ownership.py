@@ -1,12 +1,12 @@
-"""Which fields of a manifest the API server counts as ours, by the field set (`fieldsV1`) that it keeps for each applier.
+"""Determines which fields of a manifest the operator owns, from the field set (`fieldsV1`) of its field manager.
 
-This is how drift is seen without comparing values. Whoever changes a field that we applied takes it over: the API server takes
-it out of our set. So a child is as we left it when the digest of its last applied manifest is that of the present one, and
-every field of the manifest is still in our set. Comparing values instead would have to know every normalisation that the API
-server does ("1000m" is "1"), and every list's merge key; here both are in the set itself.
+This is how drift is detected without comparing values. When another client changes a field that the operator applied, the API
+server removes the field from the operator's set. So a child is unchanged when the digest of the last applied manifest equals that
+of the current one, and every field of the manifest is in the set. A comparison of values would have to know every normalisation
+of the API server ("1000m" is "1") and the merge key of every list; the field set contains both.
 
 The format: keys are "f:<field>", "k:<JSON of a list item's key fields>", "v:<JSON of a set's member>", "i:<index>", and "." for
-the thing itself. An empty node owns what is below it as a whole.
+the element itself. An empty node owns everything below it.
 """
 
 import collections.abc
@@ -19,14 +19,14 @@ _UNOWNED_METADATA = frozenset({"name", "namespace", "uid", "resourceVersion"})
 Node = collections.abc.Mapping[str, typing.Any]
 
 
-def lost(manifest: collections.abc.Mapping[str, typing.Any], fields: Node) -> list[str]:
-    """The fields of a manifest that are not ours (any more), as a person would write them: "spec.replicas".
+def unowned_fields(manifest: collections.abc.Mapping[str, typing.Any], fields: Node) -> list[str]:
+    """The fields of a manifest that the operator does not own (any more), as paths such as "spec.replicas".
 
     Args:
-        manifest: as it was applied.
-        fields: our field set on the live object.
+        manifest: the manifest as it was applied.
+        fields: the operator's field set on the live object.
     """
-    found: list[str] = []
+    paths: list[str] = []
     for key, value in manifest.items():
         if key in ("apiVersion", "kind"):
             continue
@@ -34,14 +34,14 @@ def lost(manifest: collections.abc.Mapping[str, typing.Any], fields: Node) -> li
             node = fields.get("f:metadata") or {}
             for name, entry in value.items():
                 if name not in _UNOWNED_METADATA:
-                    _field(entry, node, name=name, path=f"metadata.{name}", found=found)
+                    _field(entry, node, name=name, path=f"metadata.{name}", paths=paths)
             continue
-        _field(value, fields, name=key, path=key, found=found)
-    return found
+        _field(value, fields, name=key, path=key, paths=paths)
+    return paths
 
 
 def owns(fields: Node, *path: str) -> bool:
-    """Whether a field is in the set: `owns(fields, "spec", "replicas")`."""
+    """Whether a field is in the set, e.g. `owns(fields, "spec", "replicas")`."""
     node: Node = fields
     for name in path:
         if f"f:{name}" not in node:
@@ -50,22 +50,22 @@ def owns(fields: Node, *path: str) -> bool:
     return True
 
 
-def _field(value: object, node: Node, *, name: str, path: str, found: list[str]) -> None:
+def _field(value: object, node: Node, *, name: str, path: str, paths: list[str]) -> None:
     if value is None:
-        return  # a null is no value: the API server keeps nothing of it
+        return  # the API server drops nulls
     below = node.get(f"f:{name}")
     if below is None:
-        found.append(path)
+        paths.append(path)
         return
-    _within(value, below, path=path, found=found)
+    _within(value, below, path=path, paths=paths)
 
 
-def _within(value: object, node: Node, *, path: str, found: list[str]) -> None:
+def _within(value: object, node: Node, *, path: str, paths: list[str]) -> None:
     if not node:
         return  # a leaf, or owned as a whole
     if isinstance(value, collections.abc.Mapping):
         for name, entry in value.items():
-            _field(entry, node, name=name, path=f"{path}.{name}", found=found)
+            _field(entry, node, name=name, path=f"{path}.{name}", paths=paths)
     elif isinstance(value, collections.abc.Sequence) and not isinstance(value, str):
         keyed = [
             (msgspec.json.decode(key[2:]), below)
@@ -76,9 +76,9 @@ def _within(value: object, node: Node, *, path: str, found: list[str]) -> None:
         for index, item in enumerate(value):
             below = _item(item, keyed, members, node.get(f"i:{index}"))
             if below is None:
-                found.append(f"{path}[{_name(item, index)}]")
+                paths.append(f"{path}[{_name(item, index)}]")
             else:
-                _within(item, below, path=f"{path}[{_name(item, index)}]", found=found)
+                _within(item, below, path=f"{path}[{_name(item, index)}]", paths=paths)
 
 
 def _item(
@@ -87,7 +87,7 @@ def _item(
     members: set[str],
     indexed: Node | None,
 ) -> Node | None:
-    """The node of a list's item; None when it is not ours."""
+    """The node of a list item; None when the operator does not own the item."""
     if isinstance(item, collections.abc.Mapping):
         for keys, below in keyed:
             # A key field that the manifest leaves out has the schema's default there (a port's protocol).

@@ -1,17 +1,20 @@
-"""What has to be written so that a service's children are as they should be. Pure: manifests and live objects in, steps out.
+"""Computes the steps that bring a service's children to their wanted state. Pure: manifests and live objects in, steps out.
 
-No step means that nothing is written. The rules:
+When there is no step, nothing is written. The rules:
 
-* a child that is as we left it (`ownership`) is left alone;
-* one that exists and is ours is applied by force, under its uid, so that it cannot be another object by then;
-* one that is not known to exist is *created*: whoever carries that out looks first, and never takes over what is somebody else's;
-* one that is ours and no longer wanted is deleted, under its uid; autoscalers go before the Deployment is applied, because
-  they would scale it meanwhile, everything else after, so that traffic finds the new way before it loses the old one;
-* one that is being deleted is waited for, and so is one of a service that had this name before: the garbage collector is at it;
-* when the Deployment's replicas stop being ours (an autoscaler takes over) and we are their owner, they are first given to a
-  second field manager: a field that its only owner stops applying is removed, and the Deployment would fall back to 1;
-* when they become ours, it is applied only if it is still as it was when their number was read: an autoscaler may have scaled it
-  since, and what it added a moment ago would be lost.
+* A child that is unchanged (`ownership`) is left alone.
+* A child that exists and is controlled by the service is applied with force, under its uid, so that the write cannot affect
+  another object of the same name.
+* A child that is not known to exist is *created*; the applier never takes over an object of another owner.
+* A child that is controlled by the service and no longer wanted is deleted, under its uid. Autoscalers are deleted before the
+  Deployment is applied, because they would scale it; everything else is deleted afterwards, so that new routes exist before old
+  ones are removed.
+* A child that is being deleted is waited for, and so is a child of an earlier service of the same name, which the garbage
+  collector deletes.
+* When an autoscaler takes over the Deployment's replicas, the operator first applies them as a second field manager: a field whose
+  only owner stops applying it is removed, and the Deployment would fall back to one pod.
+* When the operator takes over the replicas, it applies the Deployment only at the version from which the number was read, because
+  an autoscaler may have scaled it since.
 """
 
 import collections.abc
@@ -32,18 +35,18 @@ _AUTOSCALERS = ("HorizontalPodAutoscaler", "ScaledObject")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Create:
-    """Make an object that nobody has, if that is so."""
+    """Create an object that does not exist."""
 
     manifest: Manifest
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Apply:
-    """Make an object of ours as it should be.
+    """Apply the wanted state of an existing child.
 
     Attributes:
-        drift: the fields that somebody else changed; empty when it is us who want something new.
-        version: the only resourceVersion that it may have; "" for any.
+        drift: the fields that another client changed; empty when the wanted state has changed.
+        version: the resourceVersion that the object must have; "" for any.
     """
 
     manifest: Manifest
@@ -54,7 +57,7 @@ class Apply:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HandOver:
-    """Let the second field manager own a Deployment's replicas as they are."""
+    """Apply a Deployment's replicas as the second field manager, so that the field keeps an owner."""
 
     name: str
     uid: str
@@ -63,14 +66,14 @@ class HandOver:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Delete:
-    """Delete an object of ours that is no longer wanted."""
+    """Delete a child that is no longer wanted."""
 
     child: Child
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wait:
-    """An object is on its way out; its watch event comes back here."""
+    """Wait for an object that is being deleted; its watch event causes the next reconcile."""
 
     kind: str
     name: str
@@ -91,11 +94,11 @@ def decide(
 
     Args:
         wanted: every child that should exist.
-        live: every object that the service's labels name, pods left out.
-        uid: the service's; only objects that it controls are ours.
-        owner: the service as an object's owner is named, see `children.in_full`.
-        accepted: whether the API server's answer to applying this digest to this child was known to lack fields, so that applying
-            it again would change nothing.
+        live: every object that has the service's labels, without pods.
+        uid: the service's uid; only objects that it controls are changed.
+        owner: the service as `child_store.qualified_name` writes it.
+        accepted: whether applying this digest to this child has already resulted in missing fields, so that another apply would
+            change nothing.
     """
     by_name = {(child.kind, child.name): child for child in live}
     names = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in wanted}
@@ -113,43 +116,45 @@ def decide(
         ):
             steps.append(Wait(child.kind, child.name))
             continue
-        steps += _one(stamped(manifest), child, uid=uid, accepted=accepted)
+        steps += _steps_for(stamped(manifest), child, uid=uid, accepted=accepted)
     steps += [step for step in unwanted if step.child.kind not in _AUTOSCALERS]
     return steps
 
 
 def is_left_over(controller_name: str, controller_uid: str, *, owner: str, uid: str) -> bool:
-    """Whether an object belongs to a service of this name that is gone."""
+    """Whether an object belongs to a deleted service of the same name."""
     return controller_name == owner and controller_uid != uid
 
 
 def stamped(manifest: Manifest) -> Manifest:
-    """The manifest with the digest of itself among its annotations."""
+    """The manifest with its own digest as an annotation."""
     metadata = manifest["metadata"]
     annotations = {**(metadata.get("annotations") or {}), APPLIED_ANNOTATION: digest(manifest)}
     return {**manifest, "metadata": {**metadata, "annotations": annotations}}
 
 
 def digest(manifest: Manifest) -> str:
-    """Tells whether a manifest is the one that was applied."""
+    """The digest of a manifest, by which an unchanged manifest is recognised."""
     text = msgspec.json.encode(manifest, order="sorted")
     return hashlib.blake2b(text, digest_size=10).hexdigest()
 
 
-def _one(
+def _steps_for(
     manifest: Manifest, child: Child | None, *, uid: str, accepted: Accepted
 ) -> collections.abc.Iterator[Step]:
     if child is None:
         yield Create(manifest)
         return
     if child.controller_uid != uid:
-        yield Create(manifest)  # somebody else's, with our labels: whoever creates will see whose
+        yield Create(
+            manifest
+        )  # another owner's, with the operator's labels: the applier reports the owner
         return
     fields = child.owned()
     stamp = manifest["metadata"]["annotations"][APPLIED_ANNOTATION]
-    lost = ownership.lost(manifest, fields)
+    unowned = ownership.unowned_fields(manifest, fields)
     same = child.applied == stamp
-    if same and (not lost or accepted(child, stamp)):
+    if same and (not unowned or accepted(child, stamp)):
         return
     version = ""
     if child.kind == "Deployment":
@@ -159,4 +164,4 @@ def _one(
             yield HandOver(child.name, child.uid, child.manifest()["spec"].get("replicas", 1))
         if wanted and not ours and not same:
             version = child.version
-    yield Apply(manifest, child.uid, drift=tuple(lost) if same else (), version=version)
+    yield Apply(manifest, child.uid, drift=tuple(unowned) if same else (), version=version)

@@ -1,8 +1,8 @@
-"""Brings one service in order: the function that every event, every failure and every restart leads to.
+"""Reconciles one service: the same function runs after every event, every failure and every restart.
 
-It knows nothing of why it is called. It takes the resource as it was just heard, or else reads it from the API server, and the children as the
-watches have them (`news` and `cluster.children` say why that is as good), works out what should exist and what has to be written, writes it, and says in
-the status how things stand. Run again when all is well, it writes nothing.
+It is level-based: it does not know why it runs. It takes the service from the pending-object cache, or reads it from the API
+server, and the children from the informer store (`pending_objects` and `cluster.child_store` say why that is safe). It computes
+what should exist and what has to be written, writes it, and writes the status. When nothing has changed, it writes nothing.
 """
 
 import collections
@@ -22,171 +22,185 @@ from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.errors import InvalidSpec, Problem
 from naiad_operator.queue import Deleted, Key, Outcome, Result, Retry
-from naiad_operator.reconcile import carry_out, events, merge, models, news, ownership, plan
-from naiad_operator.reconcile.surroundings import Surroundings
+from naiad_operator.reconcile import (
+    applier,
+    events,
+    merge,
+    model_poller,
+    ownership,
+    pending_objects,
+    plan,
+)
+from naiad_operator.reconcile.cluster_info import ClusterInfo
 from naiad_operator.status import Observed
 from naiad_operator.status.compute import compute, compute_invalid
 
 _log = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S = 30.0
-"""After a conflict: what is in the way may go without any event that we would hear."""
-_CREATED_S = 1.0
-"""After children were made; their own first events mostly bring us back sooner."""
-_LEAVING_S = 5.0
-"""While an object of ours goes: its last event brings us back sooner, unless its labels hide it from us."""
+_CONFLICT_REQUEUE_S = 30.0
+"""The wait after a conflict: the object that is in the way may be deleted without an event that the operator receives."""
+_CREATED_REQUEUE_S = 1.0
+"""The wait after children were created; their own first events usually cause an earlier reconcile."""
+_TERMINATING_REQUEUE_S = 5.0
+"""The wait while a child is being deleted; its last event causes an earlier reconcile, unless it has lost the operator's labels."""
 
-_TOLD_AFTER = 2
-"""Failures of the API server in a row, after which a person is told: one or two go by themselves."""
+_REPORT_AFTER = 2
+"""The number of server errors in a row after which they are reported in the status: one or two are usually temporary."""
 
 Clock = collections.abc.Callable[[], dt.datetime]
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Tools:
-    """What a reconcile works with.
+class Dependencies:
+    """The components that the reconciler uses.
 
     Attributes:
-        news: versions of services that were heard.
-        clock: the time of day, for the times in a status.
+        pending: the versions of services from the watch.
+        clock: the time of day, for the timestamps in a status.
     """
 
     api: Client
-    news: news.News
+    pending: pending_objects.PendingObjects
     children: ChildStore
-    surroundings: Surroundings
-    models: models.Models
+    cluster_info: ClusterInfo
+    models: model_poller.ModelPoller
     clock: Clock
 
 
 class Reconciler:
-    """Reconciles services, one call a time each.
+    """Reconciles services; at most one call per service at a time.
 
     Attributes:
-        states: by service, its Ready condition's reason, for the metrics.
+        states: by service, the reason of its Ready condition, for the metrics.
     """
 
-    def __init__(self, tools: Tools) -> None:
-        self._tools = tools
-        self._carrier = carry_out.Carrier(tools.api, tools.children)
+    def __init__(self, dependencies: Dependencies) -> None:
+        self._dependencies = dependencies
+        self._applier = applier.Applier(dependencies.api, dependencies.children)
         self.states: dict[Key, str] = {}
-        self._troubles: collections.Counter[Key] = collections.Counter()
+        self._server_errors: collections.Counter[Key] = collections.Counter()
 
     async def reconcile(self, key: Key) -> Outcome:
-        """Brings a service in order.
+        """Reconciles one service.
 
         Raises:
-            ApiError: the API server could not do its part; nothing is lost by trying again.
+            ApiError: the API server refused or failed; the reconcile may be repeated.
         """
         try:
-            manifest = self._tools.news.take(key) or await self._tools.api.get(_ref(key))
+            manifest = self._dependencies.pending.take(key) or await self._dependencies.api.get(
+                _ref(key)
+            )
         except errors.NotFound:
-            return self._forget(key)
+            return self._remove(key)
         if "deletionTimestamp" in manifest["metadata"]:
-            return self._forget(key)  # its children go with it, by their owner references
+            return self._remove(key)  # its children go with it, by their owner references
         try:
             service = services.parse(manifest)
-            return await self._bring_in_order(key, service)
+            return await self._reconcile_service(key, service)
         except InvalidSpec as invalid:
             status = compute_invalid(manifest, invalid.problems, self._now())
-            await self._say(key, manifest, status)
+            await self._write_status(key, manifest, status)
             return Result()
         except errors.ApiError:
             raise
         except Exception as bug:
-            # Nobody reads an operator's log while they wait for their service.
-            said = f"the operator has a bug that this spec brings out ({bug!r}); its log has more, please report it"
-            status = compute_invalid(manifest, [Problem("", said)], self._now())
-            await self._say(key, manifest, status)
+            # Also in the status, because a user of the service may not have access to the operator's log.
+            message = f"this spec triggers a bug in the operator ({bug!r}); its log has the details, please report it"
+            status = compute_invalid(manifest, [Problem("", message)], self._now())
+            await self._write_status(key, manifest, status)
             raise
 
-    async def _bring_in_order(self, key: Key, service: services.InferenceService) -> Outcome:
-        tools = self._tools
-        mine, pods = self._split(key)
-        replicas, ours = _replicas(mine, service.uid)
-        facts = tools.surroundings.facts(
-            image.resolve(service, tools.surroundings.defaults), replicas, replicas_are_ours=ours
+    async def _reconcile_service(self, key: Key, service: services.InferenceService) -> Outcome:
+        dependencies = self._dependencies
+        children, pods = self._children_and_pods(key)
+        replicas, ours = _replicas(children, service.uid)
+        facts = dependencies.cluster_info.facts(
+            image.resolve(service, dependencies.cluster_info.defaults),
+            replicas,
+            replicas_are_ours=ours,
         )
         wanted = build(service, facts)
         steps = plan.decide(
             wanted,
-            mine,
+            children,
             uid=service.uid,
             owner=f"{names.KIND}.{names.GROUP} {service.name}",
-            accepted=self._carrier.accepted,
+            accepted=self._applier.accepted,
         )
         try:
-            result = await self._carrier.carry_out(
+            result = await self._applier.apply(
                 steps,
                 namespace=key.namespace,
                 uid=service.uid,
-                settled=_is_settled(service),
-                fresh=not service.status,
-                troubled=self._troubles[key] >= _TOLD_AFTER,
+                was_complete=_was_complete(service),
+                is_new=not service.status,
+                report_server_errors=self._server_errors[key] >= _REPORT_AFTER,
             )
         except errors.ServerTrouble:
-            self._troubles[key] += 1
+            self._server_errors[key] += 1
             raise
         if not result.refused:
-            self._troubles.pop(key, None)
-        # Before the status, whose write may fail: the next look finds nothing to put back and would say nothing of it.
-        for event in result.told:
-            await self._tell(key, service.raw, event)
-        if result.created and not (result.refused or result.conflicts or result.leaving):
-            # Their controllers are at work in this moment: a status would be out of date before it is written.
-            self._tools.news.saw(key, service.raw["metadata"]["resourceVersion"])
-            return Result(requeue_after=_CREATED_S)
+            self._server_errors.pop(key, None)
+        # Before the status, whose write may fail: the next reconcile would find no drift and write no Event.
+        for event in result.events:
+            await self._write_event(key, service.raw, event)
+        if result.created and not (result.refused or result.conflicts or result.terminating):
+            # The children's controllers are working now: a status would be outdated before it is written.
+            self._dependencies.pending.mark_seen(key, service.raw["metadata"]["resourceVersion"])
+            return Result(requeue_after=_CREATED_REQUEUE_S)
         if steps:
-            mine, pods = self._split(key)
+            children, pods = self._children_and_pods(key)
         port = service.spec.predictor.ports.metrics
-        tools.models.follow(key, models.address(pods, port))
+        dependencies.models.poll(key, model_poller.status_url(pods, port))
         observed = Observed(
             children={
                 (child.kind, child.name): child.manifest()
-                for child in mine
+                for child in children
                 if child.controller_uid == service.uid and not child.deleting
             },
             facts=facts,
             pods=pods,
-            models=tools.models.of(key),
+            models=dependencies.models.states(key),
             conflicts=result.conflicts,
             errors=result.refused,
-            leaving=result.leaving,
+            terminating=result.terminating,
         )
         status = compute(service, observed, self._now())
-        await self._say(key, service.raw, status)
+        await self._write_status(key, service.raw, status)
         if result.refused:
             return Retry()
-        if result.leaving:
-            return Result(requeue_after=_LEAVING_S)
-        return Result(requeue_after=_LOOK_AGAIN_S if result.conflicts else None)
+        if result.terminating:
+            return Result(requeue_after=_TERMINATING_REQUEUE_S)
+        return Result(requeue_after=_CONFLICT_REQUEUE_S if result.conflicts else None)
 
-    def _split(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
-        """The children of a service, and its pods parsed."""
-        everything = self._tools.children.of_service(key.namespace, key.name)
-        pods = [child.manifest() for child in everything if child.kind == "Pod"]
-        return [child for child in everything if child.kind != "Pod"], pods
+    def _children_and_pods(self, key: Key) -> tuple[list[Child], list[dict[str, typing.Any]]]:
+        """The children of a service without its pods, and its pods as parsed JSON."""
+        objects = self._dependencies.children.of_service(key.namespace, key.name)
+        pods = [child.manifest() for child in objects if child.kind == "Pod"]
+        return [child for child in objects if child.kind != "Pod"], pods
 
-    async def _say(
+    async def _write_status(
         self, key: Key, manifest: services.Manifest, status: dict[str, typing.Any]
     ) -> None:
-        """Writes the status if it is another one, and tells what is new."""
+        """Writes the status if it has changed, and Events for its transitions."""
         before = manifest.get("status") or {}
-        tell: list[events.Event] = []
-        seen = manifest["metadata"]["resourceVersion"]
+        new_events: list[events.Event] = []
+        version = manifest["metadata"]["resourceVersion"]
         patch = merge.patch(before, status)
         if patch:
-            body = {"metadata": {"resourceVersion": seen}, "status": patch}
-            answer = await self._tools.api.merge(_ref(key), body, subresource="status")
-            seen = answer["metadata"]["resourceVersion"]
-            tell = events.of_transition(before, status)
-        self._tools.news.saw(key, seen)
+            body = {"metadata": {"resourceVersion": version}, "status": patch}
+            response = await self._dependencies.api.merge(_ref(key), body, subresource="status")
+            version = response["metadata"]["resourceVersion"]
+            new_events = events.of_transition(before, status)
+        self._dependencies.pending.mark_seen(key, version)
         self.states[key] = _ready_reason(status)
-        for event in tell:
-            await self._tell(key, manifest, event)
+        for event in new_events:
+            await self._write_event(key, manifest, event)
 
-    async def _tell(self, key: Key, manifest: services.Manifest, event: events.Event) -> None:
-        """Writes an Event; what a person is told must never stand in the way of the work."""
+    async def _write_event(
+        self, key: Key, manifest: services.Manifest, event: events.Event
+    ) -> None:
+        """Writes an Event; a failure is only logged, so that it does not affect the reconcile."""
         now = self._now()
         metadata = manifest["metadata"]
         body = {
@@ -215,37 +229,37 @@ class Reconciler:
             "reportingInstance": names.FIELD_MANAGER,
         }
         try:
-            await self._tools.api.create(ResourceRef("v1", "events", key.namespace), body)
+            await self._dependencies.api.create(ResourceRef("v1", "events", key.namespace), body)
         except errors.ApiError as error:
             _log.warning("%s; it said: %s", error, event.message)
 
-    def _forget(self, key: Key) -> Outcome:
-        self._tools.models.follow(key, "")
-        self._tools.news.forget(key)
-        for known in (self.states, self._troubles):
+    def _remove(self, key: Key) -> Outcome:
+        self._dependencies.models.poll(key, "")
+        self._dependencies.pending.forget(key)
+        for known in (self.states, self._server_errors):
             with contextlib.suppress(KeyError):
                 del known[key]
         return Deleted()
 
     def _now(self) -> str:
-        return self._tools.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return self._dependencies.clock().strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _ref(key: Key) -> ResourceRef:
     return ResourceRef(names.API_VERSION, names.PLURAL, key.namespace, key.name)
 
 
-def _replicas(mine: collections.abc.Iterable[Child], uid: str) -> tuple[int | None, bool]:
-    """How many pods the Deployment says, and whether that is our word."""
-    for child in mine:
+def _replicas(children: collections.abc.Iterable[Child], uid: str) -> tuple[int | None, bool]:
+    """The number of pods in the Deployment's spec (None without a Deployment), and whether the operator owns that field."""
+    for child in children:
         if child.kind == kinds.DEPLOYMENT.kind and child.controller_uid == uid:
             spec = child.manifest().get("spec") or {}
             return int(spec.get("replicas", 1)), ownership.owns(child.owned(), "spec", "replicas")
     return None, True
 
 
-def _is_settled(service: services.InferenceService) -> bool:
-    """Whether the present spec was carried out before, and nothing stood in its way."""
+def _was_complete(service: services.InferenceService) -> bool:
+    """Whether the current spec was applied before without a conflict or a refusal."""
     if service.status.get("observedGeneration") != service.generation:
         return False
     reasons = {condition.get("reason") for condition in service.status.get("conditions") or ()}

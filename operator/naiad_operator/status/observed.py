@@ -64,4 +64,4 @@ class Observed:
     models: collections.abc.Sequence[ModelState] | None = None
     conflicts: collections.abc.Sequence[Conflict] = ()
     errors: collections.abc.Sequence[ApiError] = ()
-    leaving: collections.abc.Sequence[tuple[str, str]] = ()
+    terminating: collections.abc.Sequence[tuple[str, str]] = ()

@@ -154,15 +154,13 @@ def refused(
     """Reason and message of the first conflict or refusal among some kinds; None when there is none."""
     for conflict in observed.conflicts:
         if among(conflict.kind):
-            said = (
-                f"{conflict.kind} {conflict.name} exists already and belongs to {conflict.owner}: delete it, or give this service "
-                "another name"
-            )
+            owner = f"belongs to {conflict.owner}" if conflict.owner else "has no owner"
+            said = f"{conflict.kind} {conflict.name} exists already and {owner}: delete it, or give this service another name"
             return "ResourceConflict", said
     for error in observed.errors:
         if among(error.kind):
             return "ApplyFailed", f"{error.kind} {error.name} was refused: {error.message}"
-    for kind, name in observed.leaving:
+    for kind, name in observed.terminating:
         if among(kind):
             return (
                 "BeingDeleted",

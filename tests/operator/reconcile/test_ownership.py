@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from naiad_operator.reconcile.ownership import lost, owns
+from naiad_operator.reconcile.ownership import owns, unowned_fields
 
 MANIFEST: dict[str, Any] = {
     "apiVersion": "apps/v1",
@@ -62,11 +62,11 @@ def fields() -> dict[str, Any]:
 
 
 def test_nothing_is_lost_after_an_apply() -> None:
-    assert lost(MANIFEST, fields()) == []
+    assert unowned_fields(MANIFEST, fields()) == []
 
 
 def test_everything_is_lost_where_nothing_was_applied() -> None:
-    assert lost(MANIFEST, {}) == ["metadata.labels", "metadata.ownerReferences", "spec"]
+    assert unowned_fields(MANIFEST, {}) == ["metadata.labels", "metadata.ownerReferences", "spec"]
 
 
 @pytest.mark.parametrize(
@@ -96,11 +96,11 @@ def test_a_field_that_somebody_took_over_is_named_as_a_person_would(
     # The empty set of a map means "all of it", so a map that loses its last field goes itself.
     node["f:other"] = {}
     del node[path[-1]]
-    assert lost(MANIFEST, taken) == [said]
+    assert unowned_fields(MANIFEST, taken) == [said]
 
 
 def test_a_null_in_a_manifest_is_no_field() -> None:
-    assert lost({"spec": {"replicas": None}}, {"f:spec": {"f:other": {}}}) == []
+    assert unowned_fields({"spec": {"replicas": None}}, {"f:spec": {"f:other": {}}}) == []
 
 
 def test_owning_is_asked_by_path() -> None:

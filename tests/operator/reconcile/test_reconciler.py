@@ -9,8 +9,8 @@ from naiad_operator.cluster import errors
 from naiad_operator.cluster.child_store import ChildStore, Labels
 from naiad_operator.cluster.client import Client
 from naiad_operator.queue import Key
-from naiad_operator.reconcile import carry_out, events, models, news, reconciler
-from naiad_operator.reconcile.surroundings import Surroundings
+from naiad_operator.reconcile import applier, events, model_poller, pending_objects, reconciler
+from naiad_operator.reconcile.cluster_info import ClusterInfo
 from tests.support import manifests
 
 Object = dict[str, typing.Any]
@@ -45,14 +45,14 @@ class Api:
 
 def looking(api: Api) -> reconciler.Reconciler:
     client = typing.cast("Client", api)
-    tools = reconciler.Tools(
+    tools = reconciler.Dependencies(
         api=client,
-        news=news.News(lambda: 0.0),
+        pending=pending_objects.PendingObjects(lambda: 0.0),
         children=ChildStore(
             Labels(instance="i", manager="m"), on_change=lambda *_: None, transforms={}
         ),
-        surroundings=Surroundings(client, manifests.DEFAULTS, inspect_nodes=False),
-        models=typing.cast("models.Models", Silent()),
+        cluster_info=ClusterInfo(client, manifests.DEFAULTS, inspect_nodes=False),
+        models=typing.cast("model_poller.ModelPoller", Silent()),
         clock=lambda: dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC),
     )
     return reconciler.Reconciler(tools)
@@ -61,20 +61,22 @@ def looking(api: Api) -> reconciler.Reconciler:
 class Silent:
     """Nobody can be asked for models."""
 
-    def follow(self, key: Key, url: str) -> None:
+    def poll(self, key: Key, url: str) -> None:
         """Asks nobody."""
 
-    def of(self, key: Key) -> None:
+    def states(self, key: Key) -> None:
         """Knows nothing."""
 
 
 async def test_drift_that_was_put_back_is_told_though_the_status_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def put_back(*_: object, **__: object) -> carry_out.Result:
-        return carry_out.Result(told=[events.of_drift("Deployment", "demo", ["spec.replicas"])])
+    async def put_back(*_: object, **__: object) -> applier.ApplyResult:
+        return applier.ApplyResult(
+            events=[events.of_drift("Deployment", "demo", ["spec.replicas"])]
+        )
 
-    monkeypatch.setattr(carry_out.Carrier, "carry_out", put_back)
+    monkeypatch.setattr(applier.Applier, "apply", put_back)
     api = Api()
     api.refuses = errors.Conflict("patch status", code=409)
     with pytest.raises(errors.Conflict):

@@ -278,15 +278,15 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         ),
     ),
     "the Service is somebody else's": (
-        {"conflicts": [Conflict("Service", "demo", "nobody")]},
-        ("ResourceConflict", "Service demo exists already and belongs to nobody: delete it, or give this service another name"),
+        {"conflicts": [Conflict("Service", "demo", "")]},
+        ("ResourceConflict", "Service demo exists already and has no owner: delete it, or give this service another name"),
     ),
     "an Ingress that is wanted again is held by somebody's finalizer": (
-        {"resource": spec(ingress={"enabled": True, "host": "a.example"}), "leaving": [("Ingress", "demo")]},
+        {"resource": spec(ingress={"enabled": True, "host": "a.example"}), "terminating": [("Ingress", "demo")]},
         ("BeingDeleted", "Ingress demo is still being deleted; it is made again once it is gone"),
     ),
     "the Deployment of the service that had this name goes": (
-        {"children": {("Deployment", "demo"): None}, "leaving": [("Deployment", "demo")]},
+        {"children": {("Deployment", "demo"): None}, "terminating": [("Deployment", "demo")]},
         ("BeingDeleted", "Deployment demo is still being deleted; it is made again once it is gone"),
     ),
     "pods that are too many end": (

@@ -3,7 +3,7 @@
 import typing
 
 from naiad_operator.queue import Key
-from naiad_operator.reconcile.news import FRESH_S, News
+from naiad_operator.reconcile.pending_objects import MAX_AGE_S, PendingObjects
 from tests.support import manifests
 
 KEY = Key("models", "demo")
@@ -29,8 +29,8 @@ def version_of(manifest: dict[str, typing.Any] | None) -> str:
 
 
 def test_what_was_heard_is_taken_once_and_whole_but_for_its_managed_fields() -> None:
-    news = News(Clock())
-    assert news.hear(KEY, service("5"))
+    news = PendingObjects(Clock())
+    assert news.add(KEY, service("5"))
     taken = news.take(KEY)
     assert taken is not None
     assert "managedFields" not in taken["metadata"]
@@ -39,52 +39,52 @@ def test_what_was_heard_is_taken_once_and_whole_but_for_its_managed_fields() -> 
 
 
 def test_only_the_newest_of_what_was_heard_counts() -> None:
-    news = News(Clock())
-    news.hear(KEY, service("5"))
-    news.hear(KEY, service("9"))
+    news = PendingObjects(Clock())
+    news.add(KEY, service("5"))
+    news.add(KEY, service("9"))
     assert version_of(news.take(KEY)) == "9"
 
 
 def test_the_echo_of_our_own_status_and_what_came_before_it_is_no_news() -> None:
-    news = News(Clock())
-    news.saw(KEY, "10")
-    assert not news.hear(KEY, service("10"))
-    assert not news.hear(KEY, service("9"))
+    news = PendingObjects(Clock())
+    news.mark_seen(KEY, "10")
+    assert not news.add(KEY, service("10"))
+    assert not news.add(KEY, service("9"))
     assert news.take(KEY) is None
-    assert news.hear(KEY, service("11"))
+    assert news.add(KEY, service("11"))
 
 
 def test_a_status_that_we_write_makes_what_waits_old_but_not_what_came_after_it() -> None:
-    news = News(Clock())
-    news.hear(KEY, service("9"))
-    news.saw(KEY, "10")
+    news = PendingObjects(Clock())
+    news.add(KEY, service("9"))
+    news.mark_seen(KEY, "10")
     assert news.take(KEY) is None
-    news.hear(KEY, service("12"))
-    news.saw(KEY, "11")
+    news.add(KEY, service("12"))
+    news.mark_seen(KEY, "11")
     assert version_of(news.take(KEY)) == "12"
 
 
 def test_a_list_may_go_back_in_versions_as_after_a_restored_backup() -> None:
-    news = News(Clock())
-    news.saw(KEY, "10")
-    assert not news.hear(KEY, service("10"), listed=True)
-    assert news.hear(KEY, service("7"), listed=True)
+    news = PendingObjects(Clock())
+    news.mark_seen(KEY, "10")
+    assert not news.add(KEY, service("10"), listed=True)
+    assert news.add(KEY, service("7"), listed=True)
     assert version_of(news.take(KEY)) == "7"
 
 
 def test_what_has_waited_for_long_is_asked_for_again() -> None:
     clock = Clock()
-    news = News(clock)
-    news.hear(KEY, service("5"))
-    clock.now += FRESH_S + 1
+    news = PendingObjects(clock)
+    news.add(KEY, service("5"))
+    clock.now += MAX_AGE_S + 1
     assert news.take(KEY) is None
 
 
 def test_a_service_that_is_gone_leaves_nothing() -> None:
-    news = News(Clock())
-    news.hear(KEY, service("5"))
-    news.gone(KEY)
+    news = PendingObjects(Clock())
+    news.add(KEY, service("5"))
+    news.discard(KEY)
     assert news.take(KEY) is None
-    news.saw(KEY, "10")
+    news.mark_seen(KEY, "10")
     news.forget(KEY)
-    assert news.hear(KEY, service("3"))
+    assert news.add(KEY, service("3"))

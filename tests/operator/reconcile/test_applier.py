@@ -12,7 +12,7 @@ from naiad_operator.cluster.child_store import APPLIED_ANNOTATION, ChildStore, L
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.reconcile import plan
-from naiad_operator.reconcile.carry_out import Carrier, Result
+from naiad_operator.reconcile.applier import Applier, ApplyResult
 
 WANTED: dict[str, Any] = {
     "apiVersion": "v1",
@@ -86,28 +86,30 @@ def empty_store() -> ChildStore:
     )
 
 
-async def carried_out(
+async def apply(
     api: Api,
     *,
-    fresh: bool = False,
-    settled: bool = False,
+    is_new: bool = False,
+    was_complete: bool = False,
     step: plan.Step | None = None,
     store: ChildStore | None = None,
-) -> Result:
-    carrier = Carrier(api, store if store is not None else empty_store())
-    return await carry_out(carrier, step or plan.Create(WANTED), fresh=fresh, settled=settled)
+) -> ApplyResult:
+    applier = Applier(api, store if store is not None else empty_store())
+    return await apply_step(
+        applier, step or plan.Create(WANTED), is_new=is_new, was_complete=was_complete
+    )
 
 
-async def carry_out(
-    carrier: Carrier, step: plan.Step, *, fresh: bool, settled: bool = False
-) -> Result:
-    return await carrier.carry_out(
+async def apply_step(
+    applier: Applier, step: plan.Step, *, is_new: bool, was_complete: bool = False
+) -> ApplyResult:
+    return await applier.apply(
         [step],
         namespace="ns",
         uid="ours",
-        settled=settled,
-        fresh=fresh,
-        troubled=False,
+        was_complete=was_complete,
+        is_new=is_new,
+        report_server_errors=False,
     )
 
 
@@ -115,30 +117,30 @@ async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
     """A child of which the API server keeps less than was applied is remembered, until it goes with its service."""
     store = empty_store()
     api = Api()
-    carrier = Carrier(api, store)
+    applier = Applier(api, store)
     for number in range(3):
         api.present, api.uid = None, f"uid-{number}"
-        await carry_out(carrier, plan.Create(WANTED), fresh=True)
+        await apply_step(applier, plan.Create(WANTED), is_new=True)
         store.remove(f"uid-{number}", "8")
-    assert carrier.partial == 1
+    assert applier.partial == 1
 
 
 async def test_a_new_service_s_child_is_made_with_one_request() -> None:
     api = Api()
-    result = await carried_out(api, fresh=True)
+    result = await apply(api, is_new=True)
     assert (api.asked, result.created, result.writes) == (["apply 1 force=False"], True, 1)
 
 
 async def test_a_child_that_is_missing_later_is_looked_for_first() -> None:
     api = Api()
-    result = await carried_out(api, fresh=False)
+    result = await apply(api, is_new=False)
     assert (api.asked, result.created) == (["get", "apply any force=False"], True)
 
 
-@pytest.mark.parametrize("fresh", [True, False])
-async def test_somebody_elses_object_is_left_alone_and_its_owner_named(*, fresh: bool) -> None:
+@pytest.mark.parametrize("is_new", [True, False])
+async def test_somebody_elses_object_is_left_alone_and_its_owner_named(*, is_new: bool) -> None:
     api = Api(foreign())
-    result = await carried_out(api, fresh=fresh)
+    result = await apply(api, is_new=is_new)
     assert api.present == foreign()
     assert (result.created, result.writes) == (False, 0)
     assert [(each.kind, each.name, each.owner) for each in result.conflicts] == [
@@ -148,7 +150,7 @@ async def test_somebody_elses_object_is_left_alone_and_its_owner_named(*, fresh:
 
 async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() -> None:
     api = Api(minds_versions=True)
-    result = await carried_out(api, fresh=True)
+    result = await apply(api, is_new=True)
     assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
     assert (result.created, result.writes) == (True, 1)
 
@@ -156,10 +158,10 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
 @pytest.mark.parametrize(
     ("present", "told"),
     [
-        (None, "Service demo was missing and has been made"),
+        (None, "Service demo was missing and has been created"),
         (
             {**WANTED, "metadata": {**WANTED["metadata"], "uid": "x"}},
-            "Service demo was changed by someone else (metadata.labels) and put back",
+            "Service demo was changed by another client (metadata.labels) and put back",
         ),
     ],
     ids=["gone", "without its labels"],
@@ -167,8 +169,8 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
 async def test_what_is_told_of_a_child_that_was_not_found(
     present: dict[str, Any] | None, told: str
 ) -> None:
-    result = await carried_out(Api(present), fresh=False, settled=True)
-    assert [event.message for event in result.told] == [told]
+    result = await apply(Api(present), is_new=False, was_complete=True)
+    assert [event.message for event in result.events] == [told]
 
 
 async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has_changed() -> None:
@@ -178,7 +180,7 @@ async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has
     )
     api, store = Api(now), empty_store()
     with pytest.raises(errors.Conflict):
-        await carried_out(api, step=plan.Apply(WANTED, "made", version="17"), store=store)
+        await apply(api, step=plan.Apply(WANTED, "made", version="17"), store=store)
     assert api.asked == ["apply 17 force=True", "get"]
     [known] = store.of_service("ns", "demo")
     assert known.version == "18", "the next look decides by what there is"

@@ -11,11 +11,11 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from naiad_operator.queue import Key
-from naiad_operator.reconcile.models import AskingPace, Models, address
+from naiad_operator.reconcile.model_poller import ModelPoller, PollConfig, status_url
 from naiad_operator.status import ModelState
 
 KEY = Key("ns", "demo")
-PACE = AskingPace(ready=0.02, loading=0.02, silent_most=0.1, answer=0.2)
+CONFIG = PollConfig(ready=0.02, loading=0.02, max_unresponsive=0.1, timeout=0.2)
 READY = {"models": [{"name": "a", "version": "1", "state": "READY", "reason": ""}]}
 LOADING = {"models": [{"name": "a", "version": "1", "state": "LOADING", "later": "unknown"}]}
 
@@ -42,8 +42,8 @@ class Asking:
     """Models that are asked for, and who was told of a change."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, pod: Pod) -> None:
-        self.told: list[Key] = []
-        self.models = Models(session, changed=self.told.append, pace=PACE)
+        self.changed: list[Key] = []
+        self.models = ModelPoller(session, on_change=self.changed.append, config=CONFIG)
         self.url, self.pod = url, pod
 
 
@@ -71,45 +71,45 @@ async def until(holds: Callable[[], bool]) -> None:
 
 async def test_the_first_answer_and_every_other_one_wake_the_service(asking: Asking) -> None:
     asking.pod.answer = LOADING
-    asking.models.follow(KEY, asking.url)
-    await until(lambda: asking.told == [KEY])
-    assert asking.models.of(KEY) == (ModelState(name="a", version="1", state="LOADING"),)
+    asking.models.poll(KEY, asking.url)
+    await until(lambda: asking.changed == [KEY])
+    assert asking.models.states(KEY) == (ModelState(name="a", version="1", state="LOADING"),)
     await until(lambda: len(asking.pod.asked) > 3)
-    assert asking.told == [KEY]
+    assert asking.changed == [KEY]
     asking.pod.answer = READY
-    await until(lambda: asking.told == [KEY, KEY])
-    assert asking.models.of(KEY) == (ModelState(name="a", version="1", state="READY"),)
+    await until(lambda: asking.changed == [KEY, KEY])
+    assert asking.models.states(KEY) == (ModelState(name="a", version="1", state="READY"),)
 
 
 @pytest.mark.parametrize("answer", [503, "<html>", '{"models": 3}', "x" * (2 << 20), "hang"])
 async def test_an_answer_that_is_none_changes_nothing(asking: Asking, answer: Any) -> None:
-    asking.models.follow(KEY, asking.url)
-    await until(lambda: asking.told == [KEY])
+    asking.models.poll(KEY, asking.url)
+    await until(lambda: asking.changed == [KEY])
     asking.pod.answer = answer
     before = len(asking.pod.asked)
     await until(lambda: len(asking.pod.asked) > before + 1)
-    assert asking.models.of(KEY) == (ModelState(name="a", version="1", state="READY"),)
-    assert asking.told == [KEY]
+    assert asking.models.states(KEY) == (ModelState(name="a", version="1", state="READY"),)
+    assert asking.changed == [KEY]
 
 
 async def test_a_pod_is_never_shown_credentials(asking: Asking) -> None:
-    asking.models.follow(KEY, asking.url)
-    await until(lambda: asking.told == [KEY])
+    asking.models.poll(KEY, asking.url)
+    await until(lambda: asking.changed == [KEY])
     assert "Authorization" not in asking.pod.asked[0]
 
 
 async def test_a_service_that_is_gone_is_not_asked_for(asking: Asking) -> None:
-    asking.models.follow(KEY, asking.url)
-    await until(lambda: asking.told == [KEY])
-    asking.models.follow(KEY, "")
-    assert asking.models.of(KEY) is None
+    asking.models.poll(KEY, asking.url)
+    await until(lambda: asking.changed == [KEY])
+    asking.models.poll(KEY, "")
+    assert asking.models.states(KEY) is None
 
 
 async def test_another_pod_is_asked_at_once_and_what_was_known_is_kept(asking: Asking) -> None:
-    asking.models.follow(KEY, asking.url)
-    await until(lambda: asking.told == [KEY])
-    asking.models.follow(KEY, "http://127.0.0.1:9/status")
-    assert asking.models.of(KEY) == (ModelState(name="a", version="1", state="READY"),)
+    asking.models.poll(KEY, asking.url)
+    await until(lambda: asking.changed == [KEY])
+    asking.models.poll(KEY, "http://127.0.0.1:9/status")
+    assert asking.models.states(KEY) == (ModelState(name="a", version="1", state="READY"),)
 
 
 def pod(name: str, ip: str = "10.0.0.1", phase: str = "Running", **more: Any) -> dict[str, Any]:
@@ -120,17 +120,17 @@ def pod(name: str, ip: str = "10.0.0.1", phase: str = "Running", **more: Any) ->
 
 def test_a_ready_pod_is_asked_before_one_that_only_runs() -> None:
     pods = [pod("a", "10.0.0.1"), pod("b", "10.0.0.2", ready=True)]
-    assert address(pods, 8002) == "http://10.0.0.2:8002/status"
+    assert status_url(pods, 8002) == "http://10.0.0.2:8002/status"
 
 
 def test_a_pod_that_only_runs_is_asked_what_it_loads() -> None:
-    assert address([pod("a")], 8002) == "http://10.0.0.1:8002/status"
+    assert status_url([pod("a")], 8002) == "http://10.0.0.1:8002/status"
 
 
 def test_an_ipv6_address_is_written_as_a_url_wants_it() -> None:
-    assert address([pod("a", "fd00::1")], 8002) == "http://[fd00::1]:8002/status"
+    assert status_url([pod("a", "fd00::1")], 8002) == "http://[fd00::1]:8002/status"
 
 
 def test_pods_that_wait_or_go_are_not_asked() -> None:
     leaving = pod("b", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    assert address([pod("a", phase="Pending"), leaving, pod("c", "")], 8002) == ""
+    assert status_url([pod("a", phase="Pending"), leaving, pod("c", "")], 8002) == ""

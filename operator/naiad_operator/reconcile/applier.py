@@ -1,10 +1,12 @@
-"""Carries a plan out: the writes to children, with what each must hold to.
+"""Applies a plan: sends its writes to the API server, and never changes an object of another owner.
 
-Never somebody else's object. For a service that is new the creating apply names a version that no object has, so that the API
-server makes the object or refuses to touch the one that is there: one request a child, which is what counts when a thousand services come
-at once. Afterwards a missing child is looked for first, because what stands in its way is known to stay for a while, and a refused
-write is a write; the creating apply then takes no field by force. A refusal of one child (a quota, an admission policy,
-a missing verb) is noted and the others go on; a failure of the API server itself ends the attempt, for the queue to try again.
+For a new service, the creating apply names a resourceVersion that no object has, so that the API server either creates the object
+or responds with a Conflict. This costs one request per child, which matters when a thousand services are created at once.
+Later, a missing child is read first, because an object that is in the way usually stays for a while; the creating apply then
+does not force.
+
+When the API server refuses one child (a quota, an admission policy, a missing permission), the refusal is recorded and the other
+children are applied. When the API server itself fails, the attempt ends and the queue retries it.
 """
 
 import collections.abc
@@ -17,122 +19,124 @@ from naiad_operator.cluster import child_store, errors
 from naiad_operator.cluster.client import Client
 from naiad_operator.cluster.resource_ref import ResourceRef
 from naiad_operator.reconcile import events, ownership, plan
+from naiad_operator.reconcile.events import Event
 from naiad_operator.status import ApiError, Conflict
 
 _log = logging.getLogger(__name__)
 
 _NO_VERSION = "1"
-"""A resourceVersion that no object has: etcd's first revision is that of the empty store."""
+"""A resourceVersion that no object has: the first revision of etcd is that of the empty store."""
 
 _PLURALS = {kind.kind: kind.plural for kind in kinds.KINDS}
 
 
 @dataclasses.dataclass(slots=True)
-class Result:
-    """What became of a plan.
+class ApplyResult:
+    """The result of applying a plan.
 
     Attributes:
-        refused: children that the API server does not take.
-        told: what a person should hear of it.
-        created: whether children were made.
-        relabelled: those of them, by kind and name, that were there without the labels by which we find them.
-        leaving: what is in the way and goes by itself, by kind and name.
-        writes: how many requests changed something, or tried to.
+        conflicts: objects of other owners that have the name of a child.
+        refused: children that the API server refused.
+        events: the Events to write.
+        created: whether a child was created.
+        relabelled: created children, by kind and name, that existed without the operator's labels.
+        terminating: objects in the way that are being deleted, by kind and name.
+        writes: the number of writes that were sent.
     """
 
     conflicts: list[Conflict] = dataclasses.field(default_factory=list)
     refused: list[ApiError] = dataclasses.field(default_factory=list)
-    told: list[events.Event] = dataclasses.field(default_factory=list)
+    events: list[Event] = dataclasses.field(default_factory=list)
     created: bool = False
     relabelled: set[tuple[str, str]] = dataclasses.field(default_factory=set)
-    leaving: list[tuple[str, str]] = dataclasses.field(default_factory=list)
+    terminating: list[tuple[str, str]] = dataclasses.field(default_factory=list)
     writes: int = 0
 
 
-class Carrier:
-    """Carries plans out.
+class Applier:
+    """Applies plans.
 
     Args:
-        api: where to write.
-        store: hears each answer.
+        api: the client of the API server.
+        store: receives each response.
     """
 
     def __init__(self, api: Client, store: child_store.ChildStore) -> None:
         self._api = api
         self._store = store
-        # What the API server made of an apply that it did not take whole, by the child's uid: applying it again would change
-        # nothing. Only a manifest with a field that this API server drops gets here.
+        # By uid, the digest and field set of each child of which the API server dropped a field: applying it again would
+        # change nothing.
         self._partial: dict[str, tuple[str, bytes]] = {}
 
     @property
     def partial(self) -> int:
-        """Of how many children it is kept that a part was changed by others."""
+        """The number of children of which the API server dropped a field."""
         return len(self._partial)
 
     def accepted(self, child: child_store.Child, stamp: str) -> bool:
-        """Whether the child is what the API server makes of this manifest, though it lacks fields."""
+        """Whether the child is what the API server made of this manifest, although fields are missing."""
         return self._partial.get(child.uid) == (stamp, child.fields)
 
-    async def carry_out(
+    async def apply(
         self,
         steps: collections.abc.Iterable[plan.Step],
         *,
         namespace: str,
         uid: str,
-        settled: bool,
-        fresh: bool,
-        troubled: bool,
-    ) -> Result:
-        """Takes the steps in order.
+        was_complete: bool,
+        is_new: bool,
+        report_server_errors: bool,
+    ) -> ApplyResult:
+        """Applies the steps in order.
 
         Args:
             steps: from `plan.decide`.
-            namespace: the service's.
-            uid: the service's.
-            settled: whether all this was there before, so that a child which has to be made is worth an Event.
-            fresh: whether the service is new, so that most likely nothing stands where its children shall.
-            troubled: whether the API server failed at this more than once already. Then it is a thing to tell, and no reason to leave the other
-                children: a broken admission webhook answers so for weeks, for one kind.
+            namespace: the service's namespace.
+            uid: the service's uid.
+            was_complete: whether all children existed before, so that a missing child is drift and gets an Event.
+            is_new: whether the service is new, so that its children most likely do not exist.
+            report_server_errors: whether a 5xx for one child is recorded like a refusal. Set after repeated failures, because a broken
+                admission webhook may fail for weeks for one kind, and the other children must be applied.
 
         Raises:
-            ApiError: one that has to do with the API server and not with one child.
+            ApiError: an error of the API server that does not concern a single child.
         """
-        result = Result()
+        result = ApplyResult()
         for step in steps:
             try:
-                before = result.writes
-                await self._step(step, result, namespace=namespace, uid=uid, fresh=fresh)
-                if isinstance(step, plan.Create) and result.writes > before:
+                writes_before = result.writes
+                await self._step(step, result, namespace=namespace, uid=uid, is_new=is_new)
+                if isinstance(step, plan.Create) and result.writes > writes_before:
                     result.created = True
-                    if settled:
-                        result.told.append(_told_of(step, result))
+                    if was_complete:
+                        result.events.append(_creation_event(step, result))
             except (
                 errors.Invalid,
                 errors.Forbidden,
                 errors.NotFound,
                 errors.ServerTrouble,
             ) as error:
-                if isinstance(error, errors.ServerTrouble) and not troubled:
+                if isinstance(error, errors.ServerTrouble) and not report_server_errors:
                     raise
-                kind, name = _of(step)
+                kind, name = _kind_and_name(step)
                 _log.warning("%s", error)
                 result.refused.append(ApiError(kind, name, error.message or str(error)))
         return result
 
     async def _step(
-        self, step: plan.Step, result: Result, *, namespace: str, uid: str, fresh: bool
+        self, step: plan.Step, result: ApplyResult, *, namespace: str, uid: str, is_new: bool
     ) -> None:
         match step:
             case plan.Create(manifest):
-                if not (fresh and await self._created_at_once(manifest, result)):
-                    await self._create(manifest, result, uid=uid)
+                if not (is_new and await self._create_directly(manifest, result)):
+                    await self._create_if_absent(manifest, result, uid=uid)
             case plan.Apply(manifest, child_uid, drift, version):
                 result.writes += 1
                 await self._apply_as_read(_with_uid(manifest, child_uid), version)
                 if drift:
-                    kind, name = _of(step)
+                    kind, name = _kind_and_name(step)
                     _log.info("put %s %s back: %s", kind, name, ", ".join(drift))
-                    result.told.append(events.of_drift(kind, name, drift))
+                    result.events.append(events.of_drift(kind, name, drift))
             case plan.HandOver(name, child_uid, replicas):
                 result.writes += 1
                 await self._hand_over(namespace, name, child_uid, replicas)
@@ -144,10 +148,10 @@ class Carrier:
                 self._partial.pop(child.uid, None)
             case plan.Wait(kind, name):
                 _log.debug("%s %s is still being deleted", kind, name)
-                result.leaving.append((kind, name))
+                result.terminating.append((kind, name))
 
-    async def _created_at_once(self, manifest: plan.Manifest, result: Result) -> bool:
-        """Creates an object unless one is there; False when one is, or when the API server minds the version."""
+    async def _create_directly(self, manifest: plan.Manifest, result: ApplyResult) -> bool:
+        """Creates an object unless it exists; False when it exists, or when the API server does not accept the version."""
         try:
             await self._apply(manifest, force=False, version=_NO_VERSION)
         except (errors.Conflict, errors.NotFound):
@@ -155,14 +159,16 @@ class Carrier:
         result.writes += 1
         return True
 
-    async def _create(self, manifest: plan.Manifest, result: Result, *, uid: str) -> None:
+    async def _create_if_absent(
+        self, manifest: plan.Manifest, result: ApplyResult, *, uid: str
+    ) -> None:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         try:
             present = await self._api.get(_ref(manifest))
         except errors.NotFound:
             present = None
         if present is not None:
-            await self._found(manifest, present, result, uid=uid)
+            await self._apply_existing(manifest, present, result, uid=uid)
             return
         result.writes += 1
         try:
@@ -170,40 +176,47 @@ class Carrier:
         except errors.Conflict:
             present = await self._api.get(_ref(manifest))
             if child_store.controller_of(present["metadata"]).get("uid") == uid:
-                raise  # another operator of ours was quicker: look again
+                raise  # another operator process has created it: reconcile again
             self._conflict(kind, name, present, result)
 
-    async def _found(
-        self, manifest: plan.Manifest, present: dict[str, typing.Any], result: Result, *, uid: str
+    async def _apply_existing(
+        self,
+        manifest: plan.Manifest,
+        present: dict[str, typing.Any],
+        result: ApplyResult,
+        *,
+        uid: str,
     ) -> None:
-        """An object of that name is there, though no watch has told of it under our labels."""
+        """Handles an object that has the child's name, although no watch has reported it with the operator's labels."""
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         metadata = present["metadata"]
         owner = child_store.controller_of(metadata)
-        before = child_store.qualified_name(child_store.controller_of(manifest["metadata"]))
+        expected = child_store.qualified_name(child_store.controller_of(manifest["metadata"]))
         if "deletionTimestamp" in metadata or plan.is_left_over(
-            child_store.qualified_name(owner), owner.get("uid") or "", owner=before, uid=uid
+            child_store.qualified_name(owner), owner.get("uid") or "", owner=expected, uid=uid
         ):
-            result.leaving.append((kind, name))
+            result.terminating.append((kind, name))
         elif owner.get("uid") != uid:
             self._conflict(kind, name, present, result)
         else:
-            # Ours: somebody took the labels off by which we find it, or the watch is a moment late.
+            # The service's own: its labels were removed, or the watch is late.
             result.writes += 1
             result.relabelled.add((kind, name))
             await self._apply(_with_uid(manifest, metadata["uid"]))
 
     @staticmethod
-    def _conflict(kind: str, name: str, present: dict[str, typing.Any], result: Result) -> None:
-        owner = _named(child_store.controller_of(present["metadata"]))
-        result.conflicts.append(Conflict(kind, name, owner or "nobody"))
+    def _conflict(
+        kind: str, name: str, present: dict[str, typing.Any], result: ApplyResult
+    ) -> None:
+        owner = _owner_text(child_store.controller_of(present["metadata"]))
+        result.conflicts.append(Conflict(kind, name, owner))
 
     async def _apply_as_read(self, manifest: plan.Manifest, version: str) -> None:
         try:
             await self._apply(manifest, version=version)
         except errors.Conflict:
             if version:
-                # The watch is behind; the next look shall decide by what there is.
+                # The watch is late: the next reconcile uses the object as it is now.
                 self._store.put(manifest["kind"], await self._api.get(_ref(manifest)))
             raise
 
@@ -212,21 +225,27 @@ class Carrier:
     ) -> None:
         metadata = manifest["metadata"]
         stamp = metadata["annotations"][child_store.APPLIED_ANNOTATION]
-        sent = manifest
+        body = manifest
         if version:
-            sent = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
-        answer = await self._api.apply(_ref(manifest), sent, force=force)
-        child = self._store.put(manifest["kind"], answer)
-        lost = ownership.lost(manifest, child.owned()) if child.applied == stamp else []
-        if lost:
+            body = {**manifest, "metadata": {**metadata, "resourceVersion": version}}
+        response = await self._api.apply(_ref(manifest), body, force=force)
+        child = self._store.put(manifest["kind"], response)
+        unowned = (
+            ownership.unowned_fields(manifest, child.owned()) if child.applied == stamp else []
+        )
+        if unowned:
             _log.warning(
                 "the API server does not keep %s of %s %s; an older version of it, or a field of podTemplate that does not exist",
-                ", ".join(lost),
+                ", ".join(unowned),
                 child.kind,
                 child.name,
             )
-            # Children mostly go with their service, and no step of ours tells of it.
-            self._partial = {uid: seen for uid, seen in self._partial.items() if uid in self._store}
+            # Children are usually deleted with their service, without a step of a plan: remove their entries.
+            self._partial = {
+                uid: stamp_and_fields
+                for uid, stamp_and_fields in self._partial.items()
+                if uid in self._store
+            }
             self._partial[child.uid] = (stamp, child.fields)
         else:
             self._partial.pop(child.uid, None)
@@ -241,14 +260,14 @@ class Carrier:
         }
         ref = ResourceRef(kind.api_version, kind.plural, namespace, name)
         manager = f"{self._api.manager}-handover"
-        answer = await self._api.apply(ref, manifest, manager=manager)
-        self._store.put(kind.kind, answer)
+        response = await self._api.apply(ref, manifest, manager=manager)
+        self._store.put(kind.kind, response)
         _log.info("the autoscaler takes over %s at %d replicas", name, replicas)
 
 
-def _told_of(step: plan.Create, result: Result) -> events.Event:
-    """That a child was missing; or only its labels were."""
-    kind, name = _of(step)
+def _creation_event(step: plan.Create, result: ApplyResult) -> events.Event:
+    """The Event for a child that was missing, or that had lost its labels."""
+    kind, name = _kind_and_name(step)
     if (kind, name) in result.relabelled:
         return events.of_drift(kind, name, ("metadata.labels",))
     return events.of_recreation(kind, name)
@@ -269,7 +288,7 @@ def _ref_of_child(child: child_store.Child) -> ResourceRef:
     return ResourceRef(kind.api_version, kind.plural, child.namespace, child.name)
 
 
-def _of(step: plan.Step) -> tuple[str, str]:
+def _kind_and_name(step: plan.Step) -> tuple[str, str]:
     match step:
         case plan.Create(manifest) | plan.Apply(manifest):
             return manifest["kind"], manifest["metadata"]["name"]
@@ -281,6 +300,6 @@ def _of(step: plan.Step) -> tuple[str, str]:
             return kind, name
 
 
-def _named(owner: dict[str, typing.Any]) -> str:
-    """An owner reference in words; "" where there is none."""
+def _owner_text(owner: dict[str, typing.Any]) -> str:
+    """An owner reference as "Kind name"; "" when there is none."""
     return f"{owner['kind']} {owner['name']}" if owner else ""
