@@ -1,7 +1,8 @@
 """`make bench-against CHECKOUT=DIR`: this checkout beside another one of Naiad: processor time per request, and throughput.
 
 Three servers run at once: the other checkout, this one, and the other one once more, whose ratio to itself shows the noise. Each cell
-(wire, model, kind of requests, connections) is measured in slices of a second, one server after the other; the servers are restarted several times, because a process has luck of its own with memory and hashes.
+(wire, model, kind of requests, connections) is measured in slices of a second, one server after the other; the servers are restarted several times, because a process has luck of its own with
+memory. They run on one processor, the load on the others.
 """
 
 import argparse
@@ -16,7 +17,7 @@ import sys
 import tempfile
 import time
 
-from benchmarks import against_report, models, process_time, ratios, traffic
+from benchmarks import against_report, models, process_time, processors, ratios, traffic
 from benchmarks.checkouts import program_of
 from benchmarks.load import LoadError, require_tools
 from benchmarks.ratios import AGAIN, OTHER, SIDES, THIS, Cell, Round, Slice
@@ -76,9 +77,14 @@ def measure(other: Program, this: Program, plan: Plan) -> Starts:
     """
     found: Starts = collections.defaultdict(list)
     numbers = itertools.count(1, _NUMBERS)
+    servers_on, load_on = processors.split(os.sched_getaffinity(0))
     for start in range(plan.starts):
-        with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
-            servers = _started(pathlib.Path(name), other, this, stack)
+        with (
+            tempfile.TemporaryDirectory() as name,
+            contextlib.ExitStack() as stack,
+            processors.bound(load_on),
+        ):
+            servers = _started(pathlib.Path(name), other, this, servers_on, stack)
             for cell in plan.warm_up:
                 _slices(servers, cell, start, 1, numbers)
             for cell in plan.cells:
@@ -92,7 +98,11 @@ def measure(other: Program, this: Program, plan: Plan) -> Starts:
 
 
 def _started(
-    folder: pathlib.Path, other: Program, this: Program, stack: contextlib.ExitStack
+    folder: pathlib.Path,
+    other: Program,
+    this: Program,
+    where: processors.Processors,
+    stack: contextlib.ExitStack,
 ) -> dict[str, ServerProcess]:
     repository = folder / "models"
     models.tiny_onnx(repository)
@@ -104,7 +114,8 @@ def _started(
     }
     for server in servers.values():
         stack.callback(server.stop)
-        server.start()
+        with processors.bound(where):
+            server.start()
     for server in servers.values():
         server.wait()
         for model in traffic.MODELS:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from benchmarks import against, against_report, process_time, traffic
+from benchmarks import against, against_report, process_time, processors, traffic
 from benchmarks.checkouts import program_of
 from benchmarks.load import LoadError
 from benchmarks.ratios import (
@@ -124,6 +124,28 @@ def test_the_time_of_a_process_holds_that_of_its_children_also_of_those_that_hav
     assert of_all >= 0.2
     assert process_time.of_tree(process.pid) == 0.0  # it has ended
     assert process_time.of_tree(os.getpid()) >= 0.2  # and was waited for
+
+
+@pytest.mark.parametrize(
+    ("allowed", "servers", "load"),
+    [({0, 1}, {1}, {0}), ({2, 3, 5, 7}, {7}, {2, 3, 5}), ({4}, {4}, {4})],
+)
+def test_servers_have_one_processor_and_the_load_has_the_others(
+    allowed: set[int], servers: set[int], load: set[int]
+) -> None:
+    assert processors.split(allowed) == (servers, load)
+
+
+def test_what_is_started_while_bound_stays_on_those_processors() -> None:
+    before = os.sched_getaffinity(0)
+    only = {max(before)}
+    with processors.bound(only):
+        process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=-1)
+    try:
+        assert os.sched_getaffinity(process.pid) == only
+        assert os.sched_getaffinity(0) == before
+    finally:
+        process.communicate(b"\n")
 
 
 def test_a_folder_that_is_no_checkout_is_refused(tmp_path: pathlib.Path) -> None:
