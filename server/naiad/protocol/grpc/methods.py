@@ -114,6 +114,8 @@ class Methods:
         A transport asks when the metadata are there, before it takes a message: a client that is refused occupies no memory. Streams
         are asked once, when they begin (row 10.35).
         """
+        if not self._shut and path not in self._checks:
+            return None  # nearly every call
         refused = self._refusal(path, metadata)
         if refused is not None and self._recorder is not None:
             record_refused(path, refused, self._recorder)
