@@ -16,6 +16,8 @@ Feed = collections.abc.Callable[[bytes], None]
 _MAX_LINE = 4096
 """Bytes of a chunk's size line with its extensions, and of one trailer line."""
 _MAX_TRAILERS = 65536
+_PART_BYTES = 4096
+"""One read may hold 40,000 chunks, which take 50 ms and more; so many bytes of them take a millisecond."""
 _SIZE_DIGITS = 15
 """Hex digits of a chunk size; more is an overflow somewhere."""
 _HEX = frozenset(b"0123456789abcdefABCDEF")
@@ -26,7 +28,7 @@ class Body(typing.Protocol):
     """A body under way."""
 
     def take(self, data: bytes, at: int, feed: Feed) -> int:
-        """Hand what belongs to the body from `data[at:]` to `feed`; return where the rest begins.
+        """Hand what belongs to the body from `data[at:]` to `feed`, all of it or a part that takes little time; return where the rest begins.
 
         Raises:
             Refusal: malformed, too many chunks, or too long.
@@ -100,18 +102,19 @@ class ChunkedBody:
         return None
 
     def take(self, data: bytes, at: int, feed: Feed) -> int:
-        """As `Body.take`."""
-        while at < len(data) and self._step != self._finished:
+        """As `Body.take`: about `_PART_BYTES` of small chunks at a time."""
+        stop = min(len(data), at + _PART_BYTES)
+        while at < stop and self._step != self._finished:
             if not self._line and self._step == self._size_line:
-                at = self._whole_chunks(data, at, feed)
-            if at < len(data):
+                at = self._whole_chunks(data, at, stop, feed)
+            if at < stop:
                 at = self._step(data, at, feed)
         return at
 
-    def _whole_chunks(self, data: bytes, at: int, feed: Feed) -> int:
-        """Take the chunks that came whole and are plain: one read may hold 40,000. Whatever is else is left to the steps."""
+    def _whole_chunks(self, data: bytes, at: int, stop: int, feed: Feed) -> int:
+        """Take the chunks that came whole, are plain and begin before `stop`. Whatever is else is left to the steps."""
         pieces: list[bytes] = []
-        while (match := _PLAIN_SIZE.match(data, at)) is not None:
+        while at < stop and (match := _PLAIN_SIZE.match(data, at)) is not None:
             size = int(match[1], 16)
             begin = match.end()
             end = begin + size

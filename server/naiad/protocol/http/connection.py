@@ -58,7 +58,7 @@ class Connection(asyncio.Protocol):
         self._pipeline: collections.deque[Exchange] = collections.deque()
         self._ready = True  # only replies are under way: the next bytes begin a request
         self._read_paused = False
-        self._resting = False  # others have the event loop first
+        self.resting = False  # others have the event loop first, then this one goes on
         self._no_more = False  # no further request is taken
         self._deaf = False  # whatever comes is thrown away
         self._must_linger = False  # the client may still send: a plain close destroys the reply
@@ -109,7 +109,7 @@ class Connection(asyncio.Protocol):
                 self._bridge.disconnect()
                 self._bridge = None
             self._intake.drop()
-        waits = bool(self._intake.unread) and (self._out.paused or self._resting)
+        waits = bool(self._intake.unread) and (self._out.paused or self.resting)
         if not (self._under_way() or waits):
             return False
         self._probe_peer()
@@ -190,7 +190,7 @@ class Connection(asyncio.Protocol):
         """Whether the next request may be begun now."""
         return not (
             self._no_more
-            or self._resting
+            or self.resting
             or self._out.barred
             or self._out.paused
             or self._bridge is not None
@@ -203,7 +203,7 @@ class Connection(asyncio.Protocol):
 
     def rest(self) -> None:
         """Take nothing more in this turn of the event loop, and go on in the next."""
-        self._resting = True
+        self.resting = True
         self._roster.loop.call_soon(self._next_turn)
 
     def is_clear(self) -> bool:
@@ -328,12 +328,12 @@ class Connection(asyncio.Protocol):
         if not self._under_way() and not self._closing:
             if self._deaf:
                 self._close(linger=self._must_linger)
-            elif self._eof and not (self._out.paused or self._resting):
+            elif self._eof and not (self._out.paused or self.resting):
                 self._close(linger=False)
         self._settle()
 
     def _next_turn(self) -> None:
-        self._resting = False
+        self.resting = False
         if not self._closing:
             self._take()
 
@@ -345,7 +345,7 @@ class Connection(asyncio.Protocol):
         intake = self._intake
         may_take = self.may_take()
         self._ready = may_take and not (intake.unread or intake.body or self._eof)
-        full = bool(intake.unread) and intake.body is None and not may_take
+        full = bool(intake.unread) and (intake.body is not None or not may_take)
         pause = (full or intake.body_held) and not self._deaf
         if pause != self._read_paused and not (self._eof or self._transport.is_closing()):
             self._read_paused = pause

@@ -34,7 +34,13 @@ def _constant(reply: HttpReply) -> FastHandler:
 
 
 class Desk(typing.Protocol):
-    """What the intake asks of its connection."""
+    """What the intake asks of its connection.
+
+    Attributes:
+        resting: nothing more is taken in this turn of the event loop.
+    """
+
+    resting: bool
 
     def unsent(self) -> int:
         """Reply bytes that were written and not sent yet."""
@@ -126,11 +132,16 @@ class Intake:
             Refusal: the client sent what cannot be served; the input is unusable from here on.
         """
         data, at, self.working = self.unread, 0, True
-        began_ns, begun = self._service.clock.monotonic_ns(), False
+        began_ns, begun, fed = self._service.clock.monotonic_ns(), False, False
         try:
             while at < len(data):
                 if self.body is not None:
+                    if fed and self._time_is_over(began_ns):
+                        self._desk.rest()
+                    if self._desk.resting:
+                        break
                     at = self.body.take(data, at, self._feed)
+                    fed = True
                     if self.body.done():
                         self._end_body()
                     continue
@@ -150,10 +161,12 @@ class Intake:
             self.working = False
 
     def _turn_is_over(self, began_ns: int) -> bool:
-        settings = self._service.settings
-        if self._desk.unsent() >= settings.turn_bytes:
-            return True
-        return self._service.clock.monotonic_ns() - began_ns >= settings.turn_seconds * 1e9
+        unsent = self._desk.unsent()
+        return unsent >= self._service.settings.turn_bytes or self._time_is_over(began_ns)
+
+    def _time_is_over(self, began_ns: int) -> bool:
+        elapsed_ns = self._service.clock.monotonic_ns() - began_ns
+        return elapsed_ns >= self._service.settings.turn_seconds * 1e9
 
     def in_question(self) -> tuple[RequestHead, int]:
         """The request that is being taken, as far as it is known, and when it began (as `Exchange.started_ns`): for the log of a refusal."""

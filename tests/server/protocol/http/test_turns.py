@@ -1,7 +1,9 @@
 """Pipelined requests: a connection that has had the event loop for its share lets others have it, and goes on in the next turn."""
 
 import asyncio
+import itertools
 
+import pytest
 from typing_extensions import override
 
 from naiad.protocol.http.message import (
@@ -78,6 +80,43 @@ async def test_large_replies_take_a_turn_each() -> None:
         peer.transport.unsent = 0
         await turn()
     assert peer.replies() == []
+
+
+@pytest.mark.parametrize("chunk", [b"1\r\nx\r\n", b"1;a\r\nx\r\n"], ids=["plain", "extension"])
+async def test_a_body_of_small_chunks_takes_several_turns_and_reading_stops_meanwhile(
+    chunk: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    peer = Client(settings=HttpSettings(turn_seconds=0.002))
+    peer.routes.limit = 10_000
+    now_ns = itertools.count(0, 1_000_000)  # a millisecond from each look to the next
+    monkeypatch.setattr(peer.clock, "monotonic_ns", lambda: next(now_ns))
+    body = chunk * 8000 + b"0\r\n\r\n"
+    head = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    peer.send(head + body + post("/echo", b"next"))
+    turns = 0
+    while not (found := peer.replies()):
+        assert not peer.is_reading()
+        turns += 1
+        await turn()
+    assert turns > 3
+    await settle()
+    found += peer.replies()
+    assert [each.body for each in found] == [b"x" * 8000, b"next"]
+    assert peer.is_reading()
+
+
+async def test_a_client_that_leaves_in_the_middle_of_small_chunks_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    peer = Client(settings=HttpSettings(turn_seconds=0.002))
+    peer.routes.limit = 10_000
+    now_ns = itertools.count(0, 1_000_000)
+    monkeypatch.setattr(peer.clock, "monotonic_ns", lambda: next(now_ns))
+    body = b"1\r\nx\r\n" * 8000
+    peer.send(b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + body)
+    peer.hang_up()
+    await settle()
+    assert peer.routes.requests == []
 
 
 async def test_a_client_that_has_ended_its_side_still_gets_every_reply() -> None:
