@@ -23,7 +23,7 @@ from naiad.core.clock import ManualClock
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
-from naiad.hosts import process as process_module, worker_process
+from naiad.hosts import worker_process
 from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import Limits
@@ -259,7 +259,7 @@ async def _send_to_server(packets: list[tuple[bytes, list[int]]]) -> None:
     with contextlib.ExitStack() as patched:
         for owner, name, stand_in in (
             (worker_process, "spawn", far.spawn),
-            (process_module, "WorkerPlace", _NoPlace),
+            (worker_process, "WorkerPlace", _NoPlace),
             (worker_process.WorkerProcess, "kill", lambda worker, because: far.end()),
         ):
             patched.callback(setattr, owner, name, getattr(owner, name))
