@@ -72,8 +72,8 @@ def run(options: argparse.Namespace) -> int:
             children, problems = examine(found.value, options)
             made += children
             wrong += len(problems)
-            told = [(found.line(problem.path), problem) for problem in problems]
-            for line, problem in sorted(told, key=operator.itemgetter(0)):
+            located = [(found.line(problem.path), problem) for problem in problems]
+            for line, problem in sorted(located, key=operator.itemgetter(0)):
                 _say(f"{_shown(name)}:{line}: {problem}")
     if not options.quiet and made:
         _print(yaml_text.write(made))
@@ -130,11 +130,11 @@ def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
         return
     lines: dict[tuple[str, str], int] = {}
     try:
-        for each in document.read(text):
-            if isinstance(each, document.Unreadable):
-                yield f"{shown}:{each.line}: {each.message}"
+        for entry in document.read(text):
+            if isinstance(entry, document.Unreadable):
+                yield f"{shown}:{entry.line}: {entry.message}"
                 continue
-            for found in _meant(each, shown):
+            for found in _meant(entry, shown):
                 yield found
                 if isinstance(found, document.Document):
                     yield from _again(found, shown, lines)
@@ -147,8 +147,10 @@ def _meant(
 ) -> collections.abc.Iterator[document.Document | str]:
     """A document that is an InferenceService, or what is in a List in its place, as kubectl takes it."""
     if not isinstance(found.value, dict):
-        said = f"is {brief(found.value)}: write a mapping with apiVersion, kind, metadata and spec"
-        yield f"{shown}:{found.line()}: {said}"
+        message = (
+            f"is {brief(found.value)}: write a mapping with apiVersion, kind, metadata and spec"
+        )
+        yield f"{shown}:{found.line()}: {message}"
     elif str(found.value.get("kind")) in {"List", f"{names.KIND}List"}:
         for item in found.items("items"):
             yield from _meant(item, shown)
@@ -175,8 +177,8 @@ def _again(
     first = lines.get(key)
     lines[key] = first or line
     if first is not None:
-        said = f"the service {name!r} stands in line {first} already: give this one another name, or write one of them"
-        yield f"{shown}:{line}: metadata.name: {said}"
+        message = f"the service {name!r} stands in line {first} already: give this one another name, or write one of them"
+        yield f"{shown}:{line}: metadata.name: {message}"
 
 
 def _shown(name: str) -> str:

@@ -295,7 +295,7 @@ class Runtime:
         ]
         wanted.append(("Pod", _POD))
         wanted_kinds = {kind for kind, _ in wanted}
-        for kind, namespace in [each for each in self._reflectors if each[0] not in wanted_kinds]:
+        for kind, namespace in [key for key in self._reflectors if key[0] not in wanted_kinds]:
             reflector = self._reflectors.pop((kind, namespace))
             self._tasks.pop(_watch_task_name(reflector.ref)).cancel()
             self.children.prune(kind, namespace, present=frozenset(), version=_NEWEST)

@@ -35,7 +35,7 @@ FIRES: dict[str, tuple[str, list[dict[str, str]]]] = {
             series("nv_inference_request_failure", "0+0x30", f'{MODEL},reason="CANCELED"'),
         ],
     ),
-    "NaiadQueueStands": (
+    "NaiadQueueStalled": (
         "15m",
         [
             series("nv_inference_pending_request_count", "3x30"),

@@ -67,14 +67,14 @@ def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:
         while loader.check_node():
             node = loader.get_node()
             assert node is not None
-            wrong = [_said(flaw, text) for flaw in yaml_text.flaws(node)]
+            wrong = [_to_unreadable(flaw, text) for flaw in yaml_text.flaws(node)]
             if wrong:
                 yield from wrong
                 continue
             try:
                 value = loader.construct_flawless(node)
             except yaml.MarkedYAMLError as error:
-                yield _said(error, text)
+                yield _to_unreadable(error, text)
                 continue
             if value is not None:
                 yield Document(value, node)
@@ -85,7 +85,7 @@ def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:
         character = f"U+{ord(text[error.position]):04X}"
         yield Unreadable(line, f"holds the character {character}, which no YAML may: delete it")
     except yaml.MarkedYAMLError as error:
-        yield _said(error, text)
+        yield _to_unreadable(error, text)
 
 
 def _without_tabs(text: str) -> str:
@@ -106,7 +106,7 @@ _Step = tuple[yaml.Node, int, str]
 
 def _step(node: yaml.Node, path: str) -> _Step | None:
     """One step down a path: the node below, its line, and the rest of the path."""
-    found: _Step | None = None
+    best: _Step | None = None
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
             rest = _rest(path, f"[{index}]")
@@ -119,9 +119,9 @@ def _step(node: yaml.Node, path: str) -> _Step | None:
             for written in (key.value, f".{key.value}", f"[{key.value}]"):
                 rest = _rest(path, written)
                 # A key may hold dots, so the longest fits best; of two, the later one counts: the other came by a merge.
-                if rest is not None and (found is None or len(rest) <= len(found[2])):
-                    found = value, key.start_mark.line + 1, rest
-    return found
+                if rest is not None and (best is None or len(rest) <= len(best[2])):
+                    best = value, key.start_mark.line + 1, rest
+    return best
 
 
 def _rest(path: str, step: str) -> str | None:
@@ -149,21 +149,21 @@ _ADVICE = (
 )  # fmt: skip
 
 
-def _said(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
+def _to_unreadable(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
     """The parser's complaint as one sentence, at its line, with what to do."""
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else 1
-    said = error.problem or "cannot be understood"
+    message = error.problem or "cannot be understood"
     if error.context and error.context != "while scanning for the next token":
         begun = error.context_mark
         since = f" that begins in line {begun.line + 1}" if begun and begun.line + 1 < line else ""
-        said = f"{error.context}{since}: {said}"
+        message = f"{error.context}{since}: {message}"
     lines = text.splitlines()
-    if any("{{" in each for each in lines[max(0, line - 2) : line]):
+    if any("{{" in line_text for line_text in lines[max(0, line - 2) : line]):
         advice = (
             "it looks like a template: render it first (helm template), and check what comes out"
         )
     else:
-        advice = next((advice for words, advice in _ADVICE if words in said), "")
+        advice = next((advice for words, advice in _ADVICE if words in message), "")
     begin = "" if isinstance(error, yaml.constructor.ConstructorError) else "is no YAML: "
-    return Unreadable(line, f"{begin}{said}" + (f": {advice}" if advice else ""))
+    return Unreadable(line, f"{begin}{message}" + (f": {advice}" if advice else ""))

@@ -144,8 +144,10 @@ def _share_accounts(repositories: collections.abc.Sequence[Value]) -> bool:
 
 
 def _all_differ(repositories: collections.abc.Sequence[Value]) -> bool:
-    told = [(one["storageUri"], one.get("storage", {}).get("endpoint")) for one in repositories]
-    return len(set(told)) == len(told)
+    locations = [
+        (one["storageUri"], one.get("storage", {}).get("endpoint")) for one in repositories
+    ]
+    return len(set(locations)) == len(locations)
 
 
 def _share_file(repositories: collections.abc.Sequence[Value]) -> bool:

@@ -198,10 +198,13 @@ _PORTS = (
 
 _AUTOSCALING = (
     Rule(
-        cel=f"(has(self.maxReplicas) ? self.maxReplicas : {scaling.MOST}) >= (has(self.minReplicas) ? self.minReplicas : {scaling.FEWEST})",
-        message=f"write a maxReplicas that is at least minReplicas; without one it is {scaling.MOST}",
+        cel=f"(has(self.maxReplicas) ? self.maxReplicas : {scaling.DEFAULT_MAX_REPLICAS}) >= (has(self.minReplicas) ? self.minReplicas : {scaling.DEFAULT_MIN_REPLICAS})",
+        message=f"write a maxReplicas that is at least minReplicas; without one it is {scaling.DEFAULT_MAX_REPLICAS}",
         field="maxReplicas",
-        holds=lambda o: o.get("maxReplicas", scaling.MOST) >= o.get("minReplicas", scaling.FEWEST),
+        holds=lambda o: (
+            o.get("maxReplicas", scaling.DEFAULT_MAX_REPLICAS)
+            >= o.get("minReplicas", scaling.DEFAULT_MIN_REPLICAS)
+        ),
     ),
     Rule(
         cel="!has(self.minReplicas) || self.minReplicas > 0 || (self.class == 'keda' && has(self.triggers) && size(self.triggers) > 0)",

@@ -10,8 +10,8 @@ from naiad_operator.api.structs import Part
 IntOrPercent = int | typing.Annotated[str, msgspec.Meta(max_length=4, pattern="^[0-9]{1,3}%$")]
 Milliseconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3_600_000)]
 Replicas = typing.Annotated[int, msgspec.Meta(ge=0, le=1000)]
-FEWEST = 1
-MOST = 4
+DEFAULT_MIN_REPLICAS = 1
+DEFAULT_MAX_REPLICAS = 4
 """What an autoscaler keeps to when the spec does not say. No defaults of the schema: with class none they would mean nothing."""
 
 RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=8)]
@@ -46,14 +46,14 @@ class Autoscaling(Part, frozen=True):
     prometheus_address: Text | None = None
 
     @property
-    def fewest(self) -> int:
+    def effective_min_replicas(self) -> int:
         """The fewest pods that the autoscaler keeps."""
-        return FEWEST if self.min_replicas is None else self.min_replicas
+        return DEFAULT_MIN_REPLICAS if self.min_replicas is None else self.min_replicas
 
     @property
-    def most(self) -> int:
+    def effective_max_replicas(self) -> int:
         """The most pods that the autoscaler makes."""
-        return MOST if self.max_replicas is None else self.max_replicas
+        return DEFAULT_MAX_REPLICAS if self.max_replicas is None else self.max_replicas
 
 
 class DeploymentStrategy(Part, frozen=True):

@@ -24,25 +24,25 @@ def of(part: type[structs.Part]) -> Schema:
 def descriptions(part: type[structs.Part]) -> collections.abc.Mapping[str, str]:
     """What the docstring of a part says of each field, by Python name; "" is the part itself."""
     text, _, attributes = (inspect.getdoc(part) or "").partition("\nAttributes:\n")
-    found = {"": " ".join(text.split())}
+    by_field = {"": " ".join(text.split())}
     name = ""
     for line in attributes.splitlines():
         match = _ATTRIBUTE.match(line)
         if match:
             name = match.group(1)
-            found[name] = match.group(2)
+            by_field[name] = match.group(2)
         elif name and line.strip():
-            found[name] += " " + line.strip()
-    return found
+            by_field[name] += " " + line.strip()
+    return by_field
 
 
 def _of_struct(info: msgspec.inspect.Type) -> Schema:
     assert isinstance(info, msgspec.inspect.StructType)
     assert issubclass(info.cls, structs.Part)
-    said = descriptions(info.cls)
+    texts = descriptions(info.cls)
     properties: Schema = {}
     for field in info.fields:
-        schema = {"description": said[field.name], **_of_type(field.type)}
+        schema = {"description": texts[field.name], **_of_type(field.type)}
         default = _default(field)
         if default is not None:
             schema["default"] = default
@@ -75,7 +75,7 @@ def _default(field: msgspec.inspect.Field) -> typing.Any:
     if isinstance(field.default, structs.Part):
         info = msgspec.inspect.type_info(type(field.default))
         assert isinstance(info, msgspec.inspect.StructType)
-        inner = {each.encode_name: _default(each) for each in info.fields}
+        inner = {field.encode_name: _default(field) for field in info.fields}
         return {name: value for name, value in inner.items() if value is not None}
     return field.default
 
@@ -132,5 +132,5 @@ def _of_union(info: msgspec.inspect.UnionType) -> Schema:
 
 def _bounds(info: msgspec.inspect.Type, **attributes: str) -> Schema:
     """Those of the bounds that the type has."""
-    found = {keyword: getattr(info, attribute) for keyword, attribute in attributes.items()}
-    return {keyword: value for keyword, value in found.items() if value is not None}
+    bounds = {keyword: getattr(info, attribute) for keyword, attribute in attributes.items()}
+    return {keyword: value for keyword, value in bounds.items() if value is not None}

@@ -66,12 +66,12 @@ def _envelope(manifest: Manifest) -> Problems:
     for field, wanted in (("apiVersion", names.API_VERSION), ("kind", names.KIND)):
         given = manifest.get(field)
         if given != wanted:
-            said = "is missing" if given is None else f"is {brief(given)}"
-            yield Problem(field, f"{said}: write {field}: {wanted}")
+            message = "is missing" if given is None else f"is {brief(given)}"
+            yield Problem(field, f"{message}: write {field}: {wanted}")
     yield from _metadata(manifest.get("metadata"))
     if not isinstance(manifest.get("status"), dict | None):
-        said = f"is {brief(manifest['status'])}: leave it out, the operator writes it"
-        yield Problem("status", said)
+        message = f"is {brief(manifest['status'])}: leave it out, the operator writes it"
+        yield Problem("status", message)
     if "spec" not in manifest:
         yield Problem(
             "spec", "is missing: write spec.predictor.model.storageUri, the rest has defaults"

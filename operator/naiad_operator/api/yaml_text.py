@@ -107,25 +107,25 @@ def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.Construc
     A key that stands twice (of two values one would silently win), a value that holds itself, and aliases without bounds.
     """
     sizes: dict[int, int] = {}
-    found: list[tuple[yaml.Node, str]] = []
-    _measure(root, sizes, found)
-    if not found and sizes[id(root)] > _MOST_VALUES:
-        found.append((root, "the aliases of this document unfold to more than a million values"))
-    for node, message in found:
+    errors: list[tuple[yaml.Node, str]] = []
+    _measure(root, sizes, errors)
+    if not errors and sizes[id(root)] > _MOST_VALUES:
+        errors.append((root, "the aliases of this document unfold to more than a million values"))
+    for node, message in errors:
         yield yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
-def _measure(node: yaml.Node, sizes: dict[int, int], found: list[tuple[yaml.Node, str]]) -> int:
+def _measure(node: yaml.Node, sizes: dict[int, int], errors: list[tuple[yaml.Node, str]]) -> int:
     """How many values a node unfolds to; 0 stands for one that is still being measured."""
     known = sizes.get(id(node))
     if known is not None:
         if known == 0:
-            found.append((node, "this value holds itself, by an alias of its own anchor"))
+            errors.append((node, "this value holds itself, by an alias of its own anchor"))
         return known
     sizes[id(node)] = 0
     total = 1
     if isinstance(node, yaml.SequenceNode):
-        total += sum(_measure(item, sizes, found) for item in node.value)
+        total += sum(_measure(item, sizes, errors) for item in node.value)
     elif isinstance(node, yaml.MappingNode):
         first: dict[str, yaml.Node] = {}
         for key, value in node.value:
@@ -133,10 +133,10 @@ def _measure(node: yaml.Node, sizes: dict[int, int], found: list[tuple[yaml.Node
                 before = first.setdefault(key.value, key)
                 if before is not key:
                     line = before.start_mark.line + 1
-                    found.append(
+                    errors.append(
                         (key, f"the key {key.value!r} stands twice, the first time in line {line}")
                     )
-            total += 1 + _measure(value, sizes, found)
+            total += 1 + _measure(value, sizes, errors)
     sizes[id(node)] = total
     return total
 

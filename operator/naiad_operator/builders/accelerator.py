@@ -1,4 +1,4 @@
-"""What a pod asks for to get its device: a resource's name and count, or a claim; and the node it must be on."""
+"""The device request of a pod: an extended resource or a resource claim, and the node labels it requires."""
 
 import dataclasses
 import hashlib
@@ -17,11 +17,12 @@ CLAIM = "accelerator"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
+class DeviceRequest:
     """What an accelerator adds to a pod.
 
     Attributes:
-        resource: the resource's name; "" for none and for claims.
+        resource: the extended resource's name; "" for none and for claims.
+        count: how many of the resource, or of the claim's devices.
         claim_template: the ResourceClaimTemplate's name; "" unless the strategy is dra.
         node_labels: labels that the node must have.
     """
@@ -33,12 +34,12 @@ class Asked:
 
     @property
     def is_device(self) -> bool:
-        """Whether pods compete for devices at all."""
+        """Whether the pods need devices."""
         return bool(self.resource or self.claim_template)
 
 
 def resource_name(accelerator: Accelerator) -> str:
-    """The extended resource that a pod asks for; "" for none and for claims."""
+    """The extended resource that a pod requests; "" for none and for claims."""
     if accelerator.type == "none" or accelerator.strategy == "dra":
         return ""
     if accelerator.resource_name is not None:
@@ -49,17 +50,17 @@ def resource_name(accelerator: Accelerator) -> str:
 
 
 def mig_resource(profile: str) -> str:
-    """What the device plugin calls a profile under the mixed strategy."""
+    """The resource name of a MIG profile under the device plugin's mixed strategy."""
     return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
-def asked(service: InferenceService) -> Asked:
-    """What the pods of a service ask for."""
+def device_request(service: InferenceService) -> DeviceRequest:
+    """The device request of a service's pods."""
     accelerator = service.spec.predictor.accelerator
     name = resource_name(accelerator)
     if accelerator.type != "none" and accelerator.strategy == "dra":
-        return Asked("", accelerator.count, _template_name(service), {})
-    return Asked(name, accelerator.count if name else 0, "", _node_labels(accelerator))
+        return DeviceRequest("", accelerator.count, _template_name(service), {})
+    return DeviceRequest(name, accelerator.count if name else 0, "", _node_labels(accelerator))
 
 
 def _node_labels(accelerator: Accelerator) -> dict[str, str]:
@@ -98,18 +99,19 @@ def _claim_spec(accelerator: Accelerator) -> dict[str, typing.Any]:
 
 
 def _template_name(service: InferenceService) -> str:
-    """A template cannot be changed, so what it says is part of its name."""
+    """The name of the ResourceClaimTemplate. A template is immutable, so the name contains a hash of its spec."""
     text = json.dumps(_claim_spec(service.spec.predictor.accelerator), sort_keys=True)
     return f"{service.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 def claim_template(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
-    """The ResourceClaimTemplate, of which each pod gets a claim of its own; None unless the strategy is dra.
+    """The ResourceClaimTemplate, from which each pod gets its own claim; None unless the strategy is dra.
 
     Raises:
-        InvalidSpec: when the API server knows no claims; it would drop them from the pods, which would then run without a device.
+        InvalidSpec: the API server does not serve the kind. It would drop the claims from the pods, which would then run without a
+            device.
     """
-    name = asked(service).claim_template
+    name = device_request(service).claim_template
     if not name:
         return None
     kind = kinds.RESOURCE_CLAIM_TEMPLATE

@@ -1,7 +1,7 @@
-"""The autoscaler: a HorizontalPodAutoscaler, or KEDA's ScaledObject, which makes one of its own.
+"""Builds the autoscaler: a HorizontalPodAutoscaler, or KEDA's ScaledObject, which creates one.
 
-Both look at the average time a request waits for an instance, and at how many wait. The first alone would read 0 at total overload, since
-requests that time out in the queue add nothing to it.
+Both use the average time that a request waits for an instance, and the number of waiting requests. The first alone would be 0 at
+total overload, because requests that time out in the queue add nothing to it.
 """
 
 import typing
@@ -16,7 +16,7 @@ from naiad_operator.errors import InvalidSpec, Problem
 Object = dict[str, typing.Any]
 
 RATE_WINDOW = "2m"
-"""Over which rates are taken; at least four scrapes long, so that a lost one does not show."""
+"""The window of rates; at least four scrape intervals, so that one lost scrape has no effect."""
 
 _MICROSECONDS = 1000
 
@@ -32,7 +32,7 @@ _BEHAVIOR: Object = {
         "policies": [{"type": "Pods", "value": 1, "periodSeconds": 120}],
     },
 }
-"""Queue time does not grow in proportion to load, so the autoscaler's own arithmetic overshoots: small steps."""
+"""Small steps: queue time does not grow in proportion to load, so the autoscaler's own computation overshoots."""
 
 _KEDA_COOLDOWN_SECONDS = 300
 _KEDA_POLLING_SECONDS = 15
@@ -43,10 +43,10 @@ _LONGEST_BASE = 58
 
 
 def autoscaler(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
-    """The autoscaler; None when none is asked for, while suspended, or when the cluster lacks KEDA.
+    """The autoscaler; None when the spec has none, while the service is suspended, or when the cluster lacks KEDA.
 
     Raises:
-        InvalidSpec: when nobody said where KEDA finds Prometheus.
+        InvalidSpec: the address of Prometheus, which KEDA needs, is not configured.
     """
     scaling = service.spec.predictor.autoscaling
     if scaling is None or not deployment.is_autoscaled(service):
@@ -66,19 +66,19 @@ def _hpa(service: InferenceService, scaling: Autoscaling) -> names.Manifest:
     if scaling.pending_requests is not None:
         metrics.append(_pods_metric(server.PENDING_METRIC, str(scaling.pending_requests)))
     metrics += [dict(metric) for metric in scaling.metrics or ()]
-    made = names.child(service, kinds.HPA.api_version, kinds.HPA.kind)
-    made["spec"] = {
+    manifest = names.child(service, kinds.HPA.api_version, kinds.HPA.kind)
+    manifest["spec"] = {
         "scaleTargetRef": {
             "apiVersion": kinds.DEPLOYMENT.api_version,
             "kind": kinds.DEPLOYMENT.kind,
             "name": service.name,
         },
-        "minReplicas": scaling.fewest,
-        "maxReplicas": scaling.most,
+        "minReplicas": scaling.effective_min_replicas,
+        "maxReplicas": scaling.effective_max_replicas,
         "metrics": metrics,
         "behavior": scaling.behavior or _BEHAVIOR,
     }
-    return made
+    return manifest
 
 
 def _pods_metric(name: str, average: str) -> Object:
@@ -119,34 +119,34 @@ def _scaled_object(
             _trigger(address, query, scaling.pending_requests, metric_type="AverageValue")
         )
     triggers += [dict(trigger) for trigger in scaling.triggers or ()]
-    made = names.child(service, kinds.SCALED_OBJECT.api_version, kinds.SCALED_OBJECT.kind)
-    made["spec"] = {
+    manifest = names.child(service, kinds.SCALED_OBJECT.api_version, kinds.SCALED_OBJECT.kind)
+    manifest["spec"] = {
         "scaleTargetRef": {
             "apiVersion": kinds.DEPLOYMENT.api_version,
             "kind": kinds.DEPLOYMENT.kind,
             "name": service.name,
         },
-        "minReplicaCount": scaling.fewest,
-        "maxReplicaCount": scaling.most,
+        "minReplicaCount": scaling.effective_min_replicas,
+        "maxReplicaCount": scaling.effective_max_replicas,
         "pollingInterval": _KEDA_POLLING_SECONDS,
         "cooldownPeriod": _KEDA_COOLDOWN_SECONDS,
-        # Metrics that cannot be read must not take pods away.
+        # Unreadable metrics must not cause a scale-down.
         "fallback": {
             "failureThreshold": _KEDA_FAILURES,
-            "replicas": max(scaling.fewest, 1),
+            "replicas": max(scaling.effective_min_replicas, 1),
             "behavior": "currentReplicasIfHigher",
         },
         "advanced": {"horizontalPodAutoscalerConfig": {"behavior": scaling.behavior or _BEHAVIOR}},
         "triggers": triggers,
     }
-    return made
+    return manifest
 
 
 def _pod_names(deployment_name: str) -> str:
     """A regular expression for the names of a Deployment's pods: <deployment>-<hash>-<random>.
 
-    The API server cuts a name that it makes up at 58 characters before the random ones, so that with a long name the second '-'
-    is lost, and more.
+    The API server truncates a generated name to 58 characters before the random suffix, so that with a long name the second '-' and
+    more is lost.
     """
     if len(deployment_name) + len("--") + _LONGEST_HASH <= _LONGEST_BASE:
         return f"{deployment_name}-[a-z0-9]+-[a-z0-9]+"

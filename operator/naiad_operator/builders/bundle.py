@@ -1,4 +1,4 @@
-"""All children of a service. Pure: the same spec and facts give the same manifests."""
+"""Builds all children of a service. Pure: the same spec and facts give the same manifests."""
 
 from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import (
@@ -16,12 +16,12 @@ from naiad_operator.builders.facts import ClusterFacts
 
 
 def build(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
-    """Every child that should exist, whole, in the order in which to apply them.
+    """Every child that should exist, complete, in the order in which they are applied.
 
-    An optional kind that the API server lacks is left out; the status says so.
+    An optional kind that the API server does not serve is left out; the status reports it.
 
     Raises:
-        InvalidSpec: when this cluster cannot carry the spec out at all; the children that exist stay as they are.
+        InvalidSpec: this cluster cannot run the spec; existing children are left as they are.
     """
     children = [
         accelerator.claim_template(service, facts),

@@ -1,4 +1,4 @@
-"""What every container of a pod has in common: hardening, environment, and its share of CPU, memory and disk."""
+"""The parts that all containers of a pod share: security context, environment, and CPU, memory and disk."""
 
 import collections.abc
 import typing
@@ -10,11 +10,11 @@ from naiad_operator.builders import server
 Object = dict[str, typing.Any]
 
 _SHARED_RESOURCES = frozenset(("cpu", "memory", "ephemeral-storage"))
-"""What a container that runs before the server may take as well: a pod is given the larger of both, not the sum. Devices are the server's."""
+"""Resources that init containers also request: Kubernetes takes the larger of both, not the sum. Devices are only for the server."""
 
 
 def hardened() -> Object:
-    """The security context, as Pod Security "restricted" wants it and with a read-only root."""
+    """The security context: Pod Security "restricted", with a read-only root file system."""
     return {
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
@@ -25,7 +25,7 @@ def hardened() -> Object:
 def environment(
     service: InferenceService, ours: collections.abc.Iterable[Object]
 ) -> dict[str, list[Object]]:
-    """Ours, then the user's, which win: `env`, and `envFrom` where there is one."""
+    """The operator's variables and then the user's, which take precedence: `env`, and `envFrom` when there is one."""
     predictor = service.spec.predictor
     variables: dict[str, Object] = {
         "HOME": {"name": "HOME", "value": "/tmp"},  # noqa: S108 - the pod's own, an emptyDir
@@ -46,9 +46,9 @@ def environment(
 
 
 def amounts(service: InferenceService) -> dict[str, dict[str, str]]:
-    """Requests and limits without devices, as far as there are any.
+    """Requests and limits without devices; only those that are set.
 
-    They are written as the API server stores them; in any other form they would look like a change for ever.
+    They are in the canonical form of the API server, because any other form would look like a change in every reconcile.
     """
     predictor = service.spec.predictor
     wanted = predictor.resources
@@ -66,7 +66,7 @@ def amounts(service: InferenceService) -> dict[str, dict[str, str]]:
 
 
 def shared(given: collections.abc.Mapping[str, dict[str, str]]) -> Object:
-    """Those of the amounts that a container before the server takes, too."""
+    """The resources that init containers request as well."""
     kept = {
         field: {name: amount for name, amount in of.items() if name in _SHARED_RESOURCES}
         for field, of in given.items()

@@ -1,4 +1,4 @@
-"""The Deployment: how many pods, and how they are replaced."""
+"""Builds the Deployment: the number of pods, and how they are replaced."""
 
 import typing
 
@@ -10,23 +10,23 @@ from naiad_operator.builders.facts import ClusterFacts
 _SCALERS = ("hpa", "keda")
 _KEPT_REVISIONS = 3
 _ONE_LOAD = 600
-"""Seconds without progress until a rollout counts as stuck, beyond the time that the startup probe allows."""
+"""Seconds without progress until a rollout counts as stuck, in addition to the time that the startup probe allows."""
 _ONE_FETCH = 3600
-"""The same for init containers that fetch models, which no probe watches."""
+"""The additional seconds for init containers that fetch models, which no probe watches."""
 
 
 def deployment(service: InferenceService, facts: ClusterFacts) -> names.Manifest:
     """The Deployment of a service."""
     predictor = service.spec.predictor
     startup = predictor.probes.startup
-    patience = startup.period_seconds * startup.failure_threshold + _ONE_LOAD
+    progress_deadline = startup.period_seconds * startup.failure_threshold + _ONE_LOAD
     if fetching.is_wanted(service):
-        patience += _ONE_FETCH
+        progress_deadline += _ONE_FETCH
     spec: dict[str, typing.Any] = {
         "selector": {"matchLabels": names.selector(service)},
         "strategy": _strategy(service),
         "revisionHistoryLimit": _KEPT_REVISIONS,
-        "progressDeadlineSeconds": patience,
+        "progressDeadlineSeconds": progress_deadline,
         "template": pod.template(service, facts),
     }
     wanted = replicas(service, facts)
@@ -38,16 +38,16 @@ def deployment(service: InferenceService, facts: ClusterFacts) -> names.Manifest
 
 
 def is_autoscaled(service: InferenceService) -> bool:
-    """Whether an autoscaler of ours decides the number of pods."""
+    """Whether an autoscaler that the operator created decides the number of pods."""
     scaling = service.spec.predictor.autoscaling
     return scaling is not None and scaling.scaler in _SCALERS and not service.spec.suspend
 
 
 def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
-    """How many pods there should be; None when an autoscaler decides.
+    """The wanted number of pods; None when an autoscaler decides it.
 
-    Without `replicas`, the number is what it was when the autoscaler was switched off, so that no pod is lost by that. From then on
-    it stands in the status, so that somebody who scales the Deployment meanwhile is put back.
+    Without `replicas` in the spec, the number stays as it was when the autoscaler was removed, so that no pod is lost. From then on it
+    is kept in the status, so that a manual change of the Deployment is corrected.
     """
     predictor = service.spec.predictor
     if service.spec.suspend:
@@ -55,9 +55,9 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
     now = facts.current_replicas
     if is_autoscaled(service):
         assert predictor.autoscaling is not None
-        # An HPA leaves a Deployment of 0 alone, so after a suspension the first pods are ours to ask for. KEDA does not: the 0 of
-        # somebody else is its own, of a ScaledObject that a person paused.
-        least = predictor.autoscaling.fewest
+        # An HPA does not scale a Deployment at 0, so after a suspension the operator sets the first pods. KEDA does scale it: a 0
+        # that the operator did not write is KEDA's own, e.g. of a paused ScaledObject.
+        least = predictor.autoscaling.effective_min_replicas
         ours = facts.replicas_are_ours or predictor.autoscaling.scaler == "hpa"
         return least if now == 0 and least > 0 and ours else None
     if predictor.replicas is not None:
@@ -66,26 +66,26 @@ def replicas(service: InferenceService, facts: ClusterFacts) -> int | None:
 
 
 def kept_replicas(service: InferenceService) -> int | None:
-    """The number that the status keeps for a spec that says none; None when it keeps none."""
+    """The number that the status keeps for a spec without a number; None when it keeps none."""
     kept: int | None = service.status.get("keptReplicas")
     return kept
 
 
-def most_replicas(service: InferenceService, facts: ClusterFacts) -> int:
-    """How many pods there can be at most."""
+def max_replicas(service: InferenceService, facts: ClusterFacts) -> int:
+    """The highest possible number of pods."""
     if is_autoscaled(service):
         assert service.spec.predictor.autoscaling is not None
-        return service.spec.predictor.autoscaling.most
+        return service.spec.predictor.autoscaling.effective_max_replicas
     return replicas(service, facts) or 0
 
 
 def _strategy(service: InferenceService) -> dict[str, typing.Any]:
-    """Where pods compete for devices or nodes, an old pod goes before a new one comes: a new one would wait for ever."""
+    """The rollout strategy. When pods need devices or nodes of their own, an old pod ends before a new one starts, which would wait for ever."""
     predictor = service.spec.predictor
     wanted = predictor.deployment_strategy or DeploymentStrategy()
     if wanted.type == "Recreate":
         return {"type": "Recreate"}
-    scarce = accelerator.asked(service).is_device or predictor.placement == "onePerNode"
+    scarce = accelerator.device_request(service).is_device or predictor.placement == "onePerNode"
     surge, unavailable = wanted.max_surge, wanted.max_unavailable
     if surge is None:
         surge = 1 if _is_zero(unavailable) or (not scarce and unavailable is None) else 0

@@ -1,4 +1,4 @@
-"""What a builder may know of the cluster beside the resource. Gathered by others; here it is only data."""
+"""The facts about the cluster that builders use besides the spec. Only data; `reconcile.cluster_info` collects them."""
 
 import collections.abc
 import dataclasses
@@ -6,15 +6,14 @@ import dataclasses
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Defaults:
-    """What whoever installed the operator decided for every service.
+    """The administrator's defaults for every service.
 
     Attributes:
-        image: the server image of services that name none.
-        prometheus_address: where KEDA asks for metrics when the service does not say.
-        operator_namespace: where the operator runs; its pods are let in by a NetworkPolicy. "" when it runs outside.
-        prometheus_namespace: whose pods are let in to the metrics port by a NetworkPolicy; "" lets every namespace in.
-        ingress_namespace: whose pods are let in to the HTTP and gRPC ports by a NetworkPolicy, beside those of the service's own
-            namespace.
+        image: the server image of services that do not set one.
+        prometheus_address: the Prometheus that KEDA queries when a service does not set one.
+        operator_namespace: the operator's namespace, whose pods a NetworkPolicy allows; "" when it runs outside the cluster.
+        prometheus_namespace: the namespace that a NetworkPolicy allows on the metrics port; "" allows every namespace.
+        ingress_namespace: the namespace that a NetworkPolicy allows on the HTTP and gRPC ports, besides the service's own.
     """
 
     image: str
@@ -26,15 +25,15 @@ class Defaults:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterFacts:
-    """What the cluster is like, for one service at one moment.
+    """The facts for one service at one moment.
 
     Attributes:
         apis: the optional kinds that the API server serves, each "group/version/Kind".
-        image: what `builders.image.resolve` answered.
-        defaults: the operator's.
-        node_resources: what all nodes together can allocate, by resource name; None when nodes may not be read.
-        current_replicas: what the Deployment says now; None when there is no Deployment.
-        replicas_are_ours: whether it was the operator who said so.
+        image: the result of `builders.image.resolve`.
+        defaults: the administrator's defaults.
+        node_resources: the sum of what all nodes can allocate, by resource name; None when nodes may not be read.
+        current_replicas: the number in the Deployment's spec; None if the Deployment does not exist.
+        replicas_are_ours: whether the operator owns that field.
     """
 
     apis: frozenset[str]

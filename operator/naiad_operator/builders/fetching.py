@@ -1,4 +1,4 @@
-"""The init containers of `delivery: init`: each brings one repository into a volume, with the credentials that the server then never sees."""
+"""Builds the init containers of `delivery: init`: each fetches one repository into a volume, with credentials that the server does not get."""
 
 import hashlib
 import typing
@@ -18,10 +18,10 @@ def is_wanted(service: InferenceService) -> bool:
 
 
 def folders(service: InferenceService, repositories: tuple[str, ...]) -> tuple[str, ...]:
-    """Where each repository lies in the pod.
+    """The folder of each repository in the pod.
 
-    In a cache, which pods of different specs may share, the folder tells what is in it: a new storageUri must not take the models
-    away under servers that still run.
+    In a cache, which pods of different specs may share, the folder's name is a hash of the repository: a new storageUri must not
+    remove the models of servers that are still running.
     """
     if service.spec.predictor.model.cache is None:
         return tuple(f"{server.FETCHED_FOLDER}/{number}" for number in range(len(repositories)))
@@ -32,7 +32,7 @@ def folders(service: InferenceService, repositories: tuple[str, ...]) -> tuple[s
 
 
 def containers(service: InferenceService, facts: ClusterFacts) -> list[Object]:
-    """One container a repository, in their order."""
+    """One container per repository, in their order."""
     sources = storage.sources(service.spec.predictor.model)
     written = storage.mounted(service.spec.predictor.model).repositories
     resources = container.shared(container.amounts(service))
@@ -62,14 +62,14 @@ def containers(service: InferenceService, facts: ClusterFacts) -> list[Object]:
 
 
 def volumes(service: InferenceService) -> list[Object]:
-    """Where the repositories lie, if not in the cache; and the credentials."""
+    """The volume of the repositories, unless they are in the cache, and the credentials."""
     model = service.spec.predictor.model
     own = [{"name": VOLUME, "emptyDir": {}}] if model.cache is None else []
     return [*own, *storage.mounted(model).volumes]
 
 
 def volume_mounts(service: InferenceService, *, writing: bool) -> list[Object]:
-    """Where the repositories are written, and the cache that libraries want; or where they are read, beside a server's own mounts."""
+    """The mounts of the init containers (`writing`), or the additional ones of the server, which only reads."""
     cache = [{"name": "cache", "mountPath": server.CACHE_FOLDER}] if writing else []
     if service.spec.predictor.model.cache is not None:
         return cache

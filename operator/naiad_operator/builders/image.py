@@ -1,4 +1,4 @@
-"""Which image a service runs: its own, or the operator's default, taken once and kept until the predictor changes."""
+"""Chooses the image of a service: its own, or the operator's default, which is kept until the predictor changes."""
 
 import collections.abc
 import hashlib
@@ -10,14 +10,14 @@ from naiad_operator.api.service import InferenceService
 from naiad_operator.api.structs import Part
 from naiad_operator.builders.facts import Defaults
 
-_NOT_THE_PODS = frozenset(
+_NON_POD_FIELDS = frozenset(
     ("replicas", "autoscaling", "deployment_strategy", "pod_disruption_budget")
 )
-"""Fields of the predictor that change nothing about a pod: a change of them must not bring a new image."""
+"""Fields of the predictor that do not affect a pod: a change of them must not cause a new image."""
 
 
 def resolve(service: InferenceService, defaults: Defaults) -> str:
-    """The image, from the spec, else from what the status recorded for these pods, else the default."""
+    """The image from the spec, else the one that the status recorded for these pods, else the default."""
     if service.spec.predictor.image:
         return service.spec.predictor.image
     recorded: collections.abc.Mapping[str, typing.Any] = service.status.get("image") or {}
@@ -27,16 +27,18 @@ def resolve(service: InferenceService, defaults: Defaults) -> str:
 
 
 def pods_hash(service: InferenceService) -> str:
-    """Tells whether what the pods are made from has changed.
+    """A hash of the fields from which the pods are made.
 
-    Only what differs from the defaults counts, so that a release with a new field brings no new image to services that say nothing
-    of it.
+    Only fields that differ from their defaults count, so that a release with a new field does not change the image of services that
+    do not set it.
     """
-    text = msgspec.json.encode(_said(service.spec.predictor, _NOT_THE_PODS), order="sorted")
+    text = msgspec.json.encode(
+        _non_defaults(service.spec.predictor, _NON_POD_FIELDS), order="sorted"
+    )
     return hashlib.sha256(text).hexdigest()[:16]
 
 
-def _said(part: Part, without: frozenset[str] = frozenset()) -> dict[str, typing.Any]:
+def _non_defaults(part: Part, without: frozenset[str] = frozenset()) -> dict[str, typing.Any]:
     """The fields that differ from their defaults."""
     return {
         field.name: _plain(getattr(part, field.name))
@@ -47,5 +49,5 @@ def _said(part: Part, without: frozenset[str] = frozenset()) -> dict[str, typing
 
 def _plain(value: typing.Any) -> typing.Any:
     if isinstance(value, Part):
-        return _said(value)
+        return _non_defaults(value)
     return [_plain(item) for item in value] if isinstance(value, tuple) else value

@@ -1,4 +1,4 @@
-"""Hosts outside the cluster: Ingresses, or the Gateway API's routes. HTTP and gRPC apart, since controllers treat them apart."""
+"""Builds the Ingresses or the Gateway API's routes. HTTP and gRPC are separate, because controllers handle them separately."""
 
 import dataclasses
 import typing
@@ -14,7 +14,7 @@ _NGINX_GRPC = {"nginx.ingress.kubernetes.io/backend-protocol": "GRPC"}
 
 
 def ingresses(service: InferenceService) -> list[names.Manifest]:
-    """The Ingress of HTTP and the Ingress of gRPC, as far as there are hosts for them."""
+    """The Ingress of HTTP and the Ingress of gRPC; each only when it has a host."""
     wanted = service.spec.ingress
     if wanted is None or not wanted.enabled:
         return []
@@ -42,7 +42,7 @@ def ingresses(service: InferenceService) -> list[names.Manifest]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class _Host:
-    """One host and what is behind it; `name` is that of the Ingress and of the Service."""
+    """One host and its backend; `name` is the name of the Ingress and of the Service."""
 
     name: str
     host: str
@@ -67,14 +67,14 @@ def _ingress(service: InferenceService, wanted: Ingress, host: _Host) -> names.M
 
 
 def route_kinds(gateway: Gateway) -> tuple[kinds.Kind, ...]:
-    """The kinds of route that are asked for: HTTP unless only gRPC hosts are named."""
+    """The wanted kinds of route: HTTP unless only gRPC hosts are given."""
     http = gateway.hostnames is not None or gateway.grpc_hostnames is None
     wanted = ((kinds.HTTP_ROUTE, http), (kinds.GRPC_ROUTE, gateway.grpc_hostnames is not None))
-    return tuple(kind for kind, asked in wanted if asked)
+    return tuple(kind for kind, is_wanted in wanted if is_wanted)
 
 
 def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifest]:
-    """The HTTPRoute and the GRPCRoute, as far as the API server knows them."""
+    """The HTTPRoute and the GRPCRoute; each only when the API server serves the kind."""
     gateway = service.spec.gateway
     if gateway is None:
         return []
@@ -95,7 +95,7 @@ def routes(service: InferenceService, facts: ClusterFacts) -> list[names.Manifes
 
 
 def _reference(service: InferenceService, port: str) -> Object:
-    """A route names a port by its number; what the API server would fill in is written, so that nothing looks like a change."""
+    """A backend reference with all defaults written out, so that the API server's defaults do not look like a change."""
     number = getattr(service.spec.predictor.ports, port)
     return {"group": "", "kind": "Service", "name": service.name, "port": number, "weight": 1}
 

@@ -1,4 +1,4 @@
-"""Every kind of object that a service may own."""
+"""The kinds of children that a service may have."""
 
 import typing
 
@@ -7,7 +7,7 @@ class Kind(typing.NamedTuple):
     """A kind of child.
 
     Attributes:
-        optional: whether an API server may lack it (a custom resource, or a feature that is not everywhere).
+        optional: whether an API server may lack it (a custom resource, or a newer feature).
     """
 
     api_version: str
@@ -17,7 +17,7 @@ class Kind(typing.NamedTuple):
 
     @property
     def key(self) -> str:
-        """How `ClusterFacts.apis` names it."""
+        """The form that `ClusterFacts.apis` uses."""
         return f"{self.api_version}/{self.kind}"
 
 
@@ -52,4 +52,4 @@ KINDS = (
     POD_MONITOR,
     SERVICE_MONITOR,
 )
-"""In the order in which they are applied: what a pod needs before the pod."""
+"""All kinds in the order in which they are applied: what a pod needs before the pod."""

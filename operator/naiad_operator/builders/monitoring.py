@@ -1,4 +1,4 @@
-"""The monitors by which the Prometheus operator finds the pods."""
+"""Builds the PodMonitor or ServiceMonitor, by which the Prometheus operator finds the pods."""
 
 import typing
 
@@ -8,7 +8,7 @@ from naiad_operator.builders.facts import ClusterFacts
 
 
 def monitor(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
-    """The PodMonitor or ServiceMonitor; None when none is asked for or the API server does not know it."""
+    """The PodMonitor or ServiceMonitor; None when the spec has none or the API server does not serve the kind."""
     wanted = service.spec.monitoring
     if wanted is None or not (wanted.pod_monitor or wanted.service_monitor):
         return None
@@ -19,7 +19,7 @@ def monitor(service: InferenceService, facts: ClusterFacts) -> names.Manifest | 
         "port": "metrics",
         "path": server.METRICS_PATH,
         "interval": wanted.interval,
-        # The autoscaler asks by pod, people ask by service.
+        # The autoscaler queries by pod, dashboards by service.
         "relabelings": [
             {
                 "action": "replace",
@@ -28,10 +28,10 @@ def monitor(service: InferenceService, facts: ClusterFacts) -> names.Manifest | 
             }
         ],
     }
-    made = names.child(service, kind.api_version, kind.kind)
-    # Whatever a Prometheus selects monitors by; ours stay, since the operator finds its objects by them.
-    made["metadata"]["labels"] = {**(wanted.labels or {}), **names.labels(service)}
+    manifest = names.child(service, kind.api_version, kind.kind)
+    # Any labels by which a Prometheus selects monitors; the operator's own take precedence, because it finds its objects by them.
+    manifest["metadata"]["labels"] = {**(wanted.labels or {}), **names.labels(service)}
     endpoints = "podMetricsEndpoints" if wanted.pod_monitor else "endpoints"
-    # A ServiceMonitor sees every Service of ours, but only the main one has a metrics port.
-    made["spec"] = {"selector": {"matchLabels": names.selector(service)}, endpoints: [endpoint]}
-    return made
+    # A ServiceMonitor selects all Services of the InferenceService, but only the main one has a metrics port.
+    manifest["spec"] = {"selector": {"matchLabels": names.selector(service)}, endpoints: [endpoint]}
+    return manifest

@@ -1,4 +1,4 @@
-"""Names and labels of children. Selectors hold only labels of ours and never change, so nothing is ever recreated for them."""
+"""Names and labels of children. Selectors contain only the operator's labels and never change, so no object has to be recreated."""
 
 import typing
 
@@ -18,7 +18,7 @@ CHILD_SELECTOR = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
 
 
 def selector(service: InferenceService) -> dict[str, str]:
-    """What picks the pods of a service."""
+    """The labels that select the pods of a service."""
     return {
         NAME_LABEL: "naiad",
         INSTANCE_LABEL: service.name,
@@ -27,12 +27,12 @@ def selector(service: InferenceService) -> dict[str, str]:
 
 
 def labels(service: InferenceService) -> dict[str, str]:
-    """What every child and pod carries."""
+    """The labels of every child and pod."""
     return {**selector(service), MANAGED_BY_LABEL: MANAGED_BY}
 
 
 def owner_reference(service: InferenceService) -> dict[str, typing.Any]:
-    """Makes the garbage collector delete a child with its service."""
+    """The owner reference, by which the garbage collector deletes a child with its service."""
     return {
         "apiVersion": names.API_VERSION,
         "kind": names.KIND,
@@ -44,7 +44,7 @@ def owner_reference(service: InferenceService) -> dict[str, typing.Any]:
 
 
 def child(service: InferenceService, api_version: str, kind: str, *, name: str = "") -> Manifest:
-    """The head of a child's manifest; `name` is the service's own when not given."""
+    """The apiVersion, kind and metadata of a child's manifest; `name` defaults to the service's name."""
     return {
         "apiVersion": api_version,
         "kind": kind,

@@ -1,6 +1,6 @@
-"""The NetworkPolicy: who may open connections to the pods.
+"""Builds the NetworkPolicy: which pods may open connections to the service's pods.
 
-The kubelet needs no rule: a pod's own node may always reach it. Egress stays open: pods fetch models.
+The kubelet needs no rule: a pod's own node always has access. Egress stays open, because pods fetch models.
 """
 
 import typing
@@ -14,7 +14,7 @@ _OPERATOR_NAME = "naiad-operator"
 
 
 def policy(service: InferenceService, facts: ClusterFacts) -> names.Manifest | None:
-    """The policy; None unless it is asked for."""
+    """The NetworkPolicy; None unless it is enabled."""
     wanted = service.spec.network_policy
     if wanted is None or not wanted.enabled:
         return None
@@ -30,17 +30,17 @@ def policy(service: InferenceService, facts: ClusterFacts) -> names.Manifest | N
         operator = _in_namespace(defaults.operator_namespace)
         operator["podSelector"] = {"matchLabels": {names.NAME_LABEL: _OPERATOR_NAME}}
         scrapers.append(operator)
-    made = names.child(service, kinds.NETWORK_POLICY.api_version, kinds.NETWORK_POLICY.kind)
-    made["spec"] = {
+    manifest = names.child(service, kinds.NETWORK_POLICY.api_version, kinds.NETWORK_POLICY.kind)
+    manifest["spec"] = {
         "podSelector": {"matchLabels": names.selector(service)},
         "policyTypes": ["Ingress"],
         "ingress": [
             {"from": clients, "ports": _ports(ports.http, ports.grpc)},
-            # Without a namespace to name, the metrics port is open to all: it tells no secret and changes nothing.
+            # Without a configured namespace, the metrics port is open to all: it exposes no secrets and changes nothing.
             {**({"from": scrapers} if scrapers else {}), "ports": _ports(ports.metrics)},
         ],
     }
-    return made
+    return manifest
 
 
 def _in_namespace(name: str) -> dict[str, typing.Any]:

@@ -1,4 +1,4 @@
-"""The pod template: one server, hardened, watched by probes, with time to stop. `podTemplate` has the last word."""
+"""Builds the pod template: one hardened server with probes and a grace period. `podTemplate` is applied last."""
 
 import typing
 
@@ -28,37 +28,37 @@ def template(service: InferenceService, facts: ClusterFacts) -> Object:
     }
     if predictor.pod_template is not None:
         made = _patched(made, predictor.pod_template)
-        # Whatever the patch says, the Deployment and the Services must find their pods.
+        # The Deployment and the Services must find their pods, whatever the patch contains.
         metadata = made.setdefault("metadata", {})
         metadata["labels"] = {**metadata.get("labels", {}), **names.labels(service)}
     account = made.get("spec", {}).get("serviceAccountName")
     if account is not None:
-        # The API server copies it into this old field, and from there back: unless it is ours, too, the account would outlive its removal.
+        # The API server copies serviceAccountName to this deprecated field and back: unless the operator owns both, a removed account would stay.
         made["spec"] = {**made["spec"], "serviceAccount": account}
     return made
 
 
 def _patched(made: Object, patch: Object) -> Object:
-    """The template with the user's patch.
+    """The template with the user's patch applied.
 
     Raises:
-        InvalidSpec: the patch has another shape than a pod template.
+        InvalidSpec: the patch does not fit a pod template.
     """
     here = "spec.predictor.podTemplate"
     for unknown in sorted(patch.keys() - made.keys()):
-        said = (
+        message = (
             f"there is no such field: a pod template has metadata and spec, so write spec.{unknown}"
         )
-        raise InvalidSpec([Problem(f"{here}.{unknown}", said)])
+        raise InvalidSpec([Problem(f"{here}.{unknown}", message)])
     try:
         return merge.strategic(made, patch)
-    except merge.Misfit as misfit:
-        raise InvalidSpec([Problem(f"{here}.{misfit.path}", misfit.message)]) from None
+    except merge.PatchError as patch_error:
+        raise InvalidSpec([Problem(f"{here}.{patch_error.path}", patch_error.message)]) from None
 
 
 def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
     predictor = service.spec.predictor
-    asked = accelerator.asked(service)
+    device_request = accelerator.device_request(service)
     mounted = _mounted(service)
     volumes, mounts = _volumes(service)
     spec: Object = {
@@ -87,20 +87,23 @@ def _pod_spec(service: InferenceService, facts: ClusterFacts) -> Object:
         spec["priorityClassName"] = predictor.priority_class_name
     if predictor.runtime_class_name is not None:
         spec["runtimeClassName"] = predictor.runtime_class_name
-    node_labels = {**asked.node_labels, **(predictor.node_selector or {})}
+    node_labels = {**device_request.node_labels, **(predictor.node_selector or {})}
     if node_labels:
         spec["nodeSelector"] = node_labels
-    tolerations = _tolerations(service, asked)
+    tolerations = _tolerations(service, device_request)
     if tolerations:
         spec["tolerations"] = tolerations
-    if asked.claim_template:
-        claim = {"name": accelerator.CLAIM, "resourceClaimTemplateName": asked.claim_template}
+    if device_request.claim_template:
+        claim = {
+            "name": accelerator.CLAIM,
+            "resourceClaimTemplateName": device_request.claim_template,
+        }
         spec["resourceClaims"] = [claim]
     return {**spec, **_placement(service)}
 
 
 def _mounted(service: InferenceService) -> storage.Mounted:
-    """The repositories as the server gets them: with their credentials, or fetched before it starts and without any."""
+    """The repositories as the server gets them: with their credentials, or fetched by init containers and without credentials."""
     mounted = storage.mounted(service.spec.predictor.model)
     if not fetching.is_wanted(service):
         return mounted
@@ -137,7 +140,7 @@ def _container(
         "readinessProbe": _probe(predictor.probes.readiness, server.READY_PATH),
         "livenessProbe": _probe(predictor.probes.liveness, server.LIVE_PATH),
         "securityContext": container.hardened(),
-        # The last words of a server that died become part of the pod's status, and from there of the service's.
+        # The last log lines of a failed server become part of the pod's status, and from there of the service's.
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "volumeMounts": [*mounts, *mounted.mounts],
     }
@@ -157,19 +160,19 @@ def _probe(wanted: StartupProbe | ReadinessProbe | LivenessProbe, path: str) -> 
 
 
 def _resources(service: InferenceService) -> Object:
-    """Requests and limits; devices stand in the limits, from where the API server copies them."""
-    asked = accelerator.asked(service)
+    """Requests and limits; devices are in the limits, from which the API server copies them to the requests."""
+    device_request = accelerator.device_request(service)
     resources: Object = dict(container.amounts(service))
-    if asked.resource:
-        limits = {**resources.get("limits", {}), asked.resource: str(asked.count)}
+    if device_request.resource:
+        limits = {**resources.get("limits", {}), device_request.resource: str(device_request.count)}
         resources["limits"] = limits
-    if asked.claim_template:
+    if device_request.claim_template:
         resources["claims"] = [{"name": accelerator.CLAIM}]
     return resources
 
 
 def _volumes(service: InferenceService) -> tuple[list[Object], list[Object]]:
-    """What every server writes to, since its root is read-only; and the tokens."""
+    """The writable volumes of every server, since its root is read-only, and the token Secret."""
     predictor = service.spec.predictor
     cache = predictor.model.cache
     cache_volume: Object = {"emptyDir": {}}
@@ -193,15 +196,17 @@ def _volumes(service: InferenceService) -> tuple[list[Object], list[Object]]:
         items = [{"key": auth.token_key, "path": server.TOKEN_FILE}]
         secret = {"secretName": auth.token_secret, "items": items}
         volumes.append({"name": "auth", "secret": secret})
-        # The whole folder: a file mounted by subPath would never see a new token.
+        # The whole folder, because a file that is mounted by subPath is never updated.
         mounts.append({"name": "auth", "mountPath": server.TOKEN_FOLDER, "readOnly": True})
     return volumes, mounts
 
 
-def _tolerations(service: InferenceService, asked: accelerator.Asked) -> list[Object]:
+def _tolerations(
+    service: InferenceService, device_request: accelerator.DeviceRequest
+) -> list[Object]:
     given = service.spec.predictor.tolerations
     if given is None:
-        nvidia = asked.claim_template or asked.resource.startswith("nvidia.com/")
+        nvidia = device_request.claim_template or device_request.resource.startswith("nvidia.com/")
         taint = {"key": accelerator.GPU, "operator": "Exists", "effect": "NoSchedule"}
         return [taint] if nvidia else []
     made = []
@@ -218,7 +223,7 @@ def _tolerations(service: InferenceService, asked: accelerator.Asked) -> list[Ob
 
 
 def _placement(service: InferenceService) -> Object:
-    """Affinity and topology spread."""
+    """The affinity and the topology spread constraints."""
     predictor = service.spec.predictor
     pods = {"matchLabels": names.selector(service)}
     affinity: Object = dict(predictor.affinity or {})
@@ -248,10 +253,10 @@ _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def _with_term(given: typing.Any, ours: Object) -> Object:
-    """The user's anti-affinity and one more required term.
+    """The user's anti-affinity with one more required term.
 
     Raises:
-        InvalidSpec: what the user wrote has another shape.
+        InvalidSpec: the user's value has another type.
     """
     where = "spec.predictor.affinity.podAntiAffinity"
     if not isinstance(given, dict):

@@ -1,7 +1,7 @@
-"""Everything the operator knows about the server it starts. The operator never imports it; tests/seams holds each line to the server.
+"""Everything the operator knows about the server. The operator never imports it; tests/seams compares each constant with the server.
 
-The drain: on SIGTERM a server says not ready, goes on accepting for its shutdown delay, then finishes what is in flight within its exit
-timeout. It does that by itself, so pods have no preStop hook.
+The drain: on SIGTERM a server reports not ready, continues to accept requests for its shutdown delay, then finishes requests in
+flight within its exit timeout. It does so by itself, so pods have no preStop hook.
 """
 
 import dataclasses
@@ -26,16 +26,15 @@ QUEUE_METRIC = "nv_inference_queue_duration_us"
 SUCCESS_METRIC = "nv_inference_request_success"
 PENDING_METRIC = "nv_inference_pending_request_count"
 AVERAGE_QUEUE_METRIC = "nv_inference_avg_queue_time_us"
-"""Not the server's own: what the rule for prometheus-adapter makes of the two before."""
+"""Not a metric of the server: the rule for prometheus-adapter computes it from the two above."""
 
 GRPC_MAX_CONNECTION_AGE_MS = 300_000
-"""A client's connection stays with one pod for as long as it lives; after five minutes it is asked to connect again, so that new pods
-get their share."""
+"""The maximum age of a gRPC connection. A connection stays with one pod; after this time clients reconnect, so that new pods get load."""
 
 _POLL_SECONDS = 15
 
 STOP_MARGIN_SECONDS = 5
-"""Between the server's own deadline and the kubelet's."""
+"""The margin between the server's own deadline and the kubelet's."""
 
 TOKEN_FOLDER = "/etc/naiad/auth"  # noqa: S105 - a folder, not a token
 TOKEN_FILE = "token"  # noqa: S105 - as above
@@ -48,7 +47,7 @@ CACHED_REPOSITORIES_FOLDER = f"{CACHE_FOLDER}/repositories"
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stop:
-    """How long each part of stopping takes, in seconds."""
+    """The duration of each part of a stop, in seconds."""
 
     drain: int
     exit_timeout: int
@@ -56,22 +55,22 @@ class Stop:
 
 
 def stop(spec: Spec) -> Stop:
-    """Share the grace period out: the drain, then requests in flight, then a margin."""
+    """Divides the grace period: the drain, then requests in flight, then a margin."""
     grace, drain = spec.predictor.termination_grace_period_seconds, spec.predictor.drain_seconds
     return Stop(drain, grace - drain - STOP_MARGIN_SECONDS, grace)
 
 
 def fetch_arguments(repository: str, folder: str) -> list[str]:
-    """The command line that brings a repository into a folder."""
+    """The arguments that fetch a repository into a folder."""
     return [repository, f"--to={folder}"]
 
 
 def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
-    """The server's command line.
+    """The server's command-line arguments.
 
     Args:
         spec: the service.
-        repositories: the model repositories as the server writes them (`builders.storage`).
+        repositories: the model repositories in the server's notation (`builders.storage`).
     """
     predictor = spec.predictor
     seconds = stop(spec)
@@ -84,7 +83,7 @@ def arguments(spec: Spec, repositories: tuple[str, ...]) -> list[str]:
         seconds_between = load.poll_seconds or _POLL_SECONDS
         written += ["--model-control-mode=poll", f"--repository-poll-secs={seconds_between}"]
     written += [
-        # A server that lives on can say which model failed and why; an unready pod gets no traffic either way.
+        # A server that stays alive can report which model failed and why; an unready pod gets no traffic in either case.
         "--exit-on-error=false",
         f"--http-port={predictor.ports.http}",
         f"--grpc-port={predictor.ports.grpc}",

@@ -1,4 +1,4 @@
-"""The Services: the one that clients use, one for an ingress that speaks gRPC to pods, and one that resolves to the pods themselves."""
+"""Builds the Services: one for clients, one for ingresses that speak gRPC to pods, and a headless one that resolves to the pods."""
 
 import typing
 
@@ -6,21 +6,21 @@ from naiad_operator.api.service import InferenceService
 from naiad_operator.builders import kinds, names
 
 _H2C = {
-    # Two widely used ingress controllers learn from the Service, not from the port, that pods speak HTTP/2 without TLS.
+    # Two common ingress controllers read from the Service, not from the port, that pods speak HTTP/2 without TLS.
     "traefik.ingress.kubernetes.io/service.serversscheme": "h2c",
     "projectcontour.io/upstream-protocol.h2c": "grpc",
 }
 
 
 def services(service: InferenceService) -> list[names.Manifest]:
-    """Every Service of a service."""
+    """Every Service of an InferenceService."""
     wanted = service.spec.service
     ports = service.spec.predictor.ports
     grpc = _port("grpc", ports.grpc, "kubernetes.io/h2c")
     open_ports = [_port("http", ports.http, "http"), grpc]
     monitoring = service.spec.monitoring
     if wanted.type == "ClusterIP" or (monitoring is not None and monitoring.service_monitor):
-        # Metrics ask for no token, so they leave the cluster only when somebody wants them to.
+        # The metrics port requires no token, so it is exposed outside the cluster only on request.
         open_ports.append(_port("metrics", ports.metrics, "http"))
     main = _service(
         service,
@@ -41,7 +41,7 @@ def services(service: InferenceService) -> list[names.Manifest]:
 
 
 def grpc_name(service: InferenceService) -> str:
-    """The Service and the Ingress of gRPC alone."""
+    """The name of the Service and the Ingress for gRPC."""
     return f"{service.name}-grpc"
 
 

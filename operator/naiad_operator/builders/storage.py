@@ -1,4 +1,4 @@
-"""Model repositories and their credentials: what the server is told, what the pod mounts. Secrets are named here, never read."""
+"""Builds the server's model repositories with their volumes, mounts and credentials. Secrets are referenced here, never read."""
 
 import dataclasses
 import typing
@@ -17,7 +17,7 @@ class Mounted:
     """What model repositories add to a pod.
 
     Attributes:
-        repositories: as the server's --model-repository takes them.
+        repositories: the values of the server's --model-repository.
     """
 
     repositories: tuple[str, ...]
@@ -28,7 +28,7 @@ class Mounted:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Access:
-    """What whoever reads model repositories needs of credentials."""
+    """The environment variables, volumes and mounts with which model repositories are read."""
 
     env: Objects
     volumes: Objects
@@ -43,7 +43,7 @@ def sources(model: Model) -> tuple[Repository, ...]:
 
 
 def mounted(model: Model) -> Mounted:
-    """Everything that a service's model repositories need."""
+    """Everything that a service's model repositories add to a pod."""
     given = sources(model)
     claims = _claims(given)
     access = credentials(given)
@@ -62,7 +62,7 @@ def mounted(model: Model) -> Mounted:
 
 
 def _claims(given: tuple[Repository, ...]) -> list[str]:
-    """The claims, each once, in the order in which they are named."""
+    """The names of the PersistentVolumeClaims, each once, in order of first use."""
     return list(dict.fromkeys(_claim(s.storage_uri)[0] for s in given if _scheme(s) == "pvc"))
 
 
@@ -87,7 +87,7 @@ def _written(source: Repository, claims: list[str]) -> str:
 
 
 def credentials(given: tuple[Repository, ...]) -> Access:
-    """Variables, volumes and mounts; one account a kind of store, as the rules of the resource demand."""
+    """The environment variables, volumes and mounts; one account per kind of store, which the validation rules guarantee."""
     env: dict[str, dict[str, typing.Any]] = {}
     volumes: dict[str, dict[str, typing.Any]] = {}
     mounts: list[dict[str, typing.Any]] = []
@@ -129,4 +129,4 @@ _SECRET_KEYS = {
     ),
     "as": (("AZURE_STORAGE_ACCOUNT", False), ("AZURE_STORAGE_KEY", False)),
 }
-"""Key of the Secret, which is also the variable's name, and whether a Secret may lack it."""
+"""By scheme, the keys of the Secret, which are also the variables' names, and whether a Secret may lack them."""

@@ -207,7 +207,7 @@ class ChildStore:
 
 
 def controller_of(metadata: collections.abc.Mapping[str, typing.Any]) -> Object:
-    """The controlling owner reference; empty when there is none (metav1.GetControllerOf)."""
+    """The controlling owner reference; empty if none exists (metav1.GetControllerOf)."""
     for reference in metadata.get("ownerReferences") or ():
         if reference.get("controller"):
             return dict(reference)

@@ -301,5 +301,5 @@ def _kind_and_name(step: plan.Step) -> tuple[str, str]:
 
 
 def _owner_text(owner: dict[str, typing.Any]) -> str:
-    """An owner reference as "Kind name"; "" when there is none."""
+    """An owner reference as "Kind name"; "" if none exists."""
     return f"{owner['kind']} {owner['name']}" if owner else ""

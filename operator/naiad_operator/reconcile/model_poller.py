@@ -182,7 +182,7 @@ _OK = 200
 def status_url(
     pods: collections.abc.Iterable[collections.abc.Mapping[str, typing.Any]], port: int
 ) -> str:
-    """The address to poll: of the first ready pod, else of a running one (which reports what it loads); "" when there is none."""
+    """The address to poll: of the first ready pod, else of a running one (which reports what it loads); "" if none exists."""
     running = ""
     for pod in sorted(pods, key=lambda pod: str(pod["metadata"]["name"])):
         status = pod.get("status") or {}

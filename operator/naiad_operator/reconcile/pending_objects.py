@@ -68,7 +68,7 @@ class PendingObjects:
         return True
 
     def take(self, key: Key) -> dict[str, typing.Any] | None:
-        """Removes and returns the pending version; None when there is none, or when it is too old."""
+        """Removes and returns the pending version; None if none exists, or when it is too old."""
         pending = self._pending.pop(key, None)
         if pending is None or self._clock() - pending.received_at > MAX_AGE_S:
             return None

@@ -231,7 +231,7 @@ class Reconciler:
         try:
             await self._dependencies.api.create(ResourceRef("v1", "events", key.namespace), body)
         except errors.ApiError as error:
-            _log.warning("%s; it said: %s", error, event.message)
+            _log.warning("%s; the Event was: %s", error, event.message)
 
     def _remove(self, key: Key) -> Outcome:
         self._dependencies.models.poll(key, "")

@@ -1,4 +1,4 @@
-"""What a resource's status says: a pure function from the spec and what was seen."""
+"""Computes a resource's status: a pure function of the spec and the observed objects."""
 
 from naiad_operator.status.compute import compute, compute_invalid
 from naiad_operator.status.observed import ApiError, Conflict, ModelState, Observed

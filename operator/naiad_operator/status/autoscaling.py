@@ -1,4 +1,4 @@
-"""Whether the autoscaler that was asked for can do its work."""
+"""The AutoscalingReady condition: whether the autoscaler can read its metrics and scale."""
 
 import collections.abc
 import typing
@@ -19,11 +19,11 @@ _HPA_PROBLEMS = {
     "FailedGetResourceMetric": " (is metrics-server installed?)",
     "FailedGetContainerResourceMetric": " (is metrics-server installed?)",
 }
-"""What the HorizontalPodAutoscaler says when it cannot read a metric, and what helps."""
+"""Reasons with which a HorizontalPodAutoscaler reports that it cannot read a metric, and a hint for each."""
 
 
 def ready(service: InferenceService, observed: Observed) -> Condition:
-    """What the HorizontalPodAutoscaler or the ScaledObject says of itself."""
+    """The condition from the status of the HorizontalPodAutoscaler or the ScaledObject."""
     if not deployment.is_autoscaled(service):
         return _condition("True", "NotAskedFor", "")
     refused = traffic.refused(
@@ -43,12 +43,12 @@ def _condition(status: State, reason: str, message: str) -> Condition:
 
 
 def _hpa(manifest: Manifest) -> Condition:
-    said: dict[str, Manifest] = {
+    conditions: dict[str, Manifest] = {
         condition["type"]: condition
         for condition in (manifest.get("status") or {}).get("conditions") or ()
     }
-    active = said.get("ScalingActive")
-    able = said.get("AbleToScale")
+    active = conditions.get("ScalingActive")
+    able = conditions.get("AbleToScale")
     if able is not None and able["status"] == "False":
         return _condition("False", able["reason"], able.get("message", ""))
     if active is None:
@@ -57,7 +57,7 @@ def _hpa(manifest: Manifest) -> Condition:
         hint = _HPA_PROBLEMS.get(active["reason"])
         reason = active["reason"] if hint is None else "MetricsUnavailable"
         return _condition("False", reason, f"{active.get('message', '')}{hint or ''}")
-    limited = said.get("ScalingLimited")
+    limited = conditions.get("ScalingLimited")
     if (
         limited is not None
         and limited["status"] == "True"
@@ -71,20 +71,20 @@ def _hpa(manifest: Manifest) -> Condition:
 def _keda(service: InferenceService, observed: Observed) -> Condition:
     missing = traffic.missing_kinds(observed.facts, (kinds.SCALED_OBJECT,))
     if missing:
-        said = f"this cluster has no {missing}: install KEDA, or set autoscaling.class: hpa"
-        return _condition("False", "KedaMissing", said)
+        message = f"this cluster has no {missing}: install KEDA, or set autoscaling.class: hpa"
+        return _condition("False", "KedaMissing", message)
     manifest = observed.children.get((kinds.SCALED_OBJECT.kind, service.name)) or {}
-    said_of = {
+    conditions = {
         condition["type"]: condition
         for condition in (manifest.get("status") or {}).get("conditions") or ()
     }
-    ready_ = said_of.get("Ready")
+    ready_ = conditions.get("Ready")
     if ready_ is None or ready_["status"] == "Unknown":
         return _condition("Unknown", "NotLookedYet", "KEDA has not looked yet")
     if ready_["status"] == "False":
         return _condition("False", ready_.get("reason") or "NotReady", ready_.get("message", ""))
-    fallback = said_of.get("Fallback")
+    fallback = conditions.get("Fallback")
     if fallback is not None and fallback["status"] == "True":
-        said = "KEDA cannot read its metrics and keeps the fallback number of pods"
-        return _condition("False", "MetricsUnavailable", said)
+        message = "KEDA cannot read its metrics and keeps the fallback number of pods"
+        return _condition("False", "MetricsUnavailable", message)
     return _condition("True", "Scaling", "")

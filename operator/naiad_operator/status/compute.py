@@ -1,4 +1,4 @@
-"""The whole status. Ready is the sum of the other conditions and takes its reason and sentence from the first that fails."""
+"""Computes the whole status. Ready summarises the other conditions and takes its reason and message from the first that fails."""
 
 import collections.abc
 import typing
@@ -32,17 +32,17 @@ _ELSEWHERE = frozenset(
         "ServiceMonitor",
     )
 )  # fmt: skip
-"""Kinds whose refusal has a condition of its own; the others stand in the way of the pods."""
+"""Kinds whose refusal has its own condition; a refusal of another kind blocks the pods."""
 _IN_THE_WAY = frozenset(("ApplyFailed", "ResourceConflict", "BeingDeleted"))
 
 
 def compute(service: InferenceService, observed: Observed, now: str) -> Status:
-    """The status of a resource that can be carried out.
+    """The status of a resource with a valid spec.
 
     Args:
-        service: the resource, with the status that it has now.
-        observed: what there is.
-        now: the time, as Kubernetes writes it, e.g. 2026-01-31T12:00:00Z.
+        service: the resource, with its current status.
+        observed: the observed objects.
+        now: the time as Kubernetes writes it, e.g. 2026-01-31T12:00:00Z.
     """
     pods = workload.observe(service, observed)
     stopped = workload.stopped(service, pods)
@@ -87,7 +87,7 @@ def compute(service: InferenceService, observed: Observed, now: str) -> Status:
 
 
 def _ready(service: InferenceService, pods: workload.Workload, parts: list[Condition]) -> Condition:
-    """The first that fails speaks; a failing model speaks for the pods that are not ready because of it."""
+    """The Ready condition, from the first condition that fails; a failing model takes precedence over the unready pods that it causes."""
     by_type = {part.type: part for part in parts}
     stopped = by_type[STOPPED]
     progressing, available = by_type[PROGRESSING], by_type[AVAILABLE]
@@ -144,7 +144,7 @@ def _model_status(service: InferenceService, pods: workload.Workload, loaded: Co
 
 
 def _kept(service: InferenceService, observed: Observed) -> Status:
-    """The number of pods to go on with. Not kept while an autoscaler decides, so that switching it off takes the number of then."""
+    """The number of pods to keep. Not set while an autoscaler decides, so that removing it keeps the number at that moment."""
     if service.spec.predictor.replicas is not None or deployment.is_autoscaled(service):
         return {}
     if service.spec.suspend:
@@ -163,7 +163,7 @@ def _models(observed: Observed) -> Status:
 def compute_invalid(
     manifest: Manifest, problems: collections.abc.Sequence[Problem], now: str
 ) -> Status:
-    """The status of a resource that cannot be carried out: what is wrong, beside what was known before, since its children live on."""
+    """The status of a resource with an invalid spec: the errors, and everything else as before, because its children continue to run."""
     before: Manifest = manifest.get("status") or {}
     generation = manifest["metadata"].get("generation") or 0
     message = "; ".join(str(problem) for problem in problems)

@@ -1,4 +1,4 @@
-"""Conditions: what each says, and when it last changed its mind."""
+"""Conditions: their types, and when each last changed."""
 
 import collections.abc
 import dataclasses
@@ -22,7 +22,7 @@ _LONGEST = 1000
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Condition:
-    """One aspect of a service, before it has a time."""
+    """One condition without its timestamp."""
 
     type: str
     status: State
@@ -31,7 +31,7 @@ class Condition:
 
     @property
     def fails(self) -> bool:
-        """Whether it says no; not knowing is no failure."""
+        """Whether the status is False; Unknown is not a failure."""
         return self.status == "False"
 
 
@@ -42,13 +42,13 @@ def dated(
     generation: int,
     now: str,
 ) -> list[dict[str, typing.Any]]:
-    """The conditions as a status writes them. The time changes only when the status of a condition does.
+    """The conditions as a status contains them. The time changes only when a condition's status changes.
 
     Args:
         conditions: in the order in which to show them.
-        before: the status that was written before.
-        generation: the spec's.
-        now: the time, as Kubernetes writes it.
+        before: the previous status.
+        generation: the spec's generation.
+        now: the time as Kubernetes writes it.
     """
     times = {
         old["type"]: old["lastTransitionTime"]
@@ -70,6 +70,6 @@ def dated(
 
 
 def shortened(message: str) -> str:
-    """One line of bounded length."""
+    """A message as one line of limited length."""
     line = " ".join(message.split())
     return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"

@@ -1,4 +1,4 @@
-"""Which models are loaded, from what a pod's /status said."""
+"""The ModelsLoaded condition and the list of models, from the response of a pod's /status."""
 
 import typing
 
@@ -13,7 +13,7 @@ _MOST_NAMED = 3
 
 
 def loaded(service: InferenceService, observed: Observed) -> Condition:
-    """Whether every model that should serve does."""
+    """The condition that says whether every model that should serve does."""
     if observed.models is None:
         return Condition(MODELS_LOADED, "Unknown", "NotAsked", "no pod could be asked yet")
     if not observed.models:
@@ -21,21 +21,21 @@ def loaded(service: InferenceService, observed: Observed) -> Condition:
     failed = [model for model in observed.models if model.state not in (_READY, _LOADING)]
     named = [model for model in failed if model.reason]
     if named:
-        told = "; ".join(f"{_who(model)}: {model.reason}" for model in named[:_MOST_NAMED])
+        message = "; ".join(f"{_who(model)}: {model.reason}" for model in named[:_MOST_NAMED])
         more = f"; and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else ""
-        return Condition(MODELS_LOADED, "False", "ModelFailed", told + more)
+        return Condition(MODELS_LOADED, "False", "ModelFailed", message + more)
     loading = [model for model in observed.models if model.state == _LOADING]
     if loading:
-        told = ", ".join(_who(model) for model in loading[:_MOST_NAMED])
-        return Condition(MODELS_LOADED, "False", "Loading", f"loading {told}")
-    # Without a reason a model is not ready because nobody asked for it: explicit control, or an older version.
+        message = ", ".join(_who(model) for model in loading[:_MOST_NAMED])
+        return Condition(MODELS_LOADED, "False", "Loading", f"loading {message}")
+    # A model that is not ready and has no reason was never requested: explicit control, or an older version.
     ready = len(observed.models) - len(failed)
     if ready == 0 and service.spec.predictor.model.load.mode != "explicit":
         return Condition(MODELS_LOADED, "False", "NoModelReady", "no model is ready")
     return Condition(MODELS_LOADED, "True", "Loaded", f"{ready} models are ready")
 
 
-_EMPTY = "the repository holds no model: storageUri names the folder that holds one folder a model, not a model's own folder"
+_EMPTY = "the repository holds no model: storageUri names the folder that holds one folder per model, not a model's own folder"
 
 
 def _who(model: ModelState) -> str:
@@ -43,7 +43,7 @@ def _who(model: ModelState) -> str:
 
 
 def entries(observed: Observed) -> list[dict[str, typing.Any]]:
-    """The models for the status: those that are not ready first, since the list is bounded."""
+    """The models for the status: those that are not ready first, because the list is limited."""
     ordered = sorted(
         observed.models or (), key=lambda m: (m.state == _READY, m.name, len(m.version), m.version)
     )
@@ -54,6 +54,6 @@ def entries(observed: Observed) -> list[dict[str, typing.Any]]:
 
 
 def count(observed: Observed) -> str:
-    """Ready and known models, for people."""
+    """The numbers of ready and known models, e.g. "2/3"."""
     known = observed.models or ()
     return f"{sum(model.state == _READY for model in known)}/{len(known)}"

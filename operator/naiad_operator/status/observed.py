@@ -1,4 +1,4 @@
-"""What was seen of a service's objects, as data."""
+"""The observed state of a service's objects, as data."""
 
 import collections.abc
 import dataclasses
@@ -11,10 +11,10 @@ Manifest = collections.abc.Mapping[str, typing.Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class ModelState:
-    """One model version, as a server's /status says.
+    """One model version as a server's /status reports it.
 
     Attributes:
-        state: READY, LOADING, UNLOADING or UNAVAILABLE; "" when nothing is known.
+        state: READY, LOADING, UNLOADING or UNAVAILABLE; "" when unknown.
     """
 
     name: str
@@ -25,10 +25,10 @@ class ModelState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Conflict:
-    """An object that has the name of a child and is somebody else's.
+    """An object of another owner that has the name of a child.
 
     Attributes:
-        owner: who it belongs to, e.g. "Deployment web", or "nobody".
+        owner: the controlling owner, e.g. "Deployment web"; "" when the object has none.
     """
 
     kind: str
@@ -38,7 +38,7 @@ class Conflict:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ApiError:
-    """The API server's refusal of a child, in its words."""
+    """The API server's refusal of a child, with its message."""
 
     kind: str
     name: str
@@ -47,15 +47,15 @@ class ApiError:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """Everything a status is computed from.
+    """Everything from which a status is computed.
 
     Attributes:
         children: by (kind, name).
-        pods: of the service's selector; may be empty when the service is ready.
-        models: what the pods' /status said; None when nobody could be asked.
-        facts: what the manifests were built from.
-        leaving: children, by kind and name, that are wanted and on their way out: somebody's finalizer holds them, or they belong to a
-            service that had this name before.
+        pods: the pods of the service; may be empty when the service is ready.
+        models: the models in the last /status response; None when no pod has responded.
+        facts: the facts from which the manifests were built.
+        terminating: wanted children, by kind and name, that are being deleted: a finalizer holds them, or they belong to an earlier
+            service of the same name.
     """
 
     children: collections.abc.Mapping[tuple[str, str], Manifest]

@@ -1,4 +1,4 @@
-"""Why a pod does not serve, in its own words: what the scheduler, the kubelet or the server's last log lines said."""
+"""Why a pod does not serve: the message of the scheduler, of the kubelet, or of the server's last log lines."""
 
 import collections.abc
 import dataclasses
@@ -28,7 +28,7 @@ class Failure:
     """Why one pod does not serve.
 
     Attributes:
-        scheduler: whether the scheduler said it: the pod has no node.
+        scheduler: whether the message is the scheduler's: the pod has no node.
     """
 
     reason: str
@@ -40,14 +40,14 @@ class Failure:
 
 
 def failures(pods: collections.abc.Sequence[Manifest]) -> list[Failure]:
-    """Of all pods that cannot serve and say why; the newest pods first, since the newest template is what people wait for."""
+    """The failures of all pods, newest pods first, because the newest template is the one that is rolled out."""
     newest = sorted(pods, key=_age, reverse=True)
-    found = (_failure(pod) for pod in newest if "deletionTimestamp" not in pod["metadata"])
-    return [failure for failure in found if failure is not None]
+    all_failures = (_failure(pod) for pod in newest if "deletionTimestamp" not in pod["metadata"])
+    return [failure for failure in all_failures if failure is not None]
 
 
 def fetching(pods: collections.abc.Sequence[Manifest]) -> str:
-    """The first pod whose init container brings models, and which; "" when none does."""
+    """A message about the first pod whose init container fetches models; "" if none exists."""
     for pod in sorted(pods, key=_age, reverse=True):
         for container in (pod.get("status") or {}).get("initContainerStatuses") or ():
             state = container.get("state") or {}
@@ -62,15 +62,15 @@ _SOURCES = (
     ("configMap", "name", "ConfigMap"),
     ("persistentVolumeClaim", "claimName", "PersistentVolumeClaim"),
 )
-"""What a volume may name that somebody else has to make: the volume's field, the field in it, the kind."""
+"""Volume sources that refer to an object which others create: the volume's field, the field in it, the kind."""
 
 
 def mounting(
     pods: collections.abc.Sequence[Manifest], volumes: collections.abc.Sequence[Manifest]
 ) -> str:
-    """The newest pod whose volumes are not mounted, and what they need; "" when there is none.
+    """A message about the newest pod whose volumes are not mounted, and the objects that they refer to; "" if none exists.
 
-    A kubelet that waits for a Secret says so in an Event alone: in the pod's status it looks like any other start.
+    A kubelet that waits for a Secret reports it only as an Event: in the pod's status it looks like any other start.
     """
     needed = [
         f"{kind} {volume[source][field]}"
@@ -89,7 +89,7 @@ def mounting(
 
 
 def _is_being_set_up(pod: Manifest) -> bool:
-    """Whether a kubelet has the pod and no container of it has begun."""
+    """Whether the pod has a node and none of its containers has started."""
     status: Manifest = pod.get("status") or {}
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodReadyToStartContainers" and condition["status"] == "True":
@@ -115,12 +115,12 @@ def _failure(pod: Manifest) -> Failure | None:
     name = pod["metadata"]["name"]
     for condition in status.get("conditions") or ():
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            said = condition.get("message") or condition.get("reason") or "no node fits"
-            return Failure(reason="Unschedulable", message=said, pod=name, scheduler=True)
+            message = condition.get("message") or condition.get("reason") or "no node fits"
+            return Failure(reason="Unschedulable", message=message, pod=name, scheduler=True)
     if status.get("phase") == "Failed":
         reason = status.get("reason") or "PodFailed"
-        said = status.get("message") or "the pod has failed"
-        return Failure(reason=reason, message=f"pod {name}: {said}", pod=name)
+        message = status.get("message") or "the pod has failed"
+        return Failure(reason=reason, message=f"pod {name}: {message}", pod=name)
     for kind in ("initContainerStatuses", "containerStatuses"):
         for container in status.get(kind) or ():
             failure = _container_failure(name, container)
@@ -133,11 +133,13 @@ def _container_failure(pod: str, container: Manifest) -> Failure | None:
     waiting: Manifest = (container.get("state") or {}).get("waiting") or {}
     reason = waiting.get("reason") or ""
     if reason in _PULL_REASONS:
-        said = waiting.get("message") or f"the image {container.get('image', '')} cannot be pulled"
-        return Failure(reason=reason, message=f"pod {pod}: {said}", pod=pod)
+        message = (
+            waiting.get("message") or f"the image {container.get('image', '')} cannot be pulled"
+        )
+        return Failure(reason=reason, message=f"pod {pod}: {message}", pod=pod)
     if reason in _CONFIG_REASONS:
-        said = waiting.get("message") or "the container cannot be started"
-        return Failure(reason=reason, message=f"pod {pod}: {said}", pod=pod)
+        message = waiting.get("message") or "the container cannot be started"
+        return Failure(reason=reason, message=f"pod {pod}: {message}", pod=pod)
     ended: Manifest = (
         (container.get("state") or {}).get("terminated")
         or (container.get("lastState") or {}).get("terminated")
@@ -154,9 +156,9 @@ def _ended(pod: str, container: Manifest, ended: Manifest, *, looping: bool) -> 
     code = ended.get("exitCode")
     reason = ended.get("reason") or "Error"
     if reason == "OOMKilled":
-        said = "it needed more memory than its limit: raise predictor.resources.limits.memory"
+        message = "it needed more memory than its limit: raise predictor.resources.limits.memory"
     else:
-        said = last_words(ended.get("message") or "") or f"exit code {code}"
+        message = error_line(ended.get("message") or "") or f"exit code {code}"
     who = (
         "" if container.get("name") == server.CONTAINER else f", container {container.get('name')}"
     )
@@ -166,7 +168,7 @@ def _ended(pod: str, container: Manifest, ended: Manifest, *, looping: bool) -> 
         else "CrashLoopBackOff"
         if looping
         else "ContainerEnded",
-        message=f"pod {pod}{who} ended {_times(container)}: {said}",
+        message=f"pod {pod}{who} ended {_times(container)}: {message}",
         pod=pod,
         exit_code=code,
         time=ended.get("finishedAt"),
@@ -178,20 +180,20 @@ def _times(container: Manifest) -> str:
     return f"and was started again {restarts} times" if restarts > 1 else "and is started again"
 
 
-def last_words(log: str) -> str:
-    """The line of the last log lines that says why: the last that speaks of an error, else the last."""
+def error_line(log: str) -> str:
+    """The log line that explains a failure: the last one that contains "error", else the last one."""
     lines = [_text(line.strip()) for line in log.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()]
     return (telling or lines or [""])[-1]
 
 
 def _text(line: str) -> str:
-    """What a line of a JSON log says; other lines are as they are."""
+    """The message of a JSON log line; other lines unchanged."""
     if not line.startswith("{"):
         return line
     try:
         entry = json.loads(line)
     except ValueError:
         return line
-    said = entry.get("message") or entry.get("msg") if isinstance(entry, dict) else None
-    return said if isinstance(said, str) else line
+    message = entry.get("message") or entry.get("msg") if isinstance(entry, dict) else None
+    return message if isinstance(message, str) else line

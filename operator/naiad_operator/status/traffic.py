@@ -1,4 +1,4 @@
-"""Where a service is reached, and whether what carries its traffic is ready."""
+"""The URLs of a service, and the NetworkReady and MonitoringReady conditions."""
 
 import collections.abc
 import typing
@@ -14,14 +14,14 @@ Manifest = collections.abc.Mapping[str, typing.Any]
 
 
 def internal_urls(service: InferenceService) -> tuple[str, str]:
-    """HTTP and gRPC inside the cluster."""
+    """The HTTP and gRPC addresses inside the cluster."""
     host = f"{service.name}.{service.namespace}.svc"
     ports = service.spec.predictor.ports
     return f"http://{host}:{ports.http}", f"{host}:{ports.grpc}"
 
 
 def urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
-    """HTTP and gRPC as clients reach them: outside the cluster where there is a host or a load balancer's address, else inside."""
+    """The HTTP and gRPC addresses for clients: a host or the load balancer outside the cluster, else the address inside."""
     url, grpc_url = internal_urls(service)
     main = observed.children.get(("Service", service.name)) or {}
     balancer = _address(main) if service.spec.service.type == "LoadBalancer" else ""
@@ -44,7 +44,7 @@ def urls(service: InferenceService, observed: Observed) -> tuple[str, str]:
 
 
 def _is_one(host: str | None) -> bool:
-    """Whether clients can use this host; *.example.com stands for many."""
+    """Whether clients can use this host; *.example.com is a wildcard."""
     return host is not None and not host.startswith("*")
 
 
@@ -57,7 +57,7 @@ def _port(*, tls: bool) -> int:
 
 
 def network(service: InferenceService, observed: Observed) -> Condition:
-    """Whether Services, Ingresses and routes are there and taken up."""
+    """The condition that says whether Services, Ingresses and routes exist and are accepted."""
     refused = _refused(observed, ("Service", "Ingress", "HTTPRoute", "GRPCRoute", "NetworkPolicy"))
     if refused:
         return Condition(NETWORK_READY, "False", *refused)
@@ -65,8 +65,8 @@ def network(service: InferenceService, observed: Observed) -> Condition:
     if main is None:
         return Condition(NETWORK_READY, "Unknown", "Applying", "the Service is being made")
     if service.spec.service.type == "LoadBalancer" and not _address(main):
-        said = f"Service {service.name} waits for an address from the cluster's load balancer"
-        return Condition(NETWORK_READY, "False", "NoAddress", said)
+        message = f"Service {service.name} waits for an address from the cluster's load balancer"
+        return Condition(NETWORK_READY, "False", "NoAddress", message)
     if service.spec.gateway is not None:
         routes = _routes(observed, service.spec.gateway)
         if routes.fails:
@@ -75,22 +75,22 @@ def network(service: InferenceService, observed: Observed) -> Condition:
 
 
 def _policy(service: InferenceService, observed: Observed) -> Condition:
-    """Whether the NetworkPolicy lets in what carries traffic from outside. It may run in the service's own namespace, so this is a hint."""
+    """Whether the NetworkPolicy allows the ingress controller. It may run in the service's own namespace, so this is only a hint."""
     policy, entry = service.spec.network_policy, service.spec.ingress
     outside = service.spec.gateway is not None or (entry is not None and entry.enabled)
     if policy is None or not policy.enabled or not outside:
         return Condition(NETWORK_READY, "True", "Applied", "")
     if policy.ingress_from or observed.facts.defaults.ingress_namespace:
         return Condition(NETWORK_READY, "True", "Applied", "")
-    said = (
-        "networkPolicy lets in nobody from other namespaces, as the operator was installed without the ingress's: if it runs in another one, "
+    message = (
+        "networkPolicy allows no other namespace, because the operator was installed without the ingress controller's: if it runs in another one, "
         "set ingressNamespace in the chart's values, or name it in spec.networkPolicy.ingressFrom"
     )
-    return Condition(NETWORK_READY, "True", "IngressNotNamed", said)
+    return Condition(NETWORK_READY, "True", "IngressNotNamed", message)
 
 
 def _address(manifest: Manifest) -> str:
-    """A load balancer's first name or number, as a URL takes it; "" when it has none."""
+    """The first host name or IP address of a load balancer, in URL notation; "" when it has none."""
     balancer = (manifest.get("status") or {}).get("loadBalancer") or {}
     for point in balancer.get("ingress") or ():
         address = str(point.get("hostname") or point.get("ip") or "")
@@ -102,28 +102,28 @@ def _address(manifest: Manifest) -> str:
 def _routes(observed: Observed, gateway: Gateway) -> Condition:
     missing = missing_kinds(observed.facts, ingress.route_kinds(gateway))
     if missing:
-        said = f"this cluster has no {missing}: install the Gateway API, or use spec.ingress"
-        return Condition(NETWORK_READY, "False", "GatewayApiMissing", said)
+        message = f"this cluster has no {missing}: install the Gateway API, or use spec.ingress"
+        return Condition(NETWORK_READY, "False", "GatewayApiMissing", message)
     for (kind, name), route in observed.children.items():
         if kind not in ("HTTPRoute", "GRPCRoute"):
             continue
         parents = (route.get("status") or {}).get("parents") or ()
         if not parents:
-            said = f"{kind} {name}: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"
-            return Condition(NETWORK_READY, "False", "NotAccepted", said)
+            message = f"{kind} {name}: no Gateway has taken it up; is there a Gateway of the name in spec.gateway.parentRefs?"
+            return Condition(NETWORK_READY, "False", "NotAccepted", message)
         for parent in parents:
             for condition in parent.get("conditions") or ():
                 if (
                     condition["type"] in ("Accepted", "ResolvedRefs")
                     and condition["status"] == "False"
                 ):
-                    said = f"{kind} {name}: Gateway {parent['parentRef']['name']} says {condition.get('message') or condition['reason']}"
-                    return Condition(NETWORK_READY, "False", condition["reason"], said)
+                    message = f"{kind} {name}: Gateway {parent['parentRef']['name']} says {condition.get('message') or condition['reason']}"
+                    return Condition(NETWORK_READY, "False", condition["reason"], message)
     return Condition(NETWORK_READY, "True", "Applied", "")
 
 
 def monitoring(service: InferenceService, observed: Observed) -> Condition:
-    """Whether the monitor that was asked for is there."""
+    """The condition that says whether the configured monitor exists."""
     wanted = service.spec.monitoring
     if wanted is None or not (wanted.pod_monitor or wanted.service_monitor):
         return Condition(MONITORING_READY, "True", "NotAskedFor", "")
@@ -133,30 +133,30 @@ def monitoring(service: InferenceService, observed: Observed) -> Condition:
     kind = kinds.POD_MONITOR if wanted.pod_monitor else kinds.SERVICE_MONITOR
     missing = missing_kinds(observed.facts, (kind,))
     if missing:
-        said = f"this cluster has no {missing}: install the Prometheus operator, or leave spec.monitoring out"
-        return Condition(MONITORING_READY, "False", "PrometheusOperatorMissing", said)
+        message = f"this cluster has no {missing}: install the Prometheus operator, or leave spec.monitoring out"
+        return Condition(MONITORING_READY, "False", "PrometheusOperatorMissing", message)
     return Condition(MONITORING_READY, "True", "Applied", "")
 
 
 def missing_kinds(facts: ClusterFacts, wanted: collections.abc.Iterable[kinds.Kind]) -> str:
-    """Those of the kinds that the API server lacks, for people; "" when it has them all."""
+    """The kinds that the API server does not serve, as text; "" when it serves all."""
     return " and ".join(f"{k.kind} ({k.api_version})" for k in wanted if k.key not in facts.apis)
 
 
 def _refused(observed: Observed, of: tuple[str, ...]) -> tuple[str, str] | None:
-    """Reason and message of the first conflict or refusal among these kinds."""
+    """The reason and message of the first conflict or refusal of these kinds; None if none exists."""
     return refused(observed, lambda kind: kind in of)
 
 
 def refused(
     observed: Observed, among: collections.abc.Callable[[str], bool]
 ) -> tuple[str, str] | None:
-    """Reason and message of the first conflict or refusal among some kinds; None when there is none."""
+    """The reason and message of the first conflict or refusal of some kinds; None if none exists."""
     for conflict in observed.conflicts:
         if among(conflict.kind):
             owner = f"belongs to {conflict.owner}" if conflict.owner else "has no owner"
-            said = f"{conflict.kind} {conflict.name} exists already and {owner}: delete it, or give this service another name"
-            return "ResourceConflict", said
+            message = f"{conflict.kind} {conflict.name} exists already and {owner}: delete it, or give this service another name"
+            return "ResourceConflict", message
     for error in observed.errors:
         if among(error.kind):
             return "ApplyFailed", f"{error.kind} {error.name} was refused: {error.message}"

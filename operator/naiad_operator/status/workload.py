@@ -1,4 +1,4 @@
-"""How far the pods are: available, rolling out, or stuck and why."""
+"""The state of the pods: available, rolling out, or stuck and why."""
 
 import collections.abc
 import dataclasses
@@ -23,17 +23,17 @@ _MOST_NAMED = 8
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Workload:
-    """The Deployment in numbers, and what stands in its way.
+    """The Deployment in numbers, and what blocks it.
 
     Attributes:
         exists: whether there is a Deployment.
-        desired: how many pods the Deployment should have.
-        current: whether its controller has seen its newest spec.
-        failure: of the pods, or of the Deployment when it could not make pods; None when nothing fails.
-        failed: how many pods fail.
-        paused: whether somebody stopped it from replacing pods.
-        fetching: a pod that still fetches its models; "" when none does.
-        mounting: a pod whose volumes are not there yet; "" when there is none.
+        desired: the wanted number of pods.
+        current: whether the Deployment's controller has observed its newest spec.
+        failure: the failure of a pod, or of the Deployment when it cannot create pods; None when nothing fails.
+        failed: the number of failing pods.
+        paused: whether the rollout is paused.
+        fetching: a message about a pod that fetches its models; "" if none exists.
+        mounting: a message about a pod whose volumes are not mounted; "" if none exists.
     """
 
     exists: bool
@@ -52,12 +52,12 @@ class Workload:
 
     @property
     def rolled_out(self) -> bool:
-        """Whether every pod is of the newest template."""
+        """Whether every pod has the newest template."""
         return self.exists and self.current and self.updated == self.total
 
 
 def observe(service: InferenceService, observed: Observed) -> Workload:
-    """Read the Deployment and the pods."""
+    """Reads the Deployment and the pods."""
     manifest = observed.children.get(("Deployment", service.name)) or {}
     status: Manifest = manifest.get("status") or {}
     failures = [_explained(failure, service, observed) for failure in pods.failures(observed.pods)]
@@ -83,21 +83,21 @@ def observe(service: InferenceService, observed: Observed) -> Workload:
         mounting=pods.mounting(observed.pods, _volumes(manifest)),
     )
     if seen.rolled_out and seen.available == seen.desired:
-        # An evicted pod is kept for people to look at; it stands in nobody's way when others serve in its place.
+        # Evicted pods are kept for inspection; they do not matter when other pods serve in their place.
         return dataclasses.replace(seen, failure=None, failed=0)
     return seen
 
 
 def _volumes(manifest: Manifest) -> collections.abc.Sequence[Manifest]:
-    """Of the pods that the Deployment makes."""
+    """The volumes of the Deployment's pod template."""
     template: Manifest = (manifest.get("spec") or {}).get("template") or {}
     volumes: list[Manifest] = (template.get("spec") or {}).get("volumes") or []
     return volumes
 
 
 def _condition(status: Manifest, type_: str) -> Manifest | None:
-    found = (c for c in status.get("conditions") or () if c["type"] == type_)
-    return next(found, None)
+    matches = (c for c in status.get("conditions") or () if c["type"] == type_)
+    return next(matches, None)
 
 
 def _refusal(condition: Manifest) -> str:
@@ -110,36 +110,36 @@ def _refusal(condition: Manifest) -> str:
 def _explained(
     failure: pods.Failure, service: InferenceService, observed: Observed
 ) -> pods.Failure:
-    """A pod without a node, in terms of the accelerator that it asked for."""
-    asked = accelerator.asked(service)
-    if not failure.scheduler or not asked.is_device:
+    """The failure of a pod without a node, explained in terms of its accelerator."""
+    device_request = accelerator.device_request(service)
+    if not failure.scheduler or not device_request.is_device:
         return failure
-    if asked.claim_template:
+    if device_request.claim_template:
         if "claim" not in failure.message.lower():
             return failure
-        said = f"no node can give what the claim asks for: {failure.message}"
-        return dataclasses.replace(failure, reason=_ACCELERATOR_UNAVAILABLE, message=said)
+        message = f"no node can give what the claim asks for: {failure.message}"
+        return dataclasses.replace(failure, reason=_ACCELERATOR_UNAVAILABLE, message=message)
     offered = observed.facts.node_resources
-    if offered is not None and not offered.get(asked.resource):
+    if offered is not None and not offered.get(device_request.resource):
         return dataclasses.replace(
             failure,
             reason=_ACCELERATOR_UNAVAILABLE,
-            message=f"no node offers {asked.resource}; {_offers(offered)}",
+            message=f"no node offers {device_request.resource}; {_offers(offered)}",
         )
-    if asked.resource in failure.message:
-        said = failure.message
+    if device_request.resource in failure.message:
+        message = failure.message
         return dataclasses.replace(
             failure,
             reason=_ACCELERATOR_UNAVAILABLE,
-            message=f"every {asked.resource} is taken or on a node that does not fit: {said}"
+            message=f"every {device_request.resource} is taken or on a node that does not fit: {message}"
             if offered is not None
-            else f"no node has {asked.count} free {asked.resource}: {said}",
+            else f"no node has {device_request.count} free {device_request.resource}: {message}",
         )
     return failure
 
 
 def _offers(offered: collections.abc.Mapping[str, int]) -> str:
-    """What nodes do offer, so that a person sees the profile to write."""
+    """The devices that nodes offer, so that a user sees which profile to write."""
     devices = [name for name, count in sorted(offered.items()) if count and _is_device(name)]
     if not devices:
         return "no node offers any accelerator (is the device plugin running?)"
@@ -152,7 +152,7 @@ def _is_device(resource: str) -> bool:
 
 
 def available(workload: Workload) -> Condition:
-    """Whether any pod serves, also while others are replaced."""
+    """The condition that says whether any pod serves, also during a rollout."""
     if workload.available > 0:
         return Condition(AVAILABLE, "True", "Serving", f"{workload.available} pods serve")
     return Condition(AVAILABLE, "False", "NoPodServes", "no pod serves")
@@ -161,7 +161,7 @@ def available(workload: Workload) -> Condition:
 def progressing(  # noqa: PLR0911 - one return a state that people tell apart
     service: InferenceService, workload: Workload
 ) -> Condition:
-    """Whether pods are being replaced, are as they should be, or cannot get there."""
+    """The condition that says whether pods are being replaced, are complete, or are blocked."""
     if stopped(service, workload).status == "True":
         return Condition(PROGRESSING, "False", "Complete", "")
     if workload.failure is not None:
@@ -171,11 +171,11 @@ def progressing(  # noqa: PLR0911 - one return a state that people tell apart
     if is_complete(service, workload):
         return Condition(PROGRESSING, "False", "Complete", "")
     if workload.paused:
-        said = f"Deployment {service.name} is paused, so its pods stay as they are: kubectl rollout resume deployment/{service.name}"
-        return Condition(PROGRESSING, "False", "DeploymentPaused", said)
+        message = f"Deployment {service.name} is paused, so its pods stay as they are: kubectl rollout resume deployment/{service.name}"
+        return Condition(PROGRESSING, "False", "DeploymentPaused", message)
     if workload.late:
-        said = f"{workload.ready} of {workload.desired} pods became ready in the time that they have to load their models: raise predictor.probes.startup.failureThreshold, or look at the pods' logs"
-        return Condition(PROGRESSING, "False", "DeadlineExceeded", said)
+        message = f"{workload.ready} of {workload.desired} pods became ready in the time that they have to load their models: raise predictor.probes.startup.failureThreshold, or look at the pods' logs"
+        return Condition(PROGRESSING, "False", "DeadlineExceeded", message)
     if not workload.current:
         return Condition(
             PROGRESSING,
@@ -184,27 +184,27 @@ def progressing(  # noqa: PLR0911 - one return a state that people tell apart
             "the Deployment has changed, and its controller takes it up",
         )
     if workload.rolled_out and workload.total > workload.desired:
-        said = f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
-        return Condition(PROGRESSING, "True", "RollingOut", said)
-    said = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
+        message = f"{workload.total} pods are there and {workload.desired} wanted: the others are being ended"
+        return Condition(PROGRESSING, "True", "RollingOut", message)
+    message = f"{workload.available} of {workload.desired} pods serve, {workload.updated} of the newest template"
     for waits in filter(None, (workload.fetching, workload.mounting)):
-        said = f"{said}; {waits}"
-    return Condition(PROGRESSING, "True", "RollingOut", said)
+        message = f"{message}; {waits}"
+    return Condition(PROGRESSING, "True", "RollingOut", message)
 
 
 def is_complete(service: InferenceService, workload: Workload) -> bool:
-    """Whether every pod that should serve does. Where an autoscaler decides the number, pods that it just added may still start."""
+    """Whether every wanted pod serves. When an autoscaler decides the number, pods that it has just added may still be starting."""
     if not workload.rolled_out:
         return False
     if deployment.is_autoscaled(service):
         scaling = service.spec.predictor.autoscaling
         assert scaling is not None
-        return workload.available >= min(max(scaling.fewest, 1), workload.desired)
+        return workload.available >= min(max(scaling.effective_min_replicas, 1), workload.desired)
     return workload.available == workload.updated == workload.desired
 
 
 def stopped(service: InferenceService, workload: Workload) -> Condition:
-    """Whether there are no pods because somebody wanted none."""
+    """The condition that says whether there are no pods because none are wanted."""
     if service.spec.suspend:
         return Condition(
             STOPPED, "True", "Suspended", "suspended: set spec.suspend: false to serve again"

@@ -5,7 +5,7 @@ import typing
 
 import pytest
 
-from naiad_operator.builders.merge import Misfit, strategic
+from naiad_operator.builders.merge import PatchError, strategic
 
 BASE: dict[str, typing.Any] = {
     "metadata": {"labels": {"a": "1"}},
@@ -105,14 +105,14 @@ def test_an_entry_that_is_to_go_goes() -> None:
 def test_a_patch_of_another_shape_is_refused_where_it_is(
     patch: dict[str, typing.Any], path: str, said: str
 ) -> None:
-    with pytest.raises(Misfit) as refused:
+    with pytest.raises(PatchError) as refused:
         patched(patch)
     assert refused.value.path == f"spec.{path}"
     assert said in refused.value.message
 
 
 def test_a_text_in_place_of_a_mapping_is_refused() -> None:
-    with pytest.raises(Misfit, match="a: is 'text': write a mapping"):
+    with pytest.raises(PatchError, match="a: is 'text': write a mapping"):
         strategic({"a": {"b": 1}}, {"a": "text"})
 
 

@@ -153,7 +153,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "the repository is empty": (
         {"children": NOT_READY, "models": []},
-        ("RepositoryEmpty", "the repository holds no model: storageUri names the folder that holds one folder a model, not a model's own folder"),
+        ("RepositoryEmpty", "the repository holds no model: storageUri names the folder that holds one folder per model, not a model's own folder"),
     ),
     "no node offers the slice, and nodes may be read": (
         {
