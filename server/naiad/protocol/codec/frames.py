@@ -6,7 +6,6 @@ the other side. Pickle is for the two sides of one program: nothing that a clien
 
 import collections.abc
 import io
-import mmap
 import os
 import pickle
 import struct
@@ -16,6 +15,7 @@ import numpy as np
 
 from naiad.core.datatypes import BY_NAME, BYTES
 from naiad.core.tensor import PackedStrings, Tensor, pack, packed_strings
+from naiad.protocol.codec.mapping import Mapping
 
 _TAIL = struct.Struct("<QQ")
 """What ends a file: the bytes of the pickled head, and of the sizes of the parts."""
@@ -67,7 +67,7 @@ def write(value: typing.Any) -> int:
 def read(descriptor: int) -> typing.Any:
     """The value that a memory file holds; closes the descriptor. The value's tensors keep the memory."""
     try:
-        memory = memoryview(mmap.mmap(descriptor, 0))
+        memory = memoryview(Mapping(descriptor, 0))
     finally:
         os.close(descriptor)
     head_size, sizes_size = _TAIL.unpack_from(memory, len(memory) - _TAIL.size)
