@@ -1,12 +1,17 @@
 """Resources that break a rule, each named after what is wrong and with the path where it is; and some that look as if."""
 
-import typing
-
 from naiad_operator.api import validation
+from tests.operator.api.specs import (
+    MODEL,
+    Manifest,
+    accelerator,
+    hpa,
+    model,
+    named,
+    repositories,
+    spec,
+)
 from tests.support import manifests
-
-Manifest = dict[str, typing.Any]
-MODEL = {"storageUri": "s3://models/production"}
 
 
 def words(manifest: Manifest, path: str) -> str:
@@ -19,34 +24,6 @@ def with_defaults(spec: Manifest) -> Manifest:
     """A spec as the operator reads it."""
     filled: Manifest = validation.with_defaults(spec)[0]
     return filled
-
-
-def spec(**fields: typing.Any) -> Manifest:
-    manifest = manifests.resource()
-    manifest["spec"].update(fields)
-    return manifest
-
-
-def model(**fields: typing.Any) -> Manifest:
-    return spec(predictor={"model": fields})
-
-
-def named(name: str) -> Manifest:
-    manifest = manifests.resource()
-    manifest["metadata"]["name"] = name
-    return manifest
-
-
-def hpa(**fields: typing.Any) -> Manifest:
-    return manifests.resource(autoscaling={"class": "hpa", "queueTimeMs": 5, **fields})
-
-
-def accelerator(**fields: typing.Any) -> Manifest:
-    return manifests.resource(accelerator=fields)
-
-
-def repositories(*given: Manifest) -> Manifest:
-    return model(repositories=list(given))
 
 
 BAD = {
