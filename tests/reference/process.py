@@ -222,6 +222,15 @@ class ServerProcess:
                 if reply.status != http.HTTPStatus.OK:
                     # A restricted health API answers 403 from a server that is up.
                     return reply.status == http.HTTPStatus.FORBIDDEN
+                connection.request("GET", "/v2/health/ready")
+                reply = connection.getresponse()
+                reply.read()
+                if (
+                    reply.status == http.HTTPStatus.OK
+                    and "--strict-readiness=false" not in self.command
+                ):
+                    # Every model is ready. The index would make Naiad import its control plane, which costs as much as the whole start.
+                    return True
                 connection.request("POST", "/v2/repository/index")
                 reply = connection.getresponse()
                 body = reply.read()
