@@ -26,12 +26,19 @@ def said(module: str, function: str, arguments: list[str], *, missing: str) -> s
 
 
 @pytest.mark.parametrize(
-    ("command", "missing"),
-    [("serve", "uvloop"), ("serve", "msgspec"), ("check", "google.protobuf")],
+    ("arguments", "missing"),
+    [
+        (["serve", "--model-repository=models"], "uvloop"),
+        (["serve", "--model-repository=models"], "msgspec"),
+        (["check", "models"], "google.protobuf"),
+    ],
+    ids=str,
 )
-def test_without_its_packages_the_server_says_what_to_install(command: str, missing: str) -> None:
+def test_without_its_packages_the_server_says_what_to_install(
+    arguments: list[str], missing: str
+) -> None:
     package = missing.partition(".")[0]
-    assert said("naiad.__main__", "main", [command, "models"], missing=missing) == (
+    assert said("naiad.__main__", "main", arguments, missing=missing) == (
         f"naiad: the package {package} is missing: pip install 'naiad[server]' brings it\n"
     )
 
@@ -45,11 +52,13 @@ def test_without_its_packages_the_operator_says_what_to_install(command: str, mi
 
 
 def test_a_module_of_our_own_that_is_missing_is_a_bug_and_shown_as_one() -> None:
-    for module, missing in (
-        ("naiad.__main__", "naiad.serve.command"),
-        ("naiad_operator.__main__", "naiad_operator.cli"),
+    serve = ["serve", "--model-repository=models"]
+    for module, missing, arguments in (
+        ("naiad.__main__", "naiad.serve.arguments", serve),
+        ("naiad.__main__", "naiad.serve.command", serve),
+        ("naiad_operator.__main__", "naiad_operator.cli", []),
     ):
-        assert "Traceback" in said(module, "main", ["serve"], missing=missing)
+        assert "Traceback" in said(module, "main", arguments, missing=missing)
 
 
 def test_both_commands_say_the_version_of_the_distribution(

@@ -1,6 +1,7 @@
 """`naiad serve …`, `naiad check …`, `naiad fetch …`, and `tritonserver …`, which is `naiad serve` under Triton's name.
 
-Imports only what the command needs: `naiad check` starts no server, `naiad --help` nothing at all.
+Imports only what the command needs: `naiad check` starts no server, `naiad serve --help` and a wrong option import only what reads options,
+`naiad --help` nothing at all.
 """
 
 import collections.abc
@@ -54,13 +55,18 @@ def _serve(arguments: list[str], *, command: str) -> int:
 
     EARLY.watch()
     with _installed():
+        from naiad.serve import arguments as words  # noqa: PLC0415 - see the module docstring
+    options = words.read(arguments, command=command)
+    if isinstance(options, int):
+        return options
+    with _installed():
         from naiad.serve import interpreter  # noqa: PLC0415 - see the module docstring
 
         # What a model in a thread of the server reads (argparse, unittest.main) is not meant for it; in Triton it finds none either.
         del sys.argv[1:]
         interpreter.begin()
         from naiad.serve.command import serve  # noqa: PLC0415 - after `begin`, which makes this cheaper
-    return serve(arguments, command=command)
+    return serve(options, command=command)
 
 
 @contextlib.contextmanager

@@ -1,9 +1,7 @@
-"""The command line of the server: words in, exit status out. Wires nothing and starts nothing by itself."""
+"""The command `serve`: options in, exit status out. Wires nothing and starts nothing by itself."""
 
-import collections.abc
 import logging
 import os
-import shutil
 import sys
 import threading
 
@@ -12,8 +10,6 @@ import uvloop
 from naiad import __version__, logs
 from naiad.backends.registry import NAMES
 from naiad.options.options import Options
-from naiad.options.parsing import parse
-from naiad.options.usage import HelpAsked, UsageError, usage
 from naiad.serve import descriptors, interpreter
 from naiad.serve.console import open_console
 from naiad.serve.server import Server
@@ -21,23 +17,12 @@ from naiad.serve.server import Server
 log = logging.getLogger("naiad.serve")
 
 
-def serve(arguments: collections.abc.Sequence[str], *, command: str) -> int:
+def serve(options: Options, *, command: str) -> int:
     """Serve until a signal says stop.
 
     Returns:
-        0 after an orderly end, 1 for anything that went wrong (rows 7.32, 17.1, 17.14).
+        0 after an orderly end, 1 for anything that went wrong (rows 7.32, 17.14).
     """
-    try:
-        options = parse(arguments)
-    except HelpAsked as asked:
-        columns = shutil.get_terminal_size().columns
-        sys.stdout.write(usage(command, columns=columns, everything=asked.everything))
-        return 0
-    except UsageError as error:
-        sys.stderr.write(
-            f"{command}: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists the options\n"
-        )
-        return 1
     if interpreter.is_free_threaded():
         sys.stderr.write(
             f"{command}: {sys.executable} is a free-threaded build of Python, which is not supported: install it with a usual one\n"

@@ -12,6 +12,7 @@ import weakref
 import psutil
 import pytest
 
+from naiad.options.parsing import parse
 from naiad.serve import command
 from naiad.serve.interpreter import ProcessMemory
 from tests.support.waiting import wait_until
@@ -89,5 +90,5 @@ def test_a_free_threaded_build_is_refused_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
     monkeypatch.setattr(sys, "abiflags", "t")
-    assert command.serve(["--model-repository", str(tmp_path)], command="naiad serve") == 1
+    assert command.serve(parse(["--model-repository", str(tmp_path)]), command="naiad serve") == 1
     assert "free-threaded build of Python, which is not supported" in capsys.readouterr().err

@@ -4,6 +4,8 @@ import importlib.util
 import subprocess
 import sys
 
+import pytest
+
 _EVERYTHING_A_START_IMPORTS = """
 import sys
 from naiad.serve import command
@@ -28,6 +30,9 @@ _NOT_AT_START = (
 )  # fmt: skip
 
 
+_NOT_FOR_OPTIONS = ("asyncio", "grpc", "numpy", "uvloop", "naiad.serve.server")
+
+
 def run(script: str) -> None:
     """In a new interpreter, where nothing is imported yet."""
     subprocess.run(
@@ -43,6 +48,19 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
     run(
         _EVERYTHING_A_START_IMPORTS
         + f"early = sorted(set({_NOT_AT_START}) & set(sys.modules))\nassert not early, early"
+    )
+
+
+@pytest.mark.parametrize(
+    ("argument", "status"), [("--help", 0), ("--no-such-option=1", 1)], ids=["help", "wrong option"]
+)
+def test_what_ends_with_its_options_imports_no_server(argument: str, status: int) -> None:
+    run(
+        "import sys\n"
+        "from naiad.__main__ import main\n"
+        f"sys.argv = ['naiad', 'serve', {argument!r}]\n"
+        f"assert main() == {status}\n"
+        f"early = sorted(set({_NOT_FOR_OPTIONS}) & set(sys.modules))\nassert not early, early"
     )
 
 
