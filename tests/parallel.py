@@ -67,7 +67,7 @@ def group(item: pytest.Item) -> str | None:
 
 def _live(item: pytest.Item) -> str:
     names = getattr(item, "fixturenames", ())
-    for shared in ("plane", "full_plane"):
+    for shared in ("plane", "full_plane", "bare_plane"):
         if shared in names:
             return f"live-{shared}"
     return f"live-{item.path.stem}"

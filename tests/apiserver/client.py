@@ -228,12 +228,13 @@ def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 60) 
     Raises:
         AssertionError: it did not come in time; the message says what was waited for.
     """
-    deadline = time.monotonic() + seconds
+    asked = time.monotonic()
     while True:
         found = look()
         if found:
             return found
-        assert time.monotonic() < deadline, (
-            f"waited {seconds:g} s for {what}; the last look gave {found!r}"
-        )
-        time.sleep(0.05)
+        waited = time.monotonic() - asked
+        assert waited < seconds, f"waited {seconds:g} s for {what}; the last look gave {found!r}"
+        time.sleep(
+            min(max(0.05, waited / 10), 0.3)
+        )  # what has not come soon is asked for less often

@@ -1,4 +1,4 @@
-"""One control plane for all tests of this folder; a namespace and an operator for each module."""
+"""Three control planes for the tests of this folder, each as long as they run; a namespace and an operator for each module."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.apiserver import control_plane, foreign, toolchain
-from tests.apiserver.client import Kubectl, Object
+from tests.apiserver.client import Kubectl
 from tests.apiserver.control_plane import OPERATOR_TOKEN, OPERATOR_USER, ControlPlane
 from tests.apiserver.kubelet import Kubelet
 from tests.apiserver.objects import definitions, make_namespace
@@ -20,7 +20,8 @@ Start = Callable[..., OperatorProcess]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks this folder's tests."""
+    """Marks this folder's tests; those of test_rbac come last, since test_helm wants nothing of what they leave."""
+    items.sort(key=lambda item: item.path == _HERE / "test_rbac.py")
     for item in items:
         if item.path.is_relative_to(_HERE):
             item.add_marker(pytest.mark.apiserver)
@@ -36,7 +37,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         toolchain.find()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that knows the resource; the operator's user may do everything in it."""
     folder = tmp_path_factory.mktemp("kubernetes")
@@ -48,7 +49,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield started
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kubectl(plane: ControlPlane) -> Iterator[Kubectl]:
     """A person with all rights."""
     admin = plane.admin()
@@ -56,28 +57,18 @@ def kubectl(plane: ControlPlane) -> Iterator[Kubectl]:
     admin.close()
 
 
-@pytest.fixture(scope="module")
-def own_definitions() -> list[Object]:
-    """What a control plane of a module's own knows; a module that needs more than Kubernetes' kinds says so."""
-    return []
-
-
-@pytest.fixture(scope="module")
-def own_plane(
-    own_definitions: list[Object], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[ControlPlane]:
-    """A control plane of the module's own, with nothing of ours in it."""
+@pytest.fixture(scope="package")
+def bare_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with nothing of ours in it: test_helm's, and then, with what it left, test_rbac's."""
     folder = tmp_path_factory.mktemp("kubernetes")
-    with control_plane.running(folder, crds=own_definitions) as started:
+    with control_plane.running(folder) as started:
         yield started
 
 
-@pytest.fixture(scope="session")
-def full_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """A control plane that knows every optional kind beside ours, and grants no rights; modules share it as their `own_plane`."""
-    folder = tmp_path_factory.mktemp("kubernetes")
-    with control_plane.running(folder, crds=[*foreign.definitions(), *definitions()]) as started:
-        yield started
+@pytest.fixture(scope="module")
+def own_plane(bare_plane: ControlPlane) -> ControlPlane:
+    """The control plane of modules whose operator has no more rights than it is given; a module says which."""
+    return bare_plane
 
 
 @pytest.fixture(scope="module")
@@ -88,13 +79,21 @@ def admin(own_plane: ControlPlane) -> Iterator[Kubectl]:
     client.close()
 
 
+@pytest.fixture(scope="package")
+def full_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane that knows every optional kind beside ours, and grants no rights; modules share it as their `own_plane`."""
+    folder = tmp_path_factory.mktemp("kubernetes")
+    with control_plane.running(folder, crds=[*foreign.definitions(), *definitions()]) as started:
+        yield started
+
+
 @pytest.fixture(scope="module")
 def namespace(request: pytest.FixtureRequest, kubectl: Kubectl) -> str:
     """A namespace of the module's own."""
     return make_namespace(kubectl, request.module.__name__.rpartition(".")[2])
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def kubelet(kubectl: Kubectl) -> Kubelet:
     """The node's side of things."""
     return Kubelet(kubectl)

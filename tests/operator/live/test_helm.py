@@ -1,6 +1,6 @@
 """Helm itself against a real API server: install, upgrade with a changed resource, uninstall, install again.
 
-A control plane of this module's own, without anything of ours: whatever is missing in the chart is missing here. There is no node, so the operator runs
+A control plane without anything of ours: whatever is missing in the chart is missing here. There is no node, so the operator runs
 beside it with a token of the account that the chart made and the arguments of the chart's Deployment.
 """
 

@@ -19,6 +19,7 @@ from tests.apiserver.objects import (
     event_of,
     inference_service,
     make_namespace,
+    served,
     token_of,
 )
 from tests.apiserver.operator import OperatorProcess, bugs
@@ -29,15 +30,16 @@ _OPERATOR_NAMESPACE = "naiad-system"
 
 
 @pytest.fixture(scope="module")
-def own_definitions() -> list[Object]:
-    """Ours; more kinds are installed later, which other tests do without."""
-    return definitions()
-
-
-@pytest.fixture(scope="module")
 def admin(admin: Kubectl) -> Kubectl:
+    """With ours installed; more kinds are later, which other tests do without."""
+    for definition in definitions():
+        admin.apply(definition, force=True)
+        served(admin, definition)
     Kubelet(admin).register(resources={"nvidia.com/gpu": "8"})
-    make_namespace(admin, _OPERATOR_NAMESPACE)
+    admin.apply(
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": _OPERATOR_NAMESPACE}},
+        force=True,
+    )
     return admin
 
 
