@@ -28,8 +28,8 @@ from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
-from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.worker_rpc import ClosedRpcHandler
 from naiad.protocol.http.connection import Connection
 from naiad.protocol.http.framing import ReplyFramer
 from naiad.protocol.http.head_cache import HeadCache
@@ -152,7 +152,7 @@ async def _measure(rounds: int) -> list[Share]:
 async def _connections(folder: pathlib.Path) -> list[Connection]:
     loop, clock = asyncio.get_running_loop(), SystemClock()
     loader = Loader(
-        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, desk_of=lambda _model, _instance: ClosedDesk(), clock=clock,
+        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     repository = Repository(
         reader=RepositoryReader([open_store(str(folder))]), resolve=loader.plan, load=loader.load, load_thread_count=1, retry_count=0,

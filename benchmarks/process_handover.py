@@ -36,12 +36,12 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.hosts.colocation import LOOKED_AT, current_processor
-from naiad.hosts.desk import ClosedDesk
+from naiad.hosts.cpu_affinity import LOOKED_AT, current_processor
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
+from naiad.hosts.worker_rpc import ClosedRpcHandler
 from naiad.metrics.statistics import RestartReason
 
 _MODEL = """\
@@ -141,7 +141,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
         config=config,
         limits=Limits(),
         on_restart=_no_restart,
-        desk=ClosedDesk(),
+        rpc_handler=ClosedRpcHandler(),
         clock=SystemClock(),
         loop=loop,
     )

@@ -13,7 +13,7 @@ from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.hosts.tensor_frames import framed
-from naiad.hosts.worker.link import Parcel
+from naiad.hosts.worker.link import Payload
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.http import infer_json, large_bodies
@@ -90,8 +90,8 @@ def _response(outputs: list[Tensor]) -> InferResponse:
 
 def _framed(tensors: list[Tensor]) -> tuple[list[typing.Any], bytes]:
     """What a worker process gets."""
-    parcel = Parcel()
-    return [framed(each, parcel) for each in tensors], parcel.joined()
+    payload = Payload()
+    return [framed(each, payload) for each in tensors], payload.joined()
 
 
 def _travelled(value: typing.Any) -> typing.Any:

@@ -24,7 +24,6 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.hosts import worker_process
-from naiad.hosts.desk import ClosedDesk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
@@ -32,6 +31,7 @@ from naiad.hosts.process import ProcessHost
 from naiad.hosts.spawn import Spawned
 from naiad.hosts.worker import content, link
 from naiad.hosts.worker.asking import AskingServer
+from naiad.hosts.worker_rpc import ClosedRpcHandler
 from tests.fuzz.choices import Choices
 from tests.server.backends.configs import inference, model_config, spec
 
@@ -41,7 +41,7 @@ WORDS = (
 )  # fmt: skip
 
 _KINDS = (
-    link.OUTCOME, link.RESPONSE, link.LOADED, link.REFUSED, link.DONE, link.READY, link.ASK, link.PULSE, link.BATCH, link.TOLD,
+    link.OUTCOME, link.RESPONSE, link.LOADED, link.REFUSED, link.DONE, link.READY, link.REQUEST, link.PONG, link.BATCH, link.RESULT,
     link.LOAD, 0, 63, 64, 255,
 )  # fmt: skip
 _NUMBERS = (0, 1, 2, 16, 32, 64, 1 << 15, 1 << 16, 2**31, 2**32 - 1, 2**63, 2**64 - 1)
@@ -84,7 +84,7 @@ def seeds() -> list[bytes]:
             link.BATCH, b'[["",0,0,0,{},[],false,[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)
         ),
         b"\1\1"
-        + _packet(link.TOLD, b'[true,[null,{},[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)),
+        + _packet(link.RESULT, b'[true,[null,{},[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)),
     ]
 
 
@@ -166,7 +166,7 @@ def _send_to_worker(packets: list[tuple[bytes, list[int]]]) -> None:
     try:
         for _ in packets:
             kind, number, header = end.receive()
-            base = end.posted if kind >= link.POSTED else end.base
+            base = end.notification if kind >= link.NOTIFICATIONS else end.base
             with contextlib.suppress(
                 Exception
             ):  # the worker says INTERNAL, or ends: a server that sends this is broken
@@ -259,7 +259,7 @@ async def _send_to_server(packets: list[tuple[bytes, list[int]]]) -> None:
     with contextlib.ExitStack() as patched:
         for owner, name, stand_in in (
             (worker_process, "spawn", far.spawn),
-            (worker_process, "WorkerPlace", _NoPlace),
+            (worker_process, "WorkerAffinity", _NoPlace),
             (worker_process.WorkerProcess, "kill", lambda worker, because: far.end()),
         ):
             patched.callback(setattr, owner, name, getattr(owner, name))
@@ -279,7 +279,7 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
         config=_CONFIG,
         limits=Limits(),
         on_restart=lambda _: None,
-        desk=ClosedDesk(),
+        rpc_handler=ClosedRpcHandler(),
         clock=ManualClock(),
         loop=loop,
     )

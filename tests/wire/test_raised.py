@@ -94,4 +94,4 @@ def test_whatever_a_model_raises_is_told_as_an_exception_is_and_it_serves_on(
         assert f"{models / name / '1' / 'model.py'}(" in reasons[name]
     assert "is_ready failed: KeyboardInterrupt: not now" in log
     assert "finalize failed: KeyboardInterrupt: at the end" in log
-    assert "it is replaced" not in log
+    assert "it is restarted" not in log

@@ -29,7 +29,7 @@ from naiad.engine.control import STOPPING, Control, is_ready
 from naiad.engine.model_calls import Caller, ModelCall, ModelCalls
 from naiad.engine.model_metrics import ModelMetrics
 from naiad.errors import InferenceError
-from naiad.hosts.handover import Mailbox
+from naiad.hosts.eventfd_queues import LoopQueue
 from naiad.metrics.custom import CustomMetrics
 
 Result = typing.TypeVar("Result")
@@ -48,14 +48,14 @@ class InProcessModelApi(ModelMetrics):
         self._calls = calls
         self._control: Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._mailbox: Mailbox[collections.abc.Callable[[], None]] | None = None
+        self._mailbox: LoopQueue[collections.abc.Callable[[], None]] | None = None
         self._waiting = set[concurrent.futures.Future[Any]]()
 
     def open(self, control: Control, loop: asyncio.AbstractEventLoop) -> None:
         """Accept calls; on the loop."""
         self._control = control
         self._loop = loop
-        self._mailbox = Mailbox(loop, _call)
+        self._mailbox = LoopQueue(loop, _call)
 
     def close(self) -> None:
         """Accept no more calls; on the loop. Threads that wait get an error."""

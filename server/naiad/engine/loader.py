@@ -40,7 +40,7 @@ from naiad.scheduling.factory import make_scheduler
 
 if typing.TYPE_CHECKING:
     from naiad.engine.workers import Workers
-    from naiad.hosts.desk import Desk
+    from naiad.hosts.worker_rpc import WorkerRpcHandler
 
 log = logging.getLogger("naiad.loader")
 
@@ -69,7 +69,7 @@ class Loader:
         gpus: device ids that there are.
         threads: how many models are read or loaded at once.
         clock: for load and compute times.
-        desk_of: makes the desk that answers what an instance in a worker process asks, by names of model and instance.
+        rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
     """
 
     def __init__(
@@ -82,10 +82,10 @@ class Loader:
         gpus: collections.abc.Sequence[int],
         threads: int,
         clock: Clock,
-        desk_of: collections.abc.Callable[[str, str], "Desk"],
+        rpc_handler_of: collections.abc.Callable[[str, str], "WorkerRpcHandler"],
     ) -> None:
         self._registry = registry
-        self._desk_of = desk_of
+        self._rpc_handler_of = rpc_handler_of
         self._backend_options = backend_options
         self._config_name = config_name
         self._auto_complete = auto_complete
@@ -228,7 +228,7 @@ class Loader:
                 (spec.name, backend.worker_plan(source, spec))
                 for spec in instance_specs(plan.config)
             ],
-            desk_of=self._desk_of,
+            rpc_handler_of=self._rpc_handler_of,
             clock=self._clock,
         )
 

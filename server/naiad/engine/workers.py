@@ -9,12 +9,12 @@ import typing
 
 from naiad.backends.backend import WorkerPlan
 from naiad.core.clock import Clock
-from naiad.hosts.desk import Desk
-from naiad.hosts.errand import run_errand
 from naiad.hosts.host import Host
 from naiad.hosts.limits import Limits
+from naiad.hosts.one_shot import run_one_shot
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
+from naiad.hosts.worker_rpc import WorkerRpcHandler
 from naiad.metrics.statistics import ModelStatistics, RestartReason
 from naiad.repository.plan import VersionPlan
 
@@ -25,7 +25,7 @@ class Workers:
     Args:
         plan: the version.
         instances: name and plan of each instance.
-        desk_of: makes the desk that answers what an instance asks, by names of model and instance.
+        rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
         clock: for their hosts.
     """
 
@@ -34,12 +34,12 @@ class Workers:
         plan: VersionPlan,
         instances: collections.abc.Sequence[tuple[str, WorkerPlan]],
         *,
-        desk_of: collections.abc.Callable[[str, str], Desk],
+        rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         clock: Clock,
     ) -> None:
         self._plan = plan
         self._instances = instances
-        self._desk_of = desk_of
+        self._rpc_handler_of = rpc_handler_of
         self._clock = clock
 
     async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[Host]:
@@ -57,7 +57,7 @@ class Workers:
                 config=config,
                 limits=limits,
                 on_restart=statistics.record_restart,
-                desk=self._desk_of(config.name, name),
+                rpc_handler=self._rpc_handler_of(config.name, name),
                 clock=self._clock,
                 loop=asyncio.get_running_loop(),
             )
@@ -75,8 +75,8 @@ class Workers:
 
 
 def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:
-    """Call a function of the model's in a process that lives for nothing else; blocking. See `run_errand`."""
-    return run_errand(Identity(model, version, "config"), plan, timeout_s=timeout_s)
+    """Call a function of the model's in a process that lives for nothing else; blocking. See `run_one_shot`."""
+    return run_one_shot(Identity(model, version, "config"), plan, timeout_s=timeout_s)
 
 
 def _raise_first(outcomes: collections.abc.Iterable[BaseException | None]) -> None:

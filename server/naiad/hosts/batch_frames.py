@@ -20,7 +20,7 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.tensor_frames import framed, tensor_at
 from naiad.hosts.worker.content import TIMES
-from naiad.hosts.worker.link import ALIGNED, Parcel
+from naiad.hosts.worker.link import ALIGNED, Payload
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
@@ -35,20 +35,20 @@ _Answer = tuple[list[str] | None, Parameters, list[_Output]]
 """Error (code and message), parameters, outputs."""
 
 
-def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Parcel]:
+def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
     """The header and the tensors of a batch."""
-    parcel = Parcel()
+    payload = Payload()
     requests: list[Any] = []
     for inference in batch:
         request = inference.request
-        inputs = [framed(tensor, parcel) for tensor in request.inputs]
+        inputs = [framed(tensor, payload) for tensor in request.inputs]
         requests.append(
             (
                 request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
                 request.requested_outputs, inference.cancelled, inputs,
             )
         )  # fmt: skip
-    return orjson.dumps(requests), parcel
+    return orjson.dumps(requests), payload
 
 
 class Answers:

@@ -56,7 +56,7 @@ class OutputLog:
         """The last lines, as they were written."""
         return "\n".join(self._last)
 
-    def last_words(self) -> str:
+    def output_tail(self) -> str:
         """The last lines as the end of a sentence that says how their writer ended."""
         said = self.last_lines()
         return f". The last that it wrote:\n{said}" if said else "; it wrote nothing"

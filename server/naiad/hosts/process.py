@@ -1,10 +1,10 @@
-"""An instance in a worker process: a crash hurts only the batch that was there, and memory goes back to the system at unload.
+"""Runs an instance in a worker process: a crash fails only its own requests, and an unload returns all memory to the system.
 
-A batch goes out with one wake-up and its outcome comes back with one (`worker/link.py`). When the worker dies its batch fails
-with UNAVAILABLE at once, the scheduler is told to send nothing more, and a new worker is started, later each time it dies again soon
-(`replacement.py`). A worker that takes longer than its limit for a batch, or to load, is ended by the `watchdog`.
-Requests that are answered apart from their batch are known by number, and fail with the worker as well.
-Whoever waits here gets an end: the batch by outcome or death, `start` by load, refusal or death, `ready` and `close` after a time.
+A batch is sent with one wake-up and its outcome comes back with one (`worker/link.py`). When the worker dies its batch fails
+with UNAVAILABLE at once, the scheduler stops sending batches, and a new worker is started, with growing delays if it dies again soon
+(`restarter.py`). The `watchdog` kills a worker that exceeds its time limit for a batch or for the load.
+Requests with deferred responses are known by number, and fail with the worker as well.
+Every wait here ends: a batch with its outcome or the worker's death, `start` with the load, its failure or a death, `ready` and `close` with a timeout.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from naiad.core.inference import Inference
 from naiad.errors import InferenceError
 from naiad.hosts import worker_errors
 from naiad.hosts.batch_frames import Answers, pack
-from naiad.hosts.desk import Desk
+from naiad.hosts.heartbeat import Heartbeat
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
 from naiad.hosts.loading import Loading
 from naiad.hosts.output_log import Identity
 from naiad.hosts.probe import Probe
-from naiad.hosts.pulse import Pulse
-from naiad.hosts.replacement import Replacement
 from naiad.hosts.request_signals import RequestSignals
+from naiad.hosts.restarter import Restarter
 from naiad.hosts.spawn import order
 from naiad.hosts.watchdog import Watchdog
 from naiad.hosts.worker import link
 from naiad.hosts.worker_process import WorkerProcess
+from naiad.hosts.worker_rpc import WorkerRpcHandler
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)
@@ -57,17 +57,17 @@ class ProcessHost:
     """Implements `Host`. `start` comes first.
 
     Args:
-        identity: whose process it is; the instance's name is the host's.
-        plan: what runs in it.
+        identity: for the log and messages; the host has the instance's name.
+        plan: what runs in the process.
         config: the model's.
-        limits: how long a batch may take, and a load.
-        on_restart: told why, each time a worker has to be replaced.
-        desk: answers what its model asks of the server.
-        clock: stamps when a batch began and ended.
-        loop: whose thread calls every method and gets the outcomes.
+        limits: time limits of a batch and of a load.
+        on_restart: called with the reason each time a worker is restarted.
+        rpc_handler: handles the requests of its model to the server.
+        clock: gives the times at which a batch began and ended.
+        loop: the event loop in which every method is called.
 
     Attributes:
-        worker: the process that runs now; None while there is none.
+        worker: the worker process; None while there is none.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class ProcessHost:
         config: ModelConfig,
         limits: Limits,
         on_restart: collections.abc.Callable[[RestartReason], None],
-        desk: Desk,
+        rpc_handler: WorkerRpcHandler,
         clock: Clock,
         loop: asyncio.AbstractEventLoop,
     ) -> None:
@@ -88,10 +88,10 @@ class ProcessHost:
         self._answers = Answers(config, identity.version)
         self._limits = limits
         self._on_restart = on_restart
-        self._desk = desk
+        self._rpc_handler = rpc_handler
         self._now = clock.monotonic_ns
         self._loop = loop
-        self._replacement = Replacement(
+        self._restarter = Restarter(
             identity,
             start=self.start,
             on_refused=lambda: on_restart(RestartReason.LOAD),
@@ -105,11 +105,11 @@ class ProcessHost:
         self.worker: WorkerProcess | None = None
         self._loading: Loading | None = None
         self._in_flight = InFlight()
-        self._signals = RequestSignals(self._in_flight, self._post_if_up)
+        self._signals = RequestSignals(self._in_flight, self._notify_if_up)
         self._on_outcome: OnOutcome | None = None
         self._started_ns = 0
         self._watchdog = Watchdog(identity, loop=loop)
-        self._pulse = Pulse(identity, limits.execute, loop=loop)
+        self._heartbeat = Heartbeat(identity, limits.execute, loop=loop)
         self._stuck = False
         self._probe = Probe(loop)
         self._idle: asyncio.Future[None] | None = None
@@ -131,7 +131,7 @@ class ProcessHost:
             self._plan,
             loop=self._loop,
             on_message=self._on_message,
-            on_posted=self._on_posted,
+            on_notification=self._on_notification,
             on_lost=self._on_lost,
             on_end=self._on_end,
         )
@@ -149,17 +149,17 @@ class ProcessHost:
             await loading.wait()
             if worker.ended.done():  # the loop was busy, and both came at once
                 how = worker.ended.result()
-                raise worker_errors.not_loaded(self._identity, how, worker.last_words)  # noqa: TRY301 - as one that failed while it loaded
+                raise worker_errors.not_loaded(self._identity, how, worker.output_tail)  # noqa: TRY301 - as one that failed while it loaded
         except BaseException:
             self._state = _State.DOWN
-            worker.kill("was not wanted any more")
+            worker.kill("was no longer needed")
             await asyncio.shield(worker.ended)
             raise
         finally:
             self._loading = None
-            self._watchdog.rest()
+            self._watchdog.cancel()
         self._state = _State.UP
-        self._replacement.came_up()
+        self._restarter.on_serving()
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
     def answers_to(self, on_answer: OnAnswer) -> None:
@@ -181,12 +181,12 @@ class ProcessHost:
             self._loop.call_soon(self._end, None, down)
             return
         try:
-            header, parcel = pack(batch)
-            if parcel.size > COPIED_ASIDE:
+            header, payload = pack(batch)
+            if payload.size > COPIED_ASIDE:
                 sent = functools.partial(self._sent, batch)
-                worker.send_aside(link.BATCH, header, parcel, first, done=sent)
+                worker.send_aside(link.BATCH, header, payload, first, done=sent)
             else:
-                worker.send(link.BATCH, header, parcel, first)
+                worker.send(link.BATCH, header, payload, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
             self._loop.call_soon(self._end, None, self._not_handed_over(error))
             return
@@ -197,14 +197,14 @@ class ProcessHost:
             self._watchdog.watch(worker, what, limit, self._on_stuck)
 
     def _sent(self, batch: list[Inference], error: Exception | None) -> None:
-        """A large batch is out, or could not be sent."""
+        """A large batch was sent, or could not be sent."""
         if self._in_flight.batch is not batch:
             return
         if error is not None:
             self._end(None, self._not_handed_over(error))
             return
         for inference in batch:
-            if inference.cancelled:  # perhaps the worker was told before it had the batch
+            if inference.cancelled:  # perhaps the worker got the cancellation before the batch
                 self._signals.cancelled(inference)
 
     def _not_handed_over(self, error: Exception) -> InferenceError:
@@ -216,18 +216,18 @@ class ProcessHost:
         return None if self._state is _State.UP and self.worker is not None else False
 
     async def ready(self) -> bool:
-        """See `Host`. Asks beside a batch that is out; calls that come while one is under way share its answer."""
+        """See `Host`. Does not wait for a batch in execution; concurrent calls share one answer."""
         worker = self.worker
         if self._state is not _State.UP or worker is None:
             return False
-        ask = functools.partial(worker.post, link.ASK_READY)
+        ask = functools.partial(worker.notify, link.GET_READY)
         return await self._probe.ask(ask)
 
     def abort(self, why: str) -> None:
         """See `Host`."""
         if self.worker is not None and self._in_flight.batch is not None:
             how = f"was killed, because {why}"
-            self.worker.put_down(how)
+            self.worker.dump_and_kill(how)
             self._on_stuck(how)
 
     async def close(self) -> None:
@@ -237,31 +237,31 @@ class ProcessHost:
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        await self._replacement.stop()
+        await self._restarter.stop()
         if self._in_flight.batch is not None and self.worker is not None:
             self._idle = self._loop.create_future()
             await self._idle
-        self._pulse.stop()
+        self._heartbeat.stop()
         was, self._state = self._state, _State.CLOSED
         if self.worker is not None:
             await self.worker.end(in_order=was is _State.UP, seconds=FINALIZE_TIMEOUT_S)
 
     def _on_message(self, kind: int, header: bytes | bytearray) -> None:
         if kind == link.OUTCOME and self._in_flight.batch is not None:
-            self._came_back(header, self._in_flight.batch)
+            self._on_outcome_message(header, self._in_flight.batch)
             return
         worker = self.worker
         assert worker is not None
         try:
             if self._loading is not None and self._loading.take(kind, header):
                 return
-        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
+        except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             worker.kill(f"refused its model with an invalid message ({failure!r})")
             return
         if not self._stuck:
             worker.kill(f"sent an unexpected message of kind {kind}")
 
-    def _came_back(self, header: bytes | bytearray, batch: list[Inference]) -> None:
+    def _on_outcome_message(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker = self.worker
         assert worker is not None
         execution: Execution | None = None
@@ -269,13 +269,13 @@ class ProcessHost:
         try:
             execution = self._answers.unpack(worker.link.base, header, batch)
             if None in execution.responses:
-                self._in_flight.note_apart(execution)
-                self._pulse.feel(worker, self._in_flight.owes_apart, self._on_stuck)
+                self._in_flight.defer(execution)
+                self._heartbeat.start(worker, self._in_flight.owes_deferred, self._on_stuck)
         except InferenceError as failure:
             error = failure
-        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
-            _log.exception("%s: the worker's answer cannot be used", self._identity)
-            worker.kill(f"sent an answer that cannot be used ({failure})")
+        except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
+            _log.exception("%s: the worker sent an invalid outcome", self._identity)
+            worker.kill(f"sent an invalid outcome ({failure})")
             return
         self._end(execution, error)
         if execution is not None:
@@ -287,54 +287,54 @@ class ProcessHost:
             return
         self._in_flight.end()
         self._on_outcome = None
-        self._watchdog.rest()
+        self._watchdog.cancel()
         if self._idle is not None and not self._idle.done():
             self._idle.set_result(None)
         on_outcome(BatchOutcome(batch, execution, error, self._started_ns, self._now()))
 
-    def _on_posted(self, kind: int, number: int, header: bytes | bytearray) -> None:
+    def _on_notification(self, kind: int, number: int, header: bytes | bytearray) -> None:
         if kind == link.RESPONSE:
             self._on_response(number, header)
-        elif kind == link.ASK:
-            self._on_question(number, header)
-        elif kind == link.PULSE:
-            self._pulse.felt()
+        elif kind == link.REQUEST:
+            self._on_request(number, header)
+        elif kind == link.PONG:
+            self._heartbeat.pong()
         elif kind == link.READY:
             self._probe.answer(bool(number))
 
-    def _on_question(self, number: int, header: bytes | bytearray) -> None:
+    def _on_request(self, number: int, header: bytes | bytearray) -> None:
         worker = self.worker
         assert worker is not None
         try:
-            self._desk.take(
+            self._rpc_handler.handle(
                 number,
                 header,
-                worker.link.posted,
+                worker.link.notification,
                 batch_at=self._in_flight.batch_at,
-                answer=worker.post,
+                reply=worker.notify,
             )
-        except Exception as failure:  # noqa: BLE001  whatever a broken worker asks, it is the worker that ends
-            _log.exception("%s: the worker's question cannot be answered", self._identity)
-            worker.kill(f"asked what nobody can answer ({failure})")
+        except Exception as failure:  # noqa: BLE001  an invalid request ends the worker only
+            _log.exception("%s: the worker sent an invalid request", self._identity)
+            worker.kill(f"sent an invalid request ({failure})")
 
     def _on_response(self, number: int, header: bytes | bytearray) -> None:
         worker = self.worker
         inference = self._in_flight.waiting(number)
         if inference is None:
-            return  # it has its last response: a sender that was let go of, or a coroutine that fails after that
+            return  # it has its final response: a sender was dropped, or a coroutine failed after that
         assert worker is not None
         try:
-            answer = self._answers.response_of(worker.link.posted, header, inference)
-        except Exception as failure:  # noqa: BLE001  whatever a broken worker sends, it is the worker that ends
-            _log.exception("%s: the worker's response cannot be used", self._identity)
-            worker.kill(f"sent a response that cannot be used ({failure})")
+            answer = self._answers.response_of(worker.link.notification, header, inference)
+        except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
+            _log.exception("%s: the worker sent an invalid response", self._identity)
+            worker.kill(f"sent an invalid response ({failure})")
             return
         if answer.response.final:
             self._in_flight.answered(number)
         self._on_answer(answer)
 
     def _on_lost(self, lost: link.SegmentLostError) -> None:
-        """A message came without its tensors: only the request, batch, load or question that it is about fails."""
+        """A message came without its tensors: only the request, batch, load or call that it belongs to fails."""
         _log.error("%s: a message of its worker process is lost: %s", self._identity, lost)
         worker = self.worker
         assert worker is not None
@@ -345,31 +345,31 @@ class ProcessHost:
             inference = self._in_flight.waiting(lost.number)
             if inference is not None:
                 self._in_flight.answered(lost.number)
-                worker.post(link.CANCEL, lost.number)
+                worker.notify(link.CANCEL, lost.number)
                 self._on_answer(self._failure(inference, error))
-        elif lost.kind == link.ASK:
-            worker.post(link.NOT_TOLD, lost.number, error.message.encode())
+        elif lost.kind == link.REQUEST:
+            worker.notify(link.ERROR, lost.number, error.message.encode())
         elif self._loading is not None:
             self._loading.fail(error)
 
-    def _post_if_up(self, kind: int, number: int) -> None:
+    def _notify_if_up(self, kind: int, number: int) -> None:
         if self.worker is not None and self._state is _State.UP:
-            self.worker.post(kind, number)
+            self.worker.notify(kind, number)
 
     def _on_stuck(self, how: str) -> None:
         self._stuck = True
         self._go_down(how)
 
     def _go_down(self, how: str) -> None:
-        """The worker serves no more: nobody may wait for it."""
+        """The worker no longer serves: end every wait for it."""
         if self._state is _State.UP:
             self._state = _State.DOWN
             self._usable(False)
-        self._pulse.stop()
+        self._heartbeat.stop()
         self._probe.answer(False)
         error = worker_errors.is_down(self._identity, how)
         self._end(None, error)
-        for inference in self._in_flight.lose_apart():
+        for inference in self._in_flight.take_deferred():
             self._on_answer(self._failure(inference, error))
 
     def _failure(self, inference: Inference, error: InferenceError) -> Answer:
@@ -378,21 +378,21 @@ class ProcessHost:
     def _on_end(self, how: str) -> None:
         worker, self.worker = self.worker, None
         assert worker is not None
-        self._desk.left()
+        self._rpc_handler.worker_exited()
         stuck, self._stuck = self._stuck, False
         if self._state is _State.CLOSED:
             return
         if self._loading is not None:
-            self._loading.fail(worker_errors.not_loaded(self._identity, how, worker.last_words))
+            self._loading.fail(worker_errors.not_loaded(self._identity, how, worker.output_tail))
             return
         if self._state is _State.DOWN and not stuck:
             return
-        _log.error("worker process %d of %s %s: it is replaced", worker.pid, self._identity, how)
+        _log.error("worker process %d of %s %s: it is restarted", worker.pid, self._identity, how)
         self._on_restart(RestartReason.TIMEOUT if stuck else RestartReason.DIED)
         if self._closing is None:
-            self._replacement.begin()
+            self._restarter.restart()
         self._go_down(how)
 
 
 def _ignore(what: object) -> None:
-    """Until a scheduler says whom to tell."""
+    """Until a scheduler sets its callback."""

@@ -38,7 +38,7 @@ class RequestSignals:
 
     def _held(self, inference: Inference, held: bool) -> None:  # noqa: FBT001  as flows call it
         """Its client does not take what is sent to it, or does again: the model waits as long."""
-        self._send(link.HOLD if held else link.GO_ON, inference)
+        self._send(link.PAUSE if held else link.RESUME, inference)
 
     def _send(self, kind: int, inference: Inference) -> None:
         number = self._in_flight.number_of(inference)

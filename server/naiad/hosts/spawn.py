@@ -15,8 +15,8 @@ import orjson
 
 from naiad.backends.backend import WorkerPlan
 from naiad.hosts import worker
+from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.output_log import Identity
-from naiad.hosts.survivors import SURVIVORS
 
 _log = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> S
             pass_fds=ends,
             process_group=0,  # so that what the model starts can be ended with it
         )
-    SURVIVORS.add(process.pid)
+    ORPHAN_REAPER.add(process.pid)
     try:
         gone = os.pidfd_open(process.pid)
     except BaseException:
@@ -104,7 +104,7 @@ def _pair(
 
 
 def order(plan: WorkerPlan) -> bytes:
-    """The header of LOAD and ERRAND: a worker's plan."""
+    """The header of LOAD and ONE_SHOT: a worker's plan."""
     return orjson.dumps(
         {
             "runner": plan.runner,
@@ -130,7 +130,7 @@ def end_now(process: "subprocess.Popen[bytes]") -> None:
         _log.error(
             "worker process %d does not end %g s after SIGKILL", process.pid, _JUST_STARTED_S
         )
-    SURVIVORS.remove(process.pid)
+    ORPHAN_REAPER.remove(process.pid)
 
 
 def reap_later(
@@ -142,7 +142,7 @@ def reap_later(
         if process.poll() is not None:
             loop.remove_reader(gone)
             os.close(gone)
-            SURVIVORS.remove(process.pid)
+            ORPHAN_REAPER.remove(process.pid)
             _log.warning("worker process %d, which did not end, has ended at last", process.pid)
 
     try:

@@ -14,7 +14,7 @@ from naiad.backends.python.api.byte_tensors import (
 )
 from naiad.core import datatypes
 from naiad.core.tensor import UNPACKED, PackedStrings, Tensor, packed_strings
-from naiad.hosts.worker.link import Parcel
+from naiad.hosts.worker.link import Payload
 
 _UNPACKED_BYTES = 1 << 18
 """BYTES of more bytes stay packed, however few elements they have."""
@@ -23,14 +23,14 @@ Frame = tuple[str, str, tuple[int, ...], int, int]
 """Name, datatype, shape, offset, bytes."""
 
 
-def framed(tensor: Tensor, parcel: Parcel) -> Frame:
-    """Takes a tensor along in a parcel; what the header says of it."""
+def framed(tensor: Tensor, payload: Payload) -> Frame:
+    """Takes a tensor along in a payload; what the header says of it."""
     if type(tensor) is PackedStrings:
-        at, size = parcel.add(tensor.packed)
+        at, size = payload.add(tensor.packed)
         return tensor.name, tensor.datatype.name, tensor.shape, at, size
     array = tensor.array
     flat = tensor.datatype is datatypes.BYTES
-    at, size = parcel.add(serialize_byte_tensor(array) or b"" if flat else array)
+    at, size = payload.add(serialize_byte_tensor(array) or b"" if flat else array)
     return tensor.name, tensor.datatype.name, array.shape, at, size
 
 

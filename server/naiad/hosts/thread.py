@@ -1,6 +1,6 @@
 """An instance in a thread of this process: the cheapest host, for frameworks that release the interpreter lock.
 
-One thread an instance, named after it. A batch goes in and its outcome comes back with one wake-up each (`handover.py`). Whatever
+One thread an instance, named after it. A batch goes in and its outcome comes back with one wake-up each (`eventfd_queues.py`). Whatever
 the instance raises becomes an outcome, `SystemExit` included: neither the thread nor the server ends by what a model does. A framework that brings the process down takes the server with it; that is what a process host is for.
 """
 
@@ -18,15 +18,15 @@ from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts import probe
-from naiad.hosts.colocation import (
+from naiad.hosts.cpu_affinity import (
     LOOKED_AT,
     SHORT_NS,
     SHORT_WITH_INTERPRETER_NS,
-    Colocation,
+    AffinityPolicy,
     Follower,
     current_processor,
 )
-from naiad.hosts.handover import Mailbox, ToLoop, ToThread
+from naiad.hosts.eventfd_queues import LoopCallQueue, LoopQueue, ThreadQueue
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.probe import Probe
 
@@ -60,14 +60,14 @@ class ThreadHost:
         self._instance = instance
         self._now = clock.monotonic_ns
         self._loop = loop
-        self._colocation = Colocation(
+        self._affinity = AffinityPolicy(
             SHORT_WITH_INTERPRETER_NS if instance.holds_interpreter else SHORT_NS
         )
         self._follower = Follower()
         self._submitted = 0
-        self._jobs: ToThread[_Job | None] | None = None
+        self._jobs: ThreadQueue[_Job | None] | None = None
         self._on_answer: OnAnswer | None = None
-        self._answers: Mailbox[Answer] | None = None
+        self._answers: LoopQueue[Answer] | None = None
         self._thread: threading.Thread | None = None
         self._probe = Probe(loop)
         self._asking: threading.Thread | None = None
@@ -78,7 +78,7 @@ class ThreadHost:
         """See `Host`."""
         jobs = self._jobs or self._start()
         self._submitted += 1
-        if self._colocation.together and not self._submitted % LOOKED_AT:
+        if self._affinity.together and not self._submitted % LOOKED_AT:
             self._follower.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 
@@ -128,11 +128,11 @@ class ThreadHost:
         elif self._thread is not None:
             self._thread.join()
 
-    def _start(self) -> "ToThread[_Job | None]":
-        jobs: ToThread[_Job | None] = ToThread()
-        calls = ToLoop(self._loop)
+    def _start(self) -> "ThreadQueue[_Job | None]":
+        jobs: ThreadQueue[_Job | None] = ThreadQueue()
+        calls = LoopCallQueue(self._loop)
         if self._on_answer is not None and isinstance(self._instance, AnswersApart):
-            self._answers = Mailbox(self._loop, self._on_answer)
+            self._answers = LoopQueue(self._loop, self._on_answer)
             self._instance.answer_through(self._answers.put)
         self._thread = threading.Thread(
             target=self._work, args=(jobs, calls), name=self.name, daemon=False
@@ -141,10 +141,10 @@ class ThreadHost:
         self._jobs = jobs
         return jobs
 
-    def _work(self, jobs: "ToThread[_Job | None]", calls: ToLoop) -> None:
+    def _work(self, jobs: "ThreadQueue[_Job | None]", calls: LoopCallQueue) -> None:
         _name_this_thread(self.name)
         get, run, post = jobs.get, self._run, calls.put
-        colocation, follower = self._colocation, self._follower
+        colocation, follower = self._affinity, self._follower
         holds = self._instance.holds_interpreter
         apart = self._answers is not None
         while (job := get()) is not None:
@@ -208,7 +208,7 @@ class ThreadHost:
         with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left who waits
             self._loop.call_soon_threadsafe(self._probe.answer, answer)
 
-    def _finish(self, calls: ToLoop) -> None:
+    def _finish(self, calls: LoopCallQueue) -> None:
         calls.close()
         if self._answers is not None:
             self._answers.close()

@@ -1,7 +1,7 @@
-"""Finds a worker that takes too long for what it was told to do: has it write its stacks into the log, and ends it.
+"""Detects a worker that exceeds a time limit: has it write its stacks into the log, and kills it.
 
-One thing at a time, as a worker does: its load, or the batch that is out. Whoever waits for it is told at once; the process has a moment
-more, for the stacks.
+A worker does one thing at a time: it loads, or executes a batch. The caller that waits for it is notified at once; the process gets a
+moment to write the stacks.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from naiad.hosts.worker_process import WorkerProcess
 _log = logging.getLogger(__name__)
 
 OnLate = collections.abc.Callable[[str], None]
-"""Told how it ended, as words that follow "its worker process "."""
+"""Called with how the worker ended, as text that follows "its worker process "."""
 
 
 class Watchdog:
-    """Of one instance. All of it is on the event loop.
+    """The watchdog of one instance. All methods are called on the event loop.
 
     Args:
-        identity: whose workers it watches.
-        loop: whose timers it sets.
+        identity: the instance.
+        loop: the event loop.
     """
 
     __slots__ = ("_identity", "_loop", "_timer")
@@ -34,28 +34,30 @@ class Watchdog:
         self._timer: asyncio.TimerHandle | None = None
 
     def watch(self, worker: WorkerProcess, what: str, limit: Limit, on_late: OnLate) -> None:
-        """A worker begins with something that has a limit; `rest` says that it is over.
+        """A worker begins something that has a time limit; `cancel` ends the watch.
 
         Args:
             worker: the worker.
-            what: it does, in words: "its load".
-            limit: of seconds above 0.
+            what: the text for the log, such as "its load".
+            limit: more than 0 seconds.
             on_late: called when it takes longer.
         """
-        self._timer = self._loop.call_later(limit.seconds, self._bite, worker, what, limit, on_late)
+        self._timer = self._loop.call_later(
+            limit.seconds, self._expire, worker, what, limit, on_late
+        )
 
-    def rest(self) -> None:
-        """It is over, whichever way."""
+    def cancel(self) -> None:
+        """End the watch."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _bite(self, worker: WorkerProcess, what: str, limit: Limit, on_late: OnLate) -> None:
+    def _expire(self, worker: WorkerProcess, what: str, limit: Limit, on_late: OnLate) -> None:
         self._timer = None
         _log.error(
             "%s: %s takes longer than %s (%g s): the stacks of worker process %d follow, then it is killed",
             self._identity, what, limit.parameter, limit.seconds, worker.pid,
         )  # fmt: skip
         because = f"took longer than {limit.parameter} ({limit.seconds:g} s) and was killed"
-        worker.put_down(because)
+        worker.dump_and_kill(because)
         on_late(because)

@@ -10,10 +10,10 @@ def not_started(identity: Identity, error: OSError) -> InferenceError:
     return unavailable(f"{identity}: no worker process could be started: {error}")
 
 
-def not_loaded(identity: Identity, how: str, last_words: str) -> InferenceError:
+def not_loaded(identity: Identity, how: str, output_tail: str) -> InferenceError:
     """It ended before it had loaded the model; `how` follows "its worker process "."""
     return unavailable(
-        f"{identity}: its worker process {how} while it loaded the model{last_words}"
+        f"{identity}: its worker process {how} while it loaded the model{output_tail}"
     )
 
 

@@ -17,22 +17,22 @@ import signal
 import typing
 
 from naiad.backends.backend import WorkerPlan
-from naiad.hosts.colocation import WorkerPlace
+from naiad.hosts.cpu_affinity import WorkerAffinity
+from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.spawn import end_children, end_now, in_words, reap_later, spawn
-from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker.link import (
     AHEAD_BYTES,
     CLOSE,
+    CREDIT,
+    ERROR,
     GONE,
-    NOT_TOLD,
-    POSTED,
+    NOTIFICATIONS,
     RESPONSE,
-    TAKEN,
-    TOLD,
+    RESULT,
     Link,
     LinkBrokenError,
-    Parcel,
+    Payload,
     SegmentLostError,
 )
 
@@ -63,7 +63,7 @@ class WorkerProcess:
         plan: what runs in it.
         loop: whose thread calls every method and gets every call.
         on_message: told of each message in turn: its kind and header; the segment is `link.base`.
-        on_posted: told of each posted one: its kind, number and header; the segment is `link.posted`.
+        on_notification: told of each notification one: its kind, number and header; the segment is `link.notification`.
         on_lost: called with each message whose segment could not be received.
         on_end: told once, at the end: how it ended, as words that follow "its worker process ".
 
@@ -80,7 +80,7 @@ class WorkerProcess:
         *,
         loop: asyncio.AbstractEventLoop,
         on_message: collections.abc.Callable[[int, bytes | bytearray], None],
-        on_posted: collections.abc.Callable[[int, int, bytes | bytearray], None],
+        on_notification: collections.abc.Callable[[int, int, bytes | bytearray], None],
         on_lost: collections.abc.Callable[[SegmentLostError], None],
         on_end: collections.abc.Callable[[str], None],
     ) -> None:
@@ -88,18 +88,18 @@ class WorkerProcess:
         self._plan = plan
         self._loop = loop
         self._on_message = on_message
-        self._on_posted = on_posted
+        self._on_notification = on_notification
         self._on_lost = on_lost
         self._on_end = on_end
         self._output = OutputLog(identity)
         self._undo = contextlib.ExitStack()
         self._killed_because = ""
         self._taken = 0
-        self._unposted: collections.deque[tuple[int, int, bytes, Parcel | None]] = (
+        self._pending: collections.deque[tuple[int, int, bytes, Payload | None]] = (
             collections.deque()
         )
         self._timers: list[asyncio.TimerHandle] = []
-        self._posting_again: asyncio.TimerHandle | None = None
+        self._retry: asyncio.TimerHandle | None = None
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
@@ -113,7 +113,7 @@ class WorkerProcess:
             made = spawn(self._identity, self._plan, undo)
             failed.callback(end_now, made.process)
             self._process = made.process
-            self.place = WorkerPlace(self.pid, processors=len(os.sched_getaffinity(0)))
+            self.place = WorkerAffinity(self.pid, processors=len(os.sched_getaffinity(0)))
             self._gone = made.gone
             self.link = Link(made.data)
             undo.callback(self.link.close)
@@ -123,7 +123,7 @@ class WorkerProcess:
             for descriptor, call in (
                 (made.data.fileno(), self._receive),
                 (made.output, self._take_output),
-                (made.gone, self._bury),
+                (made.gone, self._on_exit),
             ):
                 self._loop.add_reader(descriptor, call)
                 undo.callback(self._loop.remove_reader, descriptor)
@@ -136,9 +136,9 @@ class WorkerProcess:
         return self._process.pid
 
     @property
-    def last_words(self) -> str:
+    def output_tail(self) -> str:
         """See `OutputLog`."""
-        return self._output.last_words()
+        return self._output.output_tail()
 
     def send(self, *message: typing.Any) -> None:
         """As `Link.send`, but a link that is broken gets the process killed; the end is reported like any other.
@@ -150,7 +150,7 @@ class WorkerProcess:
         try:
             self.link.send(*message)
         except LinkBrokenError as error:
-            self._lose(f"does not listen ({error})")
+            self._on_broken_link(f"does not listen ({error})")
 
     def send_aside(
         self, *message: typing.Any, done: collections.abc.Callable[[Exception | None], None]
@@ -178,33 +178,33 @@ class WorkerProcess:
         if self.ended.done():
             return
         if isinstance(error, LinkBrokenError):
-            self._lose(f"does not listen ({error})")
+            self._on_broken_link(f"does not listen ({error})")
         else:
             done(typing.cast("Exception | None", error))
 
-    def post(
-        self, kind: int, number: int = 0, header: bytes = b"", parcel: Parcel | None = None
+    def notify(
+        self, kind: int, number: int = 0, header: bytes = b"", payload: Payload | None = None
     ) -> None:
         """Post a message; a worker that does not listen just now gets it later, one that is gone never.
 
         An answer for which there is no memory or descriptor becomes an error for the question of that number.
         """
-        self._unposted.append((kind, number, header, parcel))
-        if len(self._unposted) == 1:
-            self._post_what_waits()
+        self._pending.append((kind, number, header, payload))
+        if len(self._pending) == 1:
+            self._send_pending()
 
-    def _lose(self, because: str) -> None:
+    def _on_broken_link(self, because: str) -> None:
         """Its link is broken, most likely because it ends: it has a moment to do so, which then is what is told."""
         self._timers.append(self._loop.call_later(_LOST_S, self.kill, because))
 
-    def _post_what_waits(self) -> None:
-        waiting = self._unposted
-        self._posting_again = None
+    def _send_pending(self) -> None:
+        waiting = self._pending
+        self._retry = None
         try:
             while waiting:
-                kind, number, header, parcel = waiting[0]
+                kind, number, header, payload = waiting[0]
                 try:
-                    self._control.post(kind, header, parcel, number)
+                    self._control.notify(kind, header, payload, number)
                 except (BlockingIOError, LinkBrokenError):
                     raise
                 except Exception as error:  # noqa: BLE001  no message may keep those behind it, whatever is wrong with it
@@ -213,25 +213,25 @@ class WorkerProcess:
                 else:
                     waiting.popleft()
         except BlockingIOError:
-            self._loop.add_writer(self._control.fileno(), self._go_on_posting)
+            self._loop.add_writer(self._control.fileno(), self._resume_sending)
         except LinkBrokenError:
             waiting.clear()
 
     def _replaced(self, kind: int, number: int, error: Exception) -> bool:
-        """The first message cannot be posted: an answer becomes an error, a short message waits for better times."""
-        if kind != TOLD:
-            self._posting_again = self._loop.call_later(_POST_AGAIN_S, self._post_what_waits)
+        """The first message cannot be notification: an answer becomes an error, a short message waits for better times."""
+        if kind != RESULT:
+            self._retry = self._loop.call_later(_POST_AGAIN_S, self._send_pending)
             return False
         _log.error("%s: the answer to a question of its cannot be sent: %s", self._identity, error)
         why = f"the server could not send the answer: {error}"
-        self._unposted[0] = (NOT_TOLD, number, why.encode(), None)
+        self._pending[0] = (ERROR, number, why.encode(), None)
         return True
 
-    def _go_on_posting(self) -> None:
+    def _resume_sending(self) -> None:
         self._loop.remove_writer(self._control.fileno())
-        self._post_what_waits()
+        self._send_pending()
 
-    def put_down(self, because: str) -> None:
+    def dump_and_kill(self, because: str) -> None:
         """Have it write the stacks of its threads into the log, then end it; `because` as for `kill`."""
         if self._signal(signal.SIGUSR2):
             self._killed_because = self._killed_because or because
@@ -263,7 +263,7 @@ class WorkerProcess:
             await asyncio.shield(self.ended)
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_bury`.
+        """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_on_exit`.
 
         By its pidfd: the number of a process that was reaped may be another one's by now.
         """
@@ -289,11 +289,11 @@ class WorkerProcess:
                     if lost.kind == RESPONSE:
                         self._took(lost.size)
                     continue
-                if kind < POSTED:
+                if kind < NOTIFICATIONS:
                     self._on_message(kind, header)
                     return True
-                size = len(link.posted) if kind == RESPONSE else 0
-                self._on_posted(kind, number, header)
+                size = len(link.notification) if kind == RESPONSE else 0
+                self._on_notification(kind, number, header)
                 if size:
                     self._took(size)
                     taken += size
@@ -304,17 +304,17 @@ class WorkerProcess:
         except LinkBrokenError as error:
             self._loop.remove_reader(link.fileno())
             if str(error) == GONE:
-                self._lose("closed its link")
+                self._on_broken_link("closed its link")
             else:
                 self.kill(f"sent nonsense ({error})")
             return False
         return True
 
     def _took(self, size: int) -> None:
-        """A response is handed on: let the worker know before it has to wait. A HOLD on account of it has gone ahead of this."""
+        """A response is handed on: let the worker know before it has to wait. A PAUSE on account of it has gone ahead of this."""
         self._taken += size
         if self._taken > AHEAD_BYTES // 2:
-            self.post(TAKEN, self._taken)
+            self.notify(CREDIT, self._taken)
             self._taken = 0
 
     def _take_output(self) -> None:
@@ -338,18 +338,18 @@ class WorkerProcess:
         self._output.feed(data)
         return len(data)
 
-    def _bury(self) -> None:
+    def _on_exit(self) -> None:
         end_children(self._process)
         status = self._process.poll()
         if status is None:
             return
-        SURVIVORS.remove(self.pid)
+        ORPHAN_REAPER.remove(self.pid)
         try:
             self._take_the_rest()
         except Exception:  # noqa: BLE001  whatever it left, those who wait are told that it is over
             _log.exception("%s: what its worker left cannot be read", self._identity)
         finally:
-            self._over(self._killed_because or in_words(status))
+            self._finish_end(self._killed_because or in_words(status))
 
     def _take_the_rest(self) -> None:
         """What it sent before it ended still counts: why it could not load, the outcome of its last batch."""
@@ -371,15 +371,15 @@ class WorkerProcess:
             UNKILLABLE_S,
         )
         reap_later(self._loop, self._process, self._gone)
-        self._over("could not be ended")
+        self._finish_end("could not be ended")
 
-    def _over(self, how: str) -> None:
+    def _finish_end(self, how: str) -> None:
         """Give everything back, then tell how it ended."""
         for timer in self._timers:
             timer.cancel()
-        if self._posting_again is not None:
-            self._posting_again.cancel()
-        self._unposted.clear()
+        if self._retry is not None:
+            self._retry.cancel()
+        self._pending.clear()
         if self._copier is not None:
             self._copier.shutdown(wait=False)
         try:

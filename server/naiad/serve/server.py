@@ -19,7 +19,7 @@ from naiad.engine.in_process_api import InProcessModelApi
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.engine.model_calls import ModelCalls
-from naiad.engine.worker_desks import WorkerDesks
+from naiad.engine.worker_rpc_services import WorkerRpcServices
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import GpuMonitor
@@ -80,7 +80,7 @@ class Server:
             find_gpus, monitor, options.min_supported_compute_capability, os.environ
         )
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
-        asked, desks = InProcessModelApi(calls, custom), WorkerDesks(calls, custom)
+        asked, rpc_services = InProcessModelApi(calls, custom), WorkerRpcServices(calls, custom)
         loader = Loader(
             registry=Registry(clock=self._clock, server=asked),
             backend_options=options.backend_config,
@@ -89,7 +89,7 @@ class Server:
             gpus=tuple(gpu.index for gpu in gpus),
             threads=options.model_load_thread_count,
             clock=self._clock,
-            desk_of=desks.desk,
+            rpc_handler_of=rpc_services.handler,
         )
         figures = MachineFigures(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
@@ -116,7 +116,7 @@ class Server:
             await figures.start()
             calls.open(engine, asyncio.get_running_loop())
             asked.open(engine, asyncio.get_running_loop())
-            desks.open(engine)
+            rpc_services.open(engine)
             try:
                 await frontends.open()
                 interpreter.imported()
@@ -128,7 +128,7 @@ class Server:
                 self._lag.stop()
                 calls.close()
                 asked.close()
-                desks.close()
+                rpc_services.close()
         except (InferenceError, FrontEndError) as error:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole story
             return 1

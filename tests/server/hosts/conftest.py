@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from naiad.core.clock import SystemClock
-from naiad.hosts.survivors import SURVIVORS
+from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.thread import ThreadHost
 from tests.server.hosts.threads import Hosted
 from tests.server.hosts.workers import Hosts
@@ -42,5 +42,5 @@ async def hosted() -> collections.abc.AsyncIterator[Hosted]:
 def _shell_is_there() -> None:
     """The shell of `survivors` stays until the end: no test shall count its pipe as left behind."""
     no_process = 1 << 22
-    SURVIVORS.add(no_process)
-    SURVIVORS.remove(no_process)
+    ORPHAN_REAPER.add(no_process)
+    ORPHAN_REAPER.remove(no_process)

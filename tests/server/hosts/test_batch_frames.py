@@ -42,8 +42,8 @@ def journey(
     answers: Answers, *given: Answer | None
 ) -> "collections.abc.Sequence[InferResponse | None]":
     """Through a worker's frames and back."""
-    header, parcel = content.pack_outcome(Outcome(list(given), 11, 22))
-    execution = answers.unpack(bytearray(parcel.joined()), header, asked(len(given)))
+    header, payload = content.pack_outcome(Outcome(list(given), 11, 22))
+    execution = answers.unpack(bytearray(payload.joined()), header, asked(len(given)))
     assert (execution.input_end_ns, execution.output_start_ns) == (11, 22)
     return execution.responses
 
@@ -112,10 +112,10 @@ def test_a_batch_that_failed_as_a_whole_says_why() -> None:
 
 def test_an_outcome_of_another_number_of_answers_is_refused_each_time() -> None:
     answers = Answers(CONFIG, 1)
-    header, parcel = content.pack_outcome(Outcome([ok(numbers(1))], 0, 0))
+    header, payload = content.pack_outcome(Outcome([ok(numbers(1))], 0, 0))
     for _ in range(2):
         with pytest.raises(ValueError, match="1 answers to 2 requests"):
-            answers.unpack(bytearray(parcel.joined()), header, asked(2))
+            answers.unpack(bytearray(payload.joined()), header, asked(2))
 
 
 def test_more_layouts_than_are_remembered_change_nothing() -> None:
@@ -129,8 +129,8 @@ def test_more_layouts_than_are_remembered_change_nothing() -> None:
 def test_requests_of_one_layout_carry_each_their_own_numbers() -> None:
     for start in (1.0, 5.0):
         batch = [inference(tensor("IN", np.array([[start, each]], F))) for each in range(3)]
-        header, parcel = pack(batch)
-        found = content.requests_of(bytearray(parcel.joined()), header, 40)
+        header, payload = pack(batch)
+        found = content.requests_of(bytearray(payload.joined()), header, 40)
         assert [each.number for each in found] == [40, 41, 42]
         assert [each.inputs[0].array.tolist() for each in found] == [
             [[start, each]] for each in range(3)

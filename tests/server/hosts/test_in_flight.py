@@ -35,14 +35,14 @@ def test_who_got_no_response_with_the_batch_waits_for_one_apart_until_the_last()
     in_flight = InFlight()
     batch = asked(3)
     in_flight.begin(batch)
-    in_flight.note_apart(outcome(True, False, False))
+    in_flight.defer(outcome(True, False, False))
     in_flight.end()
     assert [in_flight.waiting(number) for number in range(3)] == [None, *batch[1:]]
     assert in_flight.number_of(batch[2]) == 2
     in_flight.answered(1)
     assert in_flight.waiting(1) is None
     assert in_flight.batch_at(0, 3) == [batch[2]]
-    assert in_flight.lose_apart() == [batch[2]]
+    assert in_flight.take_deferred() == [batch[2]]
     assert in_flight.batch_at(0, 3) is None
 
 
@@ -52,12 +52,12 @@ def test_who_got_the_last_response_before_the_batch_ended_does_not_wait_for_anot
     in_flight.begin(batch)
     in_flight.answered(0)
     assert [in_flight.waiting(number) for number in range(2)] == [None, batch[1]]
-    in_flight.note_apart(outcome(False, False))
+    in_flight.defer(outcome(False, False))
     in_flight.end()
     assert [in_flight.waiting(number) for number in range(2)] == [None, batch[1]]
     in_flight.begin(asked(1))
     assert in_flight.waiting(2) is not None
-    assert in_flight.lose_apart() == [batch[1]]
+    assert in_flight.take_deferred() == [batch[1]]
 
 
 def test_the_batch_that_is_out_is_found_by_its_first_number_only() -> None:
@@ -85,9 +85,9 @@ class NotWalked(dict[int, Inference]):
 def test_a_hold_or_a_cancel_does_not_look_through_all_open_streams() -> None:
     in_flight = InFlight()
     batch = asked(3)
-    in_flight._apart = NotWalked()
+    in_flight._deferred = NotWalked()
     in_flight.begin(batch)
-    in_flight.note_apart(outcome(False, False, False))
+    in_flight.defer(outcome(False, False, False))
     in_flight.end()
     assert [in_flight.number_of(each) for each in batch] == [0, 1, 2]
     in_flight.answered(1)
@@ -98,7 +98,7 @@ def test_what_is_left_of_a_batch_is_the_same_list_until_less_is_left() -> None:
     in_flight = InFlight()
     batch = asked(3)
     in_flight.begin(batch)
-    in_flight.note_apart(outcome(False, False, False))
+    in_flight.defer(outcome(False, False, False))
     in_flight.end()
     assert in_flight.batch_at(0, 3) is in_flight.batch_at(0, 3)
     in_flight.answered(0)
@@ -109,6 +109,6 @@ def test_a_worker_that_says_an_endless_number_of_requests_keeps_nobody() -> None
     in_flight = InFlight()
     batch = asked(3)
     in_flight.begin(batch)
-    in_flight.note_apart(outcome(False, False, False))
+    in_flight.defer(outcome(False, False, False))
     in_flight.end()
     assert in_flight.batch_at(1, 10**18) == batch[1:]

@@ -24,7 +24,7 @@ from naiad.hosts.worker.link import (
     RESPONSE,
     Link,
     LinkBrokenError,
-    Parcel,
+    Payload,
     SegmentLostError,
 )
 
@@ -43,8 +43,8 @@ def pair() -> collections.abc.Iterator[Pair]:
         link_end.close()
 
 
-def parcel(*parts: Any) -> tuple[Parcel, list[tuple[int, int]]]:
-    made = Parcel()
+def payload(*parts: Any) -> tuple[Payload, list[tuple[int, int]]]:
+    made = Payload()
     return made, [made.add(part) for part in parts]
 
 
@@ -67,7 +67,7 @@ def count_segments(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def test_a_message_arrives_with_its_kind_its_number_its_header_and_its_tensors(pair: Pair) -> None:
     ours, theirs = pair
     turned = np.arange(200_000, dtype=np.int32).reshape(400, 500).T
-    whole, places = parcel(b"abc", np.arange(5), turned, np.empty((0, 3)), b"")
+    whole, places = payload(b"abc", np.arange(5), turned, np.empty((0, 3)), b"")
     ours.send(BATCH, b"header", whole, 7)
     assert theirs.receive() == (BATCH, 7, b"header")
     (at, size), (at_1, size_1), (at_2, size_2), nothing, none = places
@@ -87,7 +87,7 @@ def test_a_small_message_needs_no_segment_and_is_the_receiver_s_to_keep(
     ours, theirs = pair
     kept: list[Any] = []
     for number in range(3):
-        whole, places = parcel(np.full(9, number, np.uint8), b"word")
+        whole, places = payload(np.full(9, number, np.uint8), b"word")
         ours.send(BATCH, b"header", whole, number)
         assert theirs.receive() == (BATCH, number, b"header")
         kept.append(theirs.base)
@@ -105,9 +105,9 @@ def test_messages_in_turn_share_a_segment_each_way(
     segments = count_segments(monkeypatch)
     ours, theirs = pair
     for number in range(10):
-        ours.send(BATCH, b"x" * number, parcel(np.full(LARGE, number))[0])
+        ours.send(BATCH, b"x" * number, payload(np.full(LARGE, number))[0])
         theirs.receive()
-        theirs.send(OUTCOME, b"y", parcel(np.full(LARGE, number))[0])
+        theirs.send(OUTCOME, b"y", payload(np.full(LARGE, number))[0])
         ours.receive()
     assert len(segments) == 2
 
@@ -119,7 +119,7 @@ def test_what_somebody_looks_at_is_not_written_over(
     ours, theirs = pair
     looked_at: list[Any] = []
     for number in range(7):
-        ours.send(BATCH, b"", parcel(np.full(LARGE, number))[0])
+        ours.send(BATCH, b"", payload(np.full(LARGE, number))[0])
         theirs.receive()
         looked_at.append(theirs.base[: LARGE * 8].view(np.int64))
         theirs.send(OUTCOME, b"")
@@ -128,7 +128,7 @@ def test_what_somebody_looks_at_is_not_written_over(
     assert len(segments) == 7
     looked_at.clear()
     for _ in range(5):  # the four that were kept are free again
-        ours.send(BATCH, b"", parcel(np.zeros(LARGE))[0])
+        ours.send(BATCH, b"", payload(np.zeros(LARGE))[0])
         theirs.receive()
         theirs.send(OUTCOME, b"")
         ours.receive()
@@ -142,7 +142,7 @@ def test_a_larger_message_takes_the_place_of_a_smaller_segment(
     segments = count_segments(monkeypatch)
     ours, theirs = pair
     for exponent in (16, 18, 20, 16, 20):
-        ours.send(BATCH, b"", parcel(np.zeros(1 << exponent, np.uint8))[0])
+        ours.send(BATCH, b"", payload(np.zeros(1 << exponent, np.uint8))[0])
         theirs.receive()
         assert theirs.base.size >= 1 << exponent
         theirs.send(OUTCOME, b"")
@@ -155,10 +155,10 @@ def test_a_posted_message_is_complete_in_itself_and_stays_as_it_was(pair: Pair, 
     ours, theirs = pair
     kept: list[Any] = []
     for number in range(3):
-        whole, _ = parcel(np.full(size, number, np.uint8), b"word")
-        ours.post(RESPONSE, b"header", whole, number)
+        whole, _ = payload(np.full(size, number, np.uint8), b"word")
+        ours.notify(RESPONSE, b"header", whole, number)
         assert theirs.receive() == (RESPONSE, number, b"header")
-        kept.append(theirs.posted[:size])
+        kept.append(theirs.notification[:size])
     assert [set(bytes(each)) for each in kept] == [{n} if size else set() for n in range(3)]
 
 
@@ -167,8 +167,8 @@ def test_posted_messages_between_those_in_turn_change_nothing_of_them(
     pair: Pair, size: int
 ) -> None:
     ours, theirs = pair
-    ours.send(BATCH, b"batch", parcel(np.full(size, 1, np.uint8))[0])
-    ours.post(CANCEL, b"", None, 3)
+    ours.send(BATCH, b"batch", payload(np.full(size, 1, np.uint8))[0])
+    ours.notify(CANCEL, b"", None, 3)
     theirs.receive()
     assert theirs.receive() == (CANCEL, 3, b"")
     assert bytes(theirs.base[:8]) == bytes([1] * 8)
@@ -182,7 +182,7 @@ def test_a_side_that_is_gone_is_noticed(pair: Pair) -> None:
     with pytest.raises(LinkBrokenError):
         ours.send(BATCH, b"")
     with pytest.raises(LinkBrokenError):
-        ours.post(CANCEL, b"")
+        ours.notify(CANCEL, b"")
 
 
 def test_a_side_that_went_without_reading_is_gone_all_the_same(pair: Pair) -> None:
@@ -195,12 +195,12 @@ def test_a_side_that_went_without_reading_is_gone_all_the_same(pair: Pair) -> No
 
 def test_a_side_that_does_not_read_makes_a_poster_wait(pair: Pair) -> None:
     ours, theirs = pair
-    posted = 0
+    notification = 0
     with contextlib.suppress(BlockingIOError):
-        for posted in range(100_000):
-            ours.post(CANCEL, b"x" * 1000, None, posted)
-    assert 0 < posted < 99_999
-    assert [theirs.receive()[1] for _ in range(posted)] == list(range(posted))
+        for notification in range(100_000):
+            ours.notify(CANCEL, b"x" * 1000, None, notification)
+    assert 0 < notification < 99_999
+    assert [theirs.receive()[1] for _ in range(notification)] == list(range(notification))
     with pytest.raises(BlockingIOError):
         theirs.receive()
 
@@ -246,7 +246,7 @@ def no_descriptor_left() -> collections.abc.Iterator[None]:
 def exchange(pair: Pair, number: int) -> Any:
     """A message there and one back; gives back what the first one holds."""
     ours, theirs = pair
-    ours.send(BATCH, b"", parcel(np.full(LARGE, number))[0], number)
+    ours.send(BATCH, b"", payload(np.full(LARGE, number))[0], number)
     theirs.receive()
     found = theirs.base[: LARGE * 8].view(np.int64)
     theirs.send(OUTCOME, b"")
@@ -261,7 +261,7 @@ def test_tensors_whose_descriptor_the_system_drops_are_an_error_and_never_those_
     """Whatever slot the message is for, a fifth one without a slot included, and the next message arrives again."""
     ours, theirs = pair
     held = [exchange(pair, number) for number in range(looked_at)]
-    ours.send(BATCH, b"", parcel(np.full(LARGE, 90))[0], 90)
+    ours.send(BATCH, b"", payload(np.full(LARGE, 90))[0], 90)
     with no_descriptor_left(), pytest.raises(SegmentLostError, match="descriptor") as lost:
         theirs.receive()
     assert (lost.value.kind, lost.value.number, lost.value.size) == (BATCH, 90, LARGE * 8)
@@ -276,13 +276,13 @@ def test_a_lost_segment_is_lost_for_every_message_until_the_sender_knows(pair: P
     ours, theirs = pair
     exchange(pair, 1)
     held = [exchange(pair, 2)]
-    ours.send(BATCH, b"", parcel(np.full(LARGE * 10, 3))[0])
+    ours.send(BATCH, b"", payload(np.full(LARGE * 10, 3))[0])
     with no_descriptor_left(), pytest.raises(SegmentLostError):
         theirs.receive()
-    ours.send(BATCH, b"", parcel(np.full(LARGE, 4))[0])
+    ours.send(BATCH, b"", payload(np.full(LARGE, 4))[0])
     with pytest.raises(SegmentLostError, match="earlier"):
         theirs.receive()
-    theirs.send(OUTCOME, b"", parcel(np.zeros(LARGE))[0])
+    theirs.send(OUTCOME, b"", payload(np.zeros(LARGE))[0])
     ours.receive()
     assert set(exchange(pair, 5).tolist()) == {5}
     assert set(held[0].tolist()) == {2}
@@ -290,9 +290,9 @@ def test_a_lost_segment_is_lost_for_every_message_until_the_sender_knows(pair: P
 
 def test_a_posted_message_whose_descriptor_is_dropped_is_lost_alone(pair: Pair) -> None:
     ours, theirs = pair
-    ours.post(RESPONSE, b"", parcel(np.full(LARGE, 1))[0], 1)
-    ours.post(RESPONSE, b"", parcel(np.full(LARGE, 2))[0], 2)
-    ours.post(RESPONSE, b"small", None, 3)
+    ours.notify(RESPONSE, b"", payload(np.full(LARGE, 1))[0], 1)
+    ours.notify(RESPONSE, b"", payload(np.full(LARGE, 2))[0], 2)
+    ours.notify(RESPONSE, b"small", None, 3)
     with no_descriptor_left():
         for number in (1, 2):
             with pytest.raises(SegmentLostError) as lost:
@@ -305,7 +305,7 @@ def test_address_space_that_is_used_up_loses_a_message_and_not_the_link(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, theirs = pair
-    ours.send(BATCH, b"", parcel(np.full(LARGE, 1))[0])
+    ours.send(BATCH, b"", payload(np.full(LARGE, 1))[0])
     with monkeypatch.context() as without:
         without.setattr(mmap, "mmap", fails(errno.ENOMEM))
         with pytest.raises(SegmentLostError, match="mapped"):
@@ -330,7 +330,7 @@ def test_a_message_that_could_not_be_sent_leaves_nothing_for_a_later_one_to_refe
     with monkeypatch.context() as without:
         without.setattr(where, name, fails(number))
         with pytest.raises(OSError, match="injected"):
-            pair[0].send(BATCH, b"", parcel(np.full(LARGE * 4, 2))[0])
+            pair[0].send(BATCH, b"", payload(np.full(LARGE * 4, 2))[0])
     assert [set(exchange(pair, each).tolist()) for each in (3, 4, 5)] == [{3}, {4}, {5}]
 
 

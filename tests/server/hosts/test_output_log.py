@@ -127,7 +127,7 @@ def test_what_is_no_record_is_a_line_and_loses_no_other(
         ("INFO", "[m m_0_1] after"),
         ("ERROR", "[m m_0_1] why it died"),
     ]
-    assert "why it died" in output.last_words()
+    assert "why it died" in output.output_tail()
 
 
 def test_names_that_a_model_thinks_of_leave_no_loggers(

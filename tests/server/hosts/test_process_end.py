@@ -14,7 +14,7 @@ import pytest
 
 from naiad.errors import InferenceError
 from naiad.hosts import process, worker_process
-from naiad.hosts.survivors import SURVIVORS
+from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.worker import main
 from naiad.hosts.worker.link import CLOSE, LinkBrokenError
 from naiad.hosts.worker_process import WorkerProcess
@@ -103,7 +103,7 @@ async def test_no_signal_reaches_a_process_with_the_number_of_a_worker_that_is_g
     monkeypatch.setattr(os, "kill", lambda *what: sent.append(what))
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda *what: sent.append(what))
     worker.kill("again")
-    worker.put_down("again")
+    worker.dump_and_kill("again")
     assert sent == []
 
 
@@ -124,7 +124,7 @@ async def test_a_process_that_cannot_be_watched_is_ended_and_forgotten(
     assert not exists(pid)
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-    assert pid not in SURVIVORS
+    assert pid not in ORPHAN_REAPER
 
 
 async def test_a_start_that_is_cancelled_twice_still_hears_of_the_end_of_its_worker(
@@ -146,7 +146,7 @@ async def test_a_start_that_is_cancelled_twice_still_hears_of_the_end_of_its_wor
         await asyncio.sleep(0)
     await asyncio.wait({starting}, timeout=GIVE_UP_S)
     assert starting.cancelled()
-    assert "not wanted" in await asyncio.wait_for(worker.ended, GIVE_UP_S)
+    assert "no longer needed" in await asyncio.wait_for(worker.ended, GIVE_UP_S)
     await until(lambda: hosted.host.pid == 0)
     assert not exists(pid)
 

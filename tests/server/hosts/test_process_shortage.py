@@ -18,9 +18,9 @@ from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
 from naiad.hosts import process
-from naiad.hosts.desk import BatchAt, ClosedDesk, Tell
 from naiad.hosts.host import BatchOutcome
-from naiad.hosts.worker.link import TOLD, Link
+from naiad.hosts.worker.link import RESULT, Link
+from naiad.hosts.worker_rpc import BatchAt, ClosedRpcHandler, Reply
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.workers import SAME, TO_THE_LAST, Hosts, ask, told, until
 from tests.support.waiting import wait_until
@@ -189,21 +189,21 @@ def execute(self, requests):
 """
 
 
-class LongAnswers(ClosedDesk):
+class LongAnswers(ClosedRpcHandler):
     """Says that every model is ready, at a length that needs a segment for models above 100."""
 
     @override
-    def take(
-        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, answer: Tell
+    def handle(
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
     ) -> None:
         name = json.loads(header)[1]
-        answer(TOLD, number, b"[null, true]".ljust(COUNT * 4 if int(name) > 100 else 0))
+        reply(RESULT, number, b"[null, true]".ljust(COUNT * 4 if int(name) > 100 else 0))
 
 
 async def test_an_answer_that_cannot_be_sent_is_an_error_for_the_model_and_keeps_no_message_behind_it(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hosted = await hosts.start(ASKS, desk=LongAnswers())
+    hosted = await hosts.start(ASKS, rpc_handler=LongAnswers())
     assert value_of(await hosted.run(ask((101, 0)))) == 1
     with monkeypatch.context() as without:
         without.setattr(os, "memfd_create", failing(errno.EMFILE))
@@ -219,15 +219,15 @@ async def test_a_short_message_that_cannot_be_sent_is_sent_when_it_can(
 ) -> None:
     hosted = await hosts.start(SAME)
     failed: list[int] = []
-    send = Link.post
+    send = Link.notify
 
-    def post(end: Link, *message: Any) -> None:
+    def notify(end: Link, *message: Any) -> None:
         if len(failed) < 2:
             failed.append(1)
             raise OSError(errno.ENOBUFS, "injected")
         send(end, *message)
 
-    monkeypatch.setattr(Link, "post", post)
+    monkeypatch.setattr(Link, "notify", notify)
     assert await hosted.host.ready()
     assert len(failed) == 2
     assert await hosted.host.ready()

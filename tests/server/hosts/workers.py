@@ -14,11 +14,11 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
-from naiad.hosts.desk import ClosedDesk, Desk
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
+from naiad.hosts.worker_rpc import ClosedRpcHandler, WorkerRpcHandler
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write
@@ -103,7 +103,7 @@ class Hosted:
         *,
         timeout_s: float,
         load_timeout_s: float = 0,
-        desk: Desk | None = None,
+        rpc_handler: WorkerRpcHandler | None = None,
     ) -> None:
         self.usable: list[bool] = []
         self.answers: list[Answer] = []
@@ -114,7 +114,7 @@ class Hosted:
             config=config,
             limits=Limits(execute=Limit(EXECUTE, timeout_s), load=Limit(LOAD, load_timeout_s)),
             on_restart=self.restarts.append,
-            desk=desk or ClosedDesk(),
+            rpc_handler=rpc_handler or ClosedRpcHandler(),
             clock=SystemClock(),
             loop=asyncio.get_running_loop(),
         )
@@ -146,7 +146,7 @@ class Hosts:
         timeout_s: float = 0,
         load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
-        desk: Desk | None = None,
+        rpc_handler: WorkerRpcHandler | None = None,
         **config: Any,
     ) -> Hosted:
         """A host whose worker has loaded a model."""
@@ -155,7 +155,7 @@ class Hosts:
             timeout_s=timeout_s,
             load_timeout_s=load_timeout_s,
             worker_plan=worker_plan,
-            desk=desk,
+            rpc_handler=rpc_handler,
             **config,
         )
         await asyncio.wait_for(made.host.start(), GIVE_UP_S)
@@ -168,7 +168,7 @@ class Hosts:
         timeout_s: float = 0,
         load_timeout_s: float = 0,
         worker_plan: WorkerPlan | None = None,
-        desk: Desk | None = None,
+        rpc_handler: WorkerRpcHandler | None = None,
         **config: Any,
     ) -> Hosted:
         """A host that has not started."""
@@ -176,7 +176,11 @@ class Hosts:
         of_model = python_config(**config)
         worker_plan = worker_plan or plan(self._folder, of_model)
         made = Hosted(
-            worker_plan, of_model, timeout_s=timeout_s, load_timeout_s=load_timeout_s, desk=desk
+            worker_plan,
+            of_model,
+            timeout_s=timeout_s,
+            load_timeout_s=load_timeout_s,
+            rpc_handler=rpc_handler,
         )
         self._made.append(made)
         return made

@@ -21,7 +21,7 @@ _NOT_AT_START = (
     # The first unload of a model; a GPU.
     "psutil", "pynvml",
     # The first model that runs in a worker process.
-    "naiad.hosts.process", "naiad.hosts.worker_process", "naiad.hosts.spawn", "naiad.hosts.errand", "naiad.engine.workers", "naiad.engine.worker_desk",
+    "naiad.hosts.process", "naiad.hosts.worker_process", "naiad.hosts.spawn", "naiad.hosts.one_shot", "naiad.engine.workers", "naiad.engine.worker_rpc",
     "naiad.backends.whole_backend",
     # The first Python model.
     "naiad.backends.python.backend", "naiad.environments.environments",

@@ -1,4 +1,4 @@
-"""What a model in a worker process asks of the server (`api/server.py`): each question a posted ASK, each answer a posted TOLD.
+"""What a model in a worker process asks of the server (`api/server.py`): each question a notification REQUEST, each answer a notification RESULT.
 
 A question's header is `[what, ...]`:
 `infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs, inputs], [first request of the batch that
@@ -26,7 +26,7 @@ from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import parts_of
 from naiad.hosts.worker.content import tensor_of
-from naiad.hosts.worker.link import ASK, Link, Parcel
+from naiad.hosts.worker.link import REQUEST, Link, Payload
 
 _to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
@@ -35,7 +35,7 @@ class AskingServer:
     """Implements `api.server.Server`.
 
     Args:
-        link: where questions are posted.
+        link: where questions are notification.
     """
 
     def __init__(self, link: Link) -> None:
@@ -48,8 +48,8 @@ class AskingServer:
         self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
     ) -> "Callable[[], None]":
         """See `Server`."""
-        parcel = Parcel()
-        inputs = [_packed(tensor, parcel) for tensor in asked.inputs]
+        payload = Payload()
+        inputs = [_packed(tensor, payload) for tensor in asked.inputs]
         batch = caller.batch
         header = _to_json(
             (
@@ -66,17 +66,17 @@ class AskingServer:
         number = next(self._numbers)
         self._deliveries[number] = deliver
         try:
-            self._link.post(ASK, header.encode(), parcel, number)
+            self._link.notify(REQUEST, header.encode(), payload, number)
         except BaseException:
             del self._deliveries[number]
             raise
-        return lambda: self._link.post(ASK, b'["cancel"]', None, number)
+        return lambda: self._link.notify(REQUEST, b'["cancel"]', None, number)
 
     def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """See `Server`."""
-        parcel = Parcel()
-        packed = [(path, *parcel.add(bytes(content))) for path, content in files.items()]
-        self._ask("load", name, config, packed, caller.loads, parcel=parcel)
+        payload = Payload()
+        packed = [(path, *payload.add(bytes(content))) for path, content in files.items()]
+        self._ask("load", name, config, packed, caller.loads, payload=payload)
 
     def unload_model(self, name: str, *, unload_dependents: bool, caller: Any) -> None:
         """See `Server`."""
@@ -92,7 +92,7 @@ class AskingServer:
 
     def close_family(self, family: int) -> None:
         """See `Server`."""
-        self._link.post(ASK, _to_json(("close_family", family)).encode())
+        self._link.notify(REQUEST, _to_json(("close_family", family)).encode())
 
     def open_metric(
         self, family: int, labels: "dict[str, str]", buckets: "list[float] | None"
@@ -150,16 +150,16 @@ class AskingServer:
             return
         deliver = self._deliveries.pop(number, None)
         if deliver is not None:
-            self._link.post(ASK, b'["cancel"]', None, number)
+            self._link.notify(REQUEST, b'["cancel"]', None, number)
             error = TritonError(why, TritonErrorCode.UNAVAILABLE)
             deliver(InferenceResponse(error=error), True)
 
-    def _ask(self, *question: Any, parcel: "Parcel | None" = None) -> Any:
+    def _ask(self, *question: Any, payload: "Payload | None" = None) -> Any:
         number = next(self._numbers)
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting[number] = answer
         try:
-            self._link.post(ASK, _to_json(question).encode(), parcel, number)
+            self._link.notify(REQUEST, _to_json(question).encode(), payload, number)
         except BaseException:
             self._waiting.pop(number, None)
             raise
@@ -169,8 +169,8 @@ class AskingServer:
         return value
 
 
-def _packed(tensor: Any, parcel: Parcel) -> "tuple[Any, ...]":
+def _packed(tensor: Any, payload: Payload) -> "tuple[Any, ...]":
     name, values, code = parts_of(tensor)
     part = (serialize_byte_tensor(values) or b"") if code == datatypes.BYTES else values
-    at, size = parcel.add(part)
+    at, size = payload.add(part)
     return name, datatypes.WIRE_NAMES[code], values.shape, at, size

@@ -5,7 +5,7 @@ Read and written here by the worker; the server's side of the same (with its own
 A batch's header is a list of requests, each `[id, correlation id, flags, timeout µs, parameters, requested outputs, cancelled, inputs]`,
 an input or output being `[name, datatype, shape, offset, bytes]`. An outcome's is a list of answers, an answer
 being `[null, parameters, outputs]`, `[[code, message], {}, []]` or null for one that comes apart, or, when all of it failed,
-`{"error": [code, message]}`; behind it stand the two times of `Outcome`, eight bytes each. A posted response's is `[final, begun ns, answer]`, the answer null when the end is all it says.
+`{"error": [code, message]}`; behind it stand the two times of `Outcome`, eight bytes each. A notification response's is `[final, begun ns, answer]`, the answer null when the end is all it says.
 BYTES lie as in the wire protocol, each element behind its length (row 15.28); BF16 are two bytes of no dtype that numpy has.
 
 Most batches look like one before: same tensors, other numbers. Both sides remember what a header means, and a worker how it wrote
@@ -27,7 +27,7 @@ from naiad.backends.runner import (
     ReceivedTensor,
     Refusal,
 )
-from naiad.hosts.worker.link import Parcel
+from naiad.hosts.worker.link import Payload
 
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _SHOWN = "replace"
@@ -101,7 +101,7 @@ def _tensor(  # noqa: PLR0917 - a message's own fields
     return ReceivedTensor(name, datatype, values)
 
 
-def pack_outcome(outcome: Outcome) -> "tuple[bytes, Parcel]":
+def pack_outcome(outcome: Outcome) -> "tuple[bytes, Payload]":
     """The header and the tensors of an OUTCOME."""
     times = TIMES.pack(outcome.input_end_ns, outcome.output_start_ns)
     key: list[Any] = []
@@ -121,31 +121,33 @@ def pack_outcome(outcome: Outcome) -> "tuple[bytes, Parcel]":
     known = _layouts.get(layout) if plain else None
     if known is not None:
         text, places, size = known
-        return text + times, Parcel(list(zip(places, parts)), size)  # noqa: B905 - 3.8 knows no strict
-    parcel = Parcel()
-    answers = ",".join([_packed(answer, parcel) for answer in outcome.answers])
+        return text + times, Payload(list(zip(places, parts)), size)  # noqa: B905 - 3.8 knows no strict
+    payload = Payload()
+    answers = ",".join([_packed(answer, payload) for answer in outcome.answers])
     text = f"[{answers}]".encode(errors=_SHOWN)
     if plain and len(text) <= _KNOWN_BYTES:
         if len(_layouts) >= _KNOWN:
             _layouts.clear()
-        _layouts[layout] = (text, parcel.places(), parcel.size)
-    return text + times, parcel
+        _layouts[layout] = (text, payload.places(), payload.size)
+    return text + times, payload
 
 
-def pack_response(answer: "Answer | None", *, final: bool, begun_ns: int) -> "tuple[bytes, Parcel]":
+def pack_response(
+    answer: "Answer | None", *, final: bool, begun_ns: int
+) -> "tuple[bytes, Payload]":
     """The header and the tensors of a RESPONSE."""
-    parcel = Parcel()
-    return f"[{int(final)},{begun_ns},{_packed(answer, parcel)}]".encode(errors=_SHOWN), parcel
+    payload = Payload()
+    return f"[{int(final)},{begun_ns},{_packed(answer, payload)}]".encode(errors=_SHOWN), payload
 
 
-def _packed(answer: "Answer | None", parcel: Parcel) -> str:
+def _packed(answer: "Answer | None", payload: Payload) -> str:
     """An answer as JSON, put together by hand: that takes a third of what an encoder takes."""
     if answer is None:
         return "null"
     outputs: list[str] = []
     for name, datatype, values in answer.outputs:
         part = (serialize_byte_tensor(values) or b"") if datatype == "BYTES" else values
-        at, size = parcel.add(part)
+        at, size = payload.add(part)
         # A list of numbers is written as JSON writes it.
         outputs.append(f'[{_quoted(name)},"{datatype}",{list(values.shape)},{at},{size}]')
     error = "null" if answer.error is None else _to_json(answer.error)

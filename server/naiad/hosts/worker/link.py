@@ -9,11 +9,11 @@ The receiver looks at tensors where they lie. With its next message it says at w
 looks; the sender writes over the others, for a page of memory that is there already costs a tenth of a new one. A sender keeps
 up to four segments, larger ones in place of smaller ones; if somebody looks at all four, a message gets one for itself.
 
-What does not take turns is posted, from any thread, each message complete in itself: large ones lie in a segment of their own. A worker posts on the first socket, so that a response is there before the outcome of its
+What does not take turns is notification, from any thread, each message complete in itself: large ones lie in a segment of their own. A worker posts on the first socket, so that a response is there before the outcome of its
 batch; the server posts on the second one, the control socket, where a thread of the worker's listens also while a batch runs.
 A receiver without a descriptor or address space left cannot map a new segment: it gets `SegmentLostError` instead of the message, and
 says with its next message in turn which segments it does not have, so that the sender makes new ones in their place.
-To add a conversation (a worker that asks the server for something), add two kinds from POSTED on, one each way, and a number
+To add a conversation (a worker that asks the server for something), add two kinds from NOTIFICATIONS on, one each way, and a number
 that the answer repeats.
 """
 
@@ -29,25 +29,25 @@ import numpy as np
 
 from naiad.hosts.worker.segments import CUT_OFF, SHORTAGES, Segment, create, discard, received
 
-LOAD, BATCH, CLOSE, ERRAND = 1, 2, 3, 4
+LOAD, BATCH, CLOSE, ONE_SHOT = 1, 2, 3, 4
 """What the server sends in turn: the model to load, a batch to run, the end, a function to call instead of all that."""
 
 LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
 """What a worker sends in turn: it is ready for batches; why it cannot load; what came of a batch; what the function gave."""
 
-POSTED = 64
-"""Kinds from here on are posted."""
+NOTIFICATIONS = 64
+"""Kinds from here on are notification."""
 
-ASK_READY, CANCEL, HOLD, GO_ON, TOLD, TAKEN, ASK_PULSE, NOT_TOLD = 64, 65, 66, 67, 68, 69, 70, 71
+GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR = 64, 65, 66, 67, 68, 69, 70, 71
 """What the server posts: is the model ready; nobody wants the request of this number any more; its client does not take what is
-sent to it; it does again; an answer to the ASK of this number; so many bytes of responses have come; do coroutines run; the ASK of this number gets no answer, and why."""
+sent to it; it does again; an answer to the REQUEST of this number; so many bytes of responses have come; do coroutines run; the REQUEST of this number gets no answer, and why."""
 
-READY, RESPONSE, ASK, PULSE = 80, 81, 82, 83
-"""What a worker posts: the answer to ASK_READY as number, 0 or 1; a response to the request of this number; a question of the model's
+READY, RESPONSE, REQUEST, PONG = 80, 81, 82, 83
+"""What a worker posts: the answer to GET_READY as number, 0 or 1; a response to the request of this number; a question of the model's
 to the server, see `asking.py`; they do."""
 
 AHEAD_BYTES = 1 << 20
-"""Bytes of responses that may be on their way to the server; the one that passes it still goes, the next waits for a TAKEN. The socket
+"""Bytes of responses that may be on their way to the server; the one that passes it still goes, the next waits for a CREDIT. The socket
 would let hundreds of messages pass, however large what they are about."""
 
 GONE = "the other side is gone"
@@ -70,7 +70,7 @@ _CLOSED_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 _ALL_HELD = (1 << _SLOTS) - 1
 
 
-class Parcel:
+class Payload:
     """What a message is about, while it is put together.
 
     Args:
@@ -143,7 +143,7 @@ class Link:
         connection: SOCK_SEQPACKET; the link's from now on.
 
     Attributes:
-        posted: where the tensors of the last posted message are, as `base`; it is the receiver's to keep.
+        notification: where the tensors of the last notification message are, as `base`; it is the receiver's to keep.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -155,7 +155,7 @@ class Link:
         self._current = 0
         self._packed: bytearray | None = None
         self._packet = bytearray(_MESSAGE.size + _INLINE)
-        self.posted: Any = None
+        self.notification: Any = None
 
     @property
     def base(self) -> Any:
@@ -171,7 +171,7 @@ class Link:
         return self._socket.fileno()
 
     def send(
-        self, kind: int, header: bytes, parcel: "Parcel | None" = None, number: int = 0
+        self, kind: int, header: bytes, payload: "Payload | None" = None, number: int = 0
     ) -> None:
         """Send a message in turn; `number` is that of the first request that it is about.
 
@@ -180,18 +180,18 @@ class Link:
             OSError: there is no memory or descriptor for the segment; nothing was sent.
             MemoryError: the same.
         """
-        at = 0 if parcel is None else parcel.size
+        at = 0 if payload is None else payload.size
         needed = at + len(header)
         if needed <= _INLINE:
             message = _MESSAGE.pack(kind, self._held(), _IN_THE_PACKET, number, at, len(header))
-            tensors = b"" if parcel is None else parcel.joined()
+            tensors = b"" if payload is None else payload.joined()
             self._pass(message + tensors + header, -1)
             return
         fresh, slot, segment = self._room(needed)
         try:
             memory = segment.memory
-            if parcel is not None:
-                parcel.write(memory, segment.written)
+            if payload is not None:
+                payload.write(memory, segment.written)
             memory[at:needed] = header
             self._pass(_MESSAGE.pack(kind, self._held(), slot, number, at, len(header)), fresh)
         except BaseException:
@@ -204,8 +204,8 @@ class Link:
             if fresh >= 0:
                 os.close(fresh)
 
-    def post(
-        self, kind: int, header: bytes, parcel: "Parcel | None" = None, number: int = 0
+    def notify(
+        self, kind: int, header: bytes, payload: "Payload | None" = None, number: int = 0
     ) -> None:
         """Send a message out of turn, from any thread.
 
@@ -215,19 +215,19 @@ class Link:
             OSError: there is no memory or descriptor for the segment; nothing was sent.
             MemoryError: the same.
         """
-        at = 0 if parcel is None else parcel.size
+        at = 0 if payload is None else payload.size
         size = at + len(header)
         if size <= _INLINE:
             message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, number, at, len(header))
-            if parcel is not None:
-                message += parcel.joined()
+            if payload is not None:
+                message += payload.joined()
             self._pass(message + header, -1)
             return
         message = _MESSAGE.pack(kind, 0, 0, number, at, len(header))
         fresh, memory = create(size)
         try:
-            if parcel is not None:
-                parcel.write(memory, np.frombuffer(memory, np.uint8))
+            if payload is not None:
+                payload.write(memory, np.frombuffer(memory, np.uint8))
             memory[at:size] = header
             self._pass(message, fresh)
         finally:
@@ -258,13 +258,13 @@ class Link:
         kind, held, slot, number, at, size = _MESSAGE.unpack_from(packet)
         if slot == _IN_THE_PACKET:
             base = packet[_MESSAGE.size : length]
-            if kind < POSTED:
+            if kind < NOTIFICATIONS:
                 self._packed = base
                 self._others_look_at = held
                 if held > _ALL_HELD:
                     self._replace(held >> _SLOTS)
             else:
-                self.posted = base
+                self.notification = base
             if at + size != len(base) or ancillary:
                 discard(ancillary)
                 raise LinkBrokenError("a message about nothing")
@@ -276,8 +276,8 @@ class Link:
                 segment, lost = received(ancillary, flags)
             except ValueError as error:
                 raise LinkBrokenError(f"no segment: {error}") from error
-        if kind >= POSTED:
-            self.posted = segment
+        if kind >= NOTIFICATIONS:
+            self.notification = segment
         else:
             self._packed = None
             self._others_look_at = held
@@ -295,7 +295,7 @@ class Link:
         self._socket.close()
         self._ours.clear()
         self._theirs.clear()
-        self._packed = self.posted = None
+        self._packed = self.notification = None
 
     def _pass(self, message: bytes, descriptor: int) -> None:
         try:

@@ -60,8 +60,8 @@ class Worker:
                 elif kind == link.LOAD:
                     if not self._load(header):
                         return 0
-                elif kind == link.ERRAND:
-                    self._run_errand(header)
+                elif kind == link.ONE_SHOT:
+                    self._run_one_shot(header)
                     return 0
                 elif kind == link.CLOSE:
                     self._runner.close()
@@ -91,16 +91,16 @@ class Worker:
         self._link.send(link.LOADED, b"{}")
         return True
 
-    def _run_errand(self, header: "bytes | bytearray") -> None:
+    def _run_one_shot(self, header: "bytes | bytearray") -> None:
         try:
             self._link.send(link.DONE, json.dumps({"result": _made(header)}).encode())
         except Refusal as refusal:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
 
     def _execute(self, header: "bytes | bytearray", first: int) -> None:
-        parcel = None
+        payload = None
         try:
-            answer, parcel = self._answer(header, first)
+            answer, payload = self._answer(header, first)
         except Refusal as refusal:
             answer = content.pack_failure(refusal)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
@@ -112,13 +112,13 @@ class Worker:
         self._under_way.ended()
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         try:
-            self._link.send(link.OUTCOME, answer, parcel)
+            self._link.send(link.OUTCOME, answer, payload)
         except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
             _log.exception("a batch's answer could not be handed over")
-            text = f"the answer of {0 if parcel is None else parcel.size} bytes could not be handed over: {error}"
+            text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
             self._link.send(link.OUTCOME, content.pack_failure(Refusal("INTERNAL", text)))
 
-    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Parcel]":
+    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Payload]":
         requests = content.requests_of(self._link.base, header, first)
         self._under_way.begin(first, requests)
         outcome = self._runner.execute(requests)
@@ -131,11 +131,11 @@ class Worker:
         self, request: ReceivedRequest, answer: "Answer | None", *, final: bool, begun_ns: int
     ) -> None:
         """A response apart from its batch, from whatever thread."""
-        header, parcel = content.pack_response(answer, final=final, begun_ns=begun_ns)
-        size = parcel.size + len(header)
+        header, payload = content.pack_response(answer, final=final, begun_ns=begun_ns)
+        size = payload.size + len(header)
         self._ahead.goes(size)
         try:
-            self._link.post(link.RESPONSE, header, parcel, request.number)
+            self._link.notify(link.RESPONSE, header, payload, request.number)
         except BaseException:
             self._ahead.taken(size)
             raise
@@ -158,19 +158,19 @@ class Worker:
         os._exit(1)
 
     def _hear(self, kind: int, number: int, header: "bytes | bytearray") -> None:
-        if kind == link.ASK_READY:
+        if kind == link.GET_READY:
             self._ask_whether_ready()
         elif kind == link.CANCEL:
             self._under_way.cancel(number)
-        elif kind in (link.HOLD, link.GO_ON):
-            self._under_way.hold(number, held=kind == link.HOLD)
-        elif kind == link.ASK_PULSE:
-            self._runner.beat(self._say_pulse)
-        elif kind == link.TAKEN:
+        elif kind in (link.PAUSE, link.RESUME):
+            self._under_way.hold(number, held=kind == link.PAUSE)
+        elif kind == link.PING:
+            self._runner.beat(self._send_pong)
+        elif kind == link.CREDIT:
             self._ahead.taken(number)
-        elif kind == link.TOLD:
-            self._server.told(number, header, self._control.posted)
-        elif kind == link.NOT_TOLD:
+        elif kind == link.RESULT:
+            self._server.told(number, header, self._control.notification)
+        elif kind == link.ERROR:
             self._server.failed(number, header.decode())
 
     def _ask_whether_ready(self) -> None:
@@ -179,11 +179,11 @@ class Worker:
             threading.Thread(target=self._say_ready, name="naiad-ready", daemon=True).start()
         except (RuntimeError, MemoryError):  # the system has no more threads for it
             _log.exception("it could not be asked whether it is ready")
-            self._link.post(link.READY, b"", None, 0)
+            self._link.notify(link.READY, b"", None, 0)
 
-    def _say_pulse(self) -> None:
+    def _send_pong(self) -> None:
         with contextlib.suppress(link.LinkBrokenError):
-            self._link.post(link.PULSE, b"")
+            self._link.notify(link.PONG, b"")
 
     def _say_ready(self) -> None:
         try:
@@ -192,7 +192,7 @@ class Worker:
             _log.exception("it could not say whether it is ready")
             answer = False
         with contextlib.suppress(link.LinkBrokenError):
-            self._link.post(link.READY, b"", None, int(answer))
+            self._link.notify(link.READY, b"", None, int(answer))
 
 
 def _made(header: "bytes | bytearray") -> Any:
@@ -228,7 +228,7 @@ class _UnderWay:
         self._early: set[int] = set()
         self._held: set[int] = set()
         self._holding = threading.Lock()
-        self._apart: weakref.WeakValueDictionary[int, ReceivedRequest] = (
+        self._deferred: weakref.WeakValueDictionary[int, ReceivedRequest] = (
             weakref.WeakValueDictionary()
         )
 
@@ -242,14 +242,14 @@ class _UnderWay:
                 batch[place].cancelled = True
         if self._held:
             with self._holding:
-                self._held = {n for n in self._held if n >= first or n in self._apart}
+                self._held = {n for n in self._held if n >= first or n in self._deferred}
                 for number in self._held:
                     if first <= number < first + len(batch):
                         batch[number - first].hold(True)
 
     def goes_on(self, request: ReceivedRequest) -> None:
         """A request of the batch is answered apart; it is known here for as long as a sender knows it."""
-        self._apart[request.number] = request
+        self._deferred[request.number] = request
 
     def ended(self) -> None:
         """The batch is over."""
@@ -267,7 +267,7 @@ class _UnderWay:
         if number >= first:
             batch[number - first].cancel()
             return
-        request = self._apart.get(number)
+        request = self._deferred.get(number)
         if request is not None:
             request.cancel()
 
@@ -277,7 +277,7 @@ class _UnderWay:
             (self._held.add if held else self._held.discard)(number)
             first, batch = self._batch
             in_batch = first <= number < first + len(batch)
-            request = batch[number - first] if in_batch else self._apart.get(number)
+            request = batch[number - first] if in_batch else self._deferred.get(number)
             if request is not None:
                 request.hold(held)
 

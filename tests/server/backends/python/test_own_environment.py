@@ -15,7 +15,7 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
 from naiad.core.messages import model_config_pb2
 from naiad.errors import InferenceError
-from naiad.hosts.errand import run_errand
+from naiad.hosts.one_shot import run_one_shot
 from naiad.hosts.output_log import Identity
 from tests.server.backends.python.models import IDENTITY, python_config, write
 
@@ -75,7 +75,7 @@ def errand(message: Any, folder: pathlib.Path) -> None:
     backend = PythonBackend(clock=ManualClock())
     plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
     assert plan is not None
-    result = run_errand(Identity("m", 1, "config"), plan, timeout_s=20)
+    result = run_one_shot(Identity("m", 1, "config"), plan, timeout_s=20)
     backend.take_completion(message, result)
 
 

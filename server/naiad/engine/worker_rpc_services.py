@@ -1,4 +1,4 @@
-"""What is behind the desks of all worker processes (`worker_desk.py`). There from the start; a desk only comes with the first worker."""
+"""What the RPC handlers of all worker processes share. It exists from the start; `worker_rpc.py` is imported with the first worker."""
 
 import asyncio
 import typing
@@ -8,11 +8,11 @@ from naiad.engine.model_calls import ModelCalls
 from naiad.metrics.custom import CustomMetrics
 
 if typing.TYPE_CHECKING:
-    from naiad.engine.worker_desk import WorkerDesk
+    from naiad.engine.worker_rpc import ModelRpcHandler
 
 
-class WorkerDesks:
-    """Makes desks.
+class WorkerRpcServices:
+    """Makes RPC handlers.
 
     Args:
         calls: makes the calls.
@@ -26,17 +26,17 @@ class WorkerDesks:
         self.tasks = set[asyncio.Task[None]]()
 
     def open(self, control: Control) -> None:
-        """Answer about whole models from now on."""
+        """Accept model control requests."""
         self.control = control
 
     def close(self) -> None:
-        """Answer no more about whole models; who waits gets an error."""
+        """Accept no more model control requests; those in progress fail."""
         self.control = None
         for task in tuple(self.tasks):
             task.cancel()
 
-    def desk(self, model: str, instance: str) -> "WorkerDesk":
-        """The desk of one instance."""
-        from naiad.engine.worker_desk import WorkerDesk  # noqa: PLC0415 - with the first worker, see workers.py
+    def handler(self, model: str, instance: str) -> "ModelRpcHandler":
+        """The RPC handler of one instance."""
+        from naiad.engine.worker_rpc import ModelRpcHandler  # noqa: PLC0415 - with the first worker, see workers.py
 
-        return WorkerDesk(self, model, instance)
+        return ModelRpcHandler(self, model, instance)

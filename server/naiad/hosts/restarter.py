@@ -1,6 +1,6 @@
-"""Starts the next worker in place of one that died, again and again until one serves; when is `respawn.py`'s.
+"""Restarts a worker that died, until one serves; `restart_backoff.py` decides when.
 
-The host says when (`begin`, `came_up`) and how (`start`). Stopping it ends a start that is under way as well.
+The host calls `restart` and `on_serving`, and brings `start`. Stopping it cancels a start in progress as well.
 """
 
 import asyncio
@@ -11,23 +11,23 @@ import logging
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
 from naiad.hosts.output_log import Identity
-from naiad.hosts.respawn import Backoff
+from naiad.hosts.restart_backoff import RestartBackoff
 
 _log = logging.getLogger(__name__)
 
-_NS_A_SECOND = 1e9
+_NS_PER_SECOND = 1e9
 
 
-class Replacement:
-    """Replaces the workers of one host.
+class Restarter:
+    """Restarts the workers of one host.
 
     Args:
-        identity: whose they are.
-        start: starts one and has it load the model; raises InferenceError.
-        on_refused: told each time that one could not be started, or could not load.
-        on_served: told that one serves.
-        clock: for how long workers lived.
-        loop: whose thread calls every method.
+        identity: the instance.
+        start: starts a worker and loads the model; raises InferenceError.
+        on_refused: called for each worker that did not start, or did not load the model.
+        on_served: called when a worker serves.
+        clock: measures how long workers lived.
+        loop: the event loop in which every method is called.
     """
 
     def __init__(
@@ -46,27 +46,27 @@ class Replacement:
         self._on_served = on_served
         self._now = clock.monotonic_ns
         self._loop = loop
-        self._backoff = Backoff()
+        self._backoff = RestartBackoff()
         self._task: asyncio.Task[None] | None = None
 
-    def came_up(self) -> None:
+    def on_serving(self) -> None:
         """A worker has loaded its model."""
-        self._backoff.came_up(self._now())
+        self._backoff.on_serving(self._now())
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         """A worker died."""
-        self._task = self._loop.create_task(self._replace())
+        self._task = self._loop.create_task(self._restart())
 
     async def stop(self) -> None:
-        """Replace nobody any more."""
+        """Restart no more workers."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
 
-    async def _replace(self) -> None:
+    async def _restart(self) -> None:
         while True:
-            delay_s = self._backoff.died(self._now()) / _NS_A_SECOND
+            delay_s = self._backoff.died(self._now()) / _NS_PER_SECOND
             if delay_s:
                 _log.info("%s: the next worker starts in %.1f s", self._identity, delay_s)
             await asyncio.sleep(delay_s)

@@ -1,7 +1,7 @@
-"""A function called in a worker process that lives for nothing else: a model's own code while its config is completed.
+"""A one-shot worker task: calls a function in a worker process of its own, such as a model's `auto_complete_config`.
 
-Blocking, for a thread of the loader's. Whatever the model does there (crash, print, never come back) ends here: in a result or in
-an error that says what happened, and with the process gone.
+It blocks, for a thread of the loader. Whatever the model does (crash, print, hang), the call ends with a result or with
+an error that says what happened, and the process is gone.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ import orjson
 
 from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.spawn import end_children, in_words, is_gone, order, spawn
-from naiad.hosts.survivors import SURVIVORS
 from naiad.hosts.worker import link
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 
@@ -25,19 +25,19 @@ _PIPE_BYTES = 1 << 16
 _GRACE_S = 2.0
 
 
-def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any:
+def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any:
     """Call `plan.runner` with its settings in a new process.
 
     Args:
-        identity: whose process it is.
-        plan: what to call, and by which interpreter.
-        timeout_s: how long it may take.
+        identity: for the log and messages.
+        plan: the function, its settings and the interpreter.
+        timeout_s: time limit.
 
     Returns:
-        What it gave back, by way of JSON.
+        The result of the function, through JSON.
 
     Raises:
-        InferenceError: it refused; UNAVAILABLE: its process could not be started, ended, or took too long.
+        InferenceError: the function's own; UNAVAILABLE: the process could not be started, ended, or took too long.
     """
     with contextlib.ExitStack() as undo:
         try:
@@ -50,17 +50,17 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
         to_it = Link(data)
         undo.callback(to_it.close)
         try:
-            to_it.send(link.ERRAND, order(plan))
+            to_it.send(link.ONE_SHOT, order(plan))
             _listen((to_it, gone), reading, output, time.monotonic() + timeout_s)
             kind, _, header = to_it.receive()
         except (
             LinkBrokenError,
             BlockingIOError,
-        ) as error:  # a child of its own may keep the link open
+        ) as error:  # a child process may keep the link open
             _end(process, gone, reading, output)
             how = in_words(process.returncode)
             raise unavailable(
-                f"{identity}: its worker process {how} while it completed the model's config{output.last_words()}"
+                f"{identity}: its worker process {how} while it completed the model's config{output.output_tail()}"
             ) from error
         except SegmentLostError as error:
             raise unavailable(
@@ -71,15 +71,15 @@ def run_errand(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any
             raise unavailable(
                 f"{identity}: auto_complete_config took longer than {timeout_s:g} s and was ended"
             ) from error
-    found = orjson.loads(header)
+    result = orjson.loads(header)
     if kind == link.DONE:
-        return found["result"]
-    code, message = found["error"]
+        return result["result"]
+    code, message = result["error"]
     raise InferenceError(ErrorCode[code], message)
 
 
 def _listen(ends: tuple[Link, int], reading: int, output: OutputLog, end: float) -> None:
-    """Take its output until there is an answer on its link, or its pidfd says that it is gone.
+    """Read its output until there is a message on its link, or its pidfd shows that it has ended.
 
     Raises:
         TimeoutError: neither came before `end`.
@@ -108,13 +108,13 @@ def _read(reading: int, output: OutputLog, most: int = _PIPE_BYTES) -> int:
 
 
 def _end(process: "subprocess.Popen[bytes]", gone: int, reading: int, output: OutputLog) -> None:
-    """It has a moment to end by itself; what it wrote is taken, and what it started goes with it."""
+    """Wait briefly for its end, kill it and its children, and read the rest of its output."""
     if process.returncode is None:
         is_gone(gone, _GRACE_S)
     end_children(process)
     process.wait()
-    SURVIVORS.remove(process.pid)
-    # All that a pipe holds, and no more: a child that left its group may write for ever.
+    ORPHAN_REAPER.remove(process.pid)
+    # At most what a pipe holds: a child that left its process group may write for ever.
     left = _PIPE_BYTES
     while left > 0 and (taken := _read(reading, output, left)):
         left -= taken

@@ -14,7 +14,7 @@ from naiad.backends.python.backend import PythonBackend
 from naiad.core.clock import SystemClock
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.errand import run_errand
+from naiad.hosts.one_shot import run_one_shot
 from naiad.hosts.output_log import Identity
 from tests.server.hosts.workers import GIVE_UP_S, exists, lines, model, open_descriptors
 
@@ -30,7 +30,7 @@ def completed(
     backend = PythonBackend(clock=SystemClock())
     plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
     assert plan is not None
-    backend.take_completion(message, run_errand(identity, plan, timeout_s=timeout_s))
+    backend.take_completion(message, run_one_shot(identity, plan, timeout_s=timeout_s))
     return message
 
 

@@ -8,41 +8,41 @@ import sys
 
 import pytest
 
-from naiad.hosts import colocation
-from naiad.hosts.colocation import (
+from naiad.hosts import cpu_affinity
+from naiad.hosts.cpu_affinity import (
     LOOKED_AT,
     SETTLED_AFTER,
     SHORT_IN_A_PROCESS_NS,
     SHORT_NS,
     SHORT_WITH_INTERPRETER_NS,
-    Colocation,
+    AffinityPolicy,
     Follower,
+    WorkerAffinity,
     WorkerBinding,
-    WorkerPlace,
     current_processor,
 )
 
 
-def after(place: Colocation, *durations_ns: int) -> bool:
+def after(place: AffinityPolicy, *durations_ns: int) -> bool:
     for duration in durations_ns:
         place.took(duration)
     return place.together
 
 
 def test_short_batches_bring_a_thread_to_the_loop_once_it_has_settled() -> None:
-    place = Colocation(SHORT_NS)
+    place = AffinityPolicy(SHORT_NS)
     assert not after(place, *[10_000] * (SETTLED_AFTER - 1))
     assert after(place, 10_000)
 
 
 def test_work_that_holds_the_interpreter_may_be_longer() -> None:
     batches = [SHORT_WITH_INTERPRETER_NS // 2] * 100
-    assert after(Colocation(SHORT_WITH_INTERPRETER_NS), *batches)
-    assert not after(Colocation(SHORT_NS), *batches)
+    assert after(AffinityPolicy(SHORT_WITH_INTERPRETER_NS), *batches)
+    assert not after(AffinityPolicy(SHORT_NS), *batches)
 
 
 def test_longer_batches_let_it_go_and_it_has_to_settle_again() -> None:
-    place = Colocation(SHORT_NS)
+    place = AffinityPolicy(SHORT_NS)
     assert after(place, *[10_000] * SETTLED_AFTER)
     assert not after(place, 5_000_000)
     assert not after(place, *[10_000] * (SETTLED_AFTER - 1))
@@ -51,7 +51,7 @@ def test_longer_batches_let_it_go_and_it_has_to_settle_again() -> None:
 
 def test_between_the_two_bounds_it_stays_where_it_is() -> None:
     middle = [SHORT_NS * 3 // 2] * 200
-    free, bound = Colocation(SHORT_NS), Colocation(SHORT_NS)
+    free, bound = AffinityPolicy(SHORT_NS), AffinityPolicy(SHORT_NS)
     assert not after(free, *middle)
     assert after(bound, *[10_000] * SETTLED_AFTER)
     assert after(bound, *middle)
@@ -111,7 +111,7 @@ def test_a_system_that_refuses_is_not_asked_again() -> None:
     assert len(binding.calls) == 1
 
 
-def ran(place: WorkerPlace, computed_ns: int, *, requests: int = 1, batches: int = 100) -> None:
+def ran(place: WorkerAffinity, computed_ns: int, *, requests: int = 1, batches: int = 100) -> None:
     for _ in range(batches):
         place.ran(computed_ns, requests)
 
@@ -120,9 +120,9 @@ def ran(place: WorkerPlace, computed_ns: int, *, requests: int = 1, batches: int
 def test_a_worker_with_short_batches_goes_to_the_loops_processor_and_leaves_it_with_long_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(colocation, "current_processor", lambda: 1)
+    monkeypatch.setattr(cpu_affinity, "current_processor", lambda: 1)
     binding = Binding()
-    place = WorkerPlace(4711, processors=2, bind=binding)
+    place = WorkerAffinity(4711, processors=2, bind=binding)
     ran(place, 20_000, batches=LOOKED_AT - 1)
     assert binding.calls == []
     ran(place, 20_000)
@@ -137,9 +137,9 @@ def test_a_worker_with_short_batches_goes_to_the_loops_processor_and_leaves_it_w
 def test_under_load_a_worker_keeps_a_processor_of_its_own_where_there_are_enough(
     monkeypatch: pytest.MonkeyPatch, processors: int, calls: list[set[int]]
 ) -> None:
-    monkeypatch.setattr(colocation, "current_processor", lambda: 1)
+    monkeypatch.setattr(cpu_affinity, "current_processor", lambda: 1)
     binding = Binding()
-    ran(WorkerPlace(4711, processors=processors, bind=binding), 20_000, requests=16)
+    ran(WorkerAffinity(4711, processors=processors, bind=binding), 20_000, requests=16)
     assert binding.calls == calls
 
 

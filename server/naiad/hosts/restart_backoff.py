@@ -1,17 +1,17 @@
-"""When a worker that died comes back: at once the first time, later and later when it dies again soon. Pure."""
+"""When a worker that died is restarted: at once the first time, with growing delays if it dies again soon. Pure."""
 
 FIRST_DELAY_NS = 500_000_000
 LONGEST_DELAY_NS = 60_000_000_000
 
 STABLE_NS = 60_000_000_000
-"""A worker that was up for so long has its earlier deaths forgiven."""
+"""After a worker was up for this long, earlier deaths do not count."""
 
 
-class Backoff:
-    """Counts deaths of one instance's workers.
+class RestartBackoff:
+    """Counts the deaths of one instance's workers.
 
     Attributes:
-        deaths: in a row, none of them after a stable time.
+        deaths: consecutive ones, none of them after a stable time.
     """
 
     __slots__ = ("_up_since_ns", "deaths")
@@ -20,17 +20,17 @@ class Backoff:
         self.deaths = 0
         self._up_since_ns: int | None = None
 
-    def came_up(self, now_ns: int) -> None:
+    def on_serving(self, now_ns: int) -> None:
         """A worker has loaded its model."""
         self._up_since_ns = now_ns
 
     def died(self, now_ns: int) -> int:
-        """A worker died, or could not load; gives back in how many nanoseconds the next one shall start."""
+        """A worker died, or could not load; returns the nanoseconds until the next start."""
         up_since, self._up_since_ns = self._up_since_ns, None
         if up_since is not None and now_ns - up_since >= STABLE_NS:
             self.deaths = 0
         self.deaths += 1
         if self.deaths == 1:
             return 0
-        # The power is held down, for a worker may die for weeks.
+        # The exponent is limited: a worker may die for weeks.
         return min(FIRST_DELAY_NS << min(self.deaths - 2, 30), LONGEST_DELAY_NS)

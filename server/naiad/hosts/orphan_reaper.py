@@ -1,10 +1,10 @@
-"""Ends what models have started when the server itself is killed: the system ends its workers with it, but not the workers' children.
+"""Kills the processes that models have started if the server itself is killed: the system ends its workers, but not the workers' children.
 
-A shell beside the server, started with the first worker, reads which process groups there are from a pipe. Nobody but the server
-has the pipe's other end, so when the server is gone, whichever way, the shell reads to the end, ends the groups that are
-left, and itself. It is in a session of its own and no child of the server, so that nobody takes it for a worker.
+A shell beside the server, started with the first worker, reads the ids of process groups from a pipe. Only the server
+holds the other end of the pipe, so when the server is gone for any reason, the shell reads end of file, kills the groups that are
+left, and exits. It runs in its own session and is not a child of the server, so it cannot be mistaken for a worker.
 
-Limits: what has left its worker's process group stays; without /bin/sh nothing is started and everything with children of its own stays. In a
+Limits: a process that has left its worker's process group survives; without /bin/sh no shell is started and all such processes survive. In a
 container whose first process is the server the system ends everything, and there is nothing to do.
 """
 
@@ -21,7 +21,7 @@ _FIRST = 1
 
 _SHELL = "/bin/sh"
 
-# What runs in the background reads from nowhere unless it is told where from. `groups` holds each group with a space on both sides.
+# A background job reads from /dev/null unless its input is redirected. `groups` holds each group with a space on both sides.
 _SCRIPT = """
 exec 3<&0
 {
@@ -37,8 +37,8 @@ exec 3<&0
 """
 
 
-class Survivors:
-    """The process groups that nothing may be left of. From any thread."""
+class OrphanReaper:
+    """The process groups to kill. Thread-safe."""
 
     def __init__(self) -> None:
         self._groups: set[int] = set()
@@ -49,23 +49,23 @@ class Survivors:
         return group in self._groups
 
     def add(self, group: int) -> None:
-        """A worker was started, which leads a group."""
+        """A worker was started, which leads a process group."""
         with self._one:
             self._groups.add(group)
-            self._tell(f"+ {group}\n")
+            self._write(f"+ {group}\n")
 
     def remove(self, group: int) -> None:
-        """It is over, and so are all of its group."""
+        """The worker has ended, and so have all processes of its group."""
         with self._one:
             if group in self._groups:
                 self._groups.remove(group)
-                self._tell(f"- {group}\n")
+                self._write(f"- {group}\n")
 
-    def _tell(self, line: str) -> None:
+    def _write(self, line: str) -> None:
         if self._pipe >= 0:
             try:
                 os.write(self._pipe, line.encode())
-            except OSError:  # somebody ended it: another one is told everything
+            except OSError:  # the shell was killed: start another one with all groups
                 os.close(self._pipe)
                 self._pipe = -1
             else:
@@ -79,25 +79,25 @@ class Survivors:
                 reading, writing = os.pipe()
                 undo.callback(os.close, writing)
                 with os.fdopen(reading, "rb") as source:
-                    subprocess.run(  # noqa: S603 - our own words
+                    subprocess.run(  # noqa: S603 - a constant script
                         [_SHELL, "-c", _SCRIPT],
                         stdin=source,
                         stdout=subprocess.DEVNULL,
                         stderr=subprocess.DEVNULL,
                         cwd="/",
-                        env={},  # nothing in it may be taken for a group
+                        env={},  # no variable of it may affect the script
                         start_new_session=True,
                         check=True,
                     )
-                # A shell that does not read must not hold the server up.
+                # A shell that does not read must not block the server.
                 os.set_blocking(writing, False)
                 os.write(writing, lines.encode())
             except (OSError, subprocess.CalledProcessError) as error:
-                _log.debug("what models start would outlive a killed server: %s", error)
+                _log.debug("processes that models start would survive a killed server: %s", error)
                 return
             undo.pop_all()
             self._pipe = writing
 
 
-SURVIVORS = Survivors()
-"""Of this process."""
+ORPHAN_REAPER = OrphanReaper()
+"""The reaper of this process."""

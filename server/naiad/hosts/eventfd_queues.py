@@ -1,8 +1,8 @@
-"""The hand-over between the event loop and a thread: one item, one wake-up, and no fight over the interpreter lock.
+"""Queues between the event loop and a thread: one wake-up per item, without contention for the interpreter lock.
 
-A lock, a queue and `call_soon_threadsafe` wake the other side while the caller still holds the interpreter lock, so whoever wakes
-up goes back to sleep at once until it is let go: with both sides on one processor that made eight context switches of a hand-over
-and back, where these make three (27 µs instead of 77 µs; docs/performance.md). Reading and writing an eventfd lets the lock go first.
+A lock, a queue and `call_soon_threadsafe` wake the other side while the caller still holds the interpreter lock, so the side that wakes
+up sleeps again at once until the lock is released: with both sides on one processor a hand-over and back took eight context switches,
+where these take three (27 µs instead of 77 µs; docs/performance.md). Reading and writing an eventfd releases the lock first.
 Its counter is the number of items, so one read takes one item, whatever the order in which the sides run.
 """
 
@@ -16,8 +16,8 @@ import typing
 Item = typing.TypeVar("Item")
 
 
-class ToThread(typing.Generic[Item]):
-    """Items for one thread. `put` is called by anybody, `get` and `close` by the thread."""
+class ThreadQueue(typing.Generic[Item]):
+    """A queue for one thread. Any thread calls `put`; that thread calls `get` and `close`."""
 
     __slots__ = ("_event", "_items")
 
@@ -26,7 +26,7 @@ class ToThread(typing.Generic[Item]):
         self._event = os.eventfd(0, os.EFD_SEMAPHORE | os.EFD_CLOEXEC)
 
     def put(self, item: Item) -> None:
-        """Hand an item over."""
+        """Add an item."""
         self._items.append(item)
         os.eventfd_write(self._event, 1)
 
@@ -38,24 +38,24 @@ class ToThread(typing.Generic[Item]):
                 break
             except (
                 InterruptedError
-            ):  # a signal came here, which `os.eventfd_read` does not wait out as `os.read` does
+            ):  # by a signal; `os.eventfd_read` does not retry, as `os.read` does
                 continue
         return self._items.popleft()
 
     def close(self) -> None:
-        """Give the descriptor back; nothing is put any more."""
+        """Close the descriptor; no `put` may follow."""
         os.close(self._event)
 
 
-class Mailbox(typing.Generic[Item]):
-    """Items for an event loop, from any thread. Those that come close together share one wake-up.
+class LoopQueue(typing.Generic[Item]):
+    """A queue for an event loop, from any thread. Items that come close together share one wake-up.
 
     Args:
-        loop: whose thread takes them.
-        take: called on the loop with each item, in the order in which they came.
+        loop: the event loop.
+        take: called on the loop with each item, in order.
     """
 
-    __slots__ = ("_event", "_items", "_loop", "_take", "_told")
+    __slots__ = ("_event", "_items", "_loop", "_take", "_woken")
 
     def __init__(
         self, loop: asyncio.AbstractEventLoop, take: collections.abc.Callable[[Item], None]
@@ -63,48 +63,48 @@ class Mailbox(typing.Generic[Item]):
         self._loop = loop
         self._take = take
         self._items: collections.deque[Item] = collections.deque()
-        self._told = False
+        self._woken = False
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        loop.add_reader(self._event, self._look)
+        loop.add_reader(self._event, self._on_wakeup)
 
     def put(self, item: Item) -> None:
-        """Hand an item over. One that comes after `close` is lost."""
+        """Add an item. One that comes after `close` is dropped."""
         self._items.append(item)
-        if not self._told:
-            self._told = True
+        if not self._woken:
+            self._woken = True
             os.eventfd_write(self._event, 1)
 
     def flush(self) -> None:
-        """Take what has come by now; on the loop."""
+        """Take the items that are queued now; on the loop."""
         items, take = self._items, self._take
-        # Not until it is empty: a thread that goes on putting would keep the loop here.
+        # Not until it is empty: a thread that keeps adding items would block the loop.
         for _ in range(len(items)):
             take(items.popleft())
 
     def close(self) -> None:
-        """Take nothing any more; on the loop. Threads may go on putting: the descriptor stays until nobody can."""
+        """Take no more items; on the loop. Threads may still call `put`: the descriptor stays open until the queue is deleted."""
         self._loop.remove_reader(self._event)
 
     def __del__(self) -> None:
         os.close(self._event)
 
-    def _look(self) -> None:
-        with contextlib.suppress(BlockingIOError):  # woken for nothing, as a loop may be
+    def _on_wakeup(self) -> None:
+        with contextlib.suppress(BlockingIOError):  # a spurious wake-up
             os.eventfd_read(self._event)
-        self._told = False  # before anything is taken: who puts from here on wakes the loop again
+        self._woken = False  # before items are taken: a `put` from here on wakes the loop again
         try:
             self.flush()
         finally:
-            if self._items and not self._told:
-                self._told = True
+            if self._items and not self._woken:
+                self._woken = True
                 os.eventfd_write(self._event, 1)
 
 
-class ToLoop:
-    """Calls for an event loop. `put` is called by one thread, everything else on the loop.
+class LoopCallQueue:
+    """A queue of calls for an event loop. One thread calls `put`; everything else is called on the loop.
 
     Args:
-        loop: which makes the calls, in their order.
+        loop: makes the calls, in order.
     """
 
     __slots__ = ("_calls", "_event", "_loop")
@@ -116,18 +116,18 @@ class ToLoop:
         loop.add_reader(self._event, self._call_next)
 
     def put(self, call: collections.abc.Callable[[], None]) -> None:
-        """Have the loop make a call. A loop that ended makes none."""
+        """Add a call. A loop that has ended makes none."""
         self._calls.append(call)
         os.eventfd_write(self._event, 1)
 
     def close(self) -> None:
-        """Give the descriptor back; nothing is put any more."""
+        """Close the descriptor; no `put` may follow."""
         self._loop.remove_reader(self._event)
         os.close(self._event)
 
     def _call_next(self) -> None:
         try:
             os.eventfd_read(self._event)
-        except BlockingIOError:  # woken for nothing, as a loop may be
+        except BlockingIOError:  # a spurious wake-up
             return
         self._calls.popleft()()

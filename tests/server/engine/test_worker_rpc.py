@@ -10,10 +10,10 @@ import pytest
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings, pack
-from naiad.engine.worker_desk import WorkerDesk
-from naiad.engine.worker_desks import WorkerDesks
+from naiad.engine.worker_rpc import ModelRpcHandler
+from naiad.engine.worker_rpc_services import WorkerRpcServices
 from naiad.errors import invalid
-from naiad.hosts.worker.link import NOT_TOLD, TOLD, Parcel
+from naiad.hosts.worker.link import ERROR, RESULT, Payload
 from naiad.metrics.custom import CustomMetrics
 from tests.server.engine.test_model_calls import Asking, ScriptedModel, answered
 
@@ -45,33 +45,33 @@ class Control:
 
 
 class Worker:
-    """A worker at its desk."""
+    """A worker at its rpc_handler."""
 
     def __init__(self, *models: ScriptedModel) -> None:
         self.metrics = CustomMetrics()
         self.control = Control()
-        self.desks = WorkerDesks(Asking(*models).calls, self.metrics)
-        self.desks.open(self.control)
-        self.desk: WorkerDesk = self.desks.desk("m", "m_0")
-        self.told: list[tuple[int, Any]] = []
-        self.not_told: list[tuple[int, str]] = []
+        self.rpc_services = WorkerRpcServices(Asking(*models).calls, self.metrics)
+        self.rpc_services.open(self.control)
+        self.rpc_handler: ModelRpcHandler = self.rpc_services.handler("m", "m_0")
+        self.results: list[tuple[int, Any]] = []
+        self.errors: list[tuple[int, str]] = []
 
     def ask(self, number: int, *question: Any, base: Any = NO_TENSORS) -> None:
         header = json.dumps(question).encode()
-        self.desk.take(number, header, base, batch_at=_no_batch, answer=self._post)
+        self.rpc_handler.handle(number, header, base, batch_at=_no_batch, reply=self._post)
 
     def infer(self, number: int, model: str) -> None:
         fields: tuple[Any, ...] = (model, -1, "", 0, 0, 0, {}, [], [])
         self.ask(number, "infer", fields, None, True, False)
 
     def _post(
-        self, kind: int, number: int = 0, header: bytes = b"", parcel: Parcel | None = None
+        self, kind: int, number: int = 0, header: bytes = b"", payload: Payload | None = None
     ) -> None:
-        if kind == NOT_TOLD:
-            self.not_told.append((number, header.decode()))
+        if kind == ERROR:
+            self.errors.append((number, header.decode()))
             return
-        assert kind == TOLD
-        self.told.append((number, json.loads(header)))
+        assert kind == RESULT
+        self.results.append((number, json.loads(header)))
 
 
 def _no_batch(first: int, count: int) -> list[Inference] | None:
@@ -84,7 +84,7 @@ async def test_a_call_is_answered_under_its_number() -> None:
     worker.infer(7, "a")
     worker.infer(8, "nobody")
     model.queue[0].on_response(answered())
-    (refused, (final, (error, _, _))), (number, answer) = worker.told
+    (refused, (final, (error, _, _))), (number, answer) = worker.results
     assert (refused, final, error[0]) == (8, True, "INTERNAL")
     assert (number, answer) == (7, [True, [None, {}, []]])
 
@@ -132,8 +132,8 @@ async def test_a_response_that_cannot_be_packed_is_an_error_for_the_model() -> N
     worker.infer(7, "a")
     odd: Any = {"x": object()}  # which JSON does not have
     model.queue[0].on_response(InferResponse("a", 1, "", [], odd))
-    assert worker.told == []
-    ((number, why),) = worker.not_told
+    assert worker.results == []
+    ((number, why),) = worker.errors
     assert number == 7
     assert "could not be handed over" in why
 
@@ -143,7 +143,7 @@ async def test_a_cancel_reaches_the_call_and_is_nothing_for_one_that_is_over() -
     worker = Worker(model)
     worker.infer(7, "a")
     worker.ask(7, "cancel")
-    assert worker.told[0][1][1][0][0] == "CANCELLED"
+    assert worker.results[0][1][1][0][0] == "CANCELLED"
     worker.ask(7, "cancel")
     assert len(model.cancelled) == 1
 
@@ -155,29 +155,29 @@ async def test_a_worker_that_is_gone_leaves_no_call_and_no_metric() -> None:
     for number in range(3):
         worker.infer(number, "a")
     worker.ask(10, "open_family", "mine", "Mine", "counter")
-    worker.ask(11, "open_metric", worker.told[-1][1][1], {}, None)
+    worker.ask(11, "open_metric", worker.results[-1][1][1], {}, None)
     assert len(worker.metrics.series()) == 1
-    worker.desk.left()
+    worker.rpc_handler.worker_exited()
     assert len(model.cancelled) == 3
     assert model.queue == []
     assert worker.metrics.series() == []
-    worker.desk.left()
+    worker.rpc_handler.worker_exited()
     worker.infer(20, "a")
     model.queue[0].on_response(answered())
-    assert worker.told[-1] == (20, [True, [None, {}, []]]), "the next worker is served"
+    assert worker.results[-1] == (20, [True, [None, {}, []]]), "the next worker is served"
 
 
 async def test_metrics_are_made_changed_and_refused() -> None:
     worker = Worker()
     worker.ask(1, "open_family", "mine", "Mine", "counter")
-    family = worker.told[-1][1][1]
+    family = worker.results[-1][1][1]
     worker.ask(2, "open_metric", family, {"x": "y"}, None)
-    metric = worker.told[-1][1][1]
+    metric = worker.results[-1][1][1]
     worker.ask(3, "change_metric", metric, "increment", 2.5)
     worker.ask(4, "metric_value", metric)
-    assert worker.told[2:] == [(3, [None, None]), (4, [None, 2.5])]
+    assert worker.results[2:] == [(3, [None, None]), (4, [None, 2.5])]
     worker.ask(5, "change_metric", metric, "increment", -1)
-    assert "non-negative" in worker.told[-1][1][0]
+    assert "non-negative" in worker.results[-1][1][0]
     worker.ask(0, "close_family", family)
     assert worker.metrics.series() == []
 
@@ -196,7 +196,7 @@ async def test_models_are_loaded_with_what_came_and_for_whom(base: Any) -> None:
         ("unload", "b", True, ""),
         ("load", "bad", {}, ""),
     ]
-    assert sorted(worker.told) == [
+    assert sorted(worker.results) == [
         (1, [None, None]),
         (2, [None, None]),
         (3, [None, True]),
@@ -209,12 +209,12 @@ async def test_who_waits_for_a_load_when_the_server_stops_is_told() -> None:
     worker = Worker()
     worker.ask(1, "load", "slow", "", [], False)
     await asyncio.sleep(1)
-    worker.desks.close()
+    worker.rpc_services.close()
     await asyncio.sleep(0)
     worker.ask(2, "load", "a", "", [], False)
     await asyncio.sleep(1)
     stopping = "the server is stopping, or has not started yet"
-    assert worker.told == [(1, [stopping, None]), (2, [stopping, None])]
+    assert worker.results == [(1, [stopping, None]), (2, [stopping, None])]
 
 
 async def test_what_is_no_question_is_the_hosts_to_judge() -> None:
@@ -225,12 +225,12 @@ async def test_what_is_no_question_is_the_hosts_to_judge() -> None:
 async def test_a_gauge_may_be_no_number_and_without_end() -> None:
     worker = Worker()
     worker.ask(1, "open_family", "mine", "", "gauge")
-    worker.ask(2, "open_metric", worker.told[-1][1][1], {}, None)
-    metric = worker.told[-1][1][1]
+    worker.ask(2, "open_metric", worker.results[-1][1][1], {}, None)
+    metric = worker.results[-1][1][1]
     for number, value in ((3, float("nan")), (4, float("-inf"))):
         worker.ask(number, "change_metric", metric, "set", value)
         worker.ask(10 * number, "metric_value", metric)
-        assert worker.told[-2:] == [
+        assert worker.results[-2:] == [
             (number, [None, None]),
             (10 * number, [None, pytest.approx(value, nan_ok=True)]),
         ]
@@ -243,4 +243,4 @@ async def test_a_name_that_is_no_text_is_refused_and_nobody_waits(what: str) -> 
     worker.ask(1, what, "bad\ud800", *more)
     worker.ask(2, what, 5, *more)
     await asyncio.sleep(0.1)
-    assert {number for number, _ in worker.told} == {1, 2}
+    assert {number for number, _ in worker.results} == {1, 2}

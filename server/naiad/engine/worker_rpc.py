@@ -1,4 +1,4 @@
-"""What models in worker processes ask of the server: the loop's side of `hosts/worker/asking.py`, as `in_process_api.py` is for threads."""
+"""Handles the requests of models in worker processes to the server: the counterpart of `hosts/worker/asking.py`, as `in_process_api.py` is for threads."""
 
 import asyncio
 import collections.abc
@@ -14,64 +14,64 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.control import STOPPING, Control, is_ready
 from naiad.engine.model_calls import Caller, ModelCall
-from naiad.engine.worker_desks import WorkerDesks
+from naiad.engine.worker_rpc_services import WorkerRpcServices
 from naiad.errors import InferenceError
-from naiad.hosts.desk import BatchAt, Tell
 from naiad.hosts.tensor_frames import framed, tensor_at
-from naiad.hosts.worker.link import NOT_TOLD, TOLD, Parcel
+from naiad.hosts.worker.link import ERROR, RESULT, Payload
+from naiad.hosts.worker_rpc import BatchAt, Reply
 
 _log = logging.getLogger(__name__)
 
 _CONTROL = frozenset(("load", "unload", "ready"))
 
 
-class WorkerDesk:
-    """Implements `hosts.desk.Desk`.
+class ModelRpcHandler:
+    """Implements `hosts.worker_rpc.WorkerRpcHandler`.
 
     Args:
-        desks: what is behind all desks.
-        model: the name of the model whose questions it answers.
+        services: what all handlers share.
+        model: the name of the model whose requests it handles.
         instance: the instance's name.
     """
 
-    def __init__(self, desks: WorkerDesks, model: str, instance: str) -> None:
-        self._desks = desks
+    def __init__(self, services: WorkerRpcServices, model: str, instance: str) -> None:
+        self._services = services
         self._model = model
         self._instance = instance
         self._calls: dict[int, ModelCall] = {}
         self._families = set[int]()
 
-    def take(
-        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, answer: Tell
+    def handle(
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
     ) -> None:
-        """See `Desk`."""
+        """See `WorkerRpcHandler`."""
         what, *rest = _parsed(header)
         if what == "infer":
-            self._infer(number, rest, base, batch_at, answer)
+            self._infer(number, rest, base, batch_at, reply)
         elif what == "cancel":
             call = self._calls.get(number)
             if call is not None:
                 call.cancel()
         elif what == "close_family":
             self._families.discard(rest[0])
-            self._desks.metrics.close_family(rest[0])
+            self._services.metrics.close_family(rest[0])
         elif what in _CONTROL:
             task = asyncio.get_running_loop().create_task(
-                self._control(number, what, rest, base, answer)
+                self._control(number, what, rest, base, reply)
             )
-            self._desks.tasks.add(task)
-            task.add_done_callback(self._desks.tasks.discard)
+            self._services.tasks.add(task)
+            task.add_done_callback(self._services.tasks.discard)
         else:
-            self._answer_about_metrics(number, what, rest, answer)
+            self._handle_metrics(number, what, rest, reply)
 
-    def left(self) -> None:
-        """See `Desk`."""
+    def worker_exited(self) -> None:
+        """See `WorkerRpcHandler`."""
         for call in tuple(self._calls.values()):
             call.cancel()  # which may end it at once
         self._calls.clear()
         families, self._families = self._families, set()
         for family in families:
-            self._desks.metrics.close_family(family)
+            self._services.metrics.close_family(family)
 
     def _infer(
         self,
@@ -79,7 +79,7 @@ class WorkerDesk:
         question: collections.abc.Sequence[Any],
         base: Any,
         batch_at: BatchAt,
-        answer: Tell,
+        reply: Reply,
     ) -> None:
         fields, batch, blocks, decoupled = question
         (
@@ -116,38 +116,38 @@ class WorkerDesk:
                 over = True
                 under_way.pop(number, None)
             try:
-                header, parcel = _packed(response)
-            except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for an answer
+                header, payload = _packed(response)
+            except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for a reply
                 _log.exception("a response for model '%s' could not be handed over", self._model)
                 why = f"the response could not be handed over: {type(failure).__name__}: {failure}"
                 # The worker cancels the responses that would follow.
-                answer(NOT_TOLD, number, why.encode(errors="replace"))
+                reply(ERROR, number, why.encode(errors="replace"))
                 return
-            answer(TOLD, number, header, parcel)
+            reply(RESULT, number, header, payload)
 
-        call = self._desks.calls.begin(
+        call = self._services.calls.begin(
             request, caller=caller, decoupled=decoupled, on_response=respond
         )
         if not over:
             under_way[number] = call
 
     async def _control(
-        self, number: int, what: str, rest: collections.abc.Sequence[Any], base: Any, answer: Tell
+        self, number: int, what: str, rest: collections.abc.Sequence[Any], base: Any, reply: Reply
     ) -> None:
         error: str | None = STOPPING
         value: Any = None
-        control = self._desks.control
+        control = self._services.control
         try:
             if control is not None:
                 value = await self._controlled(control, what, rest, base)
                 error = None
         except InferenceError as failure:
             error = failure.message
-        except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for an answer
-            _log.exception("a question of model '%s' could not be answered", self._model)
+        except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for a reply
+            _log.exception("a request of model '%s' could not be handled", self._model)
             error = f"{type(failure).__name__}: {failure}"
         finally:
-            answer(TOLD, number, _printed((error, value)))
+            reply(RESULT, number, _printed((error, value)))
 
     async def _controlled(
         self, control: Control, what: str, rest: collections.abc.Sequence[Any], base: Any
@@ -170,10 +170,10 @@ class WorkerDesk:
             return None
         return await is_ready(control, *rest)
 
-    def _answer_about_metrics(
-        self, number: int, what: str, rest: collections.abc.Sequence[Any], answer: Tell
+    def _handle_metrics(
+        self, number: int, what: str, rest: collections.abc.Sequence[Any], reply: Reply
     ) -> None:
-        metrics = self._desks.metrics
+        metrics = self._services.metrics
         asked: dict[str, collections.abc.Callable[..., Any]] = {
             "open_family": metrics.open_family,
             "open_metric": metrics.open_metric,
@@ -189,7 +189,7 @@ class WorkerDesk:
         else:
             if what == "open_family":
                 self._families.add(value)
-        answer(TOLD, number, _printed((error, value)))
+        reply(RESULT, number, _printed((error, value)))
 
 
 def _parsed(header: bytes | bytearray) -> Any:
@@ -205,12 +205,12 @@ def _printed(answer: tuple[str | None, Any]) -> bytes:
     return json.dumps(answer).encode()
 
 
-def _packed(response: InferResponse) -> tuple[bytes, Parcel]:
-    parcel = Parcel()
-    outputs = [framed(tensor, parcel) for tensor in response.outputs]
+def _packed(response: InferResponse) -> tuple[bytes, Payload]:
+    payload = Payload()
+    outputs = [framed(tensor, payload) for tensor in response.outputs]
     error = response.error
     said = None if error is None else (error.code.name, error.message)
-    return orjson.dumps((response.final, (said, response.parameters, outputs))), parcel
+    return orjson.dumps((response.final, (said, response.parameters, outputs))), payload
 
 
 def _tensor(base: Any, fields: collections.abc.Sequence[Any]) -> Tensor:

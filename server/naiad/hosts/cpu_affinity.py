@@ -3,8 +3,8 @@
 The loop and an instance take turns. On two processors each turn is a wake-up across processors and a cache that has to be filled
 again: with a small Python model that cost a third of all requests a second in a thread, and made a hand-over to a process and
 back three times as long (measured; docs/performance.md). Work that takes longer than a hand-over gains more from a processor of its own. The loop itself
-is never bound: the kernel moves it as it likes, and the instance follows. `Colocation` is the pure decision, `Follower` carries it
-out, and `WorkerPlace` does both for a worker process.
+is never bound: the kernel moves it as it likes, and the instance follows. `AffinityPolicy` is the pure decision, `Follower` carries it
+out, and `WorkerAffinity` does both for a worker process.
 
 Limit: threads that a model starts while it is bound are bound with it until it is let go.
 """
@@ -46,7 +46,7 @@ _SEVERAL_ASK = 4
 """A batch of several requests counts like one that takes this many times as long as a short one."""
 
 
-class Colocation:
+class AffinityPolicy:
     """Decides from how long batches take. Pure.
 
     Args:
@@ -116,7 +116,7 @@ class Follower:
             self._works = False
 
 
-class WorkerPlace:
+class WorkerAffinity:
     """Where a worker process runs. All of it is called by the loop.
 
     Args:
@@ -125,10 +125,10 @@ class WorkerPlace:
         bind: see `WorkerBinding`.
     """
 
-    __slots__ = ("_batches", "_colocation", "_follower", "_scarce")
+    __slots__ = ("_affinity", "_batches", "_follower", "_scarce")
 
     def __init__(self, pid: int, *, processors: int, bind: Bind | None = None) -> None:
-        self._colocation = Colocation(SHORT_IN_A_PROCESS_NS)
+        self._affinity = AffinityPolicy(SHORT_IN_A_PROCESS_NS)
         self._follower = Follower(pid, bind or WorkerBinding())
         self._scarce = processors <= _FEW_PROCESSORS
         self._batches = 0
@@ -140,7 +140,7 @@ class WorkerPlace:
             computed_ns: how long the model had it.
             requests: how many it held.
         """
-        colocation = self._colocation
+        colocation = self._affinity
         if requests == 1 or self._scarce:
             colocation.took(computed_ns)
         else:

@@ -11,14 +11,14 @@ import time
 import pytest
 import uvloop
 
-from naiad.hosts.handover import Mailbox, ToLoop, ToThread
+from naiad.hosts.eventfd_queues import LoopCallQueue, LoopQueue, ThreadQueue
 from tests.server.hosts.workers import open_descriptors
 
 GIVE_UP_S = 10
 
 
 def test_a_thread_gets_every_item_in_order_also_those_put_before_it_waited() -> None:
-    items: ToThread[int] = ToThread()
+    items: ThreadQueue[int] = ThreadQueue()
     got: list[int] = []
 
     def take() -> None:
@@ -45,7 +45,7 @@ def signals() -> collections.abc.Iterator[list[int]]:
 
 
 def test_signals_do_not_end_a_wait(signals: list[int]) -> None:
-    items: ToThread[str] = ToThread()
+    items: ThreadQueue[str] = ThreadQueue()
     got: list[str] = []
     thread = threading.Thread(target=lambda: got.append(items.get()))
     thread.start()
@@ -72,7 +72,7 @@ def until_asleep(thread: threading.Thread) -> None:
 
 
 def test_a_thread_waits_without_the_interpreter_lock() -> None:
-    items: ToThread[str] = ToThread()
+    items: ThreadQueue[str] = ThreadQueue()
     got: list[str] = []
     thread = threading.Thread(target=lambda: got.append(items.get()))
     thread.start()
@@ -92,7 +92,7 @@ def test_a_loop_makes_every_call_in_order_and_one_that_raises_loses_no_other(
     loop = new_loop()
     told: list[dict[str, object]] = []
     loop.set_exception_handler(lambda _, context: told.append(context))
-    calls, made = ToLoop(loop), list[int]()
+    calls, made = LoopCallQueue(loop), list[int]()
 
     def put_all() -> None:
         calls.put(lambda: made.append(0))
@@ -112,7 +112,7 @@ def test_a_loop_makes_every_call_in_order_and_one_that_raises_loses_no_other(
 
 async def test_close_gives_the_descriptors_back() -> None:
     before = open_descriptors()
-    items, calls = ToThread[int](), ToLoop(asyncio.get_running_loop())
+    items, calls = ThreadQueue[int](), LoopCallQueue(asyncio.get_running_loop())
     assert open_descriptors() == before + 2
     items.close()
     calls.close()
@@ -132,7 +132,7 @@ def test_a_mailbox_takes_the_items_of_every_thread_in_their_order_with_few_wake_
         if len(got) == 4_000:
             loop.stop()
 
-    mailbox: Mailbox[tuple[int, int]] = Mailbox(loop, take)
+    mailbox: LoopQueue[tuple[int, int]] = LoopQueue(loop, take)
 
     def fill(k: int) -> None:
         for n in range(1_000):
@@ -162,7 +162,7 @@ def test_a_mailbox_loses_no_item_behind_one_whose_taker_raises() -> None:
         if item == 2:
             loop.stop()
 
-    mailbox: Mailbox[int] = Mailbox(loop, take)
+    mailbox: LoopQueue[int] = LoopQueue(loop, take)
     mailbox.put(1)
     mailbox.put(2)
     loop.call_later(GIVE_UP_S, loop.stop)
@@ -175,7 +175,7 @@ def test_a_mailbox_loses_no_item_behind_one_whose_taker_raises() -> None:
 def test_a_mailbox_keeps_its_descriptor_until_nobody_can_put_any_more() -> None:
     before = open_descriptors()
     loop = asyncio.new_event_loop()
-    mailbox: Mailbox[int] = Mailbox(loop, lambda _: None)
+    mailbox: LoopQueue[int] = LoopQueue(loop, lambda _: None)
     put = mailbox.put
     mailbox.close()
     loop.close()
