@@ -40,7 +40,7 @@ async def hosted() -> collections.abc.AsyncIterator[Hosted]:
 
 @pytest.fixture(autouse=True, scope="session")
 def _shell_is_there() -> None:
-    """The shell of `survivors` stays until the end: no test shall count its pipe as left behind."""
+    """The shell of `orphan_reaper` stays until the end: no test shall count its pipe as left behind."""
     no_process = 1 << 22
     ORPHAN_REAPER.add(no_process)
     ORPHAN_REAPER.remove(no_process)
