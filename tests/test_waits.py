@@ -21,7 +21,7 @@ ALLOWED = {
     "apiserver/proxy.py::serve": "the step of a loop that ends with the proxy",
     "conformance/models/describe.py::_take": _BUSY,
     "conformance/models/side_by_side.py::_answer": _BUSY,
-    "operator/reconcile/test_models.py::handle": _BUSY,
+    "operator/reconcile/test_model_poller.py::handle": _BUSY,
     "server/hosts/test_process_death.py::test_a_batch_in_time_leaves_the_watchdog_asleep": "that nothing happens after the limit "
     "can only be seen once it has passed, and a worker process knows no virtual time",
     "server/hosts/test_process_pace.py::test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_do": _BUSY,
