@@ -1,7 +1,7 @@
 """`make bench-against CHECKOUT=DIR`: this checkout beside another one of Naiad: processor time per request, and throughput.
 
 Three servers run at once: the other checkout, this one, and the other one once more, whose ratio to itself shows the noise. Each cell
-(wire, model, kind of requests, connections) is measured in slices of a second, one server after the other; the servers are restarted several times, because a process has luck of its own with
+(wire, model, kind of requests, connections) is measured in slices of a second or less, one server after the other; the servers are restarted several times, because a process has luck of its own with
 memory. They run on one processor, the load on the others.
 """
 
@@ -36,6 +36,9 @@ _BUSY = 1.0
 _NUMBERS = 1_000_000
 """Between the first numbers of two slices: requests that carry a number never repeat one."""
 
+_FIRST = traffic.Amount(1, 1)
+"""Of a cell that warms a server up."""
+
 Starts = dict[Cell, list[list[Round]]]
 """The rounds after each start."""
 
@@ -48,7 +51,7 @@ class Plan:
         cells: what.
         starts: how often the three servers are started.
         rounds: per start.
-        seconds: of one slice, a whole number.
+        seconds: of one round of a cell, a whole number.
     """
 
     cells: "collections.abc.Sequence[Cell]"
@@ -64,7 +67,7 @@ class Plan:
     @property
     def minutes(self) -> float:
         """About how long it takes."""
-        load = len(self.cells) * self.rounds * (self.seconds + 0.2) + len(self.warm_up) * 1.2
+        load = len(self.cells) * self.rounds * (self.seconds + 0.4) + len(self.warm_up) * 1.2
         return self.starts * (len(SIDES) * load + 10) / 60
 
 
@@ -77,6 +80,7 @@ def measure(other: Program, this: Program, plan: Plan) -> Starts:
     """
     found: Starts = collections.defaultdict(list)
     numbers = itertools.count(1, _NUMBERS)
+    amounts: dict[Cell, traffic.Amount] = {}
     servers_on, load_on = processors.split(os.sched_getaffinity(0))
     for start in range(plan.starts):
         with (
@@ -86,13 +90,17 @@ def measure(other: Program, this: Program, plan: Plan) -> Starts:
         ):
             servers = _started(pathlib.Path(name), other, this, servers_on, stack)
             for cell in plan.warm_up:
-                _slices(servers, cell, start, 1, numbers)
+                _slices(servers, cell, start, _FIRST, numbers)
             for cell in plan.cells:
                 found[cell].append([])
+                if cell not in amounts:
+                    amounts[cell] = traffic.amount(servers[OTHER], cell, seconds=plan.seconds)
             for turn in range(plan.rounds):
                 for place, cell in enumerate(plan.cells):
-                    measured = _slices(servers, cell, turn + start + place, plan.seconds, numbers)
-                    found[cell][-1].append(measured)
+                    much = amounts[cell]
+                    first = turn + start + place
+                    for part in range(first, first + much.slices):
+                        found[cell][-1].append(_slices(servers, cell, part, much, numbers))
                 _show_progress(found, start * plan.rounds + turn + 1, plan.starts * plan.rounds)
     return found
 
@@ -127,7 +135,7 @@ def _slices(
     servers: "collections.abc.Mapping[str, ServerProcess]",
     cell: Cell,
     turn: int,
-    seconds: int,
+    much: traffic.Amount,
     numbers: "collections.abc.Iterator[int]",
 ) -> dict[str, Slice]:
     """A slice of each server, this checkout's between the two of the other one, which change places from round to round."""
@@ -135,7 +143,7 @@ def _slices(
     for side in SIDES if turn % 2 else SIDES[::-1]:
         for attempt in range(_ATTEMPTS):
             try:
-                found[side] = _slice(servers[side], cell, seconds, next(numbers))
+                found[side] = _slice(servers[side], cell, much, next(numbers))
                 break
             except LoadError:
                 if attempt == _ATTEMPTS - 1:
@@ -143,14 +151,14 @@ def _slices(
     return found
 
 
-def _slice(server: ServerProcess, cell: Cell, seconds: int, first: int) -> Slice:
+def _slice(server: ServerProcess, cell: Cell, much: traffic.Amount, first: int) -> Slice:
     assert server.process is not None
     before = process_time.of_tree(server.process.pid)
-    count, per_second = traffic.send(server, cell, seconds=seconds, first=first)
+    count, per_second = traffic.send(server, cell, much, first=first)
     time.sleep(_SETTLE_S)
     used = process_time.of_tree(server.process.pid) - before
     if not count:
-        raise LoadError(f"{server.program.name} answered no request in {seconds} s: {cell}")
+        raise LoadError(f"{server.program.name} answered no request in {much.seconds} s: {cell}")
     return Slice(used / count, per_second)
 
 
@@ -172,7 +180,7 @@ def main(words: "collections.abc.Sequence[str] | None" = None) -> int:
         help="of the servers; fewer than 4 say nothing about the error (default 8)",
     )
     parser.add_argument("--rounds", type=int, default=1, help="per start (default 1)")
-    parser.add_argument("--seconds", type=int, default=1, help="of one slice (default 1)")
+    parser.add_argument("--seconds", type=int, default=1, help="of one round of a cell (default 1)")
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 64], metavar="COUNT")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells with this in their line of the table, e.g. 'gRPC stream' or 'tiny'")  # fmt: skip
     parser.add_argument("--plot", type=pathlib.Path, metavar="FILE", help="draw the ratios, e.g. against.png")  # fmt: skip

@@ -107,6 +107,7 @@ def h2load(
     messages: "collections.abc.Iterable[bytes]",
     connections: int,
     seconds: float,
+    calls: int = 0,
 ) -> Rate:
     """Load over gRPC, one call at a time on each connection.
 
@@ -115,7 +116,8 @@ def h2load(
         path: the method's.
         messages: of each call: one for a unary method.
         connections: how many at once.
-        seconds: how long, rounded to a whole number.
+        seconds: how long, rounded to a whole number; calls that have not ended then are cut off and not counted.
+        calls: so many in place of that, at least one for each connection; 0 goes by time.
 
     Raises:
         LoadError: a call failed on the HTTP level (gRPC statuses are checked by the caller, once, before).
@@ -124,8 +126,9 @@ def h2load(
         body = pathlib.Path(folder) / "message"
         body.write_bytes(b"".join(struct.pack(">BI", 0, len(each)) + each for each in messages))
         log = pathlib.Path(folder) / "log"
+        amount = f"-n{calls}" if calls else f"-D{max(1, round(seconds))}"
         output = _run(
-            "h2load", f"-c{connections}", "-m1", "-t1", f"-D{max(1, round(seconds))}", f"--data={body}", f"--log-file={log}",
+            "h2load", f"-c{connections}", "-m1", "-t1", amount, f"--data={body}", f"--log-file={log}",
             "-H", "content-type: application/grpc", "-H", "te: trailers", f"http://{address}{path}",
         )  # fmt: skip
         microseconds = [int(line.split("\t")[2]) for line in log.read_text().splitlines()]

@@ -1,5 +1,8 @@
 """The load of `make bench-against`: each wire, the same request or changing ones, a whole number of seconds at a time.
 
+A slice is a second of HTTP, because wrk knows whole seconds only, and a quarter of that over gRPC, where it is a number of calls: of 64
+streams under way at the end of a time, none would be counted.
+
 wrk sends HTTP and makes changing requests itself; h2load sends gRPC, a stream being one body with many messages. A
 unary gRPC call that changes comes from grpc.aio in this process, as h2load repeats one body.
 """
@@ -34,6 +37,9 @@ SAME, IDS, TRACED, SHAPES, NEW_CONNECTIONS = (
 MESSAGES = 32
 """Requests in one gRPC stream."""
 
+_PARTS = 4
+"""Slices of a round over gRPC: short ones, as a machine's speed changes from one second to the next."""
+
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
 _ID = "@@@@@@@@@@@@"
 """Stands in a request for a number of twelve digits that grows."""
@@ -60,13 +66,49 @@ def cells(connections: "tuple[int, ...]" = (1, 8, 64)) -> list[Cell]:
     return plain + [Cell(wire, "tiny", change, middle) for wire, change in changing]
 
 
-def send(server: ServerProcess, cell: Cell, *, seconds: int, first: int) -> tuple[int, float]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class Amount:
+    """How much load one slice is.
+
+    Attributes:
+        slices: in a round.
+        seconds: how long; a whole number for HTTP.
+        calls: so many in place of that; 0 goes by time.
+    """
+
+    slices: int
+    seconds: float
+    calls: int = 0
+
+
+def amount(server: ServerProcess, cell: Cell, *, seconds: int) -> Amount:
+    """What one slice of a cell is, the same for every server; one that sends calls by number tries how many one second takes.
+
+    Args:
+        server: any.
+        cell: what is sent.
+        seconds: of a round.
+
+    Raises:
+        LoadError: as `send`.
+    """
+    if cell.wire in {JSON, BINARY}:
+        return Amount(1, seconds)
+    part = seconds / _PARTS
+    if cell.wire == UNARY and cell.requests != SAME:
+        return Amount(_PARTS, part)
+    _, per_second = send(server, cell, Amount(1, 1), first=0)
+    calls = per_second / (MESSAGES if cell.wire == STREAM else 1) * part
+    return Amount(_PARTS, part, max(1, round(calls / cell.connections)) * cell.connections)
+
+
+def send(server: ServerProcess, cell: Cell, much: Amount, *, first: int) -> tuple[int, float]:
     """Load one server.
 
     Args:
         server: which.
         cell: what is sent.
-        seconds: how long.
+        much: how much of it.
         first: the number in the first of requests that carry one; later ones count up.
 
     Returns:
@@ -76,21 +118,23 @@ def send(server: ServerProcess, cell: Cell, *, seconds: int, first: int) -> tupl
         LoadError: not all of them were answered as they should.
     """
     if cell.wire in {JSON, BINARY}:
-        rate = wrk(_http(server, cell), connections=cell.connections, seconds=seconds, first=first)
+        rate = wrk(_http(server, cell), connections=cell.connections, seconds=much.seconds, first=first)  # fmt: skip
         return rate.requests, rate.per_second
     if cell.wire == STREAM:
         messages = _messages(cell, first, MESSAGES)
         rate = h2load(
-            address=server.grpc, path=STREAM_INFER, messages=messages, connections=cell.connections, seconds=seconds
+            address=server.grpc, path=STREAM_INFER, messages=messages, connections=cell.connections, seconds=much.seconds,
+            calls=much.calls,
         )  # fmt: skip
         return rate.requests * MESSAGES, rate.per_second * MESSAGES
     if cell.requests == SAME:
         messages = _messages(cell, first, 1)
         rate = h2load(
-            address=server.grpc, path=GRPC_INFER, messages=messages, connections=cell.connections, seconds=seconds
+            address=server.grpc, path=GRPC_INFER, messages=messages, connections=cell.connections, seconds=much.seconds,
+            calls=much.calls,
         )  # fmt: skip
         return rate.requests, rate.per_second
-    return asyncio.run(_calls(server, cell, seconds=seconds, first=first))
+    return asyncio.run(_calls(server, cell, seconds=much.seconds, first=first))
 
 
 def check(server: ServerProcess, model: str) -> None:
@@ -164,7 +208,7 @@ def _messages(cell: Cell, first: int, count: int) -> list[bytes]:
 
 
 async def _calls(
-    server: ServerProcess, cell: Cell, *, seconds: int, first: int
+    server: ServerProcess, cell: Cell, *, seconds: float, first: int
 ) -> tuple[int, float]:
     """Unary calls that change, one at a time on each of some channels."""
     numbers = itertools.count(first)

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -24,6 +25,7 @@ from benchmarks.ratios import (
     means,
     result,
 )
+from tests.reference.process import ServerProcess
 
 _ROOT = pathlib.Path(__file__).resolve().parents[2]
 _CELL = Cell("HTTP JSON", "tiny", "same", 8)
@@ -134,6 +136,27 @@ def test_servers_have_one_processor_and_the_load_has_the_others(
     allowed: set[int], servers: set[int], load: set[int]
 ) -> None:
     assert processors.split(allowed) == (servers, load)
+
+
+def test_a_slice_over_grpc_is_a_number_of_calls_that_is_the_same_for_each_connection_and_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(traffic, "send", lambda *_, **__: (0, 6_400.0))
+    server = typing.cast("ServerProcess", None)
+
+    def calls(wire: str, connections: int) -> int:
+        cell = Cell(wire, "tiny", traffic.SAME, connections)
+        found = traffic.amount(server, cell, seconds=1)
+        assert found.slices == 4
+        return found.calls
+
+    assert calls(traffic.UNARY, 1) == 1_600
+    assert calls(traffic.STREAM, 8) == 48  # of 32 messages each, in 8 equal parts
+    assert calls(traffic.STREAM, 64) == 64  # not fewer than one for each
+    by_time = traffic.amount(server, Cell(traffic.UNARY, "tiny", traffic.IDS, 8), seconds=1)
+    assert by_time == traffic.Amount(4, 0.25)
+    # wrk knows whole seconds only.
+    assert traffic.amount(server, _CELL, seconds=2) == traffic.Amount(1, 2)
 
 
 def test_what_is_started_while_bound_stays_on_those_processors() -> None:
