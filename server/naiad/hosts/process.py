@@ -208,8 +208,12 @@ class ProcessHost:
                 self._signals.cancelled(inference)
 
     def _not_handed_over(self, error: Exception) -> InferenceError:
-        _log.error("%s: a batch could not be handed over", self._identity, exc_info=error)
-        return worker_errors.not_handed_over(self._identity, error)
+        refusal = worker_errors.not_handed_over(self._identity, error)
+        if worker_errors.is_shortage(error):
+            _log.error("%s", refusal.message)
+        else:
+            _log.error("%s: a batch could not be handed over", self._identity, exc_info=error)
+        return refusal
 
     def ready_now(self) -> bool | None:
         """See `Host`."""

@@ -3,6 +3,7 @@
 from naiad.errors import FailureReason, InferenceError, internal, unavailable
 from naiad.hosts.output_log import Identity
 from naiad.hosts.worker.link import SegmentLostError
+from naiad.hosts.worker.segments import SHORTAGES
 
 
 def not_started(identity: Identity, error: OSError) -> InferenceError:
@@ -26,8 +27,21 @@ def is_down(identity: Identity, how: str) -> InferenceError:
 
 
 def not_handed_over(identity: Identity, error: Exception) -> InferenceError:
-    """A batch did not reach it."""
+    """A batch did not reach it: no memory or descriptor, or something that JSON does not have."""
+    if is_shortage(error):
+        return unavailable(
+            f"{identity}: the batch could not be handed over: {error}. Send the request again; if this happens often, give the "
+            "server a higher limit of open files (ulimit -n) or more memory.",
+            reason=FailureReason.BACKEND,
+        )
     return internal(f"{identity}: the batch could not be handed over: {error}")
+
+
+def is_shortage(error: Exception) -> bool:
+    """Whether the server has no memory or descriptor left, so that the same may work later."""
+    return isinstance(error, MemoryError) or (
+        isinstance(error, OSError) and error.errno in SHORTAGES
+    )
 
 
 def not_received(identity: Identity, lost: SegmentLostError) -> InferenceError:

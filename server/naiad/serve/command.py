@@ -32,7 +32,10 @@ def serve(options: Options, *, command: str) -> int:
         return 1
     for note in options.notes:
         log.warning("%s", note)
-    descriptors.raise_limit()
+    if short := descriptors.too_few(descriptors.raise_limit()):
+        log.error("%s", short)
+        logging.shutdown()
+        return 1
     _say_what_starts()
     status = uvloop.run(Server(options, console=open_console()).run())
     if not status:

@@ -150,6 +150,7 @@ async def test_a_server_that_cannot_make_a_segment_fails_that_batch_alone(
         outcome = await hosted.run(wide(2, COUNT * 40))
         assert value(await hosted.run(ask((3, 3)))) == 3
     assert outcome.error is not None
+    assert outcome.error.code is ErrorCode.UNAVAILABLE
     assert "could not be handed over" in outcome.error.message
     assert [value(await hosted.run(wide(each, COUNT * 40))) for each in (4, 5)] == [4, 5]
     assert hosted.restarts == []

@@ -1,7 +1,10 @@
 """Open descriptors: a server takes what the system allows, not what a shell gives."""
 
 import collections.abc
+import pathlib
 import resource
+import subprocess
+import sys
 
 import pytest
 
@@ -35,3 +38,20 @@ def test_a_system_that_refuses_keeps_its_limit(
     with monkeypatch.context() as patched:
         patched.setattr(resource, "setrlimit", refuse)
         assert descriptors.raise_limit() == 512
+
+
+def test_a_server_that_may_open_next_to_nothing_says_so_and_does_not_start(
+    tmp_path: pathlib.Path,
+) -> None:
+    for limit in (20, 63):
+        serve = f'ulimit -n {limit}; exec "$0" -m naiad serve --model-repository="$1"'
+        ended = subprocess.run(
+            ["sh", "-c", serve, sys.executable, str(tmp_path)],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert ended.returncode == 1
+        (line,) = ended.stderr.splitlines()
+        assert f"at most {limit} files" in line
+        assert "ulimit -Hn" in line

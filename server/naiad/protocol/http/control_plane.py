@@ -6,15 +6,27 @@ another thread, so that inference goes on meanwhile.
 
 import asyncio
 import importlib
+import logging
 
 from naiad.engine.api import Engine
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.guard import Guard, answer, header_of, is_open
 from naiad.protocol.http.message import FastRoutes
+from naiad.protocol.http.replies import RETRY_AFTER, refusal
 from naiad.protocol.http.routes import NO_TOKEN
 from naiad.protocol.restricted import Restrictions
 from naiad.protocol.tokens import HEADER, TokenFile
+
+log = logging.getLogger("naiad.http")
+
+_NOT_MADE = "the control plane could not be made"
+_NOT_NOW = refusal(
+    503,
+    "the server has no file descriptor or no memory left to answer this: send the request again later, and if this happens often, give "
+    "the server a higher limit of open files (ulimit -n) or more memory",
+    extra=(RETRY_AFTER,),
+)
 
 
 class ControlPlane:
@@ -52,7 +64,12 @@ class ControlPlane:
         ):
             await answer(NO_TOKEN, send)
             return
-        app = self._app or await self.load()
+        try:
+            app = self._app or await self.load()
+        except OSError as error:
+            log.error("%s: the next request tries again: %s", _NOT_MADE, error)  # noqa: TRY400 - the message is the whole story
+            await answer(_NOT_NOW, send)
+            return
         if scope["method"] == "HEAD":
             # Whatever GET answers, HEAD answers too; the connection leaves out the body.
             scope["method"] = "GET"

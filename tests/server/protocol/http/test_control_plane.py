@@ -1,8 +1,12 @@
 import collections.abc
+import errno
+import importlib
 import pathlib
 import subprocess
 import sys
 import typing
+
+import pytest
 
 from naiad.core.clock import ManualClock
 from naiad.protocol.http.control_plane import ControlPlane
@@ -51,3 +55,25 @@ async def test_a_call_without_a_token_does_not_even_make_the_application(
         assert sent[0]["status"] == 401
         assert (b"www-authenticate", b"Bearer") in sent[0]["headers"]
     assert plane._app is None
+
+
+async def test_without_descriptors_for_the_application_a_call_is_sent_away_and_the_next_one_makes_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = ScriptedEngine()
+    plane = ControlPlane(engine, Routes(engine, HttpOptions()), {})
+    scope = {"type": "http", "method": "GET", "path": "/v2", "headers": [], "query_string": b""}
+
+    def none_left(name: str) -> typing.NoReturn:
+        raise OSError(errno.EMFILE, "Too many open files", name)
+
+    sent = _Sent()
+    with monkeypatch.context() as without:
+        without.setattr(importlib, "import_module", none_left)
+        await plane(dict(scope), _nothing, sent)
+    assert sent[0]["status"] == 503
+    assert b"ulimit -n" in sent[1]["body"]
+    assert (b"retry-after", b"1") in sent[0]["headers"]
+    sent = _Sent()
+    await plane(dict(scope), _nothing, sent)
+    assert sent[0]["status"] == 200
