@@ -14,7 +14,31 @@ _LISTED_NAMES = 10
 Versions = collections.abc.Mapping[int, Version[typing.Any] | VersionState]
 
 
-def unknown_model(name: str, ready: collections.abc.Iterable[str]) -> InferenceError:
+def not_served(
+    name: str,
+    version: int,
+    versions: Versions,
+    *,
+    plan: ModelPlan | None,
+    ready: collections.abc.Iterable[str],
+) -> InferenceError:
+    """A request for a model or version that is not READY.
+
+    Args:
+        name: the model.
+        version: the version, or LATEST.
+        versions: what is known of the model's versions, loaded and unloaded.
+        plan: why the model's config cannot be used; None when it can, or when there is no such model.
+        ready: the models that are READY.
+    """
+    if versions:
+        return _absent_version(name, version, versions)
+    if plan is not None:
+        return _unplanned_model(name, plan.reason)
+    return _unknown_model(name, ready)
+
+
+def _unknown_model(name: str, ready: collections.abc.Iterable[str]) -> InferenceError:
     """A request for a model that was never loaded; `ready`: the models that are."""
     known = sorted(ready)
     listed = ", ".join(known[:_LISTED_NAMES]) + (", …" if len(known) > _LISTED_NAMES else "")
@@ -24,12 +48,12 @@ def unknown_model(name: str, ready: collections.abc.Iterable[str]) -> InferenceE
     )
 
 
-def unplanned_model(name: str, reason: str) -> InferenceError:
+def _unplanned_model(name: str, reason: str) -> InferenceError:
     """A request for a model whose config cannot be used."""
     return not_found(f"Request for unknown model: '{name}' has no available versions: {reason}")
 
 
-def absent_version(name: str, version: int, versions: Versions) -> InferenceError:
+def _absent_version(name: str, version: int, versions: Versions) -> InferenceError:
     """A request for a version that is not READY, of a model that was loaded."""
     if version == LATEST:
         reasons = "; ".join(

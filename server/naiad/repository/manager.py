@@ -18,13 +18,12 @@ from naiad.core.clock import Clock
 from naiad.core.request import LATEST
 from naiad.errors import InferenceError, unavailable
 from naiad.repository.errors import (
-    absent_version,
+    Versions,
     check_name,
     failed_load,
     failed_plan,
     not_polled,
-    unknown_model,
-    unplanned_model,
+    not_served,
 )
 from naiad.repository.fingerprint import Fingerprint
 from naiad.repository.lifecycle import Event, State
@@ -395,10 +394,6 @@ class Repository(typing.Generic[S]):
         return f"model not found in any model repository; looked in {self._reader.locations}"
 
     def _not_served(self, name: str, version: int) -> InferenceError:
-        known, unloaded = self._models.get(name, {}), self._unloaded.of(name)
-        if known or unloaded:
-            return absent_version(name, version, {**unloaded, **known})
-        refused = self._failed_plans.get(name)
-        if refused is not None:
-            return unplanned_model(name, refused.reason)
-        return unknown_model(name, self._latest)
+        versions: Versions = {**self._unloaded.of(name), **self._models.get(name, {})}
+        plan = self._failed_plans.get(name)
+        return not_served(name, version, versions, plan=plan, ready=self._latest)
