@@ -32,6 +32,13 @@ _NOT_AT_START = (
 
 _NOT_FOR_OPTIONS = ("asyncio", "grpc", "numpy", "uvloop", "naiad.serve.server")
 
+_EVERYTHING_A_WORKER_IMPORTS = """
+import sys
+from naiad.backends.python import runner
+from naiad.backends.python.api import triton_python_backend_utils
+from naiad.hosts.worker import asking, main, work
+"""
+
 
 def run(script: str) -> None:
     """In a new interpreter, where nothing is imported yet."""
@@ -62,6 +69,10 @@ def test_what_ends_with_its_options_imports_no_server(argument: str, status: int
         f"assert main() == {status}\n"
         f"early = sorted(set({_NOT_FOR_OPTIONS}) & set(sys.modules))\nassert not early, early"
     )
+
+
+def test_a_worker_of_a_python_model_imports_asyncio_only_for_coroutines() -> None:
+    run(_EVERYTHING_A_WORKER_IMPORTS + "assert 'asyncio' not in sys.modules")
 
 
 def test_garbage_is_not_collected_while_modules_are_imported_and_is_afterwards() -> None:
