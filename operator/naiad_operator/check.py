@@ -1,7 +1,7 @@
-"""`naiad-operator check`: is a file right, and what would the operator make of it? Without a cluster.
+"""The command `naiad-operator check`: validates files and prints the objects that the operator would create. Without a cluster.
 
-It knows what the API server would say of the resource itself, not what only a cluster knows: whether Secrets exist, nodes offer a GPU, or
-other objects are in the way.
+It applies the same validation as the API server. It cannot check what only a cluster knows: whether Secrets exist, whether nodes
+offer a GPU, or whether other objects are in the way.
 """
 
 import argparse
@@ -19,11 +19,11 @@ from naiad_operator.builders.facts import ClusterFacts, Defaults
 from naiad_operator.errors import InvalidSpec, Problem
 
 _IMAGE = "naiad-server"
-"""Stands for the image that the operator was installed with, which no file knows."""
+"""A placeholder for the image that the operator was installed with, which no file contains."""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
-    """The options of the command."""
+    """Adds the options of the command."""
     parser.add_argument(
         "-f",
         "--file",
@@ -54,25 +54,25 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check every file; what is wrong goes to standard error, the objects to standard output.
+    """Checks every file; errors go to standard error, the objects to standard output.
 
     Returns:
-        The exit status: 0 when everything is right, 1 when something is wrong.
+        The exit status: 0 when every file is valid, else 1.
     """
     made: list[dict[str, typing.Any]] = []
     wrong = 0
     checked = 0
     for name in _files(options.file):
-        for found in _documents(name):
-            if isinstance(found, str):
+        for candidate in _documents(name):
+            if isinstance(candidate, str):
                 wrong += 1
-                _say(found)
+                _say(candidate)
                 continue
             checked += 1
-            children, problems = examine(found.value, options)
+            children, problems = examine(candidate.value, options)
             made += children
             wrong += len(problems)
-            located = [(found.line(problem.path), problem) for problem in problems]
+            located = [(candidate.line(problem.path), problem) for problem in problems]
             for line, problem in sorted(located, key=operator.itemgetter(0)):
                 _say(f"{_shown(name)}:{line}: {problem}")
     if not options.quiet and made:
@@ -82,16 +82,16 @@ def run(options: argparse.Namespace) -> int:
         return 1
     if not checked:
         given = ", ".join(_shown(name) for name in options.file)
-        _say(f"nothing to check: there is no InferenceService in {given}")
+        _say(f"nothing to check: no InferenceService in {given}")
         return 1
-    _say(f"{checked} service{'s' * (checked > 1)}, {len(made)} objects: all right")
+    _say(f"{checked} service{'s' * (checked > 1)}, {len(made)} objects: valid")
     return 0
 
 
 def examine(
     manifest: collections.abc.Mapping[str, typing.Any], options: argparse.Namespace
 ) -> tuple[list[dict[str, typing.Any]], collections.abc.Sequence[Problem]]:
-    """The children of one resource, or what is wrong with it."""
+    """The children of one resource, or its errors."""
     defaults = Defaults(image=options.image, prometheus_address=options.prometheus_address)
     apis = frozenset(kind.key for kind in KINDS if kind.kind not in options.without)
     try:
@@ -106,7 +106,7 @@ _SUFFIXES = frozenset((".yaml", ".yml", ".json"))
 
 
 def _files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str]:
-    """The files, and in a folder's place those in it that kubectl would take."""
+    """The files; for a folder, those in it that kubectl would read."""
     for name in given:
         path = pathlib.Path(name)
         if name != "-" and path.is_dir():
@@ -116,7 +116,7 @@ def _files(given: collections.abc.Iterable[str]) -> collections.abc.Iterator[str
 
 
 def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
-    """The InferenceServices of a file, and what is wrong with it, with its line; other kinds beside them are somebody else's to check."""
+    """The InferenceServices of a file, and its errors with their lines; documents of other kinds are ignored."""
     shown = _shown(name)
     try:
         content = sys.stdin.buffer.read() if name == "-" else pathlib.Path(name).read_bytes()
@@ -126,7 +126,7 @@ def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
         return
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        yield f"{shown}:{line}: is no UTF-8 text: save it as UTF-8"
+        yield f"{shown}:{line}: is not UTF-8 text: save it as UTF-8"
         return
     lines: dict[tuple[str, str], int] = {}
     try:
@@ -134,65 +134,65 @@ def _documents(name: str) -> collections.abc.Iterator[document.Document | str]:
             if isinstance(entry, document.Unreadable):
                 yield f"{shown}:{entry.line}: {entry.message}"
                 continue
-            for found in _meant(entry, shown):
-                yield found
-                if isinstance(found, document.Document):
-                    yield from _again(found, shown, lines)
+            for candidate in _meant(entry, shown):
+                yield candidate
+                if isinstance(candidate, document.Document):
+                    yield from _again(candidate, shown, lines)
     except RecursionError:
         yield f"{shown}: cannot be read: it is nested too deeply to be meant"
 
 
 def _meant(
-    found: document.Document, shown: str
+    candidate: document.Document, shown: str
 ) -> collections.abc.Iterator[document.Document | str]:
-    """A document that is an InferenceService, or what is in a List in its place, as kubectl takes it."""
-    if not isinstance(found.value, dict):
+    """A document that is an InferenceService, or the items of a List, as kubectl accepts it."""
+    if not isinstance(candidate.value, dict):
         message = (
-            f"is {brief(found.value)}: write a mapping with apiVersion, kind, metadata and spec"
+            f"is {brief(candidate.value)}: write a mapping with apiVersion, kind, metadata and spec"
         )
-        yield f"{shown}:{found.line()}: {message}"
-    elif str(found.value.get("kind")) in {"List", f"{names.KIND}List"}:
-        for item in found.items("items"):
+        yield f"{shown}:{candidate.line()}: {message}"
+    elif str(candidate.value.get("kind")) in {"List", f"{names.KIND}List"}:
+        for item in candidate.items("items"):
             yield from _meant(item, shown)
-    elif service.is_meant(found.value):
-        yield found
+    elif service.is_meant(candidate.value):
+        yield candidate
 
 
 def _again(
-    found: document.Document, shown: str, lines: dict[tuple[str, str], int]
+    candidate: document.Document, shown: str, lines: dict[tuple[str, str], int]
 ) -> collections.abc.Iterator[str]:
-    """That a file has a service twice: when it is applied, the later one silently takes the place of the first.
+    """The error that a file contains a service twice: when it is applied, the later one silently replaces the first.
 
     Args:
-        found: an InferenceService.
+        candidate: an InferenceService.
         shown: its file.
-        lines: where the file has which service; this one is added.
+        lines: the lines of the file's services; this one is added.
     """
-    metadata = found.value.get("metadata")
+    metadata = candidate.value.get("metadata")
     name = metadata.get("name") if isinstance(metadata, dict) else None
     if not isinstance(name, str):
         return
-    line = found.line("metadata.name")
+    line = candidate.line("metadata.name")
     key = (str(metadata.get("namespace") or ""), name)
     first = lines.get(key)
     lines[key] = first or line
     if first is not None:
-        message = f"the service {name!r} stands in line {first} already: give this one another name, or write one of them"
+        message = f"the service {name!r} is already in line {first}: rename this one, or remove one of them"
         yield f"{shown}:{line}: metadata.name: {message}"
 
 
 def _shown(name: str) -> str:
-    """A file as errors name it."""
+    """A file as error messages name it."""
     return "<stdin>" if name == "-" else name
 
 
 def _print(text: str) -> None:
-    """To standard output, as far as somebody reads it: `| head` closes it early."""
+    """Writes to standard output until it is closed: `| head` closes it early."""
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python would try again at exit and complain.
+        # Otherwise Python flushes again at exit and prints an error.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -23,7 +23,7 @@ def test_the_examples_for_users_are_right(
     out, err = capsys.readouterr()
     kinds = [manifest["kind"] for manifest in yaml_text.read(out)]
     assert kinds[:2] == ["Deployment", "Service"]
-    assert err == f"1 service, {len(kinds)} objects: all right\n"
+    assert err == f"1 service, {len(kinds)} objects: valid\n"
 
 
 def test_seven_slices_are_seven_pods_with_one_slice_each(
@@ -74,7 +74,7 @@ def test_a_kind_that_the_cluster_lacks_is_left_out_or_refused(
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("a: [", "is no YAML"),
+        ("a: [", "is not valid YAML"),
         ("just words", "is 'just words': write a mapping"),
         ("kind: ConfigMap\napiVersion: v1\n", "nothing to check"),
         ("kind: inferenceservice\n", "write kind: InferenceService"),
@@ -158,7 +158,7 @@ def test_what_kubectl_reads_as_right_is_right(
     ("text", "said"),
     [
         ("nodeSelector: {a: y}", "spec.predictor.nodeSelector[a]: is True: write a text, in quotes"),
-        ("replicas: 1, replicas: 2", "the key 'replicas' stands twice"),
+        ("replicas: 1, replicas: 2", "the key 'replicas' appears twice"),
         ("resources: {limits: {1: 2, nvidia.com/gpu: 1}}", "spec.predictor.resources.limits: GPUs"),
         ("podTemplate: {metadata: {labels: [a]}}", "podTemplate.metadata.labels: is ['a']: write a mapping"),
     ],

@@ -31,7 +31,7 @@ class Saying:
         self._path.write_bytes(content.encode() if isinstance(content, str) else content)
         status = cli.main(["check", "-q", "-f", str(self._path)])
         *lines, last = self._capsys.readouterr().err.splitlines()
-        assert status == (0 if last.endswith("all right") else 1)
+        assert status == (0 if last.endswith("valid") else 1)
         assert all(line.startswith(f"{self._path}:") for line in lines)
         return [line.removeprefix(f"{self._path}:") for line in lines]
 
@@ -102,7 +102,7 @@ def test_json_has_lines_too_also_with_tabs(said: Saying) -> None:
     assert said.fields(json.dumps(items, indent=1))[0] == "16: spec.predictor.replics"
     assert said(json.dumps(items, indent=1))[1].startswith("20: is 7: write a mapping")
     broken = json.dumps(manifest, indent="\t").replace('"demo"', "demo")
-    assert said(broken) == ["5: is no JSON: Expecting value, in column 11"]
+    assert said(broken) == ["5: is not valid JSON: Expecting value, in column 11"]
 
 
 def test_what_comes_by_an_alias_is_told_where_it_is_written(said: Saying) -> None:
@@ -129,15 +129,15 @@ def test_a_merge_over_a_merge_is_no_key_that_stands_twice(said: Saying) -> None:
         (f"{{{{- if .Values.on }}}}\n{GOOD}", 1, "helm template"),
         (f"{GOOD}    replicas: *many\n", 9, "an anchor holds only in its own document"),
         (f"{GOOD}    replicas: !!python/object:a.b 1\n", 9, "leave the tag out"),
-        (f"{GOOD}    replicas: 1{'0' * 5000}\n", 9, "this is no int that can be read"),
-        (f"{GOOD}    replicas: !!int many\n", 9, "this is no int that can be read"),
-        (f"{GOOD}    replicas: !!int ''\n", 9, "this is no int that can be read"),
+        (f"{GOOD}    replicas: 1{'0' * 5000}\n", 9, "this is not a readable int"),
+        (f"{GOOD}    replicas: !!int many\n", 9, "this is not a readable int"),
+        (f"{GOOD}    replicas: !!int ''\n", 9, "this is not a readable int"),
         (f"{GOOD}    args: !!map 3\n", 9, "though its tag says so: leave the tag out"),
         (GOOD.replace("kind: InferenceService", "kind: []"), 2, "write kind: InferenceService"),
         (GOOD.replace("demo", "[]"), 4, "metadata.name: is []: write a text"),
         (GOOD.replace("demo", "0"), 4, "metadata.name: is 0: write a text"),
-        (f"{GOOD}    podTemplate: &a\n      spec: *a\n", 9, "this value holds itself"),
-        (f"{GOOD}    image: a\x07\n", 9, "holds the character U+0007"),
+        (f"{GOOD}    podTemplate: &a\n      spec: *a\n", 9, "this value contains itself"),
+        (f"{GOOD}    image: a\x07\n", 9, "contains the character U+0007"),
         (GOOD.replace("s3://a/b", '"\\ud83d"'), 8, "half a character"),
         ('{"kind": "List"}\n{"kind": "List"}', 2, "put a line --- between two documents"),
     ],
@@ -152,7 +152,7 @@ def test_what_can_hardly_be_read_is_told_with_line_and_advice(
 
 def test_text_that_is_no_utf_8_is_told_with_its_line(said: Saying) -> None:
     assert said(f"{GOOD}    # \u00fc\n".encode("latin-1")) == [
-        "9: is no UTF-8 text: save it as UTF-8"
+        "9: is not UTF-8 text: save it as UTF-8"
     ]
     assert said(f"\ufeff{GOOD}") == []
 
@@ -160,8 +160,8 @@ def test_text_that_is_no_utf_8_is_told_with_its_line(said: Saying) -> None:
 def test_a_document_that_is_wrong_keeps_no_other_from_being_checked(said: Saying) -> None:
     twice = f"{GOOD}    image: a\n    image: b\n    env: [{{name: A, name: B}}]\n"
     assert said(f"{twice}---\n{GOOD}    a: 1\n---\nb: [")[:3] == [
-        "10: the key 'image' stands twice, the first time in line 9: write it once",
-        "11: the key 'name' stands twice, the first time in line 11: write it once",
+        "10: the key 'image' appears twice, the first time in line 9: write it once",
+        "11: the key 'name' appears twice, the first time in line 11: write it once",
         said(f"{twice}---\n{GOOD}    a: 1\n")[-1],
     ]
 
@@ -170,7 +170,7 @@ def test_aliases_that_unfold_without_bounds_are_refused(said: Saying) -> None:
     levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
     text = "\n".join(["a0: &a0 [x]", *levels, f"{GOOD}    args: *a8\n"])
     [told] = said(text)
-    assert "unfold to more than a million values" in told
+    assert "expand to more than a million values" in told
 
 
 def test_long_values_are_cut(said: Saying) -> None:
@@ -205,12 +205,12 @@ def test_lists_that_a_cluster_gives_are_looked_into(
     empty = tmp_path / "empty.yaml"
     empty.write_text("apiVersion: v1\nkind: List\nitems: []\n")
     assert cli.main(["check", "-f", str(empty)]) == 1
-    assert capsys.readouterr().err == f"nothing to check: there is no InferenceService in {empty}\n"
+    assert capsys.readouterr().err == f"nothing to check: no InferenceService in {empty}\n"
 
 
 def test_a_service_that_a_file_has_twice_is_told(said: Saying) -> None:
     assert said(f"{GOOD}---\n{GOOD}") == [
-        "13: metadata.name: the service 'demo' stands in line 4 already: give this one another name, or write one of them"
+        "13: metadata.name: the service 'demo' is already in line 4: rename this one, or remove one of them"
     ]
     elsewhere = GOOD.replace("name: demo", "name: demo\n  namespace: other")
     assert said(f"{GOOD}---\n{elsewhere}---\n{GOOD.replace('demo', 'second')}") == []

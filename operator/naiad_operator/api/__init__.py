@@ -1,1 +1,1 @@
-"""The resource: its typed model, what the model generates, and what makes a manifest valid."""
+"""The resource: its typed model, what is generated from the model, and the validation of manifests."""

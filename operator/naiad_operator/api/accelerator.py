@@ -1,4 +1,4 @@
-"""What a pod computes on: whole GPUs, a MIG slice, a claim, or none."""
+"""The accelerator of a pod: whole GPUs, a MIG slice, a resource claim, or none."""
 
 import typing
 
@@ -8,13 +8,13 @@ from naiad_operator.api.bounds import Key, ObjectName, Text
 from naiad_operator.api.structs import Part
 
 PROFILE_PATTERN = r"^[1-9][0-9]*g\.[0-9]+gb(\+(me|gfx|me\.all)|-me)?$"
-"""Profiles differ by card and driver and grow with both: a pattern, never a list."""
+"""Profiles differ by GPU and driver and new ones are added: a pattern, not a list."""
 
 RESOURCE_PATTERN = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?/[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
-"""An extended resource: only those with a domain are counted out by nodes."""
+"""An extended resource: only names with a domain are counted by nodes."""
 
 CEL_PROFILE_PATTERN = PROFILE_PATTERN.replace("\\", "\\\\")
-"""The same, inside a CEL string."""
+"""PROFILE_PATTERN escaped for a CEL string."""
 
 Profile = typing.Annotated[
     str, msgspec.Meta(max_length=32)
@@ -32,15 +32,15 @@ class Accelerator(Part, frozen=True):
 
     Attributes:
         type: gpu for whole GPUs, mig for one slice of a GPU, none for the CPU.
-        count: GPUs a pod; a MIG slice is always one, since CUDA opens one slice a process.
+        count: GPUs per pod; a MIG slice is always one, since CUDA opens one slice per process.
         profile: the MIG profile, e.g. 1g.10gb (mig only).
         strategy: how the cluster offers MIG slices: mixed as nvidia.com/mig-<profile>, single as nvidia.com/gpu on nodes of that
-            profile, dra through resource claims (for whole GPUs, too).
-        product: the GPU as the node label nvidia.com/gpu.product writes it, e.g. NVIDIA-H100-80GB-HBM3; with dra, as
-            the device's attribute productName writes it, e.g. NVIDIA H100 80GB HBM3.
-        resource_name: the resource to ask for in place of NVIDIA's own name, e.g. nvidia.com/gpu.shared under time slicing, or
+            profile, dra through resource claims (also for whole GPUs).
+        product: the GPU as in the node label nvidia.com/gpu.product, e.g. NVIDIA-H100-80GB-HBM3; with dra, as in
+            the device's attribute productName, e.g. NVIDIA H100 80GB HBM3.
+        resource_name: the resource to request in place of NVIDIA's default name, e.g. nvidia.com/gpu.shared under time slicing, or
             another vendor's.
-        device_class_name: the DeviceClass of the claim (dra only); gpu.nvidia.com or mig.nvidia.com when not given.
+        device_class_name: the DeviceClass of the claim (dra only); gpu.nvidia.com or mig.nvidia.com when not set.
         cel_selectors: further conditions on the device, in CEL (dra only).
     """
 

@@ -1,4 +1,4 @@
-"""Bounded types of the resource's fields. The API server refuses a rule whose cost it cannot bound, so everything is bounded."""
+"""Bounded types of the resource's fields. The API server rejects a CEL rule whose cost it cannot bound, so every type is bounded."""
 
 import typing
 
@@ -11,7 +11,7 @@ LongText = typing.Annotated[str, msgspec.Meta(max_length=4096)]
 """The value of an environment variable or an annotation."""
 
 Key = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=317)]
-"""A label's or annotation's key, or a resource's name: prefix, slash, name."""
+"""The key of a label or annotation, or the name of a resource: prefix, slash, name."""
 
 LabelValue = typing.Annotated[
     str, msgspec.Meta(max_length=63, pattern="^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$")
@@ -46,13 +46,13 @@ Quantity = typing.Annotated[
 Duration = typing.Annotated[
     str, msgspec.Meta(min_length=2, max_length=16, pattern="^([0-9]+h)?([0-9]+m)?([0-9]+s)?$")
 ]
-"""What Prometheus calls a duration, e.g. 15s."""
+"""A Prometheus duration, e.g. 15s."""
 
 Port = typing.Annotated[int, msgspec.Meta(ge=1024, le=65535)]
-"""A port that a process without privileges may open."""
+"""A port that an unprivileged process may open."""
 
 Annotations = typing.Annotated[dict[Key, LongText], msgspec.Meta(max_length=64)]
 Labels = typing.Annotated[dict[Key, LabelValue], msgspec.Meta(max_length=64)]
 
 AnyObject = dict[str, typing.Any]
-"""An object of Kubernetes' own that is handed on as it is; the API server checks it when the child is applied."""
+"""A Kubernetes object that is passed on unchanged; the API server validates it when the child is applied."""

@@ -1,4 +1,4 @@
-"""The CustomResourceDefinition, made from the typed model. `make generate` writes it to crds/ and to the chart."""
+"""Generates the CustomResourceDefinition from the typed model. `make generate` writes it to crds/ and to the chart."""
 
 import typing
 
@@ -21,19 +21,21 @@ def _condition(type_: str, field: str) -> str:
 
 
 COLUMNS = (
-    _column("Ready", "string", _condition("Ready", "status"), "Whether everything is as wanted."),
+    _column(
+        "Ready", "string", _condition("Ready", "status"), "Whether the service is as specified."
+    ),
     _column("URL", "string", ".status.url", "Where clients reach HTTP."),
-    _column("Replicas", "integer", ".status.replicas", "Pods there are."),
+    _column("Replicas", "integer", ".status.replicas", "All pods."),
     _column("Serving", "integer", ".status.availableReplicas", "Pods that serve."),
-    _column("Accelerator", "string", ".status.accelerator.resourceName", "What each pod asks for."),
+    _column("Accelerator", "string", ".status.accelerator.resourceName", "What each pod requests."),
     _column("Why", "string", _condition("Ready", "message"), "Why it is not ready."),
-    _column("Age", "date", ".metadata.creationTimestamp", "Since when it exists."),
+    _column("Age", "date", ".metadata.creationTimestamp", "When it was created."),
     _column("Reason", "string", _condition("Ready", "reason"), "Why, in one word.", wide=True),
     _column("Models", "string", ".status.modelCount", "Ready and known models.", wide=True),
     _column("gRPC", "string", ".status.grpcUrl", "Where clients reach gRPC.", wide=True),
     _column("Image", "string", ".status.image.name", "The server's image.", wide=True),
 )
-"""What `kubectl get infsvc` shows, the last four with `-o wide`."""
+"""The columns of `kubectl get infsvc`, the last four with `-o wide`."""
 
 
 def definition() -> Manifest:
@@ -81,14 +83,14 @@ def _root() -> Manifest:
     )
     return {
         "type": "object",
-        "description": "A model server: what it serves, on what, how many, and how it is reached.",
+        "description": "A model server: its models, accelerators, number of pods, and how it is reached.",
         "required": ["spec"],
         "properties": {
             "apiVersion": {"type": "string"},
             "kind": {"type": "string"},
             "metadata": {
                 "type": "object",
-                # Every object has one; it stands here because an error can only name a field that does.
+                # Every object has a name; it is declared because a rule can only refer to declared fields.
                 "properties": {"name": {"type": "string", "maxLength": 253}},
             },
             "spec": {"description": schema.descriptions(Spec)[""], **schema.of(Spec)},

@@ -1,6 +1,7 @@
-"""A file's documents with the lines of their fields, so that what is wrong is told where it stands. YAML, and JSON, which is YAML but for tabs.
+"""Reads the YAML or JSON documents of a file with the line of each field, so that errors can name the line.
 
-The marks of the parser's nodes are kept beside the values; a field is found again by the path that problems carry.
+The parser's nodes are kept beside the values; a field is found by the path of a `Problem`. JSON is read as YAML, after tabs are
+replaced.
 """
 
 import collections.abc
@@ -15,10 +16,10 @@ from naiad_operator.api import yaml_text
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A document, or the rest of a file, that is no YAML.
+    """A document, or the rest of a file, that is not valid YAML.
 
     Attributes:
-        line: where, counted from 1.
+        line: the line of the error, counted from 1.
         message: what is wrong and what to write instead.
     """
 
@@ -31,15 +32,15 @@ class Document:
     """A document of a file, or an item of a List in it.
 
     Attributes:
-        value: what it says.
-        node: where each part of it stands.
+        value: the parsed value.
+        node: the parser's node, with the positions of all fields.
     """
 
     value: typing.Any
     node: yaml.Node
 
     def line(self, path: str = "") -> int:
-        """The line of a field, counted from 1; where the file does not have the field, of what is nearest around it."""
+        """The line of a field, counted from 1; for a field that is not in the file, the line of its nearest parent."""
         node, line = self.node, self.node.start_mark.line + 1
         while path:
             step = _step(node, path)
@@ -49,7 +50,7 @@ class Document:
         return line
 
     def items(self, field: str) -> collections.abc.Iterator["Document"]:
-        """The items of a list below it."""
+        """The items of a list field."""
         values = self.value.get(field) or []
         assert isinstance(self.node, yaml.MappingNode)
         nodes = [value for key, value in self.node.value if key.value == field]
@@ -61,7 +62,7 @@ class Document:
 
 
 def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:
-    """Every document that is not empty, up to where the text is no YAML at all."""
+    """Every non-empty document, up to the first position at which the file is not valid YAML."""
     try:
         loader = yaml_text.Loader(_without_tabs(text))
         while loader.check_node():
@@ -79,20 +80,22 @@ def read(text: str) -> collections.abc.Iterator[Document | Unreadable]:
             if value is not None:
                 yield Document(value, node)
     except json.JSONDecodeError as error:
-        yield Unreadable(error.lineno, f"is no JSON: {error.msg}, in column {error.colno}")
+        yield Unreadable(error.lineno, f"is not valid JSON: {error.msg}, in column {error.colno}")
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         character = f"U+{ord(text[error.position]):04X}"
-        yield Unreadable(line, f"holds the character {character}, which no YAML may: delete it")
+        yield Unreadable(
+            line, f"contains the character {character}, which YAML does not allow: delete it"
+        )
     except yaml.MarkedYAMLError as error:
         yield _to_unreadable(error, text)
 
 
 def _without_tabs(text: str) -> str:
-    """JSON may be indented with tabs, YAML may not. In valid JSON no tab stands within a text.
+    """Replaces the tabs in a JSON document: JSON may be indented with tabs, YAML may not, and valid JSON has no tab inside a string.
 
     Raises:
-        json.JSONDecodeError: it is JSON, by its looks, and wrong.
+        json.JSONDecodeError: the document looks like JSON and is not valid.
     """
     begin = text.lstrip("\ufeff \t\r\n")
     if "\t" not in text or not begin.startswith(("{", "[")) or begin[1:].lstrip()[:1] not in '"{[':
@@ -105,7 +108,7 @@ _Step = tuple[yaml.Node, int, str]
 
 
 def _step(node: yaml.Node, path: str) -> _Step | None:
-    """One step down a path: the node below, its line, and the rest of the path."""
+    """One step along a path: the child node, its line, and the rest of the path."""
     best: _Step | None = None
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
@@ -118,7 +121,7 @@ def _step(node: yaml.Node, path: str) -> _Step | None:
                 continue
             for written in (key.value, f".{key.value}", f"[{key.value}]"):
                 rest = _rest(path, written)
-                # A key may hold dots, so the longest fits best; of two, the later one counts: the other came by a merge.
+                # A key may contain dots, so the longest match is used; of two equal ones the later, because the other came from a merge.
                 if rest is not None and (best is None or len(rest) <= len(best[2])):
                     best = value, key.start_mark.line + 1, rest
     return best
@@ -131,18 +134,18 @@ def _rest(path: str, step: str) -> str | None:
 
 _ADVICE = (
     ("'\\t'", "indent with spaces: YAML takes no tabs"),
-    ("stands twice", "write it once"),
+    ("appears twice", "write it once"),
     ("mapping values are not allowed", "put a text that holds ': ' in quotes, and indent the fields of one mapping alike"),
     ("expected <block end>", "indent the fields of one mapping alike, and the entries of one list"),
     ("could not find expected ':'", "write a ':' and a space behind the field's name"),
     ("'<document start>'", "put a line --- between two documents"),
     ("unhashable key", "a name in {} or [] can be no field's name: put a text that begins with { or [ in quotes"),
     ("undefined alias", "an anchor holds only in its own document, behind the place where it stands"),
-    ("holds itself", "write the value itself"),
-    ("unfold", "write the values themselves"),
+    ("contains itself", "write the value itself"),
+    ("expand to", "write the values themselves"),
     ("a constructor for the tag", "leave the tag out"),
     ("its tag says so", "leave the tag out"),
-    ("that can be read", "write another value"),
+    ("not a readable", "write another value"),
     ("half a character", "write the character itself, or both of its \\u codes"),
     ("<stream end>", "a bracket or a quote is still open"),
     ("end of stream", "a bracket or a quote is still open"),
@@ -150,7 +153,7 @@ _ADVICE = (
 
 
 def _to_unreadable(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
-    """The parser's complaint as one sentence, at its line, with what to do."""
+    """The parser's error as one sentence with its line and advice."""
     mark = error.problem_mark or error.context_mark
     line = mark.line + 1 if mark is not None else 1
     message = error.problem or "cannot be understood"
@@ -165,5 +168,5 @@ def _to_unreadable(error: yaml.MarkedYAMLError, text: str) -> Unreadable:
         )
     else:
         advice = next((advice for words, advice in _ADVICE if words in message), "")
-    begin = "" if isinstance(error, yaml.constructor.ConstructorError) else "is no YAML: "
+    begin = "" if isinstance(error, yaml.constructor.ConstructorError) else "is not valid YAML: "
     return Unreadable(line, f"{begin}{message}" + (f": {advice}" if advice else ""))

@@ -1,4 +1,4 @@
-"""Where a service's models come from."""
+"""The model repositories of a service."""
 
 import typing
 
@@ -18,14 +18,14 @@ ModelName = typing.Annotated[str, msgspec.Meta(min_length=1, max_length=128, pat
 
 
 class Storage(Part, frozen=True):
-    """How an object store is reached. The operator never reads the Secret: pods do.
+    """How an object store is reached. Only pods read the Secret, never the operator.
 
     Attributes:
         secret_name: the Secret with the credentials. For s3 its keys are AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (and
             AWS_SESSION_TOKEN if there is one), for as AZURE_STORAGE_ACCOUNT and AZURE_STORAGE_KEY, for gs the key file under
             serviceAccountKeyField. Without a Secret the pod's own identity is used (see predictor.serviceAccountName).
         service_account_key_field: the key in the Secret that holds a Google service account's JSON key file (gs only); key.json
-            when not given.
+            when not set.
         credential_file_key: the key in the Secret that holds a credential file in Triton's format, for several accounts at once;
             used in place of the single keys.
         endpoint: for s3, the address of a store other than AWS, e.g. https://minio.storage:9000.
@@ -40,7 +40,7 @@ class Storage(Part, frozen=True):
 
 
 class Repository(Part, frozen=True):
-    """One model repository: a folder that holds one folder a model.
+    """One model repository: a folder that contains one folder per model.
 
     Attributes:
         storage_uri: s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path.
@@ -55,10 +55,10 @@ class Load(Part, frozen=True):
     """Which models are loaded, and when.
 
     Attributes:
-        mode: all loads every model at start; explicit loads those in models, then what clients ask for; poll watches the
+        mode: all loads every model at start; explicit loads those in models, then what clients load; poll watches the
             repository for changes.
         models: the models to load at start (explicit only); "*" alone means all.
-        poll_seconds: seconds between two looks at the repository (poll only); 15 when not given.
+        poll_seconds: seconds between two checks of the repository (poll only); 15 when not set.
     """
 
     mode: typing.Literal["all", "explicit", "poll"] = "all"
@@ -70,8 +70,8 @@ class Cache(Part, frozen=True):
     """A volume for what a server keeps on disk: copies of remote models and built Python environments.
 
     Attributes:
-        type: emptyDir lives and dies with the pod; pvc outlives it and may be shared.
-        size: the most that an emptyDir may hold; the pod's ephemeral-storage request where resources.requests names none.
+        type: emptyDir is deleted with the pod; pvc persists and may be shared.
+        size: the size limit of an emptyDir; also the pod's ephemeral-storage request when resources.requests has none.
         claim_name: the PersistentVolumeClaim (pvc only); pods on several nodes need one that is ReadWriteMany.
     """
 
@@ -81,16 +81,16 @@ class Cache(Part, frozen=True):
 
 
 class Model(Part, frozen=True):
-    """The models that are served. Give storageUri, or repositories for several.
+    """The models that are served. Set storageUri, or repositories for several.
 
     Attributes:
         storage_uri: a model repository: s3://bucket/path, gs://bucket/path, as://account/container/path or pvc://claim/path. It is
-            the folder that holds one folder a model, not the model's own folder.
+            the folder that contains one folder per model, not the model's own folder.
         storage: how the store of storageUri is reached.
         repositories: several model repositories, read in this order.
         load: which models are loaded, and when.
-        delivery: server lets the server read the store itself; init lets an init container a repository fetch it first, so that the server
-            holds no credentials. Fetched once a pod: not with pvc:// and load.mode poll.
+        delivery: server lets the server read the store itself; init fetches each repository once per pod in an init container, so that
+            the server holds no credentials. init is not possible with pvc:// or load.mode poll.
         cache: a volume for what a server keeps on disk.
     """
 

@@ -1,4 +1,4 @@
-"""The rules about where models come from."""
+"""The validation rules of model repositories."""
 
 import collections.abc
 
@@ -12,7 +12,7 @@ _ACCOUNT = (
     ("serviceAccountKeyField", "key.json"),
     ("credentialFileKey", ""),
 )
-"""What makes an account, and what stands for it when it is not there."""
+"""The fields that make up an account, with the value that stands for an absent field."""
 
 _SAME_ACCOUNT = " && ".join(
     f"(has(a.storage.{field}) ? a.storage.{field} : '{default}') == (has(b.storage.{field}) ? b.storage.{field} : '{default}')"
@@ -43,7 +43,7 @@ MODEL = (
     ),
     Rule(
         cel="!(has(self.storageUri) && has(self.storage) && self.storageUri.startsWith('pvc://'))",
-        message="a claim needs no credentials: leave storage out with pvc://",
+        message="a PersistentVolumeClaim needs no credentials: leave storage out with pvc://",
         field="storage",
         holds=lambda o: not ("storage" in o and o.get("storageUri", "").startswith("pvc://")),
     ),
@@ -93,7 +93,7 @@ MODEL = (
     Rule(
         cel="!has(self.repositories) || self.repositories.all(a, self.repositories.exists_one(b, b.storageUri == a.storageUri && "
         f"{_SAME_ENDPOINT}))",
-        message="a repository stands twice here: write each once, since a model that is found twice is not served at all",
+        message="a repository is listed twice: list each once, because a model that is found twice is not served",
         field="repositories",
         holds=lambda o: _all_differ(o.get("repositories", ())),
     ),
@@ -168,7 +168,7 @@ REPOSITORY = (
     ),
     Rule(
         cel="!(has(self.storage) && self.storageUri.startsWith('pvc://'))",
-        message="a claim needs no credentials: leave storage out with pvc://",
+        message="a PersistentVolumeClaim needs no credentials: leave storage out with pvc://",
         field="storage",
         holds=lambda o: not ("storage" in o and o["storageUri"].startswith("pvc://")),
     ),
@@ -211,7 +211,7 @@ STORAGE = (
 LOAD = (
     Rule(
         cel="!has(self.pollSeconds) || self.mode == 'poll'",
-        message="pollSeconds is how often mode: poll looks: set mode: poll, or leave pollSeconds out",
+        message="pollSeconds is the interval of mode: poll: set mode: poll, or leave pollSeconds out",
         field="pollSeconds",
         holds=lambda o: "pollSeconds" not in o or o["mode"] == "poll",
     ),

@@ -1,4 +1,4 @@
-"""What the resource is called, once."""
+"""The names of the resource."""
 
 GROUP = "serving.naiad.dev"
 VERSION = "v1alpha1"

@@ -1,4 +1,4 @@
-"""What else a pod is made of: image, environment, ports, probes, resources, placement."""
+"""The other parts of a pod: image, environment, ports, probes, resources, placement."""
 
 import typing
 
@@ -39,7 +39,7 @@ class EnvVar(Part, frozen=True):
     Attributes:
         name: its name.
         value: its value.
-        value_from: where its value comes from, as in a pod.
+        value_from: the source of its value, as in a pod.
     """
 
     name: EnvName
@@ -62,10 +62,10 @@ class Ports(Part, frozen=True):
 
 
 class Resources(Part, frozen=True):
-    """CPU, memory and ephemeral storage of the server's container. GPUs are asked for by predictor.accelerator.
+    """CPU, memory and ephemeral storage of the server's container. GPUs are requested by predictor.accelerator.
 
     Attributes:
-        requests: what is kept free for the pod.
+        requests: what is reserved for the pod.
         limits: what the pod may use.
     """
 
@@ -96,11 +96,11 @@ _Times = typing.Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 
 
 class StartupProbe(Part, frozen=True):
-    """How long models may take to load: periodSeconds times failureThreshold, then the container is started again.
+    """How long models may take to load: periodSeconds times failureThreshold, then the container is restarted.
 
     Attributes:
         period_seconds: seconds between two checks.
-        timeout_seconds: seconds to wait for an answer.
+        timeout_seconds: seconds to wait for a response.
         failure_threshold: how many checks in a row may fail.
     """
 
@@ -110,12 +110,12 @@ class StartupProbe(Part, frozen=True):
 
 
 class ReadinessProbe(Part, frozen=True):
-    """When a pod gets traffic.
+    """When a pod receives traffic.
 
     Attributes:
         period_seconds: seconds between two checks.
-        timeout_seconds: seconds to wait for an answer.
-        failure_threshold: how many checks in a row must fail until the pod gets no traffic.
+        timeout_seconds: seconds to wait for a response.
+        failure_threshold: how many checks in a row must fail until the pod receives no traffic.
     """
 
     period_seconds: _Seconds = 5
@@ -124,11 +124,11 @@ class ReadinessProbe(Part, frozen=True):
 
 
 class LivenessProbe(Part, frozen=True):
-    """When a server counts as stuck and its container is started again.
+    """When a server counts as stuck and its container is restarted.
 
     Attributes:
         period_seconds: seconds between two checks.
-        timeout_seconds: seconds to wait for an answer.
+        timeout_seconds: seconds to wait for a response.
         failure_threshold: how many checks in a row must fail.
     """
 
@@ -138,11 +138,11 @@ class LivenessProbe(Part, frozen=True):
 
 
 class Probes(Part, frozen=True):
-    """How the kubelet watches the server.
+    """How the kubelet checks the server.
 
     Attributes:
         startup: how long models may take to load.
-        readiness: when a pod gets traffic.
+        readiness: when a pod receives traffic.
         liveness: when a server counts as stuck.
     """
 

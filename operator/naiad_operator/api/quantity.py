@@ -1,4 +1,4 @@
-"""Kubernetes quantities in the one form in which the API server stores them, so that what is wanted can be compared with what there is."""
+"""Converts Kubernetes quantities to the API server's canonical form, so that wanted and stored values can be compared."""
 
 import decimal
 
@@ -17,7 +17,7 @@ _MILLI = 1000
 
 
 def canonical(amount: int | str) -> str:
-    """The quantity with the largest unit that leaves it whole; of an amount that is none, the amount as it is.
+    """The quantity with the largest unit that leaves it an integer; a text that is not a quantity is returned unchanged.
 
     Binary amounts stay binary and decimal ones decimal: 1024Mi is 1Gi, 1000m is 1, 0.5 is 500m.
     """

@@ -1,4 +1,4 @@
-"""The reference page of the resource, made from the typed model. `make generate` writes it to docs/."""
+"""Generates the reference page of the resource from the typed model. `make generate` writes it to docs/."""
 
 import collections.abc
 import typing
@@ -12,8 +12,8 @@ Schema = collections.abc.Mapping[str, typing.Any]
 
 _HEAD = f"""# InferenceService
 
-`{names.API_VERSION}`, kind `{names.KIND}`, short name `{names.SHORT_NAME}`. This page is made from the types in
-`operator/naiad_operator/api`; `make generate` writes it again.
+`{names.API_VERSION}`, kind `{names.KIND}`, short name `{names.SHORT_NAME}`. This page is generated from the types in
+`operator/naiad_operator/api` by `make generate`.
 
 `kubectl explain {names.SHORT_NAME}.spec.predictor` shows the same in a terminal.
 """
@@ -26,7 +26,7 @@ def page() -> str:
         "",
         "## Rules",
         "",
-        "What must hold between fields. The API server says these sentences when it refuses a manifest.",
+        "The validation rules between fields. The API server rejects a manifest with these messages.",
         "",
     ]
     lines += [f"- {rule.message}." for rule in _rules()]

@@ -1,4 +1,4 @@
-"""One rule of the resource: in CEL for the API server, in Python for files."""
+"""A validation rule of the resource: in CEL for the API server, in Python for files."""
 
 import collections.abc
 import dataclasses
@@ -10,7 +10,7 @@ Value = collections.abc.Mapping[str, typing.Any]
 
 
 def matches(pattern: str, text: str) -> bool:
-    """Whether a text fits a pattern as the API server reads it: `$` is the very end, also where a line break stands before it."""
+    """Whether a text matches a pattern as in the API server: `$` is the very end, also when a line break precedes it."""
     return _compiled(pattern).search(text) is not None
 
 
@@ -21,13 +21,13 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One rule over one object.
+    """A validation rule over one object.
 
     Attributes:
-        cel: the rule, over `self`.
+        cel: the rule in CEL, over `self`.
         message: what to write instead.
-        field: the field at fault, below the object; "" for the object itself.
-        holds: the same rule, over the object with its defaults filled in.
+        field: the invalid field, relative to the object; "" for the object itself.
+        holds: the same rule in Python, over the object with its defaults filled in.
     """
 
     cel: str

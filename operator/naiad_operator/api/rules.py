@@ -1,7 +1,8 @@
-"""What must hold between fields, each rule once in CEL for the API server and once in Python for files.
+"""The validation rules between fields, each in CEL for the API server and in Python for files.
 
-The API server evaluates `cel` when something is applied. `holds` means the same and serves `naiad-operator check` and objects that were
-stored before a rule was; tests hold the two against each other. CEL here is its core only, so that it can be evaluated anywhere.
+The API server evaluates `cel` when a resource is applied. `holds` is equivalent and is used by `naiad-operator check` and for
+resources that were stored before a rule existed; tests compare the two. Only the core of CEL is used, so that any CEL
+implementation can evaluate it.
 """
 
 import collections.abc
@@ -15,7 +16,7 @@ OWN_OPTIONS_PATTERN = "^--(http-port|grpc-port|metrics-port|shutdown-delay-secs|
 
 
 def _only(value: Value, field: str, *, when: bool) -> bool:
-    """The field may be there only in this case."""
+    """The field may be set only in this case."""
     return when or field not in value
 
 
@@ -70,7 +71,7 @@ _PREDICTOR = (
         cel="!(has(self.resources) && has(self.accelerator.resourceName)) || !((has(self.resources.requests) && "
         "self.accelerator.resourceName in self.resources.requests) || (has(self.resources.limits) && self.accelerator.resourceName in "
         "self.resources.limits))",
-        message="accelerator.resourceName is asked for accelerator.count times already: leave it out of resources",
+        message="accelerator.resourceName is already requested accelerator.count times: leave it out of resources",
         field="resources",
         holds=lambda o: (
             not any(
@@ -81,7 +82,7 @@ _PREDICTOR = (
     ),
     Rule(
         cel=f"!has(self.args) || !self.args.exists(one, one.matches('{OWN_OPTIONS_PATTERN}'))",
-        message="these options follow from fields, which the Service, the probes and the pod go by: write predictor.ports, drainSeconds, "
+        message="these options are set from fields that the Service, the probes and the pod also use: write predictor.ports, drainSeconds, "
         "terminationGracePeriodSeconds or spec.auth instead of --http-port, --grpc-port, --metrics-port, --shutdown-delay-secs, "
         "--exit-timeout-secs or --auth-token-file",
         field="args",
@@ -110,7 +111,7 @@ _ACCELERATOR = (
     ),
     Rule(
         cel="self.strategy != 'single' || (self.type == 'mig' && has(self.product))",
-        message="with strategy: single every slice is called nvidia.com/gpu, so only the node's product tells the profile: write type: mig "
+        message="with strategy: single every slice is called nvidia.com/gpu, so only the node's product shows the profile: write type: mig "
         "and product, e.g. NVIDIA-H100-80GB-HBM3",
         field="strategy",
         holds=lambda o: o["strategy"] != "single" or (o["type"] == "mig" and "product" in o),
@@ -125,7 +126,7 @@ _ACCELERATOR = (
     ),
     Rule(
         cel="!has(self.resourceName) || self.strategy != 'dra'",
-        message="a resource claim asks for a deviceClassName, not for a resourceName: leave resourceName out",
+        message="a resource claim requests a deviceClassName, not a resourceName: leave resourceName out",
         field="resourceName",
         holds=lambda o: "resourceName" not in o or o["strategy"] != "dra",
     ),
@@ -145,7 +146,7 @@ _ACCELERATOR = (
     ),
     Rule(
         cel="self.type != 'none' || !(has(self.resourceName) || has(self.product) || self.strategy == 'dra' || self.count > 1)",
-        message="type: none asks for no device: leave count, product, resourceName and strategy out, or set type: gpu",
+        message="type: none requests no device: leave count, product, resourceName and strategy out, or set type: gpu",
         field="type",
         holds=lambda o: (
             o["type"] != "none"
@@ -159,7 +160,7 @@ _ACCELERATOR = (
 _RESOURCES = tuple(
     Rule(
         cel=f"!has(self.{field}) || self.{field}.all(name, !name.startsWith('nvidia.com/'))",
-        message="GPUs are asked for in predictor.accelerator, e.g. type: mig with profile: 1g.10gb: leave nvidia.com/ out here",
+        message="GPUs are requested in predictor.accelerator, e.g. type: mig with profile: 1g.10gb: leave nvidia.com/ out here",
         field=field,
         holds=lambda o, field=field: (
             not any(  # type: ignore[misc] # mypy cannot infer a lambda with a default
@@ -208,7 +209,7 @@ _AUTOSCALING = (
     ),
     Rule(
         cel="!has(self.minReplicas) || self.minReplicas > 0 || (self.class == 'keda' && has(self.triggers) && size(self.triggers) > 0)",
-        message="without a pod nothing tells that a request waits: write minReplicas: 1, or class: keda with a trigger from your ingress "
+        message="without a pod no metric shows that a request waits: write minReplicas: 1, or class: keda with a trigger from your ingress "
         "in triggers; to stop a service, set suspend: true",
         field="minReplicas",
         holds=lambda o: (
@@ -218,7 +219,7 @@ _AUTOSCALING = (
     Rule(
         cel="!(self.class in ['hpa', 'keda']) || has(self.queueTimeMs) || has(self.pendingRequests) || "
         "(has(self.metrics) && size(self.metrics) > 0) || (has(self.triggers) && size(self.triggers) > 0)",
-        message="the autoscaler needs to know what to look at: write queueTimeMs, e.g. 10, or pendingRequests, e.g. 16",
+        message="the autoscaler needs a metric: write queueTimeMs, e.g. 10, or pendingRequests, e.g. 16",
         field="class",
         holds=lambda o: (
             o["class"] not in SCALERS
@@ -231,7 +232,7 @@ _AUTOSCALING = (
     Rule(
         cel="self.class in ['hpa', 'keda'] || !(has(self.minReplicas) || has(self.maxReplicas) || has(self.queueTimeMs) || "
         "has(self.pendingRequests) || has(self.behavior))",
-        message="minReplicas, maxReplicas, queueTimeMs, pendingRequests and behavior steer an autoscaler: set class: hpa or class: keda, or "
+        message="minReplicas, maxReplicas, queueTimeMs, pendingRequests and behavior configure an autoscaler: set class: hpa or class: keda, or "
         "leave them out",
         field="class",
         holds=lambda o: (

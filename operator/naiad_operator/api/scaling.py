@@ -1,4 +1,4 @@
-"""How many pods there are, who decides that, and how they are replaced."""
+"""The number of pods, who decides it, and how pods are replaced."""
 
 import typing
 
@@ -12,7 +12,7 @@ Milliseconds = typing.Annotated[int, msgspec.Meta(ge=1, le=3_600_000)]
 Replicas = typing.Annotated[int, msgspec.Meta(ge=0, le=1000)]
 DEFAULT_MIN_REPLICAS = 1
 DEFAULT_MAX_REPLICAS = 4
-"""What an autoscaler keeps to when the spec does not say. No defaults of the schema: with class none they would mean nothing."""
+"""The limits of an autoscaler when the spec sets none. They are not schema defaults, because they have no effect with class none."""
 
 RawObjects = typing.Annotated[tuple[AnyObject, ...], msgspec.Meta(max_length=8)]
 
@@ -21,16 +21,17 @@ class Autoscaling(Part, frozen=True):
     """Who decides how many pods there are.
 
     Attributes:
-        scaler: none keeps predictor.replicas; hpa and keda create a scaler; external is a scaler of your own on this resource's
-            scale subresource.
-        min_replicas: fewest pods (hpa and keda), 1 when not given; 0 only with keda and a trigger of your own that can wake a service without pods.
-        max_replicas: most pods (hpa and keda), 4 when not given.
+        scaler: none keeps predictor.replicas; hpa and keda create an autoscaler; external is an autoscaler of your own that uses this
+            resource's scale subresource.
+        min_replicas: minimum number of pods (hpa and keda), 1 when not set; 0 only with keda and a trigger of your own that can scale a
+            service up from zero pods.
+        max_replicas: maximum number of pods (hpa and keda), 4 when not set.
         queue_time_ms: the average milliseconds a request may wait for an instance before pods are added.
         pending_requests: the waiting requests a pod may have on average before pods are added.
         metrics: further metrics, each a MetricSpec of autoscaling/v2 (hpa only).
         triggers: further triggers, each as in a ScaledObject (keda only).
-        behavior: how fast to scale, as in autoscaling/v2; the default adds at most 2 pods a minute and takes away one every two.
-        prometheus_address: where KEDA asks for metrics (keda only); default as the operator was installed.
+        behavior: how fast to scale, as in autoscaling/v2; the default adds at most 2 pods per minute and removes 1 pod every two minutes.
+        prometheus_address: the Prometheus that KEDA queries (keda only); by default the one the operator was installed with.
     """
 
     scaler: typing.Literal["none", "hpa", "keda", "external"] = msgspec.field(
@@ -47,12 +48,12 @@ class Autoscaling(Part, frozen=True):
 
     @property
     def effective_min_replicas(self) -> int:
-        """The fewest pods that the autoscaler keeps."""
+        """The minimum number of pods, with the default."""
         return DEFAULT_MIN_REPLICAS if self.min_replicas is None else self.min_replicas
 
     @property
     def effective_max_replicas(self) -> int:
-        """The most pods that the autoscaler makes."""
+        """The maximum number of pods, with the default."""
         return DEFAULT_MAX_REPLICAS if self.max_replicas is None else self.max_replicas
 
 
@@ -61,9 +62,9 @@ class DeploymentStrategy(Part, frozen=True):
 
     Attributes:
         type: RollingUpdate replaces pods step by step; Recreate ends all before new ones start.
-        max_surge: pods above the wanted number while rolling; default 0 with an accelerator or onePerNode, since a new pod would
+        max_surge: pods above the wanted number during a rollout; default 0 with an accelerator or onePerNode, since a new pod would
             wait for ever for a GPU that the old one holds, else 1.
-        max_unavailable: pods below the wanted number while rolling; default 1 with an accelerator or onePerNode, else 0.
+        max_unavailable: pods below the wanted number during a rollout; default 1 with an accelerator or onePerNode, else 0.
     """
 
     type: typing.Literal["RollingUpdate", "Recreate"] = "RollingUpdate"
@@ -72,7 +73,7 @@ class DeploymentStrategy(Part, frozen=True):
 
 
 class PodDisruptionBudget(Part, frozen=True):
-    """How many pods may be gone at once when nodes are drained.
+    """How many pods may be unavailable at once while nodes are drained.
 
     Attributes:
         max_unavailable: a number or a percentage.

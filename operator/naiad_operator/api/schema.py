@@ -1,4 +1,4 @@
-"""The typed model as an OpenAPI schema, as a CustomResourceDefinition wants it: structural, bounded, with defaults and rules."""
+"""Generates the OpenAPI schema of the CustomResourceDefinition from the typed model: structural, bounded, with defaults and rules."""
 
 import collections.abc
 import functools
@@ -22,7 +22,7 @@ def of(part: type[structs.Part]) -> Schema:
 
 @functools.cache
 def descriptions(part: type[structs.Part]) -> collections.abc.Mapping[str, str]:
-    """What the docstring of a part says of each field, by Python name; "" is the part itself."""
+    """The descriptions in the docstring of a part, by Python field name; "" is the description of the part itself."""
     text, _, attributes = (inspect.getdoc(part) or "").partition("\nAttributes:\n")
     by_field = {"": " ".join(text.split())}
     name = ""
@@ -57,7 +57,7 @@ def _of_struct(info: msgspec.inspect.Type) -> Schema:
 
 
 def validation(one: rule.Rule) -> Schema:
-    """A rule as the CRD writes it."""
+    """A rule in the form of the CRD."""
     written = {"rule": one.cel, "message": one.message}
     if one.field:
         written["fieldPath"] = f".{one.field}"
@@ -65,10 +65,10 @@ def validation(one: rule.Rule) -> Schema:
 
 
 def _default(field: msgspec.inspect.Field) -> typing.Any:
-    """What the API server fills in: constants, and a part with its own defaults written out.
+    """The schema default of a field: a constant, or a part with its own defaults written out.
 
-    {} would mean the same when a resource is stored, but not when the CRD is: the API server holds a CRD's defaults against its rules
-    as they are written, and a rule over a field that is not there fails.
+    For a stored resource {} would be equivalent, but not in the CRD: the API server validates the defaults of a CRD as they are
+    written, and a rule over an absent field fails.
     """
     if field.default in (msgspec.NODEFAULT, None, ""):
         return None
@@ -131,6 +131,6 @@ def _of_union(info: msgspec.inspect.UnionType) -> Schema:
 
 
 def _bounds(info: msgspec.inspect.Type, **attributes: str) -> Schema:
-    """Those of the bounds that the type has."""
+    """The bounds that the type has."""
     bounds = {keyword: getattr(info, attribute) for keyword, attribute in attributes.items()}
     return {keyword: value for keyword, value in bounds.items() if value is not None}

@@ -1,4 +1,4 @@
-"""A manifest of the resource, read into types."""
+"""Parses a manifest of the resource into types."""
 
 import collections.abc
 import dataclasses
@@ -15,10 +15,10 @@ Manifest = collections.abc.Mapping[str, typing.Any]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class InferenceService:
-    """One resource, as the API server has it.
+    """One resource as the API server has it.
 
     Attributes:
-        raw: the manifest as it came, status included.
+        raw: the original manifest, status included.
     """
 
     name: str
@@ -36,17 +36,17 @@ class InferenceService:
 
     @property
     def status(self) -> Manifest:
-        """The status that was last written; empty before the first."""
+        """The current status; empty before the first."""
         status: Manifest = self.raw.get("status") or {}
         return status
 
 
 def parse(manifest: Manifest) -> InferenceService:
-    """Read a manifest.
+    """Parses a manifest.
 
     Raises:
-        InvalidSpec: with everything that is wrong. An API server refuses most of it when it is applied; what gets here anyway was
-            stored before a rule was, or comes from a file.
+        InvalidSpec: the manifest is invalid; it contains every error. The API server rejects most of them when a manifest is applied;
+            the others are in files, or in resources that were stored before a rule existed.
     """
     filled, problems = validation.examine(manifest)
     if problems:
@@ -67,6 +67,6 @@ def parse(manifest: Manifest) -> InferenceService:
 
 
 def is_meant(manifest: Manifest) -> bool:
-    """Whether a manifest means to be of this kind, in whatever spelling or version, so that a wrong one is told."""
+    """Whether a manifest is meant to be of this kind, in any spelling or version, so that a wrong one is reported."""
     kind, version = str(manifest.get("kind", "")), str(manifest.get("apiVersion", ""))
     return kind.lower() == names.KIND.lower() or version.startswith(f"{names.GROUP}/")

@@ -1,4 +1,4 @@
-"""The whole spec of an InferenceService."""
+"""The spec of an InferenceService."""
 
 import typing
 
@@ -28,37 +28,37 @@ from naiad_operator.api.traffic import Auth, Gateway, Ingress, Monitoring, Netwo
 
 
 class Predictor(Part, frozen=True):
-    """The servers: what they serve, on what, how many.
+    """The servers: their models, accelerators and number.
 
     Attributes:
         model: the models that are served.
-        image: the server's image; when empty, the operator's default is taken once and kept until the predictor changes.
+        image: the server's image; when empty, the operator's default is recorded once and kept until the predictor changes.
         image_pull_secrets: Secrets for pulling the image.
-        args: further options of the server; they come last, so they win over the operator's own.
-        env: environment variables of the server; they win over the operator's own.
+        args: further options of the server; they come last, so they take precedence over the operator's own.
+        env: environment variables of the server; they take precedence over the operator's own.
         env_from: environment variables from ConfigMaps and Secrets, as in a pod.
         ports: the ports the server listens on.
         accelerator: what each pod computes on.
         resources: CPU, memory and ephemeral storage.
         shared_memory: size of /dev/shm; it counts against the memory limit.
-        replicas: how many pods; not with autoscaling class hpa or keda, which decide it. 1 when not given.
-        placement: spread prefers different nodes; onePerNode demands them.
+        replicas: how many pods; not with autoscaling class hpa or keda, which decide it. 1 when not set.
+        placement: spread prefers different nodes; onePerNode requires them.
         autoscaling: who decides how many pods there are.
         deployment_strategy: how pods are replaced when something changes.
-        probes: how the kubelet watches the server.
-        termination_grace_period_seconds: seconds a pod has to stop: drainSeconds, then what is left less 5 for requests in flight.
-        drain_seconds: seconds in which a stopping pod still accepts requests, until every load balancer looks elsewhere.
-        pod_disruption_budget: how many pods may be gone at once when nodes are drained; there is one when there can be 2 pods.
+        probes: how the kubelet checks the server.
+        termination_grace_period_seconds: seconds a pod has to stop: drainSeconds, then requests in flight, then a margin of 5.
+        drain_seconds: seconds for which a stopping pod still accepts requests, until every load balancer has stopped using it.
+        pod_disruption_budget: how many pods may be unavailable at once while nodes are drained; it exists when there can be 2 pods.
         service_account_name: the ServiceAccount of the pods, for a cloud's workload identity.
         node_selector: labels that a node must have.
         tolerations: taints that pods tolerate; by default, with an NVIDIA accelerator, nvidia.com/gpu.
         affinity: as in a pod.
-        topology_spread_constraints: as in a pod; they take the place of placement spread.
+        topology_spread_constraints: as in a pod; they replace placement spread.
         priority_class_name: the PriorityClass of the pods.
         runtime_class_name: the RuntimeClass of the pods.
-        pod_template: anything else about the pods: a strategic merge patch over the pod template, applied last. Lists of containers,
-            volumes, mounts, variables and ports merge by name, and an entry with $patch: delete goes; other lists are replaced; null takes a
-            field away.
+        pod_template: any other field of the pods: a strategic merge patch over the pod template, applied last. Lists of containers,
+            volumes, mounts, variables and ports merge by name, and an entry with $patch: delete is removed; other lists are replaced; null
+            removes a field.
     """
 
     model: Model
@@ -94,15 +94,15 @@ class Predictor(Part, frozen=True):
 
 
 class Spec(Part, frozen=True):
-    """What is wanted.
+    """The wanted state of the service.
 
     Attributes:
-        suspend: no pods and no scaler, everything else stays; as it was when switched off again.
-        predictor: the servers; predictor.model.storageUri says what they serve, the rest has defaults.
+        suspend: removes the pods and the autoscaler and keeps everything else; when it is false again, the service is as before.
+        predictor: the servers; predictor.model.storageUri names their models, the rest has defaults.
         service: the Service in front of the pods.
         ingress: hosts outside the cluster, through an Ingress controller; not together with gateway.
         gateway: hosts outside the cluster, through the Gateway API; not together with ingress.
-        network_policy: who may open connections to the pods.
+        network_policy: which clients may open connections to the pods.
         monitoring: how the Prometheus operator finds the pods.
         auth: API tokens.
     """

@@ -1,4 +1,4 @@
-"""The whole status of an InferenceService. The operator writes it; `status.compute` makes it."""
+"""The status of an InferenceService. The operator writes it; `status.compute` computes it."""
 
 import typing
 
@@ -18,8 +18,8 @@ class Condition(Part, frozen=True):
     Attributes:
         type: which aspect.
         status: whether it holds.
-        reason: why, in one word for machines.
-        message: why, in one sentence for people; empty when there is nothing to say.
+        reason: the reason in one word, for machines.
+        message: the reason in one sentence, for people; may be empty.
         last_transition_time: when status last changed.
         observed_generation: the generation of the spec that this is about.
     """
@@ -45,12 +45,12 @@ class Address(Part, frozen=True):
 
 
 class AcceleratorStatus(Part, frozen=True):
-    """What each pod asks for.
+    """What each pod requests.
 
     Attributes:
         resource_name: the resource, the DeviceClass of a claim, or none.
         strategy: as in the spec.
-        count: devices a pod.
+        count: devices per pod.
     """
 
     resource_name: _Word
@@ -59,11 +59,11 @@ class AcceleratorStatus(Part, frozen=True):
 
 
 class FailureInfo(Part, frozen=True):
-    """The failure of a pod that stands in the way.
+    """The failure of a pod that blocks the service.
 
     Attributes:
         reason: in one word.
-        message: in one sentence, in the pod's own words.
+        message: the pod's own message, in one sentence.
         pod: its name.
         exit_code: of its container, if it ended.
         time: when it ended.
@@ -80,8 +80,8 @@ class Copies(Part, frozen=True):
     """Pods, counted.
 
     Attributes:
-        total_copies: pods there are.
-        failed_copies: pods that cannot serve and say why.
+        total_copies: all pods.
+        failed_copies: pods that cannot serve and report why.
     """
 
     total_copies: _Count
@@ -89,12 +89,12 @@ class Copies(Part, frozen=True):
 
 
 class ModelStatus(Part, frozen=True):
-    """How far the pods are with what the spec says.
+    """Whether the pods serve what the spec says.
 
     Attributes:
         transition_status: whether the pods serve what the spec says.
         copies: pods, counted.
-        last_failure_info: the failure that stands in the way.
+        last_failure_info: the failure that blocks the service.
     """
 
     transition_status: typing.Literal[
@@ -125,7 +125,7 @@ class ImageStatus(Part, frozen=True):
 
     Attributes:
         name: the image.
-        for_pods: tells for which pods it was chosen; when the predictor changes, an empty image is chosen again.
+        for_pods: a hash of the predictor for which it was chosen; when the predictor changes, an empty image is chosen again.
     """
 
     name: _Sentence
@@ -133,24 +133,24 @@ class ImageStatus(Part, frozen=True):
 
 
 class Status(Part, frozen=True):
-    """What is.
+    """The observed state of the service.
 
     Attributes:
         observed_generation: the generation of the spec that this is about.
-        conditions: the aspects of the service; Ready sums them up.
+        conditions: the aspects of the service; Ready summarises them.
         url: where clients reach HTTP: the first host outside the cluster, else the load balancer, else the address inside.
-        grpc_url: where clients reach gRPC, as they take it: host and port.
+        grpc_url: where clients reach gRPC, as host and port.
         address: where the service is reached inside the cluster.
-        replicas: pods there are.
+        replicas: all pods.
         ready_replicas: pods that are ready.
         updated_replicas: pods of the newest template.
         available_replicas: pods that serve.
-        kept_replicas: pods to go on with when the spec says no number and no autoscaler decides it.
+        kept_replicas: the number of pods to keep when the spec sets none and no autoscaler decides it.
         selector: the labels of the pods, for the scale subresource.
-        accelerator: what each pod asks for.
+        accelerator: what each pod requests.
         image: the image that pods are made from.
-        model_status: how far the pods are with what the spec says.
-        models: the models that a pod told of, at most 64.
+        model_status: whether the pods serve what the spec says.
+        models: the models that a pod reported, at most 64.
         model_count: ready and known models, e.g. 2/3.
     """
 

@@ -1,4 +1,4 @@
-"""The base of every part of the resource: frozen, camelCase outside, unknown fields refused."""
+"""The base class of all parts of the resource: frozen, camelCase in manifests, unknown fields rejected."""
 
 import msgspec
 

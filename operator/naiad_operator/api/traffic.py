@@ -1,4 +1,4 @@
-"""How requests and scrapes reach a service, and who may send them."""
+"""How requests and scrapes reach a service, and which clients may send them."""
 
 import typing
 
@@ -26,11 +26,11 @@ class Service(Part, frozen=True):
     """The Service in front of the pods.
 
     Attributes:
-        type: the Service's type. With NodePort and LoadBalancer it leaves the metrics port out, which asks for no token, unless
-            monitoring.serviceMonitor needs it there.
+        type: the Service's type. With NodePort and LoadBalancer it has no metrics port, which requires no token, unless
+            monitoring.serviceMonitor needs it.
         annotations: of the Service.
-        headless: also make the Service <name>-headless, which resolves to the pods themselves, for gRPC clients that balance on
-            their own side.
+        headless: also create the Service <name>-headless, which resolves to the pods themselves, for gRPC clients with client-side load
+            balancing.
     """
 
     type: typing.Literal["ClusterIP", "NodePort", "LoadBalancer"] = "ClusterIP"
@@ -53,13 +53,13 @@ class Ingress(Part, frozen=True):
 
     Attributes:
         enabled: whether there is an Ingress.
-        class_name: the IngressClass; the cluster's default when not given.
+        class_name: the IngressClass; the cluster's default when not set.
         host: the host of the HTTP protocol.
         grpc_host: the host of the gRPC protocol, in an Ingress <name>-grpc of its own.
         path: the path prefix under host. The server's own paths begin at /, so another prefix needs the controller's rewriting, in annotations.
         tls: TLS for both hosts.
         annotations: of the HTTP Ingress.
-        grpc_annotations: of the gRPC Ingress; the one that makes nginx speak gRPC to the pods is there already.
+        grpc_annotations: of the gRPC Ingress; the one that makes nginx speak gRPC to the pods is set already.
     """
 
     enabled: bool = False
@@ -77,7 +77,7 @@ class ParentReference(Part, frozen=True):
 
     Attributes:
         name: its name.
-        namespace: its namespace; the service's own when not given.
+        namespace: its namespace; the service's own when not set.
         section_name: one listener of it.
     """
 
@@ -106,12 +106,12 @@ class Gateway(Part, frozen=True):
 
 
 class NetworkPolicy(Part, frozen=True):
-    """Who may open connections to the pods.
+    """Which clients may open connections to the pods.
 
     Attributes:
-        enabled: whether there is a NetworkPolicy. It lets in the operator, Prometheus, the ingress and the kubelet, the first three by
-            the namespaces that the operator was installed with, and the service's own namespace.
-        ingress_from: who else is let in to the HTTP and gRPC ports, each as in a NetworkPolicy's from.
+        enabled: whether there is a NetworkPolicy. It allows the operator, Prometheus, the ingress controller and the kubelet, the first
+            three by the namespaces that the operator was installed with, and the service's own namespace.
+        ingress_from: further clients that may use the HTTP and gRPC ports, each as in a NetworkPolicy's from.
     """
 
     enabled: bool = False
@@ -139,7 +139,7 @@ class Auth(Part, frozen=True):
 
     Attributes:
         token_secret: the Secret with the token that clients send as `Authorization: <token>` or `Authorization: Bearer <token>`.
-        token_key: its key in the Secret. The file may hold several tokens, one a line, so that they can be replaced one by one.
+        token_key: its key in the Secret. The value may hold several tokens, one per line, so that they can be replaced one by one.
     """
 
     token_secret: ObjectName

@@ -1,4 +1,4 @@
-"""What is wrong with a manifest, all of it, before an API server sees it: the schema, the defaults and the rules of the CRD."""
+"""Validates a manifest without an API server: the schema, the defaults and the rules of the CRD. It reports all errors."""
 
 import collections.abc
 import difflib
@@ -25,12 +25,12 @@ _WORDS = {
 
 
 def check(manifest: Manifest) -> list[Problem]:
-    """Everything that is wrong, in the order of the file's fields; [] when nothing is."""
+    """All errors, in the order of the fields in the file; [] for a valid manifest."""
     return examine(manifest)[1]
 
 
 def examine(manifest: Manifest) -> tuple[typing.Any, list[Problem]]:
-    """The spec as the API server would store it, and everything that is wrong; None for a manifest that has none."""
+    """The spec as the API server would store it, and all errors; the spec is None when the manifest has none."""
     problems = list(_envelope(manifest))
     if problems:
         return None, problems
@@ -45,13 +45,13 @@ def examine(manifest: Manifest) -> tuple[typing.Any, list[Problem]]:
 
 
 def with_defaults(spec: typing.Any) -> tuple[typing.Any, list[Problem]]:
-    """The spec as the API server would store it, and what its schema says against it."""
+    """The spec as the API server would store it, and its schema errors."""
     problems: list[Problem] = []
     return _fill(_schema(), spec, "spec", problems), problems
 
 
 def problems_of(wanted: schema.Schema, value: typing.Any, path: str) -> list[Problem]:
-    """What a schema says against a value."""
+    """The schema errors of a value."""
     problems: list[Problem] = []
     _fill(wanted, value, path, problems)
     return problems
@@ -103,7 +103,7 @@ _LONG = 120
 
 
 def brief(value: typing.Any) -> str:
-    """A value as errors show it: what is long is cut."""
+    """A value as error messages show it; long values are truncated."""
     if value is None:
         return "empty"
     text = repr(value)
@@ -111,7 +111,7 @@ def brief(value: typing.Any) -> str:
 
 
 def _texts(given: typing.Any, path: str) -> Problems:
-    """Labels and annotations are texts, which YAML easily reads as something else."""
+    """Checks that labels and annotations are strings, which YAML easily reads as other types."""
     if given is None:
         return
     if not isinstance(given, dict):
@@ -125,7 +125,7 @@ def _texts(given: typing.Any, path: str) -> Problems:
 def _fill(
     wanted: schema.Schema, value: typing.Any, path: str, problems: list[Problem]
 ) -> typing.Any:
-    """The value with defaults below it, as a copy; what is wrong is added to the problems."""
+    """A copy of the value with its defaults; errors are added to `problems`."""
     message = _type_problem(wanted, value) or _bounds_problem(wanted, value)
     if message:
         problems.append(Problem(path, message))
@@ -152,7 +152,7 @@ def _fill_object(
         if field not in wanted["properties"]
     )
     for field, inner in wanted["properties"].items():
-        if value.get(field) is not None:  # the API server takes a null for nothing, too
+        if value.get(field) is not None:  # like the API server, which ignores a null
             filled[field] = _fill(inner, value[field], f"{path}.{field}", problems)
         elif "default" in inner:
             filled[field] = _fill(inner, inner["default"], f"{path}.{field}", problems)
@@ -173,7 +173,7 @@ def _unknown(field: str, known: collections.abc.Iterable[str]) -> str:
 
 @functools.cache
 def _places() -> dict[str, str]:
-    """Where each field of the spec stands; of several fields of one name, the highest."""
+    """The path of each field of the spec by name; for several fields of one name, the topmost."""
     places: dict[str, str] = {}
     level = [("spec", _schema())]
     while level:
@@ -233,7 +233,7 @@ def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: P
 def applied(
     manifest: collections.abc.Mapping[str, typing.Any], filled: dict[str, typing.Any]
 ) -> collections.abc.Iterator[tuple[Rule, typing.Any, str]]:
-    """Every rule with every object that it is about, and the path of that object.
+    """Every rule with each object to which it applies, and the object's path.
 
     Args:
         manifest: the resource.

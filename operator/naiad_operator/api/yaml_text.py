@@ -1,4 +1,4 @@
-"""Manifests as YAML text, the way people write and read them: fields in their order, no anchors, long texts on one line."""
+"""Reads and writes manifests as YAML in the usual style: fields in their order, no anchors, long texts on one line."""
 
 import collections.abc
 import re
@@ -9,7 +9,7 @@ from typing_extensions import override
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes what is shared twice, instead of as an anchor that nobody can read."""
+    """Writes shared values twice instead of with an anchor, which is hard to read."""
 
     @override
     def ignore_aliases(self, data: typing.Any) -> bool:
@@ -17,12 +17,12 @@ class _Dumper(yaml.SafeDumper):
 
     @override
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:
-        """Indent lists below their field, as kubectl's users do."""
+        """Indents lists below their field, as kubectl's users do."""
         super().increase_indent(flow, indentless=False)
 
 
 def write(manifests: collections.abc.Iterable[collections.abc.Mapping[str, typing.Any]]) -> str:
-    """One document a manifest."""
+    """One document per manifest."""
     return "---\n".join(
         yaml.dump(dict(one), Dumper=_Dumper, sort_keys=False, width=100_000, allow_unicode=True)
         for one in manifests
@@ -30,9 +30,9 @@ def write(manifests: collections.abc.Iterable[collections.abc.Mapping[str, typin
 
 
 class Loader(yaml.SafeLoader):
-    """Reads as kubectl does where YAML's own rules and a library's differ.
+    """Reads YAML as kubectl does, where the YAML rules and PyYAML differ.
 
-    Dates and times of day are texts, `y` and `n` are no texts, 1e3 is a number and 2.0 a whole one, and keys are texts. What
+    Dates and times of day are strings, `y` and `n` are booleans, 1e3 is a number and 2.0 an integer, and keys are strings. What
     `flaws` finds is an error.
     """
 
@@ -50,7 +50,7 @@ class Loader(yaml.SafeLoader):
         return self.construct_flawless(node)
 
     def construct_flawless(self, node: yaml.Node) -> typing.Any:
-        """The value of a document in which `flaws` has found nothing; the next one can be read also where this one has none."""
+        """The value of a document without flaws; after an error the next document can still be read."""
         try:
             return super().construct_document(node)
         finally:
@@ -61,24 +61,24 @@ class Loader(yaml.SafeLoader):
 
     @override
     def construct_object(self, node: yaml.Node, deep: bool = False) -> typing.Any:
-        """A value; one that its tag does not fit is told with its line."""
+        """A value; an error with its line when the value does not fit its tag."""
         try:
             return super().construct_object(node, deep=deep)
         except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
             kind = node.tag.rpartition(":")[2]
             raise yaml.constructor.ConstructorError(
-                None, None, f"this is no {kind} that can be read", node.start_mark
+                None, None, f"this is not a readable {kind}", node.start_mark
             ) from error
 
     @override
     def construct_scalar(self, node: yaml.ScalarNode | yaml.MappingNode) -> str:
-        """A scalar; JSON writes a character beyond the first 65,536 as two."""
+        """A scalar; joins the two codes with which JSON writes a character beyond U+FFFF."""
         text = super().construct_scalar(node)
         if _SURROGATE.search(text):
             try:
                 return text.encode("utf-16", "surrogatepass").decode("utf-16")
             except UnicodeDecodeError:
-                message = "this text holds half a character"
+                message = "this text contains half a character"
                 raise yaml.constructor.ConstructorError(
                     None, None, message, node.start_mark
                 ) from None
@@ -88,9 +88,9 @@ class Loader(yaml.SafeLoader):
     def construct_mapping(
         self, node: yaml.Node, deep: bool = False
     ) -> dict[typing.Any, typing.Any]:
-        """A mapping with texts as keys."""
+        """A mapping with strings as keys."""
         if not isinstance(node, yaml.MappingNode):
-            message = "this is no mapping, though its tag says so"
+            message = "this is not a mapping, though its tag says so"
             raise yaml.constructor.ConstructorError(None, None, message, node.start_mark)
         made = super().construct_mapping(node, deep=deep)
         return {_key(key): value for key, value in made.items()}
@@ -98,29 +98,30 @@ class Loader(yaml.SafeLoader):
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _MOST_VALUES = 1_000_000
-"""A document may unfold to. A few lines of aliases of aliases make more than any memory holds."""
+"""The maximum number of values in a document with its aliases expanded. A few lines of nested aliases can exceed any memory."""
 
 
 def flaws(root: yaml.Node) -> collections.abc.Iterator[yaml.constructor.ConstructorError]:
-    """What makes a document wrong before any of its values is looked at, each with its line.
+    """The structural errors of a document, each with its line.
 
-    A key that stands twice (of two values one would silently win), a value that holds itself, and aliases without bounds.
+    They are: a duplicate key (one of the two values would silently be lost), a value that contains itself, and aliases that expand
+    without bound.
     """
     sizes: dict[int, int] = {}
     errors: list[tuple[yaml.Node, str]] = []
     _measure(root, sizes, errors)
     if not errors and sizes[id(root)] > _MOST_VALUES:
-        errors.append((root, "the aliases of this document unfold to more than a million values"))
+        errors.append((root, "the aliases of this document expand to more than a million values"))
     for node, message in errors:
         yield yaml.constructor.ConstructorError(None, None, message, node.start_mark)
 
 
 def _measure(node: yaml.Node, sizes: dict[int, int], errors: list[tuple[yaml.Node, str]]) -> int:
-    """How many values a node unfolds to; 0 stands for one that is still being measured."""
+    """The number of values of a node with its aliases expanded; 0 stands for a node that is still being measured."""
     known = sizes.get(id(node))
     if known is not None:
         if known == 0:
-            errors.append((node, "this value holds itself, by an alias of its own anchor"))
+            errors.append((node, "this value contains itself, through an alias of its own anchor"))
         return known
     sizes[id(node)] = 0
     total = 1
@@ -134,7 +135,7 @@ def _measure(node: yaml.Node, sizes: dict[int, int], errors: list[tuple[yaml.Nod
                 if before is not key:
                     line = before.start_mark.line + 1
                     errors.append(
-                        (key, f"the key {key.value!r} stands twice, the first time in line {line}")
+                        (key, f"the key {key.value!r} appears twice, the first time in line {line}")
                     )
             total += 1 + _measure(value, sizes, errors)
     sizes[id(node)] = total
@@ -150,7 +151,7 @@ def _number(loader: Loader, node: yaml.ScalarNode) -> float:
     return int(value) if value.is_integer() else value
 
 
-# The base's own resolvers are shared by every loader: these are this one's alone.
+# The base class shares its resolvers among all loaders; these belong only to this one.
 Loader.yaml_implicit_resolvers = {}
 _INT = "tag:yaml.org,2002:int"
 _FLOAT = "tag:yaml.org,2002:float"
@@ -167,10 +168,10 @@ Loader.add_constructor(_FLOAT, _number)
 
 
 def read(text: str) -> list[typing.Any]:
-    """Every document that is not empty.
+    """Every non-empty document.
 
     Raises:
-        yaml.YAMLError: when it is no YAML; the message names the line.
+        yaml.YAMLError: the text is not valid YAML; the message names the line.
     """
     loaded = yaml.load_all(text, Loader=Loader)
     return [document for document in loaded if document is not None]

@@ -80,7 +80,7 @@ def test_the_envelope_is_checked_first(manifest: Manifest, sentence: str) -> Non
 def test_an_empty_spec_says_what_is_missing() -> None:
     manifest = {**manifests.resource(), "spec": {}}
     assert told(manifest) == [
-        "spec.predictor: is missing: the servers; predictor.model.storageUri says what they serve, the rest has defaults."
+        "spec.predictor: is missing: the servers; predictor.model.storageUri names their models, the rest has defaults."
     ]
 
 
