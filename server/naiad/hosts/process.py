@@ -209,10 +209,8 @@ class ProcessHost:
 
     def _not_handed_over(self, error: Exception) -> InferenceError:
         refusal = worker_errors.not_handed_over(self._identity, error)
-        if worker_errors.is_shortage(error):
-            _log.error("%s", refusal.message)
-        else:
-            _log.error("%s: a batch could not be handed over", self._identity, exc_info=error)
+        trace = None if worker_errors.is_shortage(error) else error
+        _log.error("%s", refusal.message, exc_info=trace)
         return refusal
 
     def ready_now(self) -> bool | None:

@@ -196,11 +196,13 @@ async def test_the_report_of_a_stall_shows_what_the_loop_was_in(reports: Reports
     assert any("in a_slow_callback" in line for line in below)
 
 
-async def unsampled_stalls(lates_ms: list[int], reports: Reports) -> logging.LogRecord:
+async def unsampled_stalls(
+    lates_ms: list[int], reports: Reports, *, run_delay_ms: int = 0
+) -> logging.LogRecord:
     """The report about stalls that are over before the watchdog's thread runs at all."""
     lag = LoopLag(clock=ManualClock())
     watchdog = StallWatchdog(lag=lag, clock=SystemClock())
-    lag.stalls.extend(Stall(i, late * MS, 0) for i, late in enumerate(lates_ms))
+    lag.stalls.extend(Stall(i, late * MS, run_delay_ms * MS) for i, late in enumerate(lates_ms))
     lag.beat_ns = 1 << 62  # it never looks late
     watchdog.start()
     watchdog.stop()
@@ -254,6 +256,16 @@ async def test_a_stall_that_no_stack_was_taken_of_is_reported_and_says_why(
 async def test_a_short_stall_without_a_stack_blames_nobody(reports: Reports) -> None:
     record = await unsampled_stalls([51], reports)
     assert "it was over before a stack could be taken" in record.getMessage()
+
+
+@pytest.mark.parametrize(("run_delay_ms", "starved"), [(280, True), (100, False)])
+async def test_a_stall_in_which_the_loop_mostly_waited_for_a_processor_says_so(
+    reports: Reports, run_delay_ms: int, *, starved: bool
+) -> None:
+    record = await unsampled_stalls([300], reports, run_delay_ms=run_delay_ms)
+    assert (f"{run_delay_ms} ms of it, it waited for a processor" in record.getMessage()) is starved
+    assert ("held the interpreter lock" in record.getMessage()) is not starved
+    assert json.loads(logs.JsonFormatter().format(record))["own_ms"] == 300 - run_delay_ms
 
 
 async def test_stalls_of_the_second_after_a_report_are_counted_in_the_next(
