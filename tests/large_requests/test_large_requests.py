@@ -18,8 +18,9 @@ from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
 
 _BOUND_MS = 50
-_TRIES = 3
-"""Other work on the machine can make any one request late; code that blocks the loop is late each time."""
+_TRIES = 5
+"""Other work on the machine can make any one request late; code that blocks the loop is late each time. The first two large gRPC messages are late too:
+the server keeps their memory for those that follow."""
 
 _SIZES = {
     "JSON numbers": 8,
@@ -31,7 +32,7 @@ _SIZES = {
     "binary strings": 4,
     "gzip JSON numbers": 8,
     "generate, numbers": 8,
-    "gRPC raw numbers": 8,
+    "gRPC raw numbers": 48,
     "gRPC fp32_contents": 8,
     "gRPC bytes_contents": 2,
     "gRPC stream raw strings": 4,
@@ -41,7 +42,7 @@ _SIZES = {
     "reply JSON strings": 4,
     "reply binary strings": 4,
 }
-"""Megabytes. grpcio puts a message together while it holds the interpreter lock: 32 MB of raw numbers over gRPC take 50 ms of it."""
+"""Megabytes. grpcio copies a message twice while it holds the interpreter lock: in fresh memory 48 MB take more than 60 ms of it."""
 
 _CASES = {case.name: case for case in ALL}
 _MODELS = ("takes_fp32", "takes_string", "takes_any", "makes_numbers", "makes_strings")

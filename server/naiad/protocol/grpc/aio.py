@@ -19,6 +19,7 @@ from naiad.protocol.grpc.aio_log import quiet_departures
 from naiad.protocol.grpc.aio_stream import Talk
 from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Streaming, Unary, refusal
 from naiad.protocol.grpc.credentials import server_credentials
+from naiad.protocol.grpc.message_memory import LARGE, MessageMemory
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
 from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
@@ -92,6 +93,7 @@ class GrpcServer:
             await self._server.stop(grace + LAST_WORDS_S)
         finally:
             giving_up.cancel()
+            self._under_way.memory.close()
 
 
 class UnderWay:
@@ -100,6 +102,7 @@ class UnderWay:
     def __init__(self) -> None:
         self.waiting: dict[asyncio.Future[Answer], Cancellable | None] = {}
         self.talks = set[Talk]()
+        self.memory = MessageMemory()
 
     def give_up(self) -> None:
         """End them all."""
@@ -183,9 +186,11 @@ Behaviour = collections.abc.Callable[
 
 
 def _carried(method: Unary, calls: UnderWay, *, plain: bool) -> Behaviour:
-    waiting = calls.waiting
+    waiting, memory = calls.waiting, calls.memory
 
     async def behaviour(body: bytes, context: typing.Any) -> bytes:
+        if len(body) > LARGE:
+            memory.used()
         answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         under_way = method(body, context, functools.partial(_settle, answered))
         if answered.done():
@@ -195,6 +200,8 @@ def _carried(method: Unary, calls: UnderWay, *, plain: bool) -> Behaviour:
         if isinstance(answer, Refusal):
             _refuse(context, answer)
             return b""
+        if len(answer) > LARGE:
+            memory.used()
         if plain:
             context.disable_next_message_compression()
         return answer
@@ -228,7 +235,7 @@ def _streamed(
     streaming: Streaming, calls: UnderWay
 ) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
     async def behaviour(requests: typing.Any, context: typing.Any) -> None:
-        talk = Talk(context, streaming)
+        talk = Talk(context, streaming, calls.memory)
         calls.talks.add(talk)
         try:
             refused = await talk.run()

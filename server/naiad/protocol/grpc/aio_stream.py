@@ -12,6 +12,7 @@ import typing
 import grpc.aio
 
 from naiad.protocol.grpc.call import Refusal, Streaming
+from naiad.protocol.grpc.message_memory import LARGE, MessageMemory
 
 HIGH_BYTES = 262_144
 """Unsent bytes of a stream above which nothing more is asked for; the writer's own buffers come on top."""
@@ -25,9 +26,11 @@ class Talk:
     Args:
         context: grpc's side of the call.
         streaming: the method.
+        memory: told of large messages.
     """
 
-    def __init__(self, context: typing.Any, streaming: Streaming) -> None:
+    def __init__(self, context: typing.Any, streaming: Streaming, memory: MessageMemory) -> None:
+        self._memory = memory
         self._context = context
         self._loop = asyncio.get_running_loop()
         self._queue = collections.deque[bytes]()
@@ -78,6 +81,8 @@ class Talk:
     async def _read(self) -> None:
         context, conversation = self._context, self._conversation
         while (body := await context.read()) is not grpc.aio.EOF:
+            if len(body) > LARGE:
+                self._memory.used()
             conversation.take(body)
             body = b""  # not held while the next is waited for
             while not conversation.may_take():
@@ -90,6 +95,8 @@ class Talk:
         while True:
             while queue:
                 size = len(queue[0])
+                if size > LARGE:
+                    self._memory.used()
                 await write(queue.popleft())
                 self._waiting -= size
                 if self._held and self._waiting <= LOW_BYTES:

@@ -13,6 +13,7 @@ from naiad.core.inference import Inference
 from naiad.core.messages import service_pb2
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.protocol.grpc.aio_stream import HIGH_BYTES, Talk
+from naiad.protocol.grpc.message_memory import MessageMemory
 from naiad.protocol.grpc.methods import STREAM_INFER
 from tests.server.protocol.grpc.scripted_engine import (
     DECOUPLED,
@@ -209,7 +210,7 @@ class Conversation:
 
 async def test_what_was_not_sent_is_let_go_of_with_the_client() -> None:
     context, conversation = StuckContext(), Conversation()
-    talk = Talk(context, lambda *_: conversation)
+    talk = Talk(context, lambda *_: conversation, MessageMemory())
     running = asyncio.ensure_future(talk.run())
     for _ in range(3):
         talk.send(bytes(HIGH_BYTES))
