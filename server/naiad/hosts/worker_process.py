@@ -1,8 +1,8 @@
-"""One life of a worker process: started, spoken with, watched, and buried, whichever way it ends.
+"""A worker process from its start to its end: messages, notifications, output, signals and exit.
 
-All of it is on the event loop. The process is seen to die by its pidfd, so a child that it leaves behind with our sockets open hides
-nothing; a socket that breaks while the process lives gets it killed. Its output is read until the last line, and every
-descriptor is given back before anybody is told of its end.
+All of it runs on the event loop. The pidfd shows the exit of the process, even if a child of it keeps our sockets open. If a socket breaks
+while the process lives, the process is killed. Its output is read to the last line, and every descriptor is closed before `on_end` is
+called.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ _log = logging.getLogger(__name__)
 _PIPE_BYTES = 1 << 16
 _TURN_BYTES = 1 << 11
 _PAUSE_S = 0.002
-"""A worker that writes without end gets so much of its output taken at a time, and the loop does something else in between: a line costs
-it some 25 µs, and a pipe holds thousands."""
+"""Of a worker that writes without end this much output is read at a time, with this pause in between: a line costs the loop about 25 µs,
+and a pipe holds thousands of lines."""
 _BURST = 64
 _POST_AGAIN_S = 0.05
 _LOST_S = 0.3
 _STACKS_S = 0.2
 _LAST_BURSTS = 1_000
-"""More messages than a socket holds: what a worker sent before it ended is taken at once, but not what a child of its goes on sending."""
+"""More messages than a socket holds: what a worker sent before it ended is read at once, but not what a child of it keeps sending."""
 
 UNKILLABLE_S = 30.0
 """How long a process may take to end after SIGKILL. Large ones take seconds; one that waits in the kernel, for a network file system or
@@ -59,18 +59,18 @@ class WorkerProcess:
     """A worker.
 
     Args:
-        identity: whose it is.
-        plan: what runs in it.
-        loop: whose thread calls every method and gets every call.
-        on_message: told of each message in turn: its kind and header; the segment is `link.base`.
-        on_notification: told of each notification one: its kind, number and header; the segment is `link.notification`.
+        identity: for the log and messages.
+        plan: what runs in the process.
+        loop: the event loop in which every method and callback is called.
+        on_message: called with the kind and header of each call message; the segment is `link.base`.
+        on_notification: called with the kind, number and header of each notification; the segment is `link.notification`.
         on_lost: called with each message whose segment could not be received.
-        on_end: told once, at the end: how it ended, as words that follow "its worker process ".
+        on_end: called once, at the end, with how it ended, as text that follows "its worker process ".
 
     Attributes:
-        link: to it.
-        place: which processors it runs on.
-        ended: done when it is gone and every descriptor is given back, with how it ended, as `on_end` is told it.
+        link: the link to the process.
+        place: the processors that it runs on.
+        ended: done when the process has ended and every descriptor is closed; the result is that of `on_end`.
     """
 
     def __init__(
@@ -104,10 +104,10 @@ class WorkerProcess:
         self.ended: asyncio.Future[str] = loop.create_future()
 
     def start(self) -> None:
-        """Start it, on the loop's own thread, with whose end the system ends it.
+        """Start the process, on the loop's own thread, because the system kills it when that thread ends.
 
         Raises:
-            OSError: there is no such interpreter, or no descriptor or memory left.
+            OSError: the interpreter does not exist, or there is no descriptor or memory.
         """
         with contextlib.ExitStack() as undo, contextlib.ExitStack() as failed:
             made = spawn(self._identity, self._plan, undo)
@@ -132,7 +132,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int:
-        """Its process id."""
+        """The process id."""
         return self._process.pid
 
     @property
@@ -141,7 +141,7 @@ class WorkerProcess:
         return self._output.output_tail()
 
     def send(self, *message: typing.Any) -> None:
-        """As `Link.send`, but a link that is broken gets the process killed; the end is reported like any other.
+        """As `Link.send`, except that a broken link ends the process, which is reported like any other end.
 
         Raises:
             OSError: there is no memory or descriptor for the message; nothing was sent.
@@ -155,11 +155,11 @@ class WorkerProcess:
     def send_aside(
         self, *message: typing.Any, done: collections.abc.Callable[[Exception | None], None]
     ) -> None:
-        """As `send`, on a thread that starts with the first such message and ends with the worker: copying 64 MB takes 50 ms and more.
+        """As `send`, on a thread that starts with the first such message and ends with the worker: copying 64 MB takes 50 ms or more.
 
         Args:
             message: as of `Link.send`.
-            done: called on the loop once it is out, with what else than a broken link was raised; not when the worker has ended meanwhile.
+            done: called on the loop once it is sent, with the exception if that failed; not if the link is broken or the worker has ended.
         """
         if self._copier is None:
             self._copier = concurrent.futures.ThreadPoolExecutor(
@@ -185,16 +185,16 @@ class WorkerProcess:
     def notify(
         self, kind: int, number: int = 0, header: bytes = b"", payload: Payload | None = None
     ) -> None:
-        """Post a message; a worker that does not listen just now gets it later, one that is gone never.
+        """Send a notification: later if the worker does not read now, never if it is gone.
 
-        An answer for which there is no memory or descriptor becomes an error for the question of that number.
+        A RESULT for which there is no memory or descriptor becomes an ERROR with the same number.
         """
         self._pending.append((kind, number, header, payload))
         if len(self._pending) == 1:
             self._send_pending()
 
     def _on_broken_link(self, because: str) -> None:
-        """Its link is broken, most likely because it ends: it has a moment to do so, which then is what is told."""
+        """The link is broken, most likely because the process ends: give it a moment, so that its exit is reported as the reason."""
         self._timers.append(self._loop.call_later(_LOST_S, self.kill, because))
 
     def _send_pending(self) -> None:
@@ -218,12 +218,12 @@ class WorkerProcess:
             waiting.clear()
 
     def _replaced(self, kind: int, number: int, error: Exception) -> bool:
-        """The first message cannot be notification: an answer becomes an error, a short message waits for better times."""
+        """The first notification cannot be sent: a RESULT becomes an ERROR; any other is sent again later."""
         if kind != RESULT:
             self._retry = self._loop.call_later(_POST_AGAIN_S, self._send_pending)
             return False
-        _log.error("%s: the answer to a question of its cannot be sent: %s", self._identity, error)
-        why = f"the server could not send the answer: {error}"
+        _log.error("%s: the reply to one of its requests cannot be sent: %s", self._identity, error)
+        why = f"the server could not send the reply: {error}"
         self._pending[0] = (ERROR, number, why.encode(), None)
         return True
 
@@ -232,27 +232,27 @@ class WorkerProcess:
         self._send_pending()
 
     def dump_and_kill(self, because: str) -> None:
-        """Have it write the stacks of its threads into the log, then end it; `because` as for `kill`."""
+        """Have the process write the stacks of its threads into the log, then kill it; `because` as for `kill`."""
         if self._signal(signal.SIGUSR2):
             self._killed_because = self._killed_because or because
             self._timers.append(self._loop.call_later(_STACKS_S, self.kill, because))
 
     def kill(self, because: str) -> None:
-        """End it now; `because` follows "its worker process ". Safe at any time: one that has just ended by itself is not renamed."""
+        """Kill the process; `because` follows "its worker process ". Safe at any time: if it has just ended by itself, that stays the reason."""
         if self._signal(signal.SIGKILL):
             self._killed_because = self._killed_because or because
             self._timers.append(self._loop.call_later(UNKILLABLE_S, self._abandon))
 
     async def end(self, *, in_order: bool, seconds: float) -> None:
-        """Have it end, and wait until it has: killed after so many seconds, or at once if not `in_order`.
+        """Ask the process to end and wait for it; kill it after `seconds`, or at once if not `in_order`.
 
-        A process that not even SIGKILL ends is left to the system, see `UNKILLABLE_S`.
+        A process that SIGKILL does not end is abandoned, see `UNKILLABLE_S`.
         """
         if in_order:
             try:
                 self.send(CLOSE, b"{}")
             except (OSError, MemoryError) as error:
-                _log.warning("%s: its worker cannot be told to end: %s", self._identity, error)
+                _log.warning("%s: its worker cannot be asked to end: %s", self._identity, error)
             else:
                 await asyncio.wait({self.ended}, timeout=seconds)
         if not self.ended.done():
@@ -263,9 +263,9 @@ class WorkerProcess:
             await asyncio.shield(self.ended)
 
     def _signal(self, number: signal.Signals) -> bool:
-        """Send a signal; gives back whether it still runs. It is not reaped here, as `Popen.send_signal` would: that is for `_on_exit`.
+        """Send a signal; returns whether the process still runs. Does not reap it, as `Popen.send_signal` would: `_on_exit` does.
 
-        By its pidfd: the number of a process that was reaped may be another one's by now.
+        Uses the pidfd, because the id of a reaped process may belong to another one.
         """
         if self.ended.done():
             return False
@@ -276,10 +276,10 @@ class WorkerProcess:
         return False
 
     def _receive(self) -> bool:
-        """Take what it sent; gives back whether there may be more."""
+        """Receive messages; returns whether there may be more."""
         link = self.link
         try:
-            # Posted messages come in bursts; after one in turn there is seldom another. Large ones leave the loop a turn in between.
+            # Notifications come in bursts; after a call message there is seldom another. After large ones the loop gets an iteration.
             taken = 0
             for _ in range(_BURST):
                 try:
@@ -299,26 +299,26 @@ class WorkerProcess:
                     taken += size
                     if taken > AHEAD_BYTES:
                         break
-        except BlockingIOError:  # that was all, or woken for nothing, as a loop may be
+        except BlockingIOError:  # no more messages, or a spurious wake-up
             return False
         except LinkBrokenError as error:
             self._loop.remove_reader(link.fileno())
             if str(error) == GONE:
                 self._on_broken_link("closed its link")
             else:
-                self.kill(f"sent nonsense ({error})")
+                self.kill(f"sent an invalid message ({error})")
             return False
         return True
 
     def _took(self, size: int) -> None:
-        """A response is handed on: let the worker know before it has to wait. A PAUSE on account of it has gone ahead of this."""
+        """Send credit for a response that was delivered, before the worker has to wait. A PAUSE because of it was sent before."""
         self._taken += size
         if self._taken > AHEAD_BYTES // 2:
             self.notify(CREDIT, self._taken)
             self._taken = 0
 
     def _take_output(self) -> None:
-        """Take some of what it wrote."""
+        """Read a part of its output."""
         if self._read_output(_TURN_BYTES) == _TURN_BYTES:
             self._loop.remove_reader(self._reading)
             self._loop.call_later(_PAUSE_S, self._take_more_output)
@@ -328,7 +328,7 @@ class WorkerProcess:
             self._loop.add_reader(self._reading, self._take_output)
 
     def _read_output(self, most: int = _PIPE_BYTES) -> int:
-        """Take what it wrote; gives back how many bytes that was."""
+        """Read its output; returns the number of bytes."""
         try:
             data = os.read(self._reading, most)
         except BlockingIOError:
@@ -346,23 +346,23 @@ class WorkerProcess:
         ORPHAN_REAPER.remove(self.pid)
         try:
             self._take_the_rest()
-        except Exception:  # noqa: BLE001  whatever it left, those who wait are told that it is over
-            _log.exception("%s: what its worker left cannot be read", self._identity)
+        except Exception:  # noqa: BLE001  whatever happens here, its end is reported
+            _log.exception("%s: the last output of its worker cannot be read", self._identity)
         finally:
             self._finish_end(self._killed_because or in_words(status))
 
     def _take_the_rest(self) -> None:
-        """What it sent before it ended still counts: why it could not load, the outcome of its last batch."""
+        """Receive what it sent before it ended: why it could not load, the outcome of its last batch."""
         for _ in range(_LAST_BURSTS):
             if not self._receive():
                 break
-        # All that a pipe holds, and no more: a child that left its group may write for ever.
+        # At most what a pipe holds: a child that left its process group may write for ever.
         left = _PIPE_BYTES
         while left > 0 and (taken := self._read_output(left)):
             left -= taken
 
     def _abandon(self) -> None:
-        """It does not end, whatever the reason: the server stops waiting for it, and reaps it if it ever ends."""
+        """The process does not end: stop waiting for it, and reap it if it ever ends."""
         _log.error(
             "worker process %d of %s does not end %g s after SIGKILL: a system call keeps it, of a network file system or a driver "
             "perhaps (its state in ps is D then). It is left behind, with the memory and the device that it has.",
@@ -374,7 +374,7 @@ class WorkerProcess:
         self._finish_end("could not be ended")
 
     def _finish_end(self, how: str) -> None:
-        """Give everything back, then tell how it ended."""
+        """Close everything, then report how it ended."""
         for timer in self._timers:
             timer.cancel()
         if self._retry is not None:

@@ -1,14 +1,14 @@
-"""What a model in a worker process asks of the server (`api/server.py`): each question a notification REQUEST, each answer a notification RESULT.
+"""The server API of a model in a worker process (`api/server.py`): each request is a notification REQUEST, each reply a notification RESULT.
 
-A question's header is `[what, ...]`:
-`infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs, inputs], [first request of the batch that
-asks, how many] or null, whether the batch's own thread waits, decoupled`; `cancel` (the number is the request's own);
-`load, name, config, [[file, offset, bytes], ...], whether it is asked from initialize`; `unload, name, dependents, the same`;
+A request's header is `[what, ...]`:
+`infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs, inputs], [first request of the calling
+batch, its size] or null, whether the batch's own thread waits, decoupled`; `cancel` (with the number of the request);
+`load, name, config, [[file, offset, bytes], ...], whether it is called from initialize`; `unload, name, dependents, the same`;
 `ready, name, version`;
 `open_family, name, description, kind`; `close_family, family`; `open_metric, family, labels, buckets`;
 `change_metric, metric, operation, value`; `metric_value, metric`.
-An answer's is `[error text or null, value]`, and to `infer`, once for each response, `[final, [error, parameters, outputs]]` as in
-`content.py`. `cancel` and `close_family` get none.
+A reply's header is `[error message or null, value]`; for `infer`, one per response, `[final, [error, parameters, outputs]]` as in
+`content.py`. `cancel` and `close_family` get no reply.
 """
 
 import itertools
@@ -35,7 +35,7 @@ class AskingServer:
     """Implements `api.server.Server`.
 
     Args:
-        link: where questions are notification.
+        link: sends the requests.
     """
 
     def __init__(self, link: Link) -> None:
@@ -109,10 +109,10 @@ class AskingServer:
         return float(self._ask("metric_value", metric))
 
     def told(self, number: int, header: "bytes | bytearray", base: Any) -> None:
-        """An answer came; in the thread that listens.
+        """A reply came; called in the thread that listens.
 
         Args:
-            number: of the question.
+            number: of the request.
             header: the message's.
             base: its segment.
         """
@@ -138,11 +138,11 @@ class AskingServer:
         deliver(response, bool(final))
 
     def failed(self, number: int, why: str) -> None:
-        """No answer comes, or no more of them; in the thread that listens.
+        """No reply comes, or no more of them; called in the thread that listens.
 
         Args:
-            number: of the question.
-            why: the error's text.
+            number: of the request.
+            why: the error message.
         """
         waits = self._waiting.pop(number, None)
         if waits is not None:
@@ -154,12 +154,12 @@ class AskingServer:
             error = TritonError(why, TritonErrorCode.UNAVAILABLE)
             deliver(InferenceResponse(error=error), True)
 
-    def _ask(self, *question: Any, payload: "Payload | None" = None) -> Any:
+    def _ask(self, *request: Any, payload: "Payload | None" = None) -> Any:
         number = next(self._numbers)
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting[number] = answer
         try:
-            self._link.notify(REQUEST, _to_json(question).encode(), payload, number)
+            self._link.notify(REQUEST, _to_json(request).encode(), payload, number)
         except BaseException:
             self._waiting.pop(number, None)
             raise

@@ -1,11 +1,11 @@
-"""What is in a worker's messages: requests and answers, each as a header in JSON and tensors beside it.
+"""The content of a worker's messages: requests and responses, each as a header in JSON and tensors beside it.
 
 Read and written here by the worker; the server's side of the same (with its own types and faster JSON) is `hosts/batch_frames.py`.
 
 A batch's header is a list of requests, each `[id, correlation id, flags, timeout µs, parameters, requested outputs, cancelled, inputs]`,
 an input or output being `[name, datatype, shape, offset, bytes]`. An outcome's is a list of answers, an answer
-being `[null, parameters, outputs]`, `[[code, message], {}, []]` or null for one that comes apart, or, when all of it failed,
-`{"error": [code, message]}`; behind it stand the two times of `Outcome`, eight bytes each. A notification response's is `[final, begun ns, answer]`, the answer null when the end is all it says.
+being `[null, parameters, outputs]`, `[[code, message], {}, []]` or null for a deferred one, or, if the whole batch failed,
+`{"error": [code, message]}`; behind it stand the two times of `Outcome`, eight bytes each. The header of a RESPONSE is `[final, begun ns, answer]`, with null as the answer if it only ends the responses.
 BYTES lie as in the wire protocol, each element behind its length (row 15.28); BF16 are two bytes of no dtype that numpy has.
 
 Most batches look like one before: same tensors, other numbers. Both sides remember what a header means, and a worker how it wrote

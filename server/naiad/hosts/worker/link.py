@@ -1,20 +1,21 @@
-"""The link between the server and a worker process: short messages on sockets, everything large in shared memory.
+"""The link between the server and a worker process: short messages on sockets, large payloads in shared memory.
 
-Two SOCK_SEQPACKET socket pairs. On the first one batches take turns with their outcomes: a message is 32 bytes, one wake-up. What it is
-about lies in a segment of the sender's, an anonymous file (memfd) whose descriptor goes along with the first message that uses
-it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Up to 32 KiB stand behind the 32 bytes instead. Nothing has a name in the file system, so nothing is left
-when both processes are gone.
+Two SOCK_SEQPACKET socket pairs. The first one carries calls: a batch, then its outcome. A message has 32 bytes and costs one wake-up. Its
+payload is in a segment of the sender, an anonymous file (memfd) whose descriptor is sent with the first message that uses
+it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Up to 32 KiB follow the 32 bytes instead. Segments have no
+name in the file system, so nothing is left when both processes are gone.
 
-The receiver looks at tensors where they lie. With its next message it says at which of the sender's segments somebody still
-looks; the sender writes over the others, for a page of memory that is there already costs a tenth of a new one. A sender keeps
-up to four segments, larger ones in place of smaller ones; if somebody looks at all four, a message gets one for itself.
+The receiver uses tensors without a copy. Its next message says which of the sender's segments are still in use;
+the sender reuses the others, because a mapped page of memory costs a tenth of a new one. A sender keeps
+up to four segments, larger ones instead of smaller ones; if all four are in use, a message gets a segment of its own.
 
-What does not take turns is notification, from any thread, each message complete in itself: large ones lie in a segment of their own. A worker posts on the first socket, so that a response is there before the outcome of its
-batch; the server posts on the second one, the control socket, where a thread of the worker's listens also while a batch runs.
+All other messages are notifications, sent from any thread; a large one has a segment of its own. A worker sends its notifications on the first
+socket, so that a response arrives before the outcome of its batch; the server sends its own on the second one, the control socket, where a thread
+of the worker listens also while a batch runs.
 A receiver without a descriptor or address space left cannot map a new segment: it gets `SegmentLostError` instead of the message, and
-says with its next message in turn which segments it does not have, so that the sender makes new ones in their place.
-To add a conversation (a worker that asks the server for something), add two kinds from NOTIFICATIONS on, one each way, and a number
-that the answer repeats.
+its next call message says which segments it does not have, so that the sender makes new ones.
+A new kind of request (of a worker to the server, for example) needs two kinds of notifications, one in each direction, and a number
+that the reply repeats.
 """
 
 import array
@@ -30,13 +31,13 @@ import numpy as np
 from naiad.hosts.worker.segments import CUT_OFF, SHORTAGES, Segment, create, discard, received
 
 LOAD, BATCH, CLOSE, ONE_SHOT = 1, 2, 3, 4
-"""What the server sends in turn: the model to load, a batch to run, the end, a function to call instead of all that."""
+"""Calls of the server: load the model, execute a batch, end, call a function (one-shot)."""
 
 LOADED, REFUSED, OUTCOME, DONE = 17, 18, 19, 20
-"""What a worker sends in turn: it is ready for batches; why it cannot load; what came of a batch; what the function gave."""
+"""Returns of a worker: the model is loaded, the load failed, the outcome of a batch, the result of the function."""
 
 NOTIFICATIONS = 64
-"""Kinds from here on are notification."""
+"""Kinds from here on are notifications."""
 
 GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR = 64, 65, 66, 67, 68, 69, 70, 71
 """What the server posts: is the model ready; nobody wants the request of this number any more; its client does not take what is
@@ -56,13 +57,13 @@ _MESSAGE = struct.Struct("<BBBxxxxxQQQ")
 _DESCRIPTOR = array.array("i").itemsize
 _ANCILLARY = socket.CMSG_SPACE(_DESCRIPTOR)
 _INLINE = 1 << 15
-"""Messages up to this many bytes stand in the packet itself."""
+"""Payloads and headers up to this many bytes are in the packet itself."""
 
 _IN_THE_PACKET = 255
-"""In place of a slot."""
+"""Instead of a slot."""
 
 ALIGNED = 64
-"""Where a tensor begins is a multiple of this many bytes."""
+"""The offset of a tensor is a multiple of this many bytes."""
 _SLOTS = 4
 _LEAST = 1 << 16
 _COPIED = 1 << 16
@@ -71,10 +72,10 @@ _ALL_HELD = (1 << _SLOTS) - 1
 
 
 class Payload:
-    """What a message is about, while it is put together.
+    """The payload of a message that is being built.
 
     Args:
-        parts: what it has already, each with where it will lie, as `places` of another one said for such parts.
+        parts: initial parts, each with its offset, as `places` of another payload gave for such parts.
         size: bytes of these.
 
     Attributes:
@@ -88,7 +89,7 @@ class Payload:
         self.size = size
 
     def add(self, part: Any) -> "tuple[int, int]":
-        """Take along bytes, or an array of numbers in any layout; gives back where it will lie and its size in bytes."""
+        """Add bytes, or an array of numbers in any layout; returns its offset and its size in bytes."""
         size = len(part) if type(part) is bytes else part.nbytes
         at = self.size
         if size:
@@ -97,7 +98,7 @@ class Payload:
         return at, size
 
     def places(self) -> "list[int]":
-        """Where each part that has any bytes will lie."""
+        """The offset of each part that is not empty."""
         return [at for at, _ in self._parts]
 
     def joined(self) -> bytes:
@@ -117,16 +118,16 @@ class Payload:
 
 
 class LinkBrokenError(Exception):
-    """The other side is gone, or sent what is no message."""
+    """The other side is gone, or sent an invalid message."""
 
 
 class SegmentLostError(Exception):
-    """A message came, but not the segment that it is about: this process could not take or map the descriptor.
+    """A message came without its segment: this process could not receive or map the descriptor.
 
     Attributes:
         kind: the message's.
         number: the message's.
-        size: bytes that the message is about.
+        size: bytes of the payload and header.
     """
 
     def __init__(self, kind: int, number: int, size: int, why: str) -> None:
@@ -140,10 +141,10 @@ class Link:
     """One end. All methods but `post` belong to one thread.
 
     Args:
-        connection: SOCK_SEQPACKET; the link's from now on.
+        connection: SOCK_SEQPACKET; owned by the link.
 
     Attributes:
-        notification: where the tensors of the last notification message are, as `base`; it is the receiver's to keep.
+        notification: the segment of the last notification, as `base`; owned by the receiver.
     """
 
     def __init__(self, connection: socket.socket) -> None:
@@ -159,9 +160,9 @@ class Link:
 
     @property
     def base(self) -> Any:
-        """Where the tensors of the last message in turn are: a segment as uint8, or a bytearray.
+        """The segment of the last call message, as uint8, or a bytearray.
 
-        Whoever keeps a segment, or a view of it, keeps the other side from writing there.
+        The other side does not reuse a segment as long as it, or a view of it, is referenced.
         """
         packed = self._packed
         return self._theirs[self._current] if packed is None else packed
@@ -173,10 +174,10 @@ class Link:
     def send(
         self, kind: int, header: bytes, payload: "Payload | None" = None, number: int = 0
     ) -> None:
-        """Send a message in turn; `number` is that of the first request that it is about.
+        """Send a call message; `number` is that of the first request of its batch.
 
         Raises:
-            LinkBrokenError: nobody is there.
+            LinkBrokenError: the other side is gone.
             OSError: there is no memory or descriptor for the segment; nothing was sent.
             MemoryError: the same.
         """
@@ -207,11 +208,11 @@ class Link:
     def notify(
         self, kind: int, header: bytes, payload: "Payload | None" = None, number: int = 0
     ) -> None:
-        """Send a message out of turn, from any thread.
+        """Send a notification, from any thread.
 
         Raises:
             BlockingIOError: the other side does not read, on a socket that does not wait.
-            LinkBrokenError: nobody is there.
+            LinkBrokenError: the other side is gone.
             OSError: there is no memory or descriptor for the segment; nothing was sent.
             MemoryError: the same.
         """
@@ -237,8 +238,8 @@ class Link:
         """The next message, its kind, its number and its header; waits for it where the socket does.
 
         Raises:
-            LinkBrokenError: nobody is there, or it is no message.
-            SegmentLostError: the message's segment could not be received; the link goes on.
+            LinkBrokenError: the other side is gone, or sent an invalid message.
+            SegmentLostError: the message's segment could not be received; the link still works.
             BlockingIOError: there is none, on a socket that does not wait.
         """
         packet = self._packet
@@ -254,7 +255,7 @@ class Link:
             raise LinkBrokenError(GONE if gone else str(error)) from error
         if length < _MESSAGE.size:
             discard(ancillary)
-            raise LinkBrokenError("no message" if length else GONE)
+            raise LinkBrokenError("an invalid message" if length else GONE)
         kind, held, slot, number, at, size = _MESSAGE.unpack_from(packet)
         if slot == _IN_THE_PACKET:
             base = packet[_MESSAGE.size : length]
@@ -267,7 +268,7 @@ class Link:
                 self.notification = base
             if at + size != len(base) or ancillary:
                 discard(ancillary)
-                raise LinkBrokenError("a message about nothing")
+                raise LinkBrokenError("a message without its payload")
             return kind, number, base[at:]
         segment: Any = None
         lost = ""
@@ -287,11 +288,11 @@ class Link:
         if lost:
             raise SegmentLostError(kind, number, at + size, lost)
         if segment is None or at + size > segment.size:
-            raise LinkBrokenError("a message about nothing")
+            raise LinkBrokenError("a message without its payload")
         return kind, number, segment[at : at + size].tobytes()
 
     def close(self) -> None:
-        """Give everything back that nobody looks at any more."""
+        """Close the socket and release the segments that are not in use."""
         self._socket.close()
         self._ours.clear()
         self._theirs.clear()
@@ -342,7 +343,7 @@ class Link:
         """
         theirs = self._theirs
         if slot > _SLOTS:
-            raise LinkBrokenError("a message about nothing")
+            raise LinkBrokenError("a message without its payload")
         while len(theirs) <= slot:
             theirs.append(_nothing())
         self._current = slot
