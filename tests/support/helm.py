@@ -1,5 +1,7 @@
 """Helm, where there is one: the command on PATH, else the library that the package index has."""
 
+import copy
+import functools
 import importlib.util
 import json
 import pathlib
@@ -40,8 +42,14 @@ def render(
 def manifests(
     values: Manifest | None = None, *, name: str = "naiad", namespace: str = "naiad-system"
 ) -> list[Manifest]:
-    """Every object of the chart."""
-    rendered = render(values, name=name, namespace=namespace)
+    """Every object of the chart; the caller may change them."""
+    return copy.deepcopy(_manifests(json.dumps(values), name, namespace))
+
+
+@functools.cache
+def _manifests(values: str, name: str, namespace: str) -> list[Manifest]:
+    """Rendered and read once for each text of values: many tests look at the same chart."""
+    rendered = render(json.loads(values), name=name, namespace=namespace)
     return [
         manifest
         for file, text in sorted(rendered.items())
