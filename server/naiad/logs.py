@@ -195,7 +195,10 @@ class _FileLines(_Lines):
     def __init__(self, path: str) -> None:
         raw = io.FileIO(path, "a")
         stream = io.TextIOWrapper(
-            typing.cast(typing.BinaryIO, raw), encoding="utf-8", write_through=True
+            typing.cast(typing.BinaryIO, raw),
+            encoding="utf-8",
+            errors="backslashreplace",  # as standard error: a model may log half a surrogate pair
+            write_through=True,
         )
         super().__init__(stream, title=f"--log-file={path}")
 

@@ -150,6 +150,20 @@ def test_lines_that_cannot_be_written_are_told_once_until_some_can(
     assert [json.loads(line)["message"] for line in file.read_text().splitlines()] == ["kept"]
 
 
+@pytest.mark.parametrize("line_format", ["json", "default"])
+def test_half_a_surrogate_pair_in_a_message_does_not_lose_the_line(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], line_format: str
+) -> None:
+    file = tmp_path / "log"
+    with configured(file=str(file), line_format=line_format):
+        logging.getLogger("naiad.test").info("file %s is odd", "a\ud800b")
+    (line,) = file.read_text().splitlines()
+    assert "ud800b is odd" in line
+    if line_format == "json":
+        assert json.loads(line)["message"] == "file a\ud800b is odd"
+    assert not capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("warning", "expected"), [(True, 1), (False, 0)])
 def test_levels_are_switched_one_by_one(
     tmp_path: pathlib.Path, *, warning: bool, expected: int
