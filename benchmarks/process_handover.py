@@ -36,7 +36,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.hosts.cpu_affinity import LOOKED_AT, current_processor
+from naiad.hosts.cpu_affinity import SAMPLE_INTERVAL, current_processor
 from naiad.hosts.host import BatchOutcome
 from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
@@ -177,7 +177,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
         for _ in range(rounds):
             free = await _measured(turn, turns)
             with _on_one_processor():
-                await _measured(turn, LOOKED_AT)  # until the worker has followed
+                await _measured(turn, SAMPLE_INTERVAL)  # until the worker has followed
                 kept = await _measured(turn, turns)
             times.append((free, kept, await _measured(bare, _TURNS)))
         free, kept, least = (statistics.median(each) * _US for each in zip(*times, strict=True))

@@ -1,12 +1,12 @@
-"""Keeps an instance that works in short bursts on the processor of the event loop, and lets it go when its work gets longer.
+"""Binds an instance with short batches to the processor of the event loop, and releases it when its batches get longer.
 
-The loop and an instance take turns. On two processors each turn is a wake-up across processors and a cache that has to be filled
-again: with a small Python model that cost a third of all requests a second in a thread, and made a hand-over to a process and
-back three times as long (measured; docs/performance.md). Work that takes longer than a hand-over gains more from a processor of its own. The loop itself
-is never bound: the kernel moves it as it likes, and the instance follows. `AffinityPolicy` is the pure decision, `Follower` carries it
-out, and `WorkerAffinity` does both for a worker process.
+The loop and an instance alternate. On two processors each alternation is a wake-up across processors and a cold cache: with a small
+Python model that cost a third of all requests per second in a thread, and made a hand-over to a process and
+back three times as long (measured; docs/performance.md). Batches that take longer than a hand-over gain more from a processor of their own. The loop itself
+is never bound: the kernel moves it, and the instance follows. `AffinityPolicy` is the pure decision, `ThreadBinding` applies
+it, and `WorkerAffinity` does both for a worker process.
 
-Limit: threads that a model starts while it is bound are bound with it until it is let go.
+Limit: threads that a model starts while it is bound are bound with it until it is released.
 """
 
 import collections.abc
@@ -16,44 +16,44 @@ import os
 import pathlib
 
 SHORT_NS = 60_000
-"""Below this much a batch, on average, work that needs no interpreter stays with the loop: a hand-over to another processor
-costs about as much."""
+"""Batches without the interpreter lock that take less than this, on average, run on the loop's processor: a hand-over to another
+processor costs about as much."""
 
 SHORT_WITH_INTERPRETER_NS = 1_000_000
-"""The same for work that holds the interpreter lock: it could not run beside the loop anyway. Longer batches go all the same, for
-they may compute in libraries that let the lock go."""
+"""The same for batches that hold the interpreter lock, which cannot run beside the loop anyway. Longer ones are released all the
+same, because they may compute in libraries that release the lock."""
 
 SHORT_IN_A_PROCESS_NS = 150_000
-"""The same for a worker process, which has an interpreter of its own: what crossing to another processor and back costs there."""
+"""The same for a worker process, which has its own interpreter: the cost of a hand-over to another processor and back."""
 
 _FEW_PROCESSORS = 2
-"""With more than so many, a worker under load has one for itself; with so many, everything else wants the other one."""
+"""With more processors than this, a worker under load gets one for itself; with this many, everything else needs the other one."""
 
-LOOKED_AT = 32
-"""Of so many batches, one looks where the loop runs: it seldom moves."""
+SAMPLE_INTERVAL = 32
+"""Batches between two checks of the processor that the loop runs on: it seldom moves."""
 
 _HYSTERESIS = 2
-"""A thread goes again when its batches take this many times as long."""
+"""An instance is released when its batches take this many times as long."""
 
-SETTLED_AFTER = 32
-"""Batches looked at before anything is decided: the first ones load code and caches, and a model that starts threads of its own
-in its first batches does so while it is free (threads inherit the binding of the one that starts them)."""
+WARM_UP_BATCHES = 32
+"""Batches before the first decision: the first ones load code and caches, and a model that starts threads in them does so while it is
+not bound (threads inherit the binding of the thread that starts them)."""
 
 _WEIGHT = 8
-"""A batch counts an eighth in the average."""
+"""A batch has a weight of one eighth in the average."""
 
-_SEVERAL_ASK = 4
+_SEVERAL_CLIENTS = 4
 """A batch of several requests counts like one that takes this many times as long as a short one."""
 
 
 class AffinityPolicy:
-    """Decides from how long batches take. Pure.
+    """Decides from the durations of batches. Pure.
 
     Args:
-        short_ns: batches that take less belong to the loop.
+        short_ns: batches that take less run on the loop's processor.
 
     Attributes:
-        together: whether the instance belongs on the loop's processor now.
+        together: whether the instance belongs on the loop's processor.
     """
 
     __slots__ = ("_average_ns", "_long_ns", "_seen", "_short_ns", "together")
@@ -65,27 +65,27 @@ class AffinityPolicy:
         self._average_ns = 0
         self.together = False
 
-    def took(self, duration_ns: int) -> None:
-        """A batch took so long."""
+    def record(self, duration_ns: int) -> None:
+        """A batch took this long."""
         self._seen += 1
         self._average_ns += (duration_ns - self._average_ns) // _WEIGHT
         if self._average_ns > self._long_ns:
             self.together = False
             self._seen = 0
-        elif self._average_ns < self._short_ns and self._seen >= SETTLED_AFTER:
+        elif self._average_ns < self._short_ns and self._seen >= WARM_UP_BATCHES:
             self.together = True
 
 
 Bind = collections.abc.Callable[[int, collections.abc.Set[int]], None]
-"""`os.sched_setaffinity`, or what does more than that."""
+"""`os.sched_setaffinity`, or `WorkerBinding`."""
 
 
-class Follower:
-    """Binds a thread to the loop's processor, or lets it go.
+class ThreadBinding:
+    """Binds a thread to the loop's processor, or releases it.
 
     Args:
-        thread: its system id; 0 for the thread that calls `settle`.
-        bind: called with it and with where it may run; a system that refuses is not asked again.
+        thread: its system id; 0 for the thread that calls `apply`.
+        bind: called with the id and the allowed processors; after a refusal it is not called again.
     """
 
     __slots__ = ("_allowed", "_bind", "_bound_to", "_loop_on", "_thread", "_works")
@@ -99,11 +99,11 @@ class Follower:
         self._works = True
 
     def loop_is_on(self, processor: int) -> None:
-        """Where the loop was seen last; called by the loop."""
+        """Note the processor of the loop; called by the loop."""
         self._loop_on = processor
 
-    def settle(self, *, together: bool) -> None:
-        """Be where the decision says; costs two comparisons when nothing changed."""
+    def apply(self, *, together: bool) -> None:
+        """Bind or release the thread; costs two comparisons if nothing changed."""
         target = self._loop_on if together else -1
         if target == self._bound_to or not self._works:
             return
@@ -117,19 +117,19 @@ class Follower:
 
 
 class WorkerAffinity:
-    """Where a worker process runs. All of it is called by the loop.
+    """The affinity of a worker process. All methods are called on the loop.
 
     Args:
         pid: the process, newly started.
-        processors: how many it may run on.
+        processors: the number of processors that it may run on.
         bind: see `WorkerBinding`.
     """
 
-    __slots__ = ("_affinity", "_batches", "_follower", "_scarce")
+    __slots__ = ("_affinity", "_batches", "_binding", "_scarce")
 
     def __init__(self, pid: int, *, processors: int, bind: Bind | None = None) -> None:
         self._affinity = AffinityPolicy(SHORT_IN_A_PROCESS_NS)
-        self._follower = Follower(pid, bind or WorkerBinding())
+        self._binding = ThreadBinding(pid, bind or WorkerBinding())
         self._scarce = processors <= _FEW_PROCESSORS
         self._batches = 0
 
@@ -137,27 +137,27 @@ class WorkerAffinity:
         """A batch came back.
 
         Args:
-            computed_ns: how long the model had it.
-            requests: how many it held.
+            computed_ns: duration in the model.
+            requests: its number of requests.
         """
-        colocation = self._affinity
+        affinity = self._affinity
         if requests == 1 or self._scarce:
-            colocation.took(computed_ns)
+            affinity.record(computed_ns)
         else:
-            # Several clients ask, so the loop is at work as well: both get on faster beside each other.
-            colocation.took(SHORT_IN_A_PROCESS_NS * _SEVERAL_ASK)
+            # Several clients send requests, so the loop is busy as well: both are faster on their own processors.
+            affinity.record(SHORT_IN_A_PROCESS_NS * _SEVERAL_CLIENTS)
         self._batches += 1
-        if not self._batches % LOOKED_AT:
-            if colocation.together:
-                self._follower.loop_is_on(current_processor())
-            self._follower.settle(together=colocation.together)
+        if not self._batches % SAMPLE_INTERVAL:
+            if affinity.together:
+                self._binding.loop_is_on(current_processor())
+            self._binding.apply(together=affinity.together)
 
 
 class WorkerBinding:
-    """Binds a worker's main thread, which runs the batches; let go, so are the threads that were started bound. Implements `Bind`.
+    """Binds a worker's main thread, which executes the batches, and releases it with the threads that were started bound. Implements `Bind`.
 
-    What a model binds by itself, as OpenMP and others do, stays as it is: only threads that are where the main thread was put, and were
-    not there before that, are let go, and a main thread that is not where it was put last is left alone from then on.
+    Threads that a model binds itself, as OpenMP does, stay as they are: only threads on the processor of the main thread that were not
+    there before are released, and a main thread that was moved by the model is not touched again.
     """
 
     __slots__ = ("_last", "_not_ours", "_put")
@@ -168,13 +168,13 @@ class WorkerBinding:
         self._not_ours: set[int] = set()
 
     def __call__(self, pid: int, processors: collections.abc.Set[int]) -> None:
-        """Bind it to one processor, or let it go to several.
+        """Bind the process to one processor, or release it to several.
 
         Raises:
-            OSError: it is gone, the system does not allow it, or the model has chosen for itself.
+            OSError: the process is gone, the system does not allow it, or the model has set its own affinity.
         """
         if self._last is not None and os.sched_getaffinity(pid) != self._last:
-            raise PermissionError(f"process {pid} chose its processors by itself")
+            raise PermissionError(f"process {pid} has set its own affinity")
         if len(processors) == 1 and not processors <= self._put:
             alone = {each for each, where in _threads(pid) if where == processors}
             self._not_ours |= alone - {pid}
@@ -192,7 +192,7 @@ class WorkerBinding:
 
 
 def _threads(pid: int) -> collections.abc.Iterator[tuple[int, set[int]]]:
-    """The threads of a process, each with the processors that it may run on."""
+    """The threads of a process and the processors that each may run on."""
     for each in pathlib.Path(f"/proc/{pid}/task").iterdir():
         with contextlib.suppress(ProcessLookupError):  # a thread that ended meanwhile
             yield int(each.name), os.sched_getaffinity(int(each.name))
@@ -202,7 +202,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def current_processor() -> int:
-    """The processor that the calling thread runs on; -1 where the system does not say."""
+    """The processor that the calling thread runs on; -1 if the system does not say."""
     try:
         processor: int = _libc.sched_getcpu()
     except AttributeError:

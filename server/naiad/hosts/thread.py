@@ -1,7 +1,8 @@
-"""An instance in a thread of this process: the cheapest host, for frameworks that release the interpreter lock.
+"""Runs an instance in a thread of this process: the cheapest host, for frameworks that release the interpreter lock.
 
-One thread an instance, named after it. A batch goes in and its outcome comes back with one wake-up each (`eventfd_queues.py`). Whatever
-the instance raises becomes an outcome, `SystemExit` included: neither the thread nor the server ends by what a model does. A framework that brings the process down takes the server with it; that is what a process host is for.
+One thread per instance, named after it. A batch and its outcome cost one wake-up each (`eventfd_queues.py`). Any exception of
+the instance becomes an outcome, `SystemExit` included: a model ends neither the thread nor the server. A framework that crashes the
+process takes the server with it; use a process host for these.
 """
 
 import asyncio
@@ -19,11 +20,11 @@ from naiad.core.record import Record
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts import probe
 from naiad.hosts.cpu_affinity import (
-    LOOKED_AT,
+    SAMPLE_INTERVAL,
     SHORT_NS,
     SHORT_WITH_INTERPRETER_NS,
     AffinityPolicy,
-    Follower,
+    ThreadBinding,
     current_processor,
 )
 from naiad.hosts.eventfd_queues import LoopCallQueue, LoopQueue, ThreadQueue
@@ -33,7 +34,7 @@ from naiad.hosts.probe import Probe
 _log = logging.getLogger(__name__)
 
 FINALIZE_TIMEOUT_S = 30.0
-"""How long an instance may take to close before its thread is left to itself."""
+"""How long an instance may take to close before its thread is abandoned."""
 
 _OS_NAME_BYTES = 15
 
@@ -48,9 +49,9 @@ class ThreadHost:
 
     Args:
         name: the instance's name (row 11.32), also the thread's.
-        instance: what runs the batches; the host's from now on, closed by `close`.
-        clock: stamps when a batch began and ended.
-        loop: whose thread calls every method and gets the outcomes.
+        instance: executes the batches; owned by the host, closed by `close`.
+        clock: gives the times at which a batch began and ended.
+        loop: the event loop in which every method and callback is called.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class ThreadHost:
         self._affinity = AffinityPolicy(
             SHORT_WITH_INTERPRETER_NS if instance.holds_interpreter else SHORT_NS
         )
-        self._follower = Follower()
+        self._binding = ThreadBinding()
         self._submitted = 0
         self._jobs: ThreadQueue[_Job | None] | None = None
         self._on_answer: OnAnswer | None = None
@@ -78,8 +79,8 @@ class ThreadHost:
         """See `Host`."""
         jobs = self._jobs or self._start()
         self._submitted += 1
-        if self._affinity.together and not self._submitted % LOOKED_AT:
-            self._follower.loop_is_on(current_processor())
+        if self._affinity.together and not self._submitted % SAMPLE_INTERVAL:
+            self._binding.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 
     def answers_to(self, on_answer: OnAnswer) -> None:
@@ -96,9 +97,9 @@ class ThreadHost:
         return None if self._instance.asks_model else self._instance.ready()
 
     async def ready(self) -> bool:
-        """See `Host`. Asks beside a batch that is out, as Triton does: a long batch makes no instance unready.
+        """See `Host`. Does not wait for a batch in execution, as in Triton: a long batch does not make an instance unready.
 
-        Calls that come while one is under way share its answer; no answer within 5 s and an exception mean no.
+        Concurrent calls share one answer. No answer within 5 s and an exception mean not ready.
         """
         known = self.ready_now()
         if known is not None:
@@ -119,7 +120,7 @@ class ThreadHost:
             await asyncio.wait({self._ended}, timeout=FINALIZE_TIMEOUT_S)
         if not self._ended.done():
             _log.error(
-                "the thread of instance '%s' is left behind, with the memory that it has: %s does not end",
+                "the thread of instance '%s' is abandoned, with its memory: %s does not end",
                 self.name,
                 "its batch"
                 if self._aborted
@@ -144,24 +145,24 @@ class ThreadHost:
     def _work(self, jobs: "ThreadQueue[_Job | None]", calls: LoopCallQueue) -> None:
         _name_this_thread(self.name)
         get, run, post = jobs.get, self._run, calls.put
-        colocation, follower = self._affinity, self._follower
+        affinity, binding = self._affinity, self._binding
         holds = self._instance.holds_interpreter
         apart = self._answers is not None
         while (job := get()) is not None:
             outcome = run(job.batch)
-            colocation.took(_time_apart(outcome, holds_interpreter=holds))
+            affinity.record(_time_apart(outcome, holds_interpreter=holds))
             if apart:
                 post(functools.partial(self._after_answers, job.on_outcome, outcome))
             else:
                 post(functools.partial(job.on_outcome, outcome))
-            follower.settle(together=colocation.together)
-            # Or this frame would keep the last batch in memory until the next one comes.
+            binding.apply(together=affinity.together)
+            # A reference would keep the last batch in memory until the next one comes.
             del job, outcome
         if self._asking is not None:
             self._asking.join(probe.READY_TIMEOUT_S)
         try:
             self._instance.close()
-        except BaseException:  # noqa: BLE001  the thread must end in order, whatever the model does
+        except BaseException:  # noqa: BLE001  the thread must end cleanly, whatever the model raises
             _log.exception("instance '%s' did not close cleanly", self.name)
         jobs.close()
         post(functools.partial(self._finish, calls))
@@ -181,13 +182,13 @@ class ThreadHost:
                 execution = None
         except InferenceError as failure:
             error = InferenceError(failure.code, failure.message, reason=FailureReason.BACKEND)
-        except BaseException as failure:  # noqa: BLE001  also SystemExit: a model may not end the thread
+        except BaseException as failure:  # noqa: BLE001  also SystemExit: a model must not end the thread
             _log.exception("instance '%s' failed a batch of %d requests", self.name, len(batch))
             error = _failed(batch, f"raised {type(failure).__name__}: {failure}")
         return BatchOutcome(batch, execution, error, started, self._now())
 
     def _after_answers(self, on_outcome: OnOutcome, outcome: BatchOutcome) -> None:
-        """A batch came back: what was answered apart before that is told before it."""
+        """A batch came back: pass on the deferred responses that were sent before, then the outcome."""
         assert self._answers is not None
         try:
             self._answers.flush()
@@ -195,7 +196,7 @@ class ThreadHost:
             on_outcome(outcome)
 
     def _begin_to_ask(self) -> None:
-        """In a thread of its own, for which the exit of the process does not wait: `ready` may hang."""
+        """Call `ready` in a thread of its own, for which the exit of the process does not wait: it may hang."""
         self._asking = threading.Thread(target=self._ask, name=f"{self.name}-ready", daemon=True)
         self._asking.start()
 
@@ -205,7 +206,7 @@ class ThreadHost:
         except BaseException:  # noqa: BLE001  an exception of any kind means not ready (row 2.12)
             _log.exception("instance '%s' could not say whether it is ready", self.name)
             answer = False
-        with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left who waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(self._probe.answer, answer)
 
     def _finish(self, calls: LoopCallQueue) -> None:
@@ -218,7 +219,7 @@ class ThreadHost:
 
 
 def _time_apart(outcome: BatchOutcome, *, holds_interpreter: bool) -> int:
-    """How long a batch was at work that could go on beside the loop; the rest of it holds the interpreter anyway."""
+    """The part of a batch that can run in parallel with the loop; the rest holds the interpreter lock anyway."""
     execution = outcome.execution
     if holds_interpreter or execution is None:
         return outcome.compute_end_ns - outcome.compute_start_ns

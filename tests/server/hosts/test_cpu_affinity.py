@@ -10,13 +10,13 @@ import pytest
 
 from naiad.hosts import cpu_affinity
 from naiad.hosts.cpu_affinity import (
-    LOOKED_AT,
-    SETTLED_AFTER,
+    SAMPLE_INTERVAL,
     SHORT_IN_A_PROCESS_NS,
     SHORT_NS,
     SHORT_WITH_INTERPRETER_NS,
+    WARM_UP_BATCHES,
     AffinityPolicy,
-    Follower,
+    ThreadBinding,
     WorkerAffinity,
     WorkerBinding,
     current_processor,
@@ -25,13 +25,13 @@ from naiad.hosts.cpu_affinity import (
 
 def after(place: AffinityPolicy, *durations_ns: int) -> bool:
     for duration in durations_ns:
-        place.took(duration)
+        place.record(duration)
     return place.together
 
 
 def test_short_batches_bring_a_thread_to_the_loop_once_it_has_settled() -> None:
     place = AffinityPolicy(SHORT_NS)
-    assert not after(place, *[10_000] * (SETTLED_AFTER - 1))
+    assert not after(place, *[10_000] * (WARM_UP_BATCHES - 1))
     assert after(place, 10_000)
 
 
@@ -43,9 +43,9 @@ def test_work_that_holds_the_interpreter_may_be_longer() -> None:
 
 def test_longer_batches_let_it_go_and_it_has_to_settle_again() -> None:
     place = AffinityPolicy(SHORT_NS)
-    assert after(place, *[10_000] * SETTLED_AFTER)
+    assert after(place, *[10_000] * WARM_UP_BATCHES)
     assert not after(place, 5_000_000)
-    assert not after(place, *[10_000] * (SETTLED_AFTER - 1))
+    assert not after(place, *[10_000] * (WARM_UP_BATCHES - 1))
     assert after(place, *[10_000] * 100)
 
 
@@ -53,7 +53,7 @@ def test_between_the_two_bounds_it_stays_where_it_is() -> None:
     middle = [SHORT_NS * 3 // 2] * 200
     free, bound = AffinityPolicy(SHORT_NS), AffinityPolicy(SHORT_NS)
     assert not after(free, *middle)
-    assert after(bound, *[10_000] * SETTLED_AFTER)
+    assert after(bound, *[10_000] * WARM_UP_BATCHES)
     assert after(bound, *middle)
 
 
@@ -80,34 +80,34 @@ def two_processors(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("two_processors")
 def test_a_thread_follows_the_loop_and_is_let_go_to_where_it_was_allowed() -> None:
     binding = Binding()
-    follower = Follower(bind=binding)
-    follower.loop_is_on(1)
-    follower.settle(together=False)
+    thread = ThreadBinding(bind=binding)
+    thread.loop_is_on(1)
+    thread.apply(together=False)
     assert binding.calls == []
-    follower.settle(together=True)
-    follower.settle(together=True)
-    follower.loop_is_on(0)
-    follower.settle(together=True)
-    follower.settle(together=False)
+    thread.apply(together=True)
+    thread.apply(together=True)
+    thread.loop_is_on(0)
+    thread.apply(together=True)
+    thread.apply(together=False)
     assert binding.calls == [{1}, {0}, {0, 1}]
 
 
 @pytest.mark.usefixtures("two_processors")
 def test_a_processor_that_is_not_allowed_is_not_bound_to() -> None:
     binding = Binding()
-    follower = Follower(bind=binding)
-    follower.loop_is_on(7)
-    follower.settle(together=True)
+    thread = ThreadBinding(bind=binding)
+    thread.loop_is_on(7)
+    thread.apply(together=True)
     assert binding.calls == [{0, 1}]
 
 
 @pytest.mark.usefixtures("two_processors")
 def test_a_system_that_refuses_is_not_asked_again() -> None:
     binding = Binding(refuses=True)
-    follower = Follower(bind=binding)
-    follower.loop_is_on(1)
-    follower.settle(together=True)
-    follower.settle(together=True)
+    thread = ThreadBinding(bind=binding)
+    thread.loop_is_on(1)
+    thread.apply(together=True)
+    thread.apply(together=True)
     assert len(binding.calls) == 1
 
 
@@ -123,7 +123,7 @@ def test_a_worker_with_short_batches_goes_to_the_loops_processor_and_leaves_it_w
     monkeypatch.setattr(cpu_affinity, "current_processor", lambda: 1)
     binding = Binding()
     place = WorkerAffinity(4711, processors=2, bind=binding)
-    ran(place, 20_000, batches=LOOKED_AT - 1)
+    ran(place, 20_000, batches=SAMPLE_INTERVAL - 1)
     assert binding.calls == []
     ran(place, 20_000)
     assert binding.calls == [{1}]
