@@ -23,7 +23,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- if .Values.image.digest }}{{ .Values.image.repository }}@{{ .Values.image.digest }}{{ else }}{{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}{{ end }}
 {{- end }}
 
-{{/* Everything the operator does with services and their objects: a ClusterRole's rules, or those of a Role in each watched namespace. */}}
+{{/* The permissions for services and their objects: the rules of the ClusterRole, or of a Role in each watched namespace. */}}
 {{- define "naiad.rules" -}}
 - apiGroups: [serving.naiad.dev]
   resources: [inferenceservices]
@@ -31,7 +31,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 - apiGroups: [serving.naiad.dev]
   resources: [inferenceservices/status]
   verbs: [patch]
-# An owner reference that blocks the owner's deletion asks for this where OwnerReferencesPermissionEnforcement is on.
+# An owner reference that blocks the owner's deletion requires this permission with OwnerReferencesPermissionEnforcement.
 - apiGroups: [serving.naiad.dev]
   resources: [inferenceservices/finalizers]
   verbs: [update]
