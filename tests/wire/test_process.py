@@ -31,6 +31,12 @@ def infer(address: str, model: str, name: str, values: list[float], shape: list[
         return 0
 
 
+ADD, TEXT, SLOW = (
+    ("--model-control-mode=explicit", f"--load-model={name}") for name in ("add", "text", "slow")
+)
+"""Options that load one model: a start with all of them costs twice as much."""
+
+
 def launched(models: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> ServerProcess:
     return ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options)
 
@@ -38,7 +44,7 @@ def launched(models: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> Ser
 def test_sigterm_ends_with_0_and_says_what_it_does(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path) as server:
+    with launched(models, tmp_path, *ADD) as server:
         assert server.stop() == 0
         log = server.output()
     assert "Started HTTPService at 127.0.0.1:" in log
@@ -49,7 +55,7 @@ def test_sigterm_ends_with_0_and_says_what_it_does(
 def test_sighup_of_a_closed_terminal_ends_with_a_drain(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path) as server:
+    with launched(models, tmp_path, *TEXT) as server:
         assert server.process is not None
         workers = psutil.Process(server.process.pid).children()
         # The terminal's end reaches every process of its group.
@@ -100,7 +106,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
 def test_a_log_file_that_cannot_be_written_is_told_once_and_the_server_serves(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path, "--log-file=/dev/full") as server:
+    with launched(models, tmp_path, *ADD, "--log-file=/dev/full") as server:
         assert get(server.http, "/v2/health/ready")[0] == 200
         assert server.stop() == 0
         said = server.output()
@@ -135,7 +141,7 @@ def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     with (
-        launched(models, tmp_path) as server,
+        launched(models, tmp_path, *SLOW) as server,
         one_running_one_waiting(server, seconds=3.0) as statuses,
     ):
         assert server.stop() == 0
@@ -145,7 +151,7 @@ def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
 def test_during_the_delay_it_is_not_ready_and_still_answers(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path, "--shutdown-delay-secs=4") as server:
+    with launched(models, tmp_path, *ADD, "--shutdown-delay-secs=4") as server:
         assert server.process is not None
         assert get(server.http, "/v2/health/ready")[0] == 200
         server.process.send_signal(signal.SIGTERM)
@@ -161,7 +167,7 @@ def test_no_request_is_lost_while_it_drains_under_load(
     """Clients that open a connection a request and stop once the server says not ready, as behind a load balancer."""
     lost: list[int] = []
     answered: list[int] = []
-    with launched(models, tmp_path, "--shutdown-delay-secs=4") as server:
+    with launched(models, tmp_path, *ADD, "--shutdown-delay-secs=4") as server:
         ready = threading.Event()
         ready.set()
 
@@ -192,7 +198,7 @@ def test_what_does_not_end_in_time_is_refused_and_said_and_exits_with_1(
 ) -> None:
     options = ("--exit-timeout-secs=1", f"--backend-config=python,host={host}")
     with (
-        launched(models, tmp_path, *options) as server,
+        launched(models, tmp_path, *SLOW, *options) as server,
         one_running_one_waiting(server, seconds=30.0) as statuses,
         grpc.insecure_channel(server.grpc) as channel,
     ):
@@ -219,7 +225,7 @@ def slow_request() -> bytes:
 
 
 def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    with launched(models, tmp_path, "--shutdown-delay-secs=30") as server:
+    with launched(models, tmp_path, *ADD, "--shutdown-delay-secs=30") as server:
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
         wait_until(lambda: "SIGTERM: stopping" in server.output())
@@ -358,7 +364,7 @@ def test_restricted_apis_ask_for_their_header(models: pathlib.Path, tmp_path: pa
 def test_grpc_is_not_even_imported_when_it_is_off(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path, "--allow-grpc=false") as server:
+    with launched(models, tmp_path, *ADD, "--allow-grpc=false") as server:
         assert server.process is not None
         libraries = pathlib.Path(f"/proc/{server.process.pid}/maps").read_text()
         assert "cygrpc" not in libraries
@@ -367,7 +373,7 @@ def test_grpc_is_not_even_imported_when_it_is_off(
 
 
 def test_json_logs_are_one_object_a_line(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    with launched(models, tmp_path, "--log-format=json", "--access-log") as server:
+    with launched(models, tmp_path, *ADD, "--log-format=json", "--access-log") as server:
         infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4])
         server.stop()
         lines = [json.loads(line) for line in server.output().splitlines()]
