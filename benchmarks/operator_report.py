@@ -56,7 +56,7 @@ _COLUMNS: tuple[tuple[str, str, _Form], ...] = (
 
 
 def in_a_line(result: Result) -> str:
-    """One size's figures, for whoever waits for the next size's."""
+    """Prints the results of one size while the next one runs."""
     return ", ".join(f"{name} {form(result)}" for name, _, form in _COLUMNS)
 
 

@@ -10,7 +10,7 @@ One fresh control plane a size. What is measured, and where it is counted:
 * one new service after another beside those, each until all its children exist, p50 and p99.
 
 etcd, the API server and its controllers share the machine's cores with the operator: they are part of what is measured, as they
-are for anybody. The controllers run at Kubernetes' own default rates. There is no node, so pods stay pending; that makes no service ready, and is the same for every size.
+are for anybody. The controllers run at Kubernetes' own default rates. The cluster has no nodes, so pods stay pending and no service becomes ready; that is the same for every size.
 """
 
 import argparse
@@ -334,7 +334,7 @@ def _end(*_: object) -> None:
 
 
 def _end_children() -> None:
-    """A program that was being started when a signal came has nobody yet who would end it."""
+    """Ends programs that were being started when a signal arrived, which no other code ends."""
     left = psutil.Process().children()
     for child in left:
         with contextlib.suppress(psutil.NoSuchProcess):

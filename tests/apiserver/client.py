@@ -115,7 +115,7 @@ class Kubectl:
         return self.request("GET", path_of(kind, namespace, name, api=api))
 
     def find(self, kind: str, name: str, namespace: str = "", *, api: str = "") -> Object | None:
-        """One object, or None where there is none."""
+        """One object, or None if it does not exist."""
         try:
             return self.get(kind, name, namespace, api=api)
         except RefusedError as refused:
@@ -223,7 +223,7 @@ def _path(manifest: Mapping[str, Any], *, named: bool = True) -> str:
 def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 60) -> _Found:
     """Asks until the answer is there: what a test of a real system does in place of sleeping for a guessed time.
 
-    An answer that is None, False, 0 or empty is none yet.
+    A result that is None, False, 0 or empty does not count yet.
 
     Raises:
         AssertionError: it did not come in time; the message says what was waited for.

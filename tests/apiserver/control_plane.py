@@ -1,6 +1,6 @@
 """etcd, kube-apiserver and kube-controller-manager on loopback, from nothing to answering in about four seconds.
 
-There is no node and no scheduler: a Node object and what a kubelet would write come from `kubelet.py`. Of the controllers
+The cluster has no real nodes and no scheduler: a Node object and what a kubelet would write come from `kubelet.py`. Of the controllers
 only those run that an InferenceService's life needs; those that would evict pods from a node that never reports are not
 among them. Everything lies in one folder: certificates, etcd's data, each program's log, the API server's audit log.
 
@@ -202,7 +202,7 @@ def start(
         binaries: the programs.
         crds: installed before the controllers start, because the garbage collector looks for new kinds only every
             half minute.
-        manager_rate: requests a second of each controller. At Kubernetes' own default, 20, they start four seconds later.
+        manager_rate: requests per second of each controller. At Kubernetes' own default, 20, they start four seconds later.
         autoscaler_sync: between two looks of the HPA controller; Kubernetes' own default is 15s.
     """
     made = certificates.make(folder / "certificates")
@@ -362,7 +362,7 @@ def cpu_seconds(pid: int) -> float:
 def _free_ports(count: int) -> list[int]:
     """Ports below those that the kernel gives away by itself.
 
-    A program here listens seconds after its port was chosen. One of the kernel's could be somebody's outgoing connection by then, even
+    A program here listens seconds after its port was chosen. A port chosen by the kernel could be an outgoing connection by then, even
     the one that asks whether the program is there yet.
     """
     found: list[int] = []

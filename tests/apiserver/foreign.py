@@ -34,7 +34,7 @@ def definitions() -> list[dict[str, Any]]:
     """Every definition, ready to be created.
 
     Raises:
-        ForeignDefinitionsUnavailableError: there is no Go, or a module cannot be fetched.
+        ForeignDefinitionsUnavailableError: Go is not installed, or a module cannot be fetched.
     """
     if shutil.which("go") is None:
         raise ForeignDefinitionsUnavailableError(

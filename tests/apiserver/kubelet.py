@@ -1,6 +1,6 @@
 """What nodes would write: a Node object, pods bound and their status.
 
-There is no container anywhere. A test says what happens to its pods ("they become ready", "the image cannot be pulled"),
+No containers run. A test says what happens to its pods ("they become ready", "the image cannot be pulled"),
 and this writes it as a kubelet and the scheduler would, through the same subresources. A pod that is being deleted is
 taken away, as a kubelet does once its containers have ended.
 """

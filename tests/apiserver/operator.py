@@ -158,9 +158,9 @@ class OperatorProcess:
 
 
 def at_rest(plane: ControlPlane, *operators: OperatorProcess) -> int:
-    """Waits until for a while nobody has written and these operators have not looked at anything; two that undo each other's work never rest.
+    """Waits until for a while there was no write and no reconcile of these operators; two that undo each other's work never come to rest.
 
-    An empty queue is no rest: a look that was put off, or that the next event of a rollout asks for, is not in it yet.
+    An empty queue is not enough: a delayed reconcile, or the one of a rollout's next event, is not in it yet.
 
     Returns:
         How many writes there have been.

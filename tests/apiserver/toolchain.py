@@ -96,7 +96,7 @@ def _only_one(lock: Path) -> Iterator[None]:
 def _build(names: Sequence[str], home: Path, say: Say) -> None:
     if shutil.which("go") is None:
         raise BinariesUnavailableError(
-            f"the tests against a real API server need {', '.join(names)}, and there is no Go to build them with. "
+            f"the tests against a real API server need {', '.join(names)}, and Go is not installed to build them. "
             "Either install Go 1.26 or newer (https://go.dev/dl), or set KUBEBUILDER_ASSETS to a folder that holds "
             f"them at Kubernetes {KUBERNETES_VERSION.rpartition('.')[0]} (envtest's setup-envtest makes one, without "
             "the controller-manager), or leave these tests out with -m 'not apiserver'"

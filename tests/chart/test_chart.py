@@ -14,7 +14,7 @@ from naiad_operator.builders import KINDS
 from tests.support import generated, helm
 
 pytestmark = pytest.mark.skipif(
-    not helm.AVAILABLE, reason="there is no Helm: install helm, or pip install helm-python-sdk"
+    not helm.AVAILABLE, reason="Helm is not installed: install helm, or pip install helm-python-sdk"
 )
 
 Manifest = dict[str, typing.Any]
@@ -242,7 +242,7 @@ def test_the_notes_tell_the_next_command() -> None:
 
 def test_the_service_of_the_notes_is_right() -> None:
     text = (helm.CHART / "templates" / "NOTES.txt").read_text()
-    # A shell ends the text only at a line that holds nothing but EOF: notes are for copying.
+    # A shell's here-document ends only at a line with nothing but EOF: users copy the notes.
     manifest, end, _ = text.partition("<<'EOF'\n")[2].partition("\nEOF\n")
     assert end
     (example,) = yaml_text.read(manifest)

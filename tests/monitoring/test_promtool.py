@@ -198,7 +198,7 @@ ADAPTER_CASES: dict[str, tuple[list[dict[str, str]], float]] = {
         ],
         5000.0,
     ),
-    "there is no traffic": (
+    "without traffic": (
         [
             series("nv_inference_queue_duration_us", "0x10"),
             series("nv_inference_request_success", "0x10"),

@@ -16,9 +16,7 @@ EXAMPLES = sorted((manifests.DATA.parent.parent.parent / "examples").glob("*.yam
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples_for_users_are_right(
-    path: pathlib.Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_examples_are_valid(path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["check", "-f", str(path)]) == 0
     out, err = capsys.readouterr()
     kinds = [manifest["kind"] for manifest in yaml_text.read(out)]

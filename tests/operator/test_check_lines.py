@@ -57,7 +57,7 @@ def said(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Saying:
         (f"# one\n\n{GOOD}    replicas: two\n", ["11: spec.predictor.replicas"]),
     ],
 )  # fmt: skip
-def test_a_field_is_told_with_its_line(said: Saying, text: str, told: list[str]) -> None:
+def test_a_field_is_reported_with_its_line(said: Saying, text: str, told: list[str]) -> None:
     if "drainSeconds" in text:
         told = [
             "8: spec.predictor.terminationGracePeriodSeconds"
@@ -105,7 +105,7 @@ def test_json_has_lines_too_also_with_tabs(said: Saying) -> None:
     assert said(broken) == ["5: is not valid JSON: Expecting value, in column 11"]
 
 
-def test_what_comes_by_an_alias_is_told_where_it_is_written(said: Saying) -> None:
+def test_a_value_from_an_alias_is_reported_where_it_is_written(said: Saying) -> None:
     text = f"{GOOD}    env:\n      - &first {{name: A, value: 1}}\n      - <<: *first\n        name: B\n"
     assert said.fields(text) == [
         "10: spec.predictor.env[0].value",
@@ -113,7 +113,7 @@ def test_what_comes_by_an_alias_is_told_where_it_is_written(said: Saying) -> Non
     ]
 
 
-def test_a_merge_over_a_merge_is_no_key_that_stands_twice(said: Saying) -> None:
+def test_a_merge_over_a_merge_is_not_a_duplicate_key(said: Saying) -> None:
     beside = "x: {y: &a {<<: &b {k: 1}, k: 2}}\nz: {<<: *a}\n"
     assert said(f"{beside}---\n{GOOD}") == []
 
@@ -142,7 +142,7 @@ def test_a_merge_over_a_merge_is_no_key_that_stands_twice(said: Saying) -> None:
         ('{"kind": "List"}\n{"kind": "List"}', 2, "put a line --- between two documents"),
     ],
 )
-def test_what_can_hardly_be_read_is_told_with_line_and_advice(
+def test_an_unreadable_document_is_reported_with_line_and_advice(
     said: Saying, text: str, line: int, words: str
 ) -> None:
     [told] = said(text)
@@ -150,14 +150,14 @@ def test_what_can_hardly_be_read_is_told_with_line_and_advice(
     assert words in told
 
 
-def test_text_that_is_no_utf_8_is_told_with_its_line(said: Saying) -> None:
+def test_a_file_that_is_not_utf_8_is_reported_with_its_line(said: Saying) -> None:
     assert said(f"{GOOD}    # \u00fc\n".encode("latin-1")) == [
         "9: is not UTF-8 text: save it as UTF-8"
     ]
     assert said(f"\ufeff{GOOD}") == []
 
 
-def test_a_document_that_is_wrong_keeps_no_other_from_being_checked(said: Saying) -> None:
+def test_an_invalid_document_does_not_prevent_the_check_of_others(said: Saying) -> None:
     twice = f"{GOOD}    image: a\n    image: b\n    env: [{{name: A, name: B}}]\n"
     assert said(f"{twice}---\n{GOOD}    a: 1\n---\nb: [")[:3] == [
         "10: the key 'image' appears twice, the first time in line 9: write it once",
@@ -166,7 +166,7 @@ def test_a_document_that_is_wrong_keeps_no_other_from_being_checked(said: Saying
     ]
 
 
-def test_aliases_that_unfold_without_bounds_are_refused(said: Saying) -> None:
+def test_aliases_that_expand_without_bound_are_rejected(said: Saying) -> None:
     levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
     text = "\n".join(["a0: &a0 [x]", *levels, f"{GOOD}    args: *a8\n"])
     [told] = said(text)
@@ -208,7 +208,7 @@ def test_lists_that_a_cluster_gives_are_looked_into(
     assert capsys.readouterr().err == f"nothing to check: no InferenceService in {empty}\n"
 
 
-def test_a_service_that_a_file_has_twice_is_told(said: Saying) -> None:
+def test_a_duplicate_service_in_a_file_is_reported(said: Saying) -> None:
     assert said(f"{GOOD}---\n{GOOD}") == [
         "13: metadata.name: the service 'demo' is already in line 4: rename this one, or remove one of them"
     ]

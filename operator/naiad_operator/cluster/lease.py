@@ -116,7 +116,7 @@ class Lease:
             try:
                 await self._release_now()
             except errors.Conflict:
-                # The process's own last renewal was still in flight; there is no other writer.
+                # The process's own last renewal was still in flight; no other process writes.
                 await self._release_now()
         except errors.ApiError as error:
             _log.warning("%s; another operator takes over when the lease runs out", error)

@@ -1,6 +1,6 @@
 """Computes the steps that bring a service's children to their wanted state. Pure: manifests and live objects in, steps out.
 
-When there is no step, nothing is written. The rules:
+Without a step, nothing is written. The rules:
 
 * A child that is unchanged (`ownership`) is left alone.
 * A child that exists and is controlled by the service is applied with force, under its uid, so that the write cannot affect

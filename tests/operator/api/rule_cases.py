@@ -27,7 +27,7 @@ def with_defaults(spec: Manifest) -> Manifest:
 
 
 BAD = {
-    "a name that is no Service's": (named("1-demo"), "metadata.name"),
+    "a name that is not valid for a Service": (named("1-demo"), "metadata.name"),
     "a name that is too long": (named("d" * 51), "metadata.name"),
     "an ingress and a gateway": (
         spec(ingress={"enabled": True, "host": "a.example"}, gateway={"parentRefs": [{"name": "g"}]}),
@@ -112,7 +112,7 @@ BAD = {
         model(storageUri="gs://a/b", storage={"serviceAccountKeyField": "k"}),
         "spec.predictor.model.storage.serviceAccountKeyField",
     ),
-    "a time between looks that nobody takes": (
+    "a poll interval without polling": (
         model(**MODEL, load={"pollSeconds": 5}),
         "spec.predictor.model.load.pollSeconds",
     ),
@@ -190,7 +190,7 @@ BAD = {
         accelerator(profile="1g.10gb"),
         "spec.predictor.accelerator.profile",
     ),
-    "a profile that is none": (
+    "an invalid profile": (
         accelerator(type="mig", profile="10gb"),
         "spec.predictor.accelerator.profile",
     ),
@@ -274,12 +274,12 @@ BAD = {
         manifests.resource(autoscaling={"class": "hpa", "metrics": []}),
         "spec.predictor.autoscaling.class",
     ),
-    "a most that nobody keeps to": (
+    "a maximum without an autoscaler": (
         manifests.resource(autoscaling={"class": "external", "maxReplicas": 9}, replicas=1),
         "spec.predictor.autoscaling.class",
     ),
     "fewer than the default most": (hpa(minReplicas=5), "spec.predictor.autoscaling.maxReplicas"),
-    "a queue time that nobody looks at": (
+    "a queue time without an autoscaler": (
         manifests.resource(autoscaling={"queueTimeMs": 5}),
         "spec.predictor.autoscaling.class",
     ),

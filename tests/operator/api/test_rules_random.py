@@ -1,4 +1,4 @@
-"""Rules over specs that nobody thought of: drawn from the types themselves, CEL and Python must agree on each."""
+"""Rules over random specs, generated from the types: CEL and Python must agree on each."""
 
 import typing
 

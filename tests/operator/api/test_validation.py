@@ -1,4 +1,4 @@
-"""What a person is told about a manifest: every problem at once, each with its place and what to write instead."""
+"""The validation of a manifest: all errors at once, each with its field and what to write instead."""
 
 import typing
 

@@ -178,9 +178,7 @@ def test_keda_asks_for_the_pods_of_a_service_however_long_its_name(
     assert re.fullmatch(pattern[1], pod), pod
     others = f"{name}-other-{'6' * digits}-"[:58] + "abcde"
     if length < 40:
-        assert not re.fullmatch(pattern[1], others), (
-            "another service's pods are none of its business"
-        )
+        assert not re.fullmatch(pattern[1], others), "another service's pods do not concern it"
 
 
 @pytest.mark.parametrize("type_", ["NodePort", "LoadBalancer"])

@@ -1,4 +1,4 @@
-"""What an API server's answer means for whoever asked."""
+"""The error classes of the API server's responses."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Objects that are somebody else's are never adopted, changed or deleted; the resource says whose they are."""
+"""Objects of other owners are never adopted, changed or deleted; the resource's condition names the owner."""
 
 import pytest
 

@@ -75,7 +75,7 @@ def test_a_deleted_child_is_made_again(kubectl: Kubectl, namespace: str, kind: s
 
 def test_labels_by_which_a_child_is_found_are_until(kubectl: Kubectl, namespace: str) -> None:
     label = "app.kubernetes.io/managed-by"
-    for removed in (None, "somebody"):
+    for removed in (None, "another"):
         kubectl.patch(
             "Service", "drift", namespace, body={"metadata": {"labels": {label: removed}}}
         )
@@ -92,7 +92,7 @@ def test_labels_by_which_a_child_is_found_are_until(kubectl: Kubectl, namespace:
 def test_an_owner_reference_that_was_removed_makes_the_child_somebody_elses(
     kubectl: Kubectl, namespace: str
 ) -> None:
-    """Whoever takes the owner reference away means to keep the object; it is reported, not taken back."""
+    """A removed owner reference means that the object is to be kept: it is reported and not restored."""
     live = kubectl.get("PodDisruptionBudget", "drift", namespace)
     kubectl.patch(
         "PodDisruptionBudget", "drift", namespace, body={"metadata": {"ownerReferences": None}}

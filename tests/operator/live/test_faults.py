@@ -21,7 +21,7 @@ def here(kubectl: Kubectl) -> str:
 
 @pytest.fixture(scope="module")
 def broken(plane: ControlPlane, start: Callable[..., OperatorProcess], here: str) -> object:
-    """One operator behind one proxy, for the module: what one test breaks, it mends."""
+    """One operator behind one proxy, for the module: each test repairs what it breaks."""
     with proxying(plane.server, str(plane.certificates.ca)) as running:
         config = plane.kubeconfig(OPERATOR_TOKEN, server=running.url)
         operator = start(f"--watch-namespaces={here}", kubeconfig=config).wait_ready()
@@ -137,7 +137,7 @@ def test_a_version_that_is_too_old_is_listed_again(
     before = len(proxy.requests)
     proxy.cut_watches()
     until("the refusal", lambda: expired.used or None)
-    # What changed while nobody watched comes with the list.
+    # Changes between two watches arrive with the list.
     kubectl.patch("Deployment", "old", here, body={"spec": {"replicas": 9}}, subresource="scale")
     replicas(kubectl, "old", here, 2)
     assert any("/deployments?limit=" in each.path for each in proxy.requests[before:])

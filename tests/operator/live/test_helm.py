@@ -1,6 +1,6 @@
 """Helm itself against a real API server: install, upgrade with a changed resource, uninstall, install again.
 
-A control plane without anything of ours: whatever is missing in the chart is missing here. There is no node, so the operator runs
+A control plane without anything of ours: whatever is missing in the chart is missing here. The cluster has no nodes, so the operator runs
 beside it with a token of the account that the chart made and the arguments of the chart's Deployment.
 """
 
@@ -19,7 +19,7 @@ from tests.apiserver.operator import OperatorProcess
 from tests.support import helm
 
 helm_python = pytest.importorskip(
-    "helm_python", reason="there is no Helm library: pip install helm-python-sdk"
+    "helm_python", reason="the Helm library is not installed: pip install helm-python-sdk"
 )
 
 NAMESPACE = "naiad-system"

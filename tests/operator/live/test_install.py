@@ -138,7 +138,7 @@ def test_the_plain_manifests_permit_all_that_is_needed(
 
 
 @pytest.mark.skipif(
-    not helm.AVAILABLE, reason="there is no Helm: install helm, or pip install helm-python-sdk"
+    not helm.AVAILABLE, reason="Helm is not installed: install helm, or pip install helm-python-sdk"
 )
 def test_roles_in_chosen_namespaces_permit_all_that_is_needed_and_no_more(
     own_plane: ControlPlane, admin: Kubectl, tmp_path_factory: pytest.TempPathFactory

@@ -126,7 +126,7 @@ def test_one_that_loses_its_lease_ends_as_failed(kubectl: Kubectl, start: Start)
     operator = start(*options).wait_ready()
     until("a leader", lambda: operator.metric("naiad_operator_leader") or None)
     kubectl.patch(
-        "Lease", "naiad-operator", namespace, body={"spec": {"holderIdentity": "somebody"}}
+        "Lease", "naiad-operator", namespace, body={"spec": {"holderIdentity": "another"}}
     )
     assert operator.process.wait(20) == 1
     assert any("the lease is lost" in line["message"] for line in operator.lines())
@@ -169,7 +169,7 @@ def test_what_is_being_reconciled_when_it_is_asked_to_stop_comes_to_its_end(
 def test_one_with_nothing_to_do_stops_at_once_whoever_is_connected(
     kubectl: Kubectl, start: Start
 ) -> None:
-    """Prometheus keeps its connection, and somebody may have opened one and say nothing; kopf would give both five seconds."""
+    """Prometheus keeps its connection, and other clients may keep idle ones; kopf would give each five seconds."""
     namespace = make_namespace(kubectl, "idle")
 
     def stopped() -> float:

@@ -1,4 +1,4 @@
-"""What the API server takes in a service and refuses in its objects: a person is told, in the API server's words, and at once.
+"""What the API server accepts in a service and refuses in its children is reported at once, with the API server's message.
 
 The CRD cannot know the fields of Kubernetes' own objects that a spec hands on (podTemplate, affinity, a metric), and a webhook of the cluster's may
 refuse anything.
@@ -56,7 +56,7 @@ def test_a_typo_below_an_object_of_kubernetes_own_is_told(
 ) -> None:
     predictor, words = TYPOS[case]
     kubectl.create(inference_service(case, namespace, **predictor))
-    # Pods that start are told of before an autoscaler.
+    # Starting pods are reported before the autoscaler.
     kind = "AutoscalingReady" if case == "behavior" else "Ready"
     found = refused(kubectl, case, namespace, words=words, kind=kind)
     assert found["status"] == "False"
@@ -67,22 +67,22 @@ def test_a_typo_below_an_object_of_kubernetes_own_is_told(
 
 def test_a_typo_that_is_mended_is_forgotten(kubectl: Kubectl, namespace: str) -> None:
     typo: dict[str, typing.Any] = {"podTemplate": {"spec": {"nodeSelctor": {"a": "b"}}}}
-    kubectl.create(inference_service("mended", namespace, **typo))
-    refused(kubectl, "mended", namespace, words="nodeSelctor")
+    kubectl.create(inference_service("repaired", namespace, **typo))
+    refused(kubectl, "repaired", namespace, words="nodeSelctor")
     patch = {"spec": {"predictor": {"podTemplate": None}}}
-    kubectl.patch("InferenceService", "mended", namespace, body=patch)
-    kubectl.wait_for("Deployment", "mended", namespace)
+    kubectl.patch("InferenceService", "repaired", namespace, body=patch)
+    kubectl.wait_for("Deployment", "repaired", namespace)
     until(
         "another reason",
-        lambda: ready(kubectl, "mended", namespace)["reason"] != "ApplyFailed" or None,
+        lambda: ready(kubectl, "repaired", namespace)["reason"] != "ApplyFailed" or None,
     )
-    kubectl.delete("InferenceService", "mended", namespace)
+    kubectl.delete("InferenceService", "repaired", namespace)
 
 
 def test_a_webhook_that_is_down_is_told_and_stops_only_its_own_kind(
     kubectl: Kubectl, namespace: str
 ) -> None:
-    """The API server answers 500 for as long as nobody mends it; before, the status said nothing of it."""
+    """The API server responds with 500 until it is repaired; the status reports it."""
     hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
     hook = {
         "apiVersion": "admissionregistration.k8s.io/v1",

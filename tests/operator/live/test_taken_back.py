@@ -1,4 +1,4 @@
-"""What is taken out of a spec goes from the children, and what stands in the way of that is told."""
+"""What is removed from a spec is removed from the children, and what blocks that is reported."""
 
 from collections.abc import Callable
 
@@ -107,7 +107,7 @@ def test_a_child_that_is_wanted_again_while_it_is_held_says_so(
 
 
 def test_nothing_waits_for_an_operator_that_does_not_lead(kubectl: Kubectl, start: Start) -> None:
-    """Else whoever is on call is woken for every service, since the second operator works on none of them."""
+    """Otherwise an alert would fire for every service, because the waiting operator reconciles none."""
     namespace = make_namespace(kubectl, "standby")
     options = in_turns(namespace)
     first = start(*options).wait_ready()

@@ -1,4 +1,4 @@
-"""What a person is told: failing pods in their own words, model states, the table of `kubectl get`."""
+"""What users see: the messages of failing pods, model states, the table of `kubectl get`."""
 
 import threading
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""How children are made: at once for a new service, after a look for one that was there; never over somebody else's."""
+"""How children are created: directly for a new service, after a read for a missing one; never over an object of another owner."""
 
 import collections.abc
 import json
@@ -31,16 +31,16 @@ class Api(Client):
 
     Args:
         present: what is there.
-        minds_versions: refuses a version for what is not there.
+        rejects_versions: refuses a version for what is not there.
     """
 
     manager = "naiad-operator"
 
     def __init__(
-        self, present: "dict[str, Any] | None" = None, *, minds_versions: bool = False
+        self, present: "dict[str, Any] | None" = None, *, rejects_versions: bool = False
     ) -> None:
         self.present = present
-        self.minds_versions = minds_versions
+        self.rejects_versions = rejects_versions
         self.asked: list[str] = []
         self.uid = "made"
 
@@ -62,7 +62,7 @@ class Api(Client):
     ) -> dict[str, Any]:
         self.asked.append(f"apply {manifest['metadata'].get('resourceVersion', 'any')} {force=}")
         version = "resourceVersion" in manifest["metadata"]
-        if version and (self.present is not None or self.minds_versions):
+        if version and (self.present is not None or self.rejects_versions):
             raise errors.Conflict(f"apply {ref}")
         made: dict[str, Any] = json.loads(json.dumps(manifest))
         made["metadata"].update(uid=self.uid, resourceVersion="7", managedFields=[])
@@ -113,7 +113,7 @@ async def apply_step(
     )
 
 
-async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
+async def test_entries_of_deleted_children_are_removed() -> None:
     """A child of which the API server keeps less than was applied is remembered, until it goes with its service."""
     store = empty_store()
     api = Api()
@@ -125,20 +125,22 @@ async def test_nothing_is_remembered_of_children_that_are_gone() -> None:
     assert applier.partial == 1
 
 
-async def test_a_new_service_s_child_is_made_with_one_request() -> None:
+async def test_a_child_of_a_new_service_is_created_with_one_request() -> None:
     api = Api()
     result = await apply(api, is_new=True)
     assert (api.asked, result.created, result.writes) == (["apply 1 force=False"], True, 1)
 
 
-async def test_a_child_that_is_missing_later_is_looked_for_first() -> None:
+async def test_a_child_that_is_missing_later_is_read_first() -> None:
     api = Api()
     result = await apply(api, is_new=False)
     assert (api.asked, result.created) == (["get", "apply any force=False"], True)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
-async def test_somebody_elses_object_is_left_alone_and_its_owner_named(*, is_new: bool) -> None:
+async def test_an_object_of_another_owner_is_left_alone_and_its_owner_named(
+    *, is_new: bool
+) -> None:
     api = Api(foreign())
     result = await apply(api, is_new=is_new)
     assert api.present == foreign()
@@ -148,8 +150,8 @@ async def test_somebody_elses_object_is_left_alone_and_its_owner_named(*, is_new
     ]
 
 
-async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() -> None:
-    api = Api(minds_versions=True)
+async def test_an_api_server_that_rejects_the_version_gets_the_child_without_it() -> None:
+    api = Api(rejects_versions=True)
     result = await apply(api, is_new=True)
     assert api.asked == ["apply 1 force=False", "get", "apply any force=False"]
     assert (result.created, result.writes) == (True, 1)
@@ -166,14 +168,14 @@ async def test_an_api_server_that_minds_the_version_gets_the_child_without_it() 
     ],
     ids=["gone", "without its labels"],
 )
-async def test_what_is_told_of_a_child_that_was_not_found(
+async def test_the_event_of_a_child_that_was_missing(
     present: dict[str, Any] | None, told: str
 ) -> None:
     result = await apply(Api(present), is_new=False, was_complete=True)
     assert [event.message for event in result.events] == [told]
 
 
-async def test_what_may_only_be_applied_as_it_was_read_is_read_again_when_it_has_changed() -> None:
+async def test_an_object_that_has_changed_since_it_was_read_is_read_again() -> None:
     now: dict[str, Any] = json.loads(json.dumps(WANTED))
     now["metadata"].update(
         uid="made", resourceVersion="18", labels={"app.kubernetes.io/instance": "demo"}

@@ -12,7 +12,7 @@ def status(ready: str, reason: str, message: str = "", **more: Any) -> dict[str,
     return {"conditions": [condition], **more}
 
 
-def test_becoming_ready_is_told_with_the_address() -> None:
+def test_becoming_ready_has_an_event_with_the_address() -> None:
     before, after = (
         status("False", "RollingOut"),
         status("True", "Ready", url="http://demo.example.com"),
@@ -22,12 +22,12 @@ def test_becoming_ready_is_told_with_the_address() -> None:
     ]
 
 
-def test_the_same_reason_again_is_not_told_even_when_its_words_change() -> None:
+def test_the_same_reason_again_has_no_event_even_with_another_message() -> None:
     before, after = status("False", "RollingOut", "1 of 3"), status("False", "RollingOut", "2 of 3")
     assert of_transition(before, after) == []
 
 
-def test_the_steps_of_a_rollout_are_not_told() -> None:
+def test_the_steps_of_a_rollout_have_no_events() -> None:
     assert of_transition({}, status("False", "NewTemplate")) == []
     assert of_transition(status("False", "NewTemplate"), status("False", "RollingOut")) == []
 
@@ -36,12 +36,12 @@ def test_the_steps_of_a_rollout_are_not_told() -> None:
     ("reason", "kind"),
     [("RollingOut", "Normal"), ("Suspended", "Normal"), ("ImagePullBackOff", "Warning")],
 )
-def test_only_what_somebody_has_to_look_at_is_a_warning(reason: str, kind: str) -> None:
+def test_only_what_needs_attention_is_a_warning(reason: str, kind: str) -> None:
     [event] = of_transition(status("True", "Ready"), status("False", reason, "why"))
     assert event == Event(kind, reason, "why")
 
 
-def test_a_long_message_is_cut_to_what_an_api_server_takes() -> None:
+def test_a_long_message_is_truncated_to_the_api_servers_limit() -> None:
     [event] = of_transition({}, status("False", "CrashLoopBackOff", "x" * 5000))
     assert len(event.message.encode()) <= 1024
 
@@ -56,7 +56,7 @@ def test_drift_of_many_fields_names_a_few() -> None:
     assert "(a, b, c and 2 more)" in event.message
 
 
-def test_a_number_of_pods_that_stays_because_nobody_chose_one_is_told_once() -> None:
+def test_a_kept_number_of_pods_has_one_event() -> None:
     ready = status("True", "Ready")
     kept = {**ready, "keptReplicas": 5}
     (event,) = of_transition(ready, kept)
@@ -64,4 +64,4 @@ def test_a_number_of_pods_that_stays_because_nobody_chose_one_is_told_once() -> 
     assert "stays 5" in event.message
     assert "predictor.replicas" in event.message
     assert of_transition(kept, kept) == []
-    assert of_transition({}, kept)[1:] == [], "a new service has one pod, which is no news"
+    assert of_transition({}, kept)[1:] == [], "a new service has one pod, which causes no Event"

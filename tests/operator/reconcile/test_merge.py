@@ -28,17 +28,17 @@ def applied(target: Any, change: Any) -> Any:
 
 
 @given(objects, objects)
-def test_the_patch_makes_the_one_into_the_other(
+def test_the_patch_changes_one_status_into_the_other(
     before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     assert applied(before, patch(before, after)) == after
 
 
 @given(objects)
-def test_no_patch_where_nothing_is_different(status: dict[str, Any]) -> None:
+def test_equal_statuses_have_no_patch(status: dict[str, Any]) -> None:
     assert patch(status, status) == {}
 
 
-def test_a_none_is_a_field_that_is_not_there() -> None:
+def test_none_is_an_absent_field() -> None:
     assert patch({"url": "x"}, {"url": None}) == {"url": None}
     assert patch({}, {"url": None}) == {}

@@ -1,4 +1,4 @@
-"""Asking pods for their models: whom, what is believed, and that nobody waits for an answer."""
+"""Polling pods for their models: which pod, which responses count, and that no reconcile waits for it."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ LOADING = {"models": [{"name": "a", "version": "1", "state": "LOADING", "later":
 
 
 class Pod:
-    """A pod's metrics port, which answers as it is told."""
+    """A pod's metrics port with a configurable response."""
 
     def __init__(self) -> None:
         self.answer: Any = READY
@@ -39,7 +39,7 @@ class Pod:
 
 
 class Asking:
-    """Models that are asked for, and who was told of a change."""
+    """A poller, and the keys of the services whose models have changed."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str, pod: Pod) -> None:
         self.changed: list[Key] = []
@@ -69,7 +69,7 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-async def test_the_first_answer_and_every_other_one_wake_the_service(asking: Asking) -> None:
+async def test_the_first_response_and_every_change_are_reported(asking: Asking) -> None:
     asking.pod.answer = LOADING
     asking.models.poll(KEY, asking.url)
     await until(lambda: asking.changed == [KEY])
@@ -82,7 +82,7 @@ async def test_the_first_answer_and_every_other_one_wake_the_service(asking: Ask
 
 
 @pytest.mark.parametrize("answer", [503, "<html>", '{"models": 3}', "x" * (2 << 20), "hang"])
-async def test_an_answer_that_is_none_changes_nothing(asking: Asking, answer: Any) -> None:
+async def test_an_invalid_response_changes_nothing(asking: Asking, answer: Any) -> None:
     asking.models.poll(KEY, asking.url)
     await until(lambda: asking.changed == [KEY])
     asking.pod.answer = answer
@@ -92,20 +92,20 @@ async def test_an_answer_that_is_none_changes_nothing(asking: Asking, answer: An
     assert asking.changed == [KEY]
 
 
-async def test_a_pod_is_never_shown_credentials(asking: Asking) -> None:
+async def test_requests_to_pods_have_no_credentials(asking: Asking) -> None:
     asking.models.poll(KEY, asking.url)
     await until(lambda: asking.changed == [KEY])
     assert "Authorization" not in asking.pod.asked[0]
 
 
-async def test_a_service_that_is_gone_is_not_asked_for(asking: Asking) -> None:
+async def test_a_deleted_service_is_not_polled(asking: Asking) -> None:
     asking.models.poll(KEY, asking.url)
     await until(lambda: asking.changed == [KEY])
     asking.models.poll(KEY, "")
     assert asking.models.states(KEY) is None
 
 
-async def test_another_pod_is_asked_at_once_and_what_was_known_is_kept(asking: Asking) -> None:
+async def test_a_new_address_is_polled_at_once_and_the_last_states_are_kept(asking: Asking) -> None:
     asking.models.poll(KEY, asking.url)
     await until(lambda: asking.changed == [KEY])
     asking.models.poll(KEY, "http://127.0.0.1:9/status")
@@ -118,12 +118,12 @@ def pod(name: str, ip: str = "10.0.0.1", phase: str = "Running", **more: Any) ->
     return {"metadata": metadata, "status": {"phase": phase, "podIP": ip, "conditions": ready}}
 
 
-def test_a_ready_pod_is_asked_before_one_that_only_runs() -> None:
+def test_a_ready_pod_is_polled_before_a_running_one() -> None:
     pods = [pod("a", "10.0.0.1"), pod("b", "10.0.0.2", ready=True)]
     assert status_url(pods, 8002) == "http://10.0.0.2:8002/status"
 
 
-def test_a_pod_that_only_runs_is_asked_what_it_loads() -> None:
+def test_a_running_pod_is_polled_while_none_is_ready() -> None:
     assert status_url([pod("a")], 8002) == "http://10.0.0.1:8002/status"
 
 
@@ -131,6 +131,6 @@ def test_an_ipv6_address_is_written_as_a_url_wants_it() -> None:
     assert status_url([pod("a", "fd00::1")], 8002) == "http://[fd00::1]:8002/status"
 
 
-def test_pods_that_wait_or_go_are_not_asked() -> None:
+def test_pending_and_terminating_pods_are_not_polled() -> None:
     leaving = pod("b", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert status_url([pod("a", phase="Pending"), leaving, pod("c", "")], 8002) == ""

@@ -86,7 +86,7 @@ def test_everything_is_lost_where_nothing_was_applied() -> None:
         ),
     ],
 )
-def test_a_field_that_somebody_took_over_is_named_as_a_person_would(
+def test_a_field_that_another_client_took_over_is_named_by_its_path(
     path: tuple[str, ...], said: str
 ) -> None:
     taken = fields()
@@ -99,11 +99,11 @@ def test_a_field_that_somebody_took_over_is_named_as_a_person_would(
     assert unowned_fields(MANIFEST, taken) == [said]
 
 
-def test_a_null_in_a_manifest_is_no_field() -> None:
+def test_a_null_in_a_manifest_is_ignored() -> None:
     assert unowned_fields({"spec": {"replicas": None}}, {"f:spec": {"f:other": {}}}) == []
 
 
-def test_owning_is_asked_by_path() -> None:
+def test_owns_takes_a_path() -> None:
     assert owns(fields(), "spec", "replicas")
     assert not owns(fields(), "spec", "paused")
     assert not owns({}, "spec", "replicas")

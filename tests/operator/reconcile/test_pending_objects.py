@@ -1,4 +1,4 @@
-"""What was heard of services: what is news, what a look may use, and what it must ask for."""
+"""The pending-object cache: which versions need a reconcile, and which may be used without a read."""
 
 import typing
 
@@ -28,7 +28,7 @@ def version_of(manifest: dict[str, typing.Any] | None) -> str:
     return "" if manifest is None else manifest["metadata"]["resourceVersion"]
 
 
-def test_what_was_heard_is_taken_once_and_whole_but_for_its_managed_fields() -> None:
+def test_a_version_is_taken_once_and_without_its_managed_fields() -> None:
     news = PendingObjects(Clock())
     assert news.add(KEY, service("5"))
     taken = news.take(KEY)
@@ -38,14 +38,14 @@ def test_what_was_heard_is_taken_once_and_whole_but_for_its_managed_fields() -> 
     assert news.take(KEY) is None
 
 
-def test_only_the_newest_of_what_was_heard_counts() -> None:
+def test_only_the_newest_version_is_kept() -> None:
     news = PendingObjects(Clock())
     news.add(KEY, service("5"))
     news.add(KEY, service("9"))
     assert version_of(news.take(KEY)) == "9"
 
 
-def test_the_echo_of_our_own_status_and_what_came_before_it_is_no_news() -> None:
+def test_the_echo_of_an_own_status_and_older_versions_are_ignored() -> None:
     news = PendingObjects(Clock())
     news.mark_seen(KEY, "10")
     assert not news.add(KEY, service("10"))
@@ -54,7 +54,7 @@ def test_the_echo_of_our_own_status_and_what_came_before_it_is_no_news() -> None
     assert news.add(KEY, service("11"))
 
 
-def test_a_status_that_we_write_makes_what_waits_old_but_not_what_came_after_it() -> None:
+def test_an_own_status_discards_older_pending_versions_but_not_newer_ones() -> None:
     news = PendingObjects(Clock())
     news.add(KEY, service("9"))
     news.mark_seen(KEY, "10")
@@ -64,7 +64,7 @@ def test_a_status_that_we_write_makes_what_waits_old_but_not_what_came_after_it(
     assert version_of(news.take(KEY)) == "12"
 
 
-def test_a_list_may_go_back_in_versions_as_after_a_restored_backup() -> None:
+def test_versions_in_a_list_may_decrease_as_after_a_restored_backup() -> None:
     news = PendingObjects(Clock())
     news.mark_seen(KEY, "10")
     assert not news.add(KEY, service("10"), listed=True)
@@ -72,7 +72,7 @@ def test_a_list_may_go_back_in_versions_as_after_a_restored_backup() -> None:
     assert version_of(news.take(KEY)) == "7"
 
 
-def test_what_has_waited_for_long_is_asked_for_again() -> None:
+def test_a_version_that_is_too_old_is_not_used() -> None:
     clock = Clock()
     news = PendingObjects(clock)
     news.add(KEY, service("5"))
@@ -80,7 +80,7 @@ def test_what_has_waited_for_long_is_asked_for_again() -> None:
     assert news.take(KEY) is None
 
 
-def test_a_service_that_is_gone_leaves_nothing() -> None:
+def test_a_deleted_service_leaves_nothing() -> None:
     news = PendingObjects(Clock())
     news.add(KEY, service("5"))
     news.discard(KEY)

@@ -72,23 +72,23 @@ def without(child: Child, *path: str) -> Child:
     return Child(**{name: getattr(child, name) for name in Child.__slots__} | {"fields": msgspec.json.encode(fields)})  # fmt: skip
 
 
-def test_nothing_is_written_when_all_is_as_it_was_applied() -> None:
+def test_an_unchanged_child_has_no_step() -> None:
     wanted = [deployment(replicas=1), other("Service")]
     assert decide(wanted, *(applied(each) for each in wanted)) == []
 
 
-def test_what_is_not_there_is_created() -> None:
+def test_a_missing_child_is_created() -> None:
     [step] = decide([deployment()])
     assert isinstance(step, plan.Create)
     assert APPLIED_ANNOTATION in step.manifest["metadata"]["annotations"]
 
 
-def test_a_new_spec_is_applied_under_the_childs_uid_and_is_no_drift() -> None:
+def test_a_new_spec_is_applied_under_the_childs_uid_and_is_not_drift() -> None:
     [step] = decide([deployment(replicas=3)], applied(deployment(replicas=1)))
     assert step == plan.Apply(plan.stamped(deployment(replicas=3)), "uid-of-Deployment")
 
 
-def test_a_field_that_somebody_changed_is_drift() -> None:
+def test_a_field_that_another_client_changed_is_drift() -> None:
     child = without(applied(deployment(replicas=1)), "spec", "replicas")
     [step] = decide([deployment(replicas=1)], child)
     assert isinstance(step, plan.Apply)
@@ -107,25 +107,25 @@ def test_a_field_that_this_api_server_drops_is_not_applied_for_ever() -> None:
     assert steps == []
 
 
-def test_what_is_ours_and_no_longer_wanted_is_deleted_after_the_rest_was_applied() -> None:
+def test_an_unwanted_child_is_deleted_after_the_others_are_applied() -> None:
     gone = applied(other("Ingress"))
     steps = decide([deployment(replicas=2)], applied(deployment(replicas=1)), gone)
     assert [type(step) for step in steps] == [plan.Apply, plan.Delete]
     assert steps[1] == plan.Delete(gone)
 
 
-def test_an_autoscaler_goes_before_the_replicas_are_ours_again() -> None:
+def test_an_autoscaler_is_deleted_before_the_replicas_are_applied() -> None:
     scaler = applied(other("HorizontalPodAutoscaler"))
     steps = decide([deployment(replicas=2)], applied(deployment()), scaler)
     assert [type(step) for step in steps] == [plan.Delete, plan.Apply]
 
 
-def test_what_is_not_controlled_by_this_very_service_is_never_deleted() -> None:
+def test_an_object_that_the_service_does_not_control_is_never_deleted() -> None:
     assert decide([], applied(other("Ingress"), controller_uid="another")) == []
     assert decide([], applied(other("Ingress"), controller_uid="")) == []
 
 
-def test_what_somebody_else_controls_is_never_applied_over() -> None:
+def test_an_object_of_another_owner_is_never_applied() -> None:
     theirs = applied(
         deployment(),
         controller_uid="another",
@@ -135,13 +135,13 @@ def test_what_somebody_else_controls_is_never_applied_over() -> None:
     assert isinstance(step, plan.Create)
 
 
-def test_what_a_service_of_this_name_left_behind_is_waited_for() -> None:
+def test_children_of_an_earlier_service_of_this_name_are_waited_for() -> None:
     old = applied(deployment(), controller_uid="uid-of-the-service-before")
     assert decide([deployment()], old) == [plan.Wait("Deployment", "demo")]
     assert decide([], old) == []
 
 
-def test_what_is_being_deleted_is_waited_for_and_not_deleted_twice() -> None:
+def test_a_terminating_child_is_waited_for_and_not_deleted_again() -> None:
     assert decide([deployment()], applied(deployment(), deleting=True)) == [
         plan.Wait("Deployment", "demo")
     ]
@@ -154,13 +154,13 @@ def test_replicas_that_an_autoscaler_takes_over_are_first_given_to_a_second_mana
     assert isinstance(steps[1], plan.Apply)
 
 
-def test_replicas_that_are_not_ours_need_no_hand_over() -> None:
+def test_replicas_that_the_operator_does_not_own_need_no_handover() -> None:
     child = without(applied(deployment(replicas=4)), "spec", "replicas")
     [step] = decide([deployment(paused=True)], child)
     assert isinstance(step, plan.Apply)
 
 
-def test_replicas_become_ours_only_as_they_were_read() -> None:
+def test_replicas_are_taken_over_only_at_the_version_that_was_read() -> None:
     """The autoscaler may have scaled since; what it added must not be taken away again."""
     child = applied(deployment(), version="17")
     [step] = decide([deployment(replicas=4)], child)
@@ -168,7 +168,7 @@ def test_replicas_become_ours_only_as_they_were_read() -> None:
     assert (step.version, step.drift) == ("17", ())
 
 
-def test_replicas_that_somebody_took_are_put_back_whatever_happened_since() -> None:
+def test_replicas_that_another_client_changed_are_always_put_back() -> None:
     child = without(applied(deployment(replicas=4), version="17"), "spec", "replicas")
     [step] = decide([deployment(replicas=4)], child)
     assert isinstance(step, plan.Apply)

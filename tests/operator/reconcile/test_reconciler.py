@@ -1,4 +1,4 @@
-"""One look at a service where the operator itself is at fault; everything else is shown against a real API server."""
+"""A reconcile that fails in the operator itself; everything else is tested against a real API server."""
 
 import datetime as dt
 import typing
@@ -17,7 +17,7 @@ Object = dict[str, typing.Any]
 
 
 class Api:
-    """An API server that holds one service. It tells whether the status may be written, and what it was told in Events."""
+    """An API server with one service. It may refuse the status, and records the Events."""
 
     manager = "naiad-operator"
 
@@ -43,7 +43,7 @@ class Api:
         return body
 
 
-def looking(api: Api) -> reconciler.Reconciler:
+def reconciler_of(api: Api) -> reconciler.Reconciler:
     client = typing.cast("Client", api)
     tools = reconciler.Dependencies(
         api=client,
@@ -52,23 +52,23 @@ def looking(api: Api) -> reconciler.Reconciler:
             Labels(instance="i", manager="m"), on_change=lambda *_: None, transforms={}
         ),
         cluster_info=ClusterInfo(client, manifests.DEFAULTS, inspect_nodes=False),
-        models=typing.cast("model_poller.ModelPoller", Silent()),
+        models=typing.cast("model_poller.ModelPoller", NoModels()),
         clock=lambda: dt.datetime(2026, 1, 31, 12, tzinfo=dt.UTC),
     )
     return reconciler.Reconciler(tools)
 
 
-class Silent:
-    """Nobody can be asked for models."""
+class NoModels:
+    """A poller without any pod."""
 
     def poll(self, key: Key, url: str) -> None:
-        """Asks nobody."""
+        """Does nothing."""
 
     def states(self, key: Key) -> None:
-        """Knows nothing."""
+        """Has no model states."""
 
 
-async def test_drift_that_was_put_back_is_told_though_the_status_cannot_be_written(
+async def test_corrected_drift_has_an_event_although_the_status_cannot_be_written(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def put_back(*_: object, **__: object) -> applier.ApplyResult:
@@ -80,11 +80,11 @@ async def test_drift_that_was_put_back_is_told_though_the_status_cannot_be_writt
     api = Api()
     api.refuses = errors.Conflict("patch status", code=409)
     with pytest.raises(errors.Conflict):
-        await looking(api).reconcile(Key("models", "demo"))
+        await reconciler_of(api).reconcile(Key("models", "demo"))
     assert api.told == ["DriftCorrected"]
 
 
-async def test_a_bug_is_told_in_the_status_once_and_still_counts_as_one(
+async def test_a_bug_is_reported_in_the_status_once_and_still_raised(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def broken(*_: object) -> typing.NoReturn:
@@ -92,7 +92,7 @@ async def test_a_bug_is_told_in_the_status_once_and_still_counts_as_one(
 
     monkeypatch.setattr(reconciler, "build", broken)
     api = Api()
-    look = looking(api)
+    look = reconciler_of(api)
     for _ in range(2):
         with pytest.raises(KeyError):
             await look.reconcile(Key("models", "demo"))

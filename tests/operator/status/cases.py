@@ -56,7 +56,7 @@ READY: dict[str, Manifest] = {
         "children": {("Deployment", "demo"): deployment(3, ready=2), **hpa(said("ScalingActive", "True", "ValidMetricFound"))},
     },
     "an autoscaler that has not looked yet": {"resource": manifests.resource(**HPA)},
-    "models that nobody could be asked about": {"models": None},
+    "models of pods that never responded": {"models": None},
     "a route that a Gateway has taken up": {
         "resource": GATEWAY,
         "children": route({"parentRef": {"name": "public"}, "conditions": [said("Accepted", "True", "Accepted")]}),
@@ -91,7 +91,7 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
         {"children": {("Deployment", "demo"): deployment(total=2, updated=1)}},
         ("RollingOut", "2 of 2 pods serve, 1 of the newest template"),
     ),
-    "somebody paused the Deployment": (
+    "the Deployment is paused": (
         {"children": {("Deployment", "demo"): deployment(updated=0, spec={"paused": True})}},
         ("DeploymentPaused", "Deployment demo is paused, so its pods stay as they are: kubectl rollout resume deployment/demo"),
     ),
@@ -270,18 +270,18 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
             "1 of 2 pods became ready in the time that they have to load their models: raise predictor.probes.startup.failureThreshold, or look at the pods' logs",
         ),
     ),
-    "the Deployment is somebody else's": (
+    "the Deployment has another owner": (
         {"children": {("Deployment", "demo"): None}, "conflicts": [Conflict("Deployment", "demo", "Helm release web")]},
         (
             "ResourceConflict",
             "Deployment demo exists already and belongs to Helm release web: delete it, or give this service another name",
         ),
     ),
-    "the Service is somebody else's": (
+    "the Service has no owner": (
         {"conflicts": [Conflict("Service", "demo", "")]},
         ("ResourceConflict", "Service demo exists already and has no owner: delete it, or give this service another name"),
     ),
-    "an Ingress that is wanted again is held by somebody's finalizer": (
+    "an Ingress that is wanted again is held by a finalizer": (
         {"resource": spec(ingress={"enabled": True, "host": "a.example"}), "terminating": [("Ingress", "demo")]},
         ("BeingDeleted", "Ingress demo is still being deleted; it is made again once it is gone"),
     ),
