@@ -56,12 +56,12 @@ _COLUMNS: tuple[tuple[str, str, _Form], ...] = (
 
 
 def in_a_line(result: Result) -> str:
-    """Prints the results of one size while the next one runs."""
+    """The results of one size on one line."""
     return ", ".join(f"{name} {form(result)}" for name, _, form in _COLUMNS)
 
 
 def table(results: collections.abc.Sequence[Result]) -> str:
-    """The figures as a Markdown table, a row a figure, with what they should be."""
+    """The results as a Markdown table, one row per value, with the targets."""
     heads = [f"{r.services:,} services" for r in results]
     lines = ["| | " + " | ".join(heads) + " | should be |", "|---" * (len(heads) + 2) + "|"]
     for name, target, form in _COLUMNS[1:]:
@@ -70,7 +70,7 @@ def table(results: collections.abc.Sequence[Result]) -> str:
 
 
 def _plot(results: collections.abc.Sequence[Result], path: pathlib.Path) -> None:
-    """How the figures grow with the number of services."""
+    """Plots the results over the number of services."""
     panels: tuple[tuple[str, collections.abc.Callable[[Result], float], float], ...] = (
         ("all children, s", lambda r: r.all_children, 60),
         ("edit p99, ms", lambda r: r.edit_p99 * 1000, 1000),

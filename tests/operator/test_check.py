@@ -41,7 +41,7 @@ def write(folder: pathlib.Path, text: str) -> str:
     return str(path)
 
 
-def test_what_is_wrong_is_told_with_file_and_field(
+def test_an_error_is_reported_with_file_and_field(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     bad = manifests.resource(replics=2)
@@ -85,7 +85,9 @@ def test_files_that_hold_no_service_say_so(
     assert sentence in capsys.readouterr().err
 
 
-def test_a_missing_file_is_told(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_is_reported(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert cli.main(["check", "-f", str(tmp_path / "none.yaml")]) == 1
     assert "No such file" in capsys.readouterr().err
 
@@ -98,9 +100,9 @@ def test_a_folder_stands_for_the_files_in_it(
     (tmp_path / "notes.txt").write_text("just words")
     (tmp_path / "below").mkdir()
     assert cli.main(["check", "-q", "-f", str(tmp_path)]) == 1
-    said = capsys.readouterr().err
-    assert "b.yml:12: spec.predictor.replics" in said
-    assert "1 problem\n" in said
+    message = capsys.readouterr().err
+    assert "b.yml:12: spec.predictor.replics" in message
+    assert "1 problem\n" in message
 
     empty = tmp_path / "below"
     assert cli.main(["check", "-f", str(empty)]) == 1
@@ -153,7 +155,7 @@ def test_what_kubectl_reads_as_right_is_right(
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("nodeSelector: {a: y}", "spec.predictor.nodeSelector[a]: is True: write a text, in quotes"),
         ("replicas: 1, replicas: 2", "the key 'replicas' appears twice"),
@@ -161,16 +163,16 @@ def test_what_kubectl_reads_as_right_is_right(
         ("podTemplate: {metadata: {labels: [a]}}", "podTemplate.metadata.labels: is ['a']: write a mapping"),
     ],
 )  # fmt: skip
-def test_what_kubectl_would_trip_over_is_told(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+def test_what_kubectl_would_reject_is_reported(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     status, lines = checked(tmp_path, predictor(text), capsys)
     assert status == 1
-    assert said in lines[0]
+    assert message in lines[0]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         (f"{HEAD}status: x\nspec: {{}}", "status: is 'x': leave it out"),
         (HEAD.replace("demo", "7") + "spec: {}", "metadata.name: is 7: write a text, in quotes"),
@@ -181,11 +183,11 @@ def test_what_kubectl_would_trip_over_is_told(
     ],
 )  # fmt: skip
 def test_nothing_in_a_file_is_a_bug(
-    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, said: str
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, message: str
 ) -> None:
     status, lines = checked(tmp_path, text, capsys)
     assert status == 1
-    assert said in lines[0]
+    assert message in lines[0]
 
 
 def test_the_items_of_a_list_are_checked(

@@ -41,12 +41,12 @@ class Saying:
 
 
 @pytest.fixture
-def said(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Saying:
+def check(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Saying:
     return Saying(tmp_path / "a.yaml", capsys)
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (f"{GOOD}    replicas: two\n    replics: 1\n", ["9: spec.predictor.replicas", "10: spec.predictor.replics"]),
         (f"{GOOD}    env:\n      - name: A\n      - name: B\n        value: 7\n", ["12: spec.predictor.env[1].value"]),
@@ -57,16 +57,16 @@ def said(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> Saying:
         (f"# one\n\n{GOOD}    replicas: two\n", ["11: spec.predictor.replicas"]),
     ],
 )  # fmt: skip
-def test_a_field_is_reported_with_its_line(said: Saying, text: str, told: list[str]) -> None:
+def test_a_field_is_reported_with_its_line(check: Saying, text: str, message: list[str]) -> None:
     if "drainSeconds" in text:
-        told = [
+        message = [
             "8: spec.predictor.terminationGracePeriodSeconds"
         ]  # not there: the predictor's line
-    assert said.fields(text) == told
+    assert check.fields(text) == message
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         (f"{GOOD}    drainSeconds: 60\n", "6: spec.predictor.terminationGracePeriodSeconds"),
         (f"{GOOD}    env:\n      - value: a\n", "10: spec.predictor.env[0].name"),
@@ -75,21 +75,21 @@ def test_a_field_is_reported_with_its_line(said: Saying, text: str, told: list[s
         (GOOD.replace("kind: InferenceService\n", ""), "1: kind"),
     ],
 )  # fmt: skip
-def test_a_field_that_is_missing_is_told_with_the_line_of_what_is_around_it(
-    said: Saying, text: str, told: str
+def test_a_missing_field_is_reported_with_the_line_of_its_parent(
+    check: Saying, text: str, message: str
 ) -> None:
-    assert told in said.fields(text)
+    assert message in check.fields(text)
 
 
-def test_each_of_several_documents_has_its_own_lines(said: Saying) -> None:
+def test_each_of_several_documents_has_its_own_lines(check: Saying) -> None:
     second = GOOD.replace("demo", "second")
-    assert said.fields(f"{GOOD}    a: 1\n---\n# a remark\n---\n{second}    b: 1\n") == [
+    assert check.fields(f"{GOOD}    a: 1\n---\n# a remark\n---\n{second}    b: 1\n") == [
         "9: spec.predictor.a",
         "21: spec.predictor.b",
     ]
 
 
-def test_json_has_lines_too_also_with_tabs(said: Saying) -> None:
+def test_json_has_lines_too_also_with_tabs(check: Saying) -> None:
     manifest = {
         "apiVersion": "serving.naiad.dev/v1alpha1",
         "kind": "InferenceService",
@@ -97,25 +97,25 @@ def test_json_has_lines_too_also_with_tabs(said: Saying) -> None:
         "spec": {"predictor": {"model": {"storageUri": "s3://a/b"}, "replics": 2}},
     }
     items = {"apiVersion": "v1", "kind": "List", "items": [manifest, 7]}
-    assert said.fields(json.dumps(manifest, indent=2)) == ["12: spec.predictor.replics"]
-    assert said.fields(json.dumps(manifest, indent="\t")) == ["12: spec.predictor.replics"]
-    assert said.fields(json.dumps(items, indent=1))[0] == "16: spec.predictor.replics"
-    assert said(json.dumps(items, indent=1))[1].startswith("20: is 7: write a mapping")
+    assert check.fields(json.dumps(manifest, indent=2)) == ["12: spec.predictor.replics"]
+    assert check.fields(json.dumps(manifest, indent="\t")) == ["12: spec.predictor.replics"]
+    assert check.fields(json.dumps(items, indent=1))[0] == "16: spec.predictor.replics"
+    assert check(json.dumps(items, indent=1))[1].startswith("20: is 7: write a mapping")
     broken = json.dumps(manifest, indent="\t").replace('"demo"', "demo")
-    assert said(broken) == ["5: is not valid JSON: Expecting value, in column 11"]
+    assert check(broken) == ["5: is not valid JSON: Expecting value, in column 11"]
 
 
-def test_a_value_from_an_alias_is_reported_where_it_is_written(said: Saying) -> None:
+def test_a_value_from_an_alias_is_reported_where_it_is_written(check: Saying) -> None:
     text = f"{GOOD}    env:\n      - &first {{name: A, value: 1}}\n      - <<: *first\n        name: B\n"
-    assert said.fields(text) == [
+    assert check.fields(text) == [
         "10: spec.predictor.env[0].value",
         "10: spec.predictor.env[1].value",
     ]
 
 
-def test_a_merge_over_a_merge_is_not_a_duplicate_key(said: Saying) -> None:
+def test_a_merge_over_a_merge_is_not_a_duplicate_key(check: Saying) -> None:
     beside = "x: {y: &a {<<: &b {k: 1}, k: 2}}\nz: {<<: *a}\n"
-    assert said(f"{beside}---\n{GOOD}") == []
+    assert check(f"{beside}---\n{GOOD}") == []
 
 
 @pytest.mark.parametrize(
@@ -143,40 +143,40 @@ def test_a_merge_over_a_merge_is_not_a_duplicate_key(said: Saying) -> None:
     ],
 )
 def test_an_unreadable_document_is_reported_with_line_and_advice(
-    said: Saying, text: str, line: int, words: str
+    check: Saying, text: str, line: int, words: str
 ) -> None:
-    [told] = said(text)
-    assert told.startswith(f"{line}: ")
-    assert words in told
+    [message] = check(text)
+    assert message.startswith(f"{line}: ")
+    assert words in message
 
 
-def test_a_file_that_is_not_utf_8_is_reported_with_its_line(said: Saying) -> None:
-    assert said(f"{GOOD}    # \u00fc\n".encode("latin-1")) == [
+def test_a_file_that_is_not_utf_8_is_reported_with_its_line(check: Saying) -> None:
+    assert check(f"{GOOD}    # \u00fc\n".encode("latin-1")) == [
         "9: is not UTF-8 text: save it as UTF-8"
     ]
-    assert said(f"\ufeff{GOOD}") == []
+    assert check(f"\ufeff{GOOD}") == []
 
 
-def test_an_invalid_document_does_not_prevent_the_check_of_others(said: Saying) -> None:
+def test_an_invalid_document_does_not_prevent_the_check_of_others(check: Saying) -> None:
     twice = f"{GOOD}    image: a\n    image: b\n    env: [{{name: A, name: B}}]\n"
-    assert said(f"{twice}---\n{GOOD}    a: 1\n---\nb: [")[:3] == [
+    assert check(f"{twice}---\n{GOOD}    a: 1\n---\nb: [")[:3] == [
         "10: the key 'image' appears twice, the first time in line 9: write it once",
         "11: the key 'name' appears twice, the first time in line 11: write it once",
-        said(f"{twice}---\n{GOOD}    a: 1\n")[-1],
+        check(f"{twice}---\n{GOOD}    a: 1\n")[-1],
     ]
 
 
-def test_aliases_that_expand_without_bound_are_rejected(said: Saying) -> None:
+def test_aliases_that_expand_without_bound_are_rejected(check: Saying) -> None:
     levels = [f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)]
     text = "\n".join(["a0: &a0 [x]", *levels, f"{GOOD}    args: *a8\n"])
-    [told] = said(text)
-    assert "expand to more than a million values" in told
+    [message] = check(text)
+    assert "expand to more than a million values" in message
 
 
-def test_long_values_are_cut(said: Saying) -> None:
-    [told] = said(f"{GOOD}    args: {{a: {list(range(1000))}}}\n")
-    assert len(told) < 250
-    assert told.endswith(": write a list")
+def test_long_values_are_cut(check: Saying) -> None:
+    [message] = check(f"{GOOD}    args: {{a: {list(range(1000))}}}\n")
+    assert len(message) < 250
+    assert message.endswith(": write a list")
 
 
 @pytest.mark.parametrize(
@@ -189,28 +189,28 @@ def test_long_values_are_cut(said: Saying) -> None:
     ],
 )  # fmt: skip
 def test_sentences_are_about_the_file_and_not_about_the_program(
-    said: Saying, text: str, sentence: str
+    check: Saying, text: str, sentence: str
 ) -> None:
-    assert any(sentence in line for line in said(text))
+    assert any(sentence in line for line in check(text))
 
 
 def test_lists_that_a_cluster_gives_are_looked_into(
-    said: Saying, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    check: Saying, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     items = "".join(f"  {line}\n" for line in f"{GOOD}    a: 1".splitlines())
     text = (
         f"apiVersion: serving.naiad.dev/v1alpha1\nkind: InferenceServiceList\nitems:\n-{items[1:]}"
     )
-    assert said.fields(text) == ["12: spec.predictor.a"]
+    assert check.fields(text) == ["12: spec.predictor.a"]
     empty = tmp_path / "empty.yaml"
     empty.write_text("apiVersion: v1\nkind: List\nitems: []\n")
     assert cli.main(["check", "-f", str(empty)]) == 1
     assert capsys.readouterr().err == f"nothing to check: no InferenceService in {empty}\n"
 
 
-def test_a_duplicate_service_in_a_file_is_reported(said: Saying) -> None:
-    assert said(f"{GOOD}---\n{GOOD}") == [
+def test_a_duplicate_service_in_a_file_is_reported(check: Saying) -> None:
+    assert check(f"{GOOD}---\n{GOOD}") == [
         "13: metadata.name: the service 'demo' is already in line 4: rename this one, or remove one of them"
     ]
     elsewhere = GOOD.replace("name: demo", "name: demo\n  namespace: other")
-    assert said(f"{GOOD}---\n{elsewhere}---\n{GOOD.replace('demo', 'second')}") == []
+    assert check(f"{GOOD}---\n{elsewhere}---\n{GOOD.replace('demo', 'second')}") == []

@@ -42,7 +42,7 @@ def test_a_flag_wins_over_a_variable() -> None:
 
 
 @pytest.mark.parametrize(
-    ("argv", "environ", "said"),
+    ("argv", "environ", "message"),
     [
         (["--workers=many"], {}, "--workers: 'many' is not a whole number from 1 to 256"),
         (["--workers=2.5"], {}, "--workers: '2.5' is not a whole number from 1 to 256"),
@@ -60,8 +60,8 @@ def test_a_flag_wins_over_a_variable() -> None:
     ],
 )
 def test_an_invalid_option_is_rejected_with_the_valid_values(
-    argv: list[str], environ: dict[str, str], said: str, capsys: pytest.CaptureFixture[str]
+    argv: list[str], environ: dict[str, str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit):
         read(*argv, environ=environ)
-    assert said in capsys.readouterr().err
+    assert message in capsys.readouterr().err

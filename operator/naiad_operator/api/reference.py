@@ -71,7 +71,7 @@ def _default(field: Schema) -> str:
     )
 
 
-def _type(field: Schema) -> str:  # noqa: PLR0911 - one return a kind of type
+def _type(field: Schema) -> str:  # noqa: PLR0911 - one return per kind of type
     if field.get("x-kubernetes-int-or-string"):
         return "number or text"
     if field.get("x-kubernetes-preserve-unknown-fields"):

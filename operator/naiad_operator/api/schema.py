@@ -80,7 +80,7 @@ def _default(field: msgspec.inspect.Field) -> typing.Any:
     return field.default
 
 
-def _of_type(info: msgspec.inspect.Type) -> Schema:  # noqa: PLR0911 - one return a kind of type
+def _of_type(info: msgspec.inspect.Type) -> Schema:  # noqa: PLR0911 - one return per kind of type
     match info:
         case msgspec.inspect.UnionType():
             return _of_union(info)

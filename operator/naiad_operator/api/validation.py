@@ -203,7 +203,7 @@ def _type_problem(wanted: schema.Schema, value: typing.Any) -> str:
     return f"is {brief(value)}: write {_WORDS[kind]}" + (", in quotes" if kind == "string" else "")
 
 
-def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: PLR0911 - one return a bound
+def _bounds_problem(wanted: schema.Schema, value: typing.Any) -> str:  # noqa: PLR0911 - one return per bound
     if "enum" in wanted and value not in wanted["enum"]:
         near = difflib.get_close_matches(str(value), wanted["enum"], n=1, cutoff=0.4)
         hint = f" (did you mean {near[0]}?)" if near else ""

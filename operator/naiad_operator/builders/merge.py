@@ -98,7 +98,7 @@ def _merged(
         name = entry.get(key)
         if not isinstance(name, str | int) or isinstance(name, bool):
             raise PatchError(
-                f"{where}.{key}", "is missing: entries of this list are told apart by it"
+                f"{where}.{key}", "is missing: entries of this list are identified by it"
             )
         position = next((i for i, known in enumerate(merged) if known.get(key) == name), None)
         if entry.get(_DIRECTIVE) == "delete":

@@ -15,7 +15,7 @@ _MOST_NAMED = 3
 def loaded(service: InferenceService, observed: Observed) -> Condition:
     """The condition that says whether every model that should serve does."""
     if observed.models is None:
-        return Condition(MODELS_LOADED, "Unknown", "NotAsked", "no pod could be asked yet")
+        return Condition(MODELS_LOADED, "Unknown", "NotAsked", "no pod has reported its models yet")
     if not observed.models:
         return Condition(MODELS_LOADED, "False", "RepositoryEmpty", _EMPTY)
     failed = [model for model in observed.models if model.state not in (_READY, _LOADING)]

@@ -158,7 +158,7 @@ def available(workload: Workload) -> Condition:
     return Condition(AVAILABLE, "False", "NoPodServes", "no pod serves")
 
 
-def progressing(  # noqa: PLR0911 - one return a state that people tell apart
+def progressing(  # noqa: PLR0911 - one return per state
     service: InferenceService, workload: Workload
 ) -> Condition:
     """The condition that says whether pods are being replaced, are complete, or are blocked."""
@@ -215,7 +215,7 @@ def stopped(service: InferenceService, workload: Workload) -> Condition:
                 STOPPED,
                 "True",
                 "ScaledToZero",
-                "the autoscaler keeps no pod while nothing is asked",
+                "the autoscaler keeps no pod while there are no requests",
             )
         return Condition(
             STOPPED, "True", "ScaledToZero", "scaled to 0: raise replicas to serve again"

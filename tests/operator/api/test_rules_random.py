@@ -46,7 +46,7 @@ _TEXTS: dict[str, list[str]] = {
 Drawn = strategies.SearchStrategy[typing.Any]
 
 
-def drawn(info: msgspec.inspect.Type, field: str) -> Drawn:  # noqa: PLR0911 - one return a kind of type
+def drawn(info: msgspec.inspect.Type, field: str) -> Drawn:  # noqa: PLR0911 - one return per kind of type
     match info:
         case msgspec.inspect.StructType():
             return part(info)

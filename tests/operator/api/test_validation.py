@@ -11,7 +11,7 @@ from tests.support import manifests
 Manifest = dict[str, typing.Any]
 
 
-def told(manifest: Manifest) -> list[str]:
+def errors_of(manifest: Manifest) -> list[str]:
     return [str(problem) for problem in validation.check(manifest)]
 
 
@@ -50,18 +50,20 @@ def told(manifest: Manifest) -> list[str]:
     ],
 )  # fmt: skip
 def test_a_wrong_field_is_named_with_what_to_write(predictor: Manifest, sentence: str) -> None:
-    assert [text for text in told(manifests.resource(**predictor)) if text.startswith(sentence)]
+    assert [
+        text for text in errors_of(manifests.resource(**predictor)) if text.startswith(sentence)
+    ]
 
 
-def test_everything_wrong_is_told_at_once() -> None:
+def test_all_errors_are_reported_at_once() -> None:
     manifest = manifests.resource(replicas="2", shraedMemory="1Gi", placement="x")
-    assert len(told(manifest)) == 3
+    assert len(errors_of(manifest)) == 3
 
 
-def test_rules_are_told_only_of_well_formed_objects() -> None:
+def test_rules_are_checked_only_for_well_formed_objects() -> None:
     """A rule over a field of the wrong type would only repeat the problem in stranger words."""
     manifest = manifests.resource(replicas="2", autoscaling={"class": "hpa"})
-    assert told(manifest) == ["spec.predictor.replicas: is '2': write a whole number"]
+    assert errors_of(manifest) == ["spec.predictor.replicas: is '2': write a whole number"]
 
 
 @pytest.mark.parametrize(
@@ -74,12 +76,12 @@ def test_rules_are_told_only_of_well_formed_objects() -> None:
     ],
 )  # fmt: skip
 def test_the_envelope_is_checked_first(manifest: Manifest, sentence: str) -> None:
-    assert told({**manifests.resource(), **manifest})[0].startswith(sentence)
+    assert errors_of({**manifests.resource(), **manifest})[0].startswith(sentence)
 
 
-def test_an_empty_spec_says_what_is_missing() -> None:
+def test_an_empty_spec_reports_the_missing_fields() -> None:
     manifest = {**manifests.resource(), "spec": {}}
-    assert told(manifest) == [
+    assert errors_of(manifest) == [
         "spec.predictor: is missing: the servers; predictor.model.storageUri names their models, the rest has defaults."
     ]
 

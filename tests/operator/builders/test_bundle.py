@@ -182,7 +182,7 @@ def test_keda_asks_for_the_pods_of_a_service_however_long_its_name(
 
 
 @pytest.mark.parametrize("type_", ["NodePort", "LoadBalancer"])
-def test_metrics_leave_the_cluster_only_when_somebody_wants_them_to(type_: str) -> None:
+def test_metrics_are_exposed_outside_the_cluster_only_on_request(type_: str) -> None:
     """They ask for no token, and a load balancer may be open to everybody."""
     for monitoring, wanted in (
         ({}, False),

@@ -50,7 +50,7 @@ def test_the_number_of_pods(predictor: Manifest, now: int | None, wanted: int | 
 
 
 @pytest.mark.parametrize("predictor", [{}, {"replicas": 3}, HPA, KEDA0], ids=str)
-def test_suspended_there_is_no_pod_whoever_decides(predictor: Manifest) -> None:
+def test_a_suspended_service_has_no_pods(predictor: Manifest) -> None:
     manifest = manifests.resource(**predictor)
     manifest["spec"]["suspend"] = True
     parsed = service.parse(manifest)
@@ -58,7 +58,7 @@ def test_suspended_there_is_no_pod_whoever_decides(predictor: Manifest) -> None:
     assert not deployment.is_autoscaled(parsed)
 
 
-def test_a_number_that_is_kept_is_not_what_somebody_made_of_the_deployment() -> None:
+def test_a_kept_number_is_not_changed_by_a_manual_scale_of_the_deployment() -> None:
     """`kubectl scale deployment` is drift, also where the spec says no number."""
     parsed = service.parse({**manifests.resource(), "status": {"keptReplicas": 2}})
     assert deployment.replicas(parsed, manifests.facts(current_replicas=7)) == 2

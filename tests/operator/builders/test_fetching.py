@@ -23,7 +23,7 @@ def pod(model: Manifest, **predictor: typing.Any) -> Manifest:
 
 
 def test_credentials_are_the_init_containers_alone() -> None:
-    for storage, told in (
+    for storage, text in (
         ({"storageUri": "s3://a/b", "storage": SECRET}, "minio"),
         ({"storageUri": "gs://a/b", "storage": {"secretName": "minio"}}, "credentials"),
         (
@@ -34,8 +34,8 @@ def test_credentials_are_the_init_containers_alone() -> None:
         spec = pod(storage)
         (fetch,) = spec["initContainers"]
         (server,) = spec["containers"]
-        assert told in json.dumps(fetch)
-        assert told not in json.dumps(server)
+        assert text in json.dumps(fetch)
+        assert text not in json.dumps(server)
         assert "AWS" not in json.dumps(server)
         mounted = {mount["name"] for one in (fetch, server) for mount in one["volumeMounts"]}
         assert mounted == {volume["name"] for volume in spec["volumes"]}

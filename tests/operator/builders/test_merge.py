@@ -94,8 +94,8 @@ def test_an_entry_that_is_to_go_goes() -> None:
     [
         ({"containers": {"name": "server"}}, "containers", "write a list"),
         ({"containers": ["server"]}, "containers[0]", "write a mapping"),
-        ({"containers": [{"image": "x"}]}, "containers[0].name", "told apart by it"),
-        ({"containers": [{"name": []}]}, "containers[0].name", "told apart by it"),
+        ({"containers": [{"image": "x"}]}, "containers[0].name", "identified by it"),
+        ({"containers": [{"name": []}]}, "containers[0].name", "identified by it"),
         ({"containers": [{"name": "server", "env": "A=1"}]}, "containers[0].env", "write a list"),
         ({"tolerations": "all"}, "tolerations", "write a list"),
         ({"$patch": "replace"}, "$patch", "no other directives"),

@@ -27,7 +27,7 @@ def built(patch: typing.Any) -> dict[str, typing.Any]:
         ({"metadata": {"annotations": "a"}}, "metadata.annotations", "write a mapping"),
         ({"spec": "x"}, "spec", "write a mapping"),
         ({"spec": {"containers": {}}}, "spec.containers", "write a list"),
-        ({"spec": {"volumes": [{"emptyDir": {}}]}}, "spec.volumes[0].name", "told apart"),
+        ({"spec": {"volumes": [{"emptyDir": {}}]}}, "spec.volumes[0].name", "identified by"),
     ],
 )
 def test_a_patch_that_is_no_pod_template_is_refused_with_its_field(
@@ -71,9 +71,7 @@ def test_a_sidecar_a_taint_and_a_volume_of_ones_own_are_added() -> None:
         ({"requiredDuringSchedulingIgnoredDuringExecution": "x"}, "is 'x': write a list"),
     ],
 )
-def test_an_affinity_that_one_per_node_cannot_be_added_to_is_told(
-    anti: typing.Any, said: str
-) -> None:
+def test_an_affinity_that_is_not_a_mapping_is_reported(anti: typing.Any, said: str) -> None:
     manifest = manifests.resource(placement="onePerNode", affinity={"podAntiAffinity": anti})
     with pytest.raises(InvalidSpec, match=said):
         build(service.parse(manifest), manifests.facts())

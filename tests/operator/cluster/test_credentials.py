@@ -143,7 +143,7 @@ async def test_an_exec_plugin_is_run_again_when_its_token_expires() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("import sys; sys.exit('not logged in')", "not logged in"),
         ("print('hello')", "no ExecCredential"),
@@ -151,7 +151,7 @@ async def test_an_exec_plugin_is_run_again_when_its_token_expires() -> None:
     ],
 )
 async def test_an_exec_plugin_that_fails_is_named_with_its_error_output(
-    code: str, said: str
+    code: str, message: str
 ) -> None:
-    with pytest.raises(CredentialsError, match=said):
+    with pytest.raises(CredentialsError, match=message):
         await Tokens(plugin(code), clock=Clock()).header()

@@ -8,7 +8,7 @@ TYPED = "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): "
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("response", "message"),
     [
         (".spec.nodeSelctor: field not declared in schema", ".spec.nodeSelctor: field not declared in schema"),
         (".spec.hostNetwork: expected boolean, got &{yes}", ".spec.hostNetwork: expected boolean, got yes"),
@@ -17,11 +17,11 @@ TYPED = "failed to create typed patch object (a/b; apps/v1, Kind=Deployment): "
     ],
 )  # fmt: skip
 def test_an_unknown_field_in_an_apply_is_an_invalid_object_despite_the_code_500(
-    said: str, told: str
+    response: str, message: str
 ) -> None:
-    error = errors.from_response("apply it", code=500, status={"message": TYPED + said})
+    error = errors.from_response("apply it", code=500, status={"message": TYPED + response})
     assert isinstance(error, errors.Invalid)
-    assert error.message == told
+    assert error.message == message
 
 
 def test_any_other_500_is_a_server_error() -> None:

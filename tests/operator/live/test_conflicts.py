@@ -42,12 +42,12 @@ def test_a_foreign_object_is_left_as_it_is_and_named(kubectl: Kubectl, namespace
     assert "Service taken" in conflict(kubectl, "taken", namespace)["message"]
     assert without_noise(kubectl.get("Service", "taken", namespace)) == without_noise(before)
     until("the others all the same", lambda: kubectl.find("Deployment", "taken", namespace))
-    told = [
+    conflict_events = [
         event
         for event in events_of(kubectl, "taken", namespace)
         if event["reason"] == "ResourceConflict"
     ]
-    assert len(told) <= 1
+    assert len(conflict_events) <= 1
 
 
 def test_the_owner_of_a_foreign_object_is_named(kubectl: Kubectl, namespace: str) -> None:
@@ -69,7 +69,7 @@ def test_the_owner_of_a_foreign_object_is_named(kubectl: Kubectl, namespace: str
     assert "ConfigMap boss" in conflict(kubectl, "owned", namespace)["message"]
 
 
-def test_one_with_all_our_labels_and_no_owner_is_still_somebody_elses(
+def test_an_object_with_the_operators_labels_and_no_owner_is_not_managed(
     kubectl: Kubectl, namespace: str
 ) -> None:
     labels = {

@@ -89,7 +89,7 @@ def test_labels_by_which_a_child_is_found_are_until(kubectl: Kubectl, namespace:
         )
 
 
-def test_an_owner_reference_that_was_removed_makes_the_child_somebody_elses(
+def test_a_child_whose_owner_reference_was_removed_is_no_longer_managed(
     kubectl: Kubectl, namespace: str
 ) -> None:
     """A removed owner reference means that the object is to be kept: it is reported and not restored."""
@@ -133,7 +133,9 @@ def test_what_others_add_is_left_alone(kubectl: Kubectl, namespace: str) -> None
     assert metadata["labels"]["team"] == "a"
 
 
-def test_a_status_that_somebody_overwrote_is_until(kubectl: Kubectl, namespace: str) -> None:
+def test_a_status_that_another_client_overwrote_is_restored(
+    kubectl: Kubectl, namespace: str
+) -> None:
     wrong = {"status": {"replicas": 99}}
     kubectl.patch("InferenceService", "drift", namespace, body=wrong, subresource="status")
     until(

@@ -113,7 +113,7 @@ def test_a_release_is_installed_upgraded_taken_away_and_installed_again(
         config.uninstall("naiad")
 
 
-def test_a_release_of_another_name_takes_the_kept_resource_only_when_it_is_told_to(
+def test_another_release_takes_over_the_crd_only_with_take_ownership(
     own_plane: ControlPlane, admin: Kubectl
 ) -> None:
     """After an uninstall the resource bears the old release's name; without it, or with ours already there, Helm refuses."""

@@ -100,11 +100,11 @@ def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> No
 
     until(f"a child of every kind among {sorted(wanted)}", there)
 
-    def told() -> bool | None:
+    def has_status() -> bool | None:
         found = admin.get("InferenceService", "service-0", namespace)
         return bool(condition(found, "Ready")) or None
 
-    until("a status", told)
+    until("a status", has_status)
     columns, row = table(admin, namespace, "service-0")
     assert columns[:7] == ["Ready", "URL", "Replicas", "Serving", "Accelerator", "Why", "Age"]
     assert (row["Ready"], row["URL"], row["Accelerator"]) == (

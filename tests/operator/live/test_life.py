@@ -35,9 +35,9 @@ def test_an_applied_service_has_all_its_children_owned_and_becomes_ready(
     pods = kubectl.list("Pod", namespace, labels=status["selector"])
     assert len(pods) == 2
     event_of(kubectl, "applied", namespace, reason="Ready")
-    told = [event["reason"] for event in events_of(kubectl, "applied", namespace)]
-    assert told[-1] == "Ready"
-    assert len(told) <= 3
+    reasons = [event["reason"] for event in events_of(kubectl, "applied", namespace)]
+    assert reasons[-1] == "Ready"
+    assert len(reasons) <= 3
 
 
 def test_a_second_look_writes_nothing(
@@ -60,7 +60,7 @@ def test_a_second_look_writes_nothing(
     assert plane.writes(before) == []
 
 
-def test_an_edit_rolls_the_pods_and_is_told_until_it_is_done(
+def test_an_edit_replaces_the_pods_and_is_reported_until_it_is_complete(
     kubectl: Kubectl, kubelet: Kubelet, namespace: str
 ) -> None:
     kubectl.create(inference_service("edited", namespace))

@@ -132,7 +132,7 @@ def test_one_that_loses_its_lease_ends_as_failed(kubectl: Kubectl, start: Start)
     assert any("the lease is lost" in line["message"] for line in operator.lines())
 
 
-def test_one_that_waits_for_the_api_server_says_so_and_can_be_stopped(
+def test_an_operator_that_waits_for_the_api_server_logs_it_and_can_be_stopped(
     plane: ControlPlane, start: Start, proxy: Proxy
 ) -> None:
     proxy.add(Fault("GET", "/apis$", times=999, status=503, reason="ServiceUnavailable"))
@@ -166,7 +166,7 @@ def test_what_is_being_reconciled_when_it_is_asked_to_stop_comes_to_its_end(
     assert kubectl.find("Deployment", "late", namespace) is None, "the next one's work"
 
 
-def test_one_with_nothing_to_do_stops_at_once_whoever_is_connected(
+def test_an_idle_operator_stops_at_once_despite_open_connections(
     kubectl: Kubectl, start: Start
 ) -> None:
     """Prometheus keeps its connection, and other clients may keep idle ones; kopf would give each five seconds."""
@@ -186,7 +186,7 @@ def test_one_with_nothing_to_do_stops_at_once_whoever_is_connected(
     assert within(_KOPF_GIVES_S, stopped)
 
 
-def test_one_whose_port_is_taken_says_so_and_ends(start: Start) -> None:
+def test_an_operator_whose_port_is_taken_reports_it_and_ends(start: Start) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         # The last of an option counts.

@@ -51,7 +51,7 @@ def refused(
 
 
 @pytest.mark.parametrize("case", TYPOS)
-def test_a_typo_below_an_object_of_kubernetes_own_is_told(
+def test_a_typo_in_a_kubernetes_object_is_reported(
     kubectl: Kubectl, namespace: str, case: str
 ) -> None:
     predictor, words = TYPOS[case]
@@ -79,7 +79,7 @@ def test_a_typo_that_is_mended_is_forgotten(kubectl: Kubectl, namespace: str) ->
     kubectl.delete("InferenceService", "repaired", namespace)
 
 
-def test_a_webhook_that_is_down_is_told_and_stops_only_its_own_kind(
+def test_a_webhook_that_is_down_is_reported_and_blocks_only_its_own_kind(
     kubectl: Kubectl, namespace: str
 ) -> None:
     """The API server responds with 500 until it is repaired; the status reports it."""

@@ -158,7 +158,7 @@ async def test_an_api_server_that_rejects_the_version_gets_the_child_without_it(
 
 
 @pytest.mark.parametrize(
-    ("present", "told"),
+    ("present", "message"),
     [
         (None, "Service demo was missing and has been created"),
         (
@@ -169,10 +169,10 @@ async def test_an_api_server_that_rejects_the_version_gets_the_child_without_it(
     ids=["gone", "without its labels"],
 )
 async def test_the_event_of_a_child_that_was_missing(
-    present: dict[str, Any] | None, told: str
+    present: dict[str, Any] | None, message: str
 ) -> None:
     result = await apply(Api(present), is_new=False, was_complete=True)
-    assert [event.message for event in result.events] == [told]
+    assert [event.message for event in result.events] == [message]
 
 
 async def test_an_object_that_has_changed_since_it_was_read_is_read_again() -> None:

@@ -46,7 +46,7 @@ def test_a_long_message_is_truncated_to_the_api_servers_limit() -> None:
     assert len(event.message.encode()) <= 1024
 
 
-def test_drift_of_replicas_says_how_to_scale() -> None:
+def test_drift_of_replicas_explains_how_to_scale() -> None:
     event = of_drift("Deployment", "demo", ["spec.replicas"])
     assert "kubectl scale infsvc" in event.message
 

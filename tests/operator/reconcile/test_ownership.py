@@ -70,7 +70,7 @@ def test_everything_is_lost_where_nothing_was_applied() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "said"),
+    ("path", "message"),
     [
         (("f:spec", "f:replicas"), "spec.replicas"),
         (("f:metadata", "f:labels", "f:app"), "metadata.labels.app"),
@@ -87,7 +87,7 @@ def test_everything_is_lost_where_nothing_was_applied() -> None:
     ],
 )
 def test_a_field_that_another_client_took_over_is_named_by_its_path(
-    path: tuple[str, ...], said: str
+    path: tuple[str, ...], message: str
 ) -> None:
     taken = fields()
     node = taken
@@ -96,7 +96,7 @@ def test_a_field_that_another_client_took_over_is_named_by_its_path(
     # The empty set of a map means "all of it", so a map that loses its last field goes itself.
     node["f:other"] = {}
     del node[path[-1]]
-    assert unowned_fields(MANIFEST, taken) == [said]
+    assert unowned_fields(MANIFEST, taken) == [message]
 
 
 def test_a_null_in_a_manifest_is_ignored() -> None:

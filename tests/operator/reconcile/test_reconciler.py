@@ -25,7 +25,7 @@ class Api:
         self.service = manifests.resource()
         self.service["metadata"]["resourceVersion"] = "1"
         self.statuses: list[Object] = []
-        self.told: list[str] = []
+        self.reasons: list[str] = []
         self.refuses: Exception | None = None
 
     async def get(self, ref: object) -> Object:
@@ -39,7 +39,7 @@ class Api:
         return self.service
 
     async def create(self, ref: object, body: Object) -> Object:
-        self.told.append(body["reason"])
+        self.reasons.append(body["reason"])
         return body
 
 
@@ -81,7 +81,7 @@ async def test_corrected_drift_has_an_event_although_the_status_cannot_be_writte
     api.refuses = errors.Conflict("patch status", code=409)
     with pytest.raises(errors.Conflict):
         await reconciler_of(api).reconcile(Key("models", "demo"))
-    assert api.told == ["DriftCorrected"]
+    assert api.reasons == ["DriftCorrected"]
 
 
 async def test_a_bug_is_reported_in_the_status_once_and_still_raised(

@@ -389,6 +389,6 @@ NOT: dict[str, tuple[Manifest, tuple[str, str]]] = {
     ),
     "KEDA scaled it to nothing": (
         {"resource": manifests.resource(**KEDA), "children": {("Deployment", "demo"): deployment(0)}},
-        ("ScaledToZero", "the autoscaler keeps no pod while nothing is asked"),
+        ("ScaledToZero", "the autoscaler keeps no pod while there are no requests"),
     ),
 }  # fmt: skip

@@ -44,13 +44,13 @@ def test_a_status_is_what_the_definition_allows(case: str) -> None:
     assert validation.problems_of(schema.of(Status), status(**given), "status") == []
 
 
-def test_pods_that_serve_are_told_of_while_others_are_replaced() -> None:
+def test_serving_pods_are_reported_during_a_rollout() -> None:
     given = status(children={("Deployment", "demo"): deployment(total=3, updated=1, ready=2)})
     assert condition(given, "Available") == ("True", "Serving", "2 pods serve")
     assert condition(given, "Progressing")[:2] == ("True", "RollingOut")
 
 
-def test_a_scaled_up_pod_without_a_gpu_is_told_of_while_the_service_is_ready() -> None:
+def test_a_scaled_up_pod_without_a_gpu_is_reported_while_the_service_is_ready() -> None:
     given = status(
         manifests.resource(**HPA),
         children={("Deployment", "demo"): deployment(3, ready=2)},
@@ -98,14 +98,14 @@ def test_the_last_words_of_a_json_log_are_its_message() -> None:
     assert condition(given)[2].endswith("times: the error is this")
 
 
-def test_an_evicted_pod_stands_in_nobodys_way_when_others_serve_in_its_place() -> None:
+def test_an_evicted_pod_does_not_matter_when_others_serve_in_its_place() -> None:
     evicted = pod(phase="Failed", reason="Evicted", message="The node was low on resource: memory.")
     given = status(pods=[evicted])
     assert condition(given, "Progressing")[:2] == ("False", "Complete")
     assert "lastFailureInfo" not in given["modelStatus"]
 
 
-def test_a_pod_that_goes_says_nothing() -> None:
+def test_a_terminating_pod_is_not_reported() -> None:
     going = waiting("ImagePullBackOff", "no such image")
     going["metadata"]["deletionTimestamp"] = NOW
     assert condition(status(children=ONE_READY, pods=[going], models=None))[1] == "RollingOut"
@@ -146,7 +146,7 @@ def kept(resource: Manifest, now: int | None, before: Manifest | None = None) ->
     return found
 
 
-def test_a_number_is_kept_only_where_nobody_else_says_one() -> None:
+def test_a_number_is_kept_only_when_neither_spec_nor_autoscaler_sets_one() -> None:
     suspended = manifests.resource()
     suspended["spec"]["suspend"] = True
     assert kept(manifests.resource(), None) == 1
@@ -244,7 +244,7 @@ def test_the_selector_matches_the_pods() -> None:
     assert wanted.items() <= template["metadata"]["labels"].items()
 
 
-def test_an_invalid_resource_says_so_and_keeps_what_was_known() -> None:
+def test_an_invalid_resource_is_reported_and_keeps_the_rest_of_its_status() -> None:
     """Its children live on as they are, so the addresses and numbers of before still hold."""
     before = status()
     manifest = {**manifests.resource(), "status": before}
@@ -257,7 +257,7 @@ def test_an_invalid_resource_says_so_and_keeps_what_was_known() -> None:
     assert validation.problems_of(schema.of(Status), given, "status") == []
 
 
-def test_a_policy_that_may_keep_the_ingress_out_is_told_and_stands_in_nobodys_way() -> None:
+def test_a_policy_that_may_block_the_ingress_is_reported_and_the_service_is_ready() -> None:
     entry = {"enabled": True, "host": "a.example"}
     closed = spec(ingress=entry, networkPolicy={"enabled": True})
     unnamed = dataclasses.replace(

@@ -18,7 +18,7 @@ def suspend(kubectl: Kubectl, name: str, namespace: str, *, on: bool) -> None:
     kubectl.patch("InferenceService", name, namespace, body={"spec": {"suspend": on}})
 
 
-def test_scaling_the_deployment_is_drift_also_where_the_spec_says_no_number(
+def test_scaling_the_deployment_is_drift_also_when_the_spec_sets_no_number(
     kubectl: Kubectl, namespace: str
 ) -> None:
     kubectl.create(inference_service("plain", namespace))

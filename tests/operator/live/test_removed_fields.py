@@ -61,7 +61,7 @@ def test_secrets_for_pulling_are_named_once(kubectl: Kubectl, namespace: str) ->
 
 
 @pytest.mark.usefixtures("operator")
-def test_an_edit_that_waits_for_a_paused_deployment_says_so(
+def test_an_edit_that_waits_for_a_paused_deployment_is_reported(
     kubectl: Kubectl, kubelet: Kubelet, namespace: str
 ) -> None:
     kubectl.apply(inference_service("paused", namespace))
@@ -69,8 +69,8 @@ def test_an_edit_that_waits_for_a_paused_deployment_says_so(
     # What `kubectl rollout pause` does.
     kubectl.patch("Deployment", "paused", namespace, body={"spec": {"paused": True}})
     kubectl.apply(inference_service("paused", namespace, env=[{"name": "A", "value": "1"}]))
-    told = says(kubectl, kubelet, name="paused", namespace=namespace, reason="DeploymentPaused")
-    assert told == (
+    message = says(kubectl, kubelet, name="paused", namespace=namespace, reason="DeploymentPaused")
+    assert message == (
         "False",
         "Deployment paused is paused, so its pods stay as they are: kubectl rollout resume deployment/paused",
     )
@@ -79,7 +79,7 @@ def test_an_edit_that_waits_for_a_paused_deployment_says_so(
 
 
 @pytest.mark.usefixtures("operator")
-def test_a_child_that_is_wanted_again_while_it_is_held_says_so(
+def test_a_child_that_is_wanted_again_while_a_finalizer_holds_it_is_reported(
     kubectl: Kubectl, kubelet: Kubelet, namespace: str
 ) -> None:
     outside = {"ingress": {"enabled": True, "host": "held.example.com"}}
@@ -94,8 +94,8 @@ def test_a_child_that_is_wanted_again_while_it_is_held_says_so(
 
     until("the Ingress to go", leaves)
     kubectl.apply(inference_service("held", namespace, spec_=outside))
-    told = says(kubectl, kubelet, name="held", namespace=namespace, reason="BeingDeleted")
-    assert told == (
+    message = says(kubectl, kubelet, name="held", namespace=namespace, reason="BeingDeleted")
+    assert message == (
         "False",
         "Ingress held is still being deleted; it is made again once it is gone",
     )

@@ -15,7 +15,7 @@ from tests.apiserver.objects import condition, event_of, inference_service, is_r
 pytestmark = pytest.mark.usefixtures("operator")
 
 
-def told(
+def reported(
     *,
     kubectl: Kubectl,
     kubelet: Kubelet,
@@ -37,7 +37,7 @@ def told(
 
 def test_an_image_that_cannot_be_pulled(kubectl: Kubectl, kubelet: Kubelet, namespace: str) -> None:
     kubectl.create(inference_service("image", namespace))
-    said = told(
+    message = reported(
         kubectl=kubectl,
         kubelet=kubelet,
         name="image",
@@ -47,17 +47,17 @@ def test_an_image_that_cannot_be_pulled(kubectl: Kubectl, kubelet: Kubelet, name
             pod, reason="ImagePullBackOff", message='Back-off pulling image "x"'
         ),
     )
-    assert 'Back-off pulling image "x"' in said
+    assert 'Back-off pulling image "x"' in message
     event = event_of(kubectl, "image", namespace, reason="ImagePullBackOff")
     assert event["type"] == "Warning"
     kubectl.delete("InferenceService", "image", namespace)
 
 
-def test_a_container_that_crashes_says_its_last_words(
+def test_a_crashing_container_is_reported_with_its_last_error_line(
     kubectl: Kubectl, kubelet: Kubelet, namespace: str
 ) -> None:
     kubectl.create(inference_service("crash", namespace))
-    said = told(
+    message = reported(
         kubectl=kubectl,
         kubelet=kubelet,
         name="crash",
@@ -65,16 +65,16 @@ def test_a_container_that_crashes_says_its_last_words(
         reason="CrashLoopBackOff",
         become=lambda pod: kubelets.crash_looping(pod, message="error: no such bucket: production"),
     )
-    assert "no such bucket: production" in said
+    assert "no such bucket: production" in message
     kubectl.delete("InferenceService", "crash", namespace)
 
 
-def test_a_slice_that_no_node_offers_says_what_nodes_do_offer(
+def test_a_slice_that_no_node_offers_is_reported_with_what_nodes_offer(
     kubectl: Kubectl, kubelet: Kubelet, namespace: str
 ) -> None:
     wanted = {"type": "mig", "profile": "1g.10gb"}
     kubectl.create(inference_service("slice", namespace, accelerator=wanted))
-    said = told(
+    message = reported(
         kubectl=kubectl,
         kubelet=kubelet,
         name="slice",
@@ -84,7 +84,7 @@ def test_a_slice_that_no_node_offers_says_what_nodes_do_offer(
             pod, message="0/1 nodes are available: 1 Insufficient nvidia.com/mig-1g.10gb."
         ),
     )
-    assert "nvidia.com/mig-1g.10gb" in said
+    assert "nvidia.com/mig-1g.10gb" in message
     kubectl.delete("InferenceService", "slice", namespace)
 
 
@@ -106,7 +106,7 @@ def test_a_quota_that_is_spent(kubectl: Kubectl, kubelet: Kubelet, namespace: st
     }
     until("the quota to hold", lambda: is_refused(kubectl, pod, words="exceeded quota"))
     kubectl.create(inference_service("quota", namespace))
-    said = told(
+    message = reported(
         kubectl=kubectl,
         kubelet=kubelet,
         name="quota",
@@ -114,7 +114,7 @@ def test_a_quota_that_is_spent(kubectl: Kubectl, kubelet: Kubelet, namespace: st
         reason="QuotaExceeded",
         become=kubelets.ready,
     )
-    assert "exceeded quota" in said
+    assert "exceeded quota" in message
     kubectl.delete("ResourceQuota", "none", namespace)
     kubectl.delete("InferenceService", "quota", namespace)
 
