@@ -17,6 +17,8 @@ UNPACKED = 4096
 
 _LENGTH = struct.Struct("<I")
 _NOTHING: "np.ndarray[Any, Any]" = np.empty((0,), dtype=np.uint8)
+_PACKED_AT_ONCE = 1 << 14
+"""Elements that `pack` joins in one go."""
 
 
 class Tensor(Record, frozen=True):
@@ -94,9 +96,22 @@ def unpack(packed: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
 
 
 def pack(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
-    """The reverse of `unpack`, for an object array of `bytes` in any shape."""
+    """The reverse of `unpack`, for an object array of `bytes` in any shape. The result is read-only."""
+    elements = array.ravel()
+    if elements.size <= _PACKED_AT_ONCE:
+        return np.frombuffer(_packed(elements), np.uint8)
+    # In pieces: the objects of all lengths together would take 20 times the memory of short strings.
+    packed = bytearray()
+    for start in range(0, elements.size, _PACKED_AT_ONCE):
+        packed += _packed(elements[start : start + _PACKED_AT_ONCE])
+    whole = np.frombuffer(packed, np.uint8)
+    whole.flags.writeable = False
+    return whole
+
+
+def _packed(elements: "np.ndarray[Any, Any]") -> bytes:
     lengths = _LENGTH.pack
     parts: list[bytes] = []
-    for element in array.ravel().tolist():
+    for element in elements.tolist():
         parts += (lengths(len(element)), element)
-    return np.frombuffer(b"".join(parts), np.uint8)
+    return b"".join(parts)
