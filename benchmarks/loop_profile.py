@@ -31,9 +31,9 @@ from naiad.engine.loader import Loader
 from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
 from naiad.hosts.worker_rpc import ClosedRpcHandler
 from naiad.protocol.http.connection import Connection
+from naiad.protocol.http.connection_registry import ConnectionRegistry
 from naiad.protocol.http.framing import ReplyFramer
 from naiad.protocol.http.head_cache import HeadCache
-from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.service import HttpService
 from naiad.protocol.http.settings import HttpSettings
@@ -45,7 +45,7 @@ from naiad.serve.console import LoadingLines
 _CONNECTIONS = 16
 _TURNS = 6
 _GROUPS = (
-    ("HTTP transport", ("http/connection", "http/intake", "http/head", "http/framing", "http/exchange", "http/roster", "http/body")),
+    ("HTTP transport", ("http/connection", "http/intake", "http/head", "http/framing", "http/exchange", "http/registry", "http/body")),
     ("JSON codec, orjson included", ("http/infer_json", "http/json", "http/inference", "http/routes", "http/request_parameters", "orjson")),
     ("engine: look-up, rules", ("naiad/engine", "naiad/repository")),
     ("scheduler, answers, statistics", ("naiad/scheduling", "naiad/metrics")),
@@ -168,7 +168,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
         routes=Routes(engine, HttpOptions()),
         app=_no_app,
         settings=settings,
-        roster=Roster(loop, tick=settings.tick),
+        registry=ConnectionRegistry(loop, tick=settings.tick),
         heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
         framer=ReplyFramer(join_bytes=settings.join_bytes),
         clock=clock,

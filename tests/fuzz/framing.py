@@ -175,7 +175,7 @@ async def _ours(stream: bytes, step: int, *, fast: bool) -> tuple[list[_Request]
     assert len(refused) <= 1
     assert "fault of the server" not in "".join(refused)
     assert len(replies) == len(routes.requests) + len(refused), "not every request has its reply"
-    client.roster.leave(client.connection)
+    client.registry.remove(client.connection)
     if not client.is_closed():
         client.hang_up()
     await asyncio.sleep(0)

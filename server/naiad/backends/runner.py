@@ -19,7 +19,7 @@ DTYPES = {
 """By wire name (row 2.16); BYTES are object arrays."""
 
 
-class Refusal(Exception):  # noqa: N818 - it is what the worker answers
+class WorkerError(Exception):
     """What fails a load or a whole batch.
 
     Args:
@@ -156,7 +156,7 @@ class Runner(Protocol):
         """Run a batch.
 
         Raises:
-            Refusal: the whole batch failed.
+            WorkerError: the whole batch failed.
         """
         ...
 

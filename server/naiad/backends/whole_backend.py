@@ -19,7 +19,7 @@ from naiad.backends.backend import (
     WorkerPlan,
 )
 from naiad.backends.registry import Registry
-from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, Refusal
+from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, WorkerError
 from naiad.backends.visible_devices import seen_by
 from naiad.config.model_config import InstanceKind
 from naiad.config.typed import typed
@@ -63,7 +63,7 @@ class WholeBackend:
         settings: as `plan_of` makes them.
 
     Raises:
-        Refusal: the model cannot be loaded.
+        WorkerError: the model cannot be loaded.
     """
 
     def __init__(self, settings: dict[str, Any]) -> None:
@@ -88,7 +88,7 @@ class WholeBackend:
             self._loaded = backend.load(source)
             self._instance = self._loaded.make_instance(spec)
         except InferenceError as error:
-            raise Refusal(error.code.name, error.message) from error
+            raise WorkerError(error.code.name, error.message) from error
 
     def answer_through(self, post: Post) -> None:
         """See `Runner`."""
@@ -109,7 +109,7 @@ class WholeBackend:
         try:
             execution = self._instance.execute([self._inference(each) for each in requests])
         except InferenceError as error:
-            raise Refusal(error.code.name, error.message) from error
+            raise WorkerError(error.code.name, error.message) from error
         answers = [None if each is None else _answer(each) for each in execution.responses]
         return Outcome(answers, execution.input_end_ns, execution.output_start_ns)
 

@@ -1,124 +1,133 @@
-"""How far a model may run ahead of the client that reads its answers: one flow a stream.
+"""Flow control between a model and the client that reads its responses: one `Flow` per stream.
 
-Without it a model that sends faster than its client reads would fill the server's memory. Two things are bounded: answers on their way
-from the model to the loop (by bytes), and answers that the loop has written and the client has not taken (the protocol says `hold`
-when its own buffer is full, and `go_on` when there is room again). While either is the case `wait` keeps the thread that sends.
+Without it a model that sends faster than its client reads would fill the server's memory. Two things are bounded: responses in transit
+from the model to the loop (in bytes), and responses that the loop has written and the client has not read (the protocol calls `pause`
+when its own buffer is full, and `resume` when it has capacity again). In both cases `wait` blocks the thread that sends.
 
-A model that answers from coroutines does not wait: its other requests share the thread. What it sends to a client that does not read is
-counted, and `overran` says when that client is to be cut off.
+A model that sends from coroutines does not wait: its other requests share the thread. What it sends to a client that does not read is
+counted, and `overran` says when that client is to be disconnected.
 
-Nobody waits for ever: who cannot take any more, because the client left or the last answer was given, calls `close`.
+No thread waits for ever: when the client has gone or the final response was sent, `close` is called.
 """
 
 import collections.abc
 import threading
 
 LIMIT_BYTES = 1 << 20
-"""Bytes of answers that may be on their way to the loop; the one that passes it still goes."""
+"""Bytes of responses that may be in transit to the loop; the response that exceeds it is still sent."""
 
 OVERRUN_BYTES = 16 << 20
-"""Bytes that a model which cannot be kept waiting may send to a client that takes nothing; more, and that client is cut off."""
+"""Bytes that a model which does not wait may send to a client that does not read; with more, that client is disconnected."""
 
-ANSWER_BYTES = 512
-"""What an answer weighs beside its tensors."""
+RESPONSE_BYTES = 512
+"""The size of a response beside its tensors."""
 
 
 class Flow:
-    """Between model threads, which call `sent` and `wait`, and the event loop, which calls everything else.
+    """Used by model threads, which call `sent` and `wait`, and by the event loop, which calls everything else.
 
-    Each number has one writer at a time (a sender's lock sees to it), so none needs a lock here.
+    Each counter has one writer at a time (senders have a lock), so it needs no lock here.
 
     Args:
-        limit: bytes that may be on their way.
+        limit: bytes that may be in transit.
     """
 
     __slots__ = (
-        "_arrived", "_closed", "_held", "_largest", "_limit", "_on_hold", "_piled", "_room", "_sent", "_waiting",
+        "_arrived",
+        "_capacity",
+        "_closed",
+        "_largest",
+        "_limit",
+        "_on_pause",
+        "_paused",
+        "_sent",
+        "_unread",
+        "_waiting",
     )  # fmt: skip
 
     def __init__(self, limit: int = LIMIT_BYTES) -> None:
         self._limit = limit
         self._sent = 0
         self._arrived = 0
-        self._held = False
+        self._paused = False
         self._closed = False
         self._waiting = False
-        self._piled = 0
+        self._unread = 0
         self._largest = 0
-        self._room = threading.Event()
-        self._on_hold: collections.abc.Callable[[bool], None] | None = None
+        self._capacity = threading.Event()
+        self._on_pause: collections.abc.Callable[[bool], None] | None = None
 
     def is_full(self) -> bool:
-        """Whether who sends should wait now."""
-        return (self._held or self._sent - self._arrived > self._limit) and not self._closed
+        """Whether a sender should wait now."""
+        return (self._paused or self._sent - self._arrived > self._limit) and not self._closed
 
     def sent(self, size: int) -> None:
-        """An answer of so many bytes goes on its way; said before it does."""
+        """A response of this size is about to be sent."""
         self._sent += size
 
     def wait(self) -> None:
-        """Return once there is room; at once if there is."""
+        """Wait for capacity."""
         while self.is_full():
-            self._room.clear()
+            self._capacity.clear()
             self._waiting = True
-            # Asked again: what made room before the line above could not know that somebody waits.
+            # Checked again: capacity that came before the line above did not wake this thread.
             if not self.is_full():
-                self._room.set()  # for another thread whose wake-up was cleared above
+                self._capacity.set()  # for another thread whose wake-up was cleared above
                 return
-            self._room.wait()
+            self._capacity.wait()
 
     def coming(self, size: int) -> None:
-        """An answer of so many bytes has come to the loop and is handed on next: it piles up if the client takes nothing already."""
-        if self._held:
-            self._piled += size
+        """A response of this size has come to the loop and is passed on next: it counts as unread if the client does not read."""
+        if self._paused:
+            self._unread += size
             self._largest = max(self._largest, size)
 
     def arrived(self, size: int) -> None:
-        """It was handed on."""
+        """The response was passed on."""
         self._arrived += size
         if self._waiting:
             self._wake()
 
-    def hold(self) -> None:
-        """The client does not take what is sent to it."""
-        if not self._held:
-            self._held = True
-            if self._on_hold is not None:
-                self._on_hold(True)
+    def pause(self) -> None:
+        """The client does not read."""
+        if not self._paused:
+            self._paused = True
+            if self._on_pause is not None:
+                self._on_pause(True)
 
-    def go_on(self) -> None:
-        """It does again."""
-        self._let_go()
-        self._piled = self._largest = 0
+    def resume(self) -> None:
+        """The client reads again."""
+        self._release()
+        self._unread = self._largest = 0
         if self._waiting:
             self._wake()
 
-    def watch(self, on_hold: "collections.abc.Callable[[bool], None]") -> None:
-        """Have a host whose model cannot `wait` here told when it shall be held and when it may go on; at once if it is held."""
-        self._on_hold = on_hold
-        if self._held and not self._closed:
-            on_hold(True)
+    def watch(self, on_pause: "collections.abc.Callable[[bool], None]") -> None:
+        """Set the callback of a host whose model cannot `wait` here: True when it is to pause, False when it may resume; at once if paused."""
+        self._on_pause = on_pause
+        if self._paused and not self._closed:
+            on_pause(True)
 
     def overran(self) -> bool:
-        """Whether too much has come for a client that takes nothing, beside the largest of it: one goes before the model knows."""
-        return self._piled - self._largest > OVERRUN_BYTES
+        """Whether too much has come for a client that does not read, except for the largest response: one is sent before the model knows."""
+        return self._unread - self._largest > OVERRUN_BYTES
 
     def close(self) -> None:
-        """Nobody needs to wait any more: the client left, or has its last answer."""
-        self._let_go()
-        self._on_hold = None
+        """End every wait: the client has gone, or has its final response."""
+        self._release()
+        self._on_pause = None
         self._closed = True
         self._waiting = False
-        self._room.set()
+        self._capacity.set()
 
-    def _let_go(self) -> None:
-        if self._held:
-            self._held = False
-            if self._on_hold is not None:
-                self._on_hold(False)
+    def _release(self) -> None:
+        if self._paused:
+            self._paused = False
+            if self._on_pause is not None:
+                self._on_pause(False)
 
     def _wake(self) -> None:
-        # Half of the limit has to be free, or the thread would be woken for each answer.
-        if not self._held and self._sent - self._arrived <= self._limit // 2:
+        # Half of the limit has to be free; otherwise the thread would be woken for each response.
+        if not self._paused and self._sent - self._arrived <= self._limit // 2:
             self._waiting = False
-            self._room.set()
+            self._capacity.set()

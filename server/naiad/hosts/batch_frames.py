@@ -13,7 +13,7 @@ from naiad.backends import batch as batches
 from naiad.backends.backend import Answer, Execution
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
-from naiad.core.flow import ANSWER_BYTES
+from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
 from naiad.core.request import Parameters
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -121,7 +121,7 @@ class Answers:
             )
         if inference.flow is None:
             return Answer(inference, response, begun_ns)
-        weight = ANSWER_BYTES + len(base)
+        weight = RESPONSE_BYTES + len(base)
         inference.flow.sent(weight)
         return Answer(inference, response, begun_ns, weight)
 

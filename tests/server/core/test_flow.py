@@ -62,21 +62,21 @@ def test_who_passes_the_limit_waits_until_half_of_it_has_arrived() -> None:
 
 def test_a_client_that_takes_nothing_holds_the_sender_whatever_has_arrived() -> None:
     flow = Flow(limit=10)
-    flow.hold()
+    flow.pause()
     sender = Sender(flow, 1)
     assert sender.waits()
     flow.arrived(1)
     assert sender.waits()
-    flow.go_on()
+    flow.resume()
     assert sender.done()
 
 
 def test_going_on_does_not_help_while_too_much_is_on_its_way() -> None:
     flow = Flow(limit=10)
     flow.sent(20)
-    flow.hold()
+    flow.pause()
     sender = Sender(flow, 1)
-    flow.go_on()
+    flow.resume()
     assert sender.waits()
     flow.arrived(20)
     assert sender.done()
@@ -86,7 +86,7 @@ def test_going_on_does_not_help_while_too_much_is_on_its_way() -> None:
 def test_once_closed_nobody_waits_any_more(*, held: bool) -> None:
     flow = Flow(limit=1)
     if held:
-        flow.hold()
+        flow.pause()
     senders = [Sender(flow, 5) for _ in range(3)]
     assert all(sender.waits() for sender in senders)
     flow.close()
@@ -98,13 +98,13 @@ def test_what_comes_for_a_client_that_takes_nothing_is_counted_until_it_takes_ag
     flow = Flow()
     flow.coming(OVERRUN_BYTES + 1)
     assert not flow.overran()
-    flow.hold()
+    flow.pause()
     flow.coming(OVERRUN_BYTES + 1)
     flow.coming(OVERRUN_BYTES)
     assert not flow.overran()
     flow.coming(1)
     assert flow.overran()
-    flow.go_on()
+    flow.resume()
     assert not flow.overran()
 
 
@@ -122,13 +122,13 @@ def test_no_wake_up_is_lost_between_threads_that_race() -> None:
 
 def test_who_watches_hears_of_each_turn_once_and_of_a_hold_that_is_older() -> None:
     flow = Flow()
-    flow.hold()
+    flow.pause()
     told: list[bool] = []
     flow.watch(told.append)
-    flow.hold()
-    flow.go_on()
-    flow.go_on()
-    flow.hold()
+    flow.pause()
+    flow.resume()
+    flow.resume()
+    flow.pause()
     assert told == [True, False, True]
 
 
@@ -136,15 +136,15 @@ def test_who_watches_is_let_go_when_the_flow_is_closed_and_hears_no_more() -> No
     flow = Flow()
     told: list[bool] = []
     flow.watch(told.append)
-    flow.hold()
+    flow.pause()
     flow.close()
-    flow.hold()
+    flow.pause()
     assert told == [True, False]
 
 
 def test_a_closed_flow_holds_nobody() -> None:
     flow = Flow()
-    flow.hold()
+    flow.pause()
     flow.close()
     told: list[bool] = []
     flow.watch(told.append)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.backends.runner import Answer, Outcome, Refusal
+from naiad.backends.runner import Answer, Outcome, WorkerError
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
@@ -105,7 +105,7 @@ def test_an_error_and_parameters_belong_to_one_answer_of_one_batch() -> None:
 
 
 def test_a_batch_that_failed_as_a_whole_says_why() -> None:
-    header = content.pack_failure(Refusal("INTERNAL", "no such thing"))
+    header = content.pack_failure(WorkerError("INTERNAL", "no such thing"))
     with pytest.raises(InferenceError, match="no such thing"):
         Answers(CONFIG, 1).unpack(bytearray(), header, asked(1))
 

@@ -43,7 +43,7 @@ async def held(hosted: Hosted, folder: pathlib.Path) -> "tuple[Flow, asyncio.Fut
     """A request whose client takes nothing, and its batch; the model has sent what it sends all the same."""
     slow = ask()
     slow.flow = Flow()
-    slow.flow.hold()
+    slow.flow.pause()
     out = hosted.submit(slow)
     # The worker hears one thing after the other: once it has said that it is ready, it knows of the hold.
     assert await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S)
@@ -61,7 +61,7 @@ async def test_a_model_waits_while_its_client_does_not_take_what_it_sends(
         assert await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S)
     assert told(hosted) == [0]
     assert not out.done()
-    flow.go_on()
+    flow.resume()
     await asyncio.wait_for(out, GIVE_UP_S)
     assert told(hosted) == [*range(1000), "end!"]
 
@@ -100,7 +100,7 @@ async def test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_d
     def go_on() -> None:
         nonlocal piled
         piled = 0
-        flow.go_on()
+        flow.resume()
 
     def on_answer(answer: Answer) -> None:
         nonlocal piled, most
@@ -109,7 +109,7 @@ async def test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_d
         most = max(most, piled)
         # As a connection does that is full for a moment: it says so, and has room again in the loop's next turn.
         flow.coming(answer.weight)
-        flow.hold()
+        flow.pause()
         flow.arrived(answer.weight)
         asyncio.get_running_loop().call_soon(go_on)
 
@@ -147,10 +147,10 @@ async def test_a_client_that_reads_large_answers_is_not_taken_for_one_that_does_
     def read(answer: Answer) -> None:
         # As a protocol does: what is written fills the connection, and is gone from it a moment later.
         flow.coming(answer.weight)
-        flow.hold()
+        flow.pause()
         flow.arrived(answer.weight)
         piled.append(flow.overran())
-        asyncio.get_running_loop().call_later(0.2, flow.go_on)
+        asyncio.get_running_loop().call_later(0.2, flow.resume)
 
     hosted.host.answers_to(read)
     outcome = await hosted.run(slow)

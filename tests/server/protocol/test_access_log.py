@@ -18,7 +18,7 @@ from naiad.protocol.access_log import (
     inference_of,
 )
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
-from naiad.protocol.grpc.call import Answer, Call, OnAnswer, Refusal, Replies
+from naiad.protocol.grpc.call import Answer, Call, OnAnswer, RpcStatus, StreamWriter
 
 LOGGER = logging.getLogger("test.access")
 
@@ -178,7 +178,7 @@ def test_a_call_that_fails_and_one_that_is_cancelled_are_recorded_once() -> None
     calls = Calls()
     logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
     assert calls.on_answer is not None
-    calls.on_answer(Refusal(5, "unknown"))
+    calls.on_answer(RpcStatus(5, "unknown"))
     assert calls.seen()[4] == "NOT_FOUND"
     calls = Calls()
     handle = logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
@@ -198,17 +198,17 @@ def test_a_call_that_is_answered_at_once_and_one_refused_before_it_began_are_rec
         on_answer(b"x")
 
     logged("/s/Live", at_once, calls.recorder)(b"", GrpcCall(), calls.answers.append)
-    record_refused("/s/Load", Refusal(16, "no token"), calls.recorder)
+    record_refused("/s/Load", RpcStatus(16, "no token"), calls.recorder)
     assert [(each.method, each.status) for each in calls.entries] == [
         ("Live", "OK"),
         ("Load", "UNAUTHENTICATED"),
     ]
 
 
-class Conversation:
+class StreamHandler:
     """Answers each message with itself twice."""
 
-    def __init__(self, replies: Replies) -> None:
+    def __init__(self, replies: StreamWriter) -> None:
         self.replies = replies
 
     def take(self, body: bytes) -> None:
@@ -217,10 +217,10 @@ class Conversation:
     def half_close(self) -> None:
         self.replies.end(None)
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         pass
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         pass
 
     def cancel(self) -> None:
@@ -234,22 +234,22 @@ class NoReplies:
     def send(self, message: bytes) -> None:
         pass
 
-    def room(self) -> None:
+    def capacity(self) -> None:
         pass
 
-    def end(self, refused: Refusal | None) -> None:
+    def end(self, refused: RpcStatus | None) -> None:
         pass
 
 
 @pytest.mark.parametrize(("ends", "status"), [(True, "OK"), (False, "CANCELLED")])
 def test_a_stream_is_recorded_when_it_ends(*, ends: bool, status: str) -> None:
     calls = Calls()
-    begin = logged_stream("/s/Stream", lambda call, replies: Conversation(replies), calls.recorder)
-    talk = begin(GrpcCall(), NoReplies())
-    talk.take(b"ab")
-    talk.take(b"c")
-    assert talk.may_take()
+    begin = logged_stream("/s/Stream", lambda call, replies: StreamHandler(replies), calls.recorder)
+    bidi_stream = begin(GrpcCall(), NoReplies())
+    bidi_stream.take(b"ab")
+    bidi_stream.take(b"c")
+    assert bidi_stream.may_take()
     if ends:
-        talk.half_close()
-    talk.cancel()
+        bidi_stream.half_close()
+    bidi_stream.cancel()
     assert calls.seen() == ("grpc", "10.0.0.9:1", "Stream", "/s/Stream", status, 3, 6, 0.0)

@@ -223,7 +223,7 @@ async def test_a_cancellation_resumes_a_paused_model() -> None:
     inference = model.send()
     flow = inference.flow = Flow()
     model.host.finish_with([None])
-    flow.hold()
+    flow.pause()
     inference.cancel()
     assert not flow.is_full()
 

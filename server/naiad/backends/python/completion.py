@@ -15,7 +15,7 @@ from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.runner import entry_class
-from naiad.backends.runner import Refusal
+from naiad.backends.runner import WorkerError
 
 _METHOD = "auto_complete_config"
 _CLASS = "TritonPythonModel"
@@ -44,7 +44,7 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
         settings: `name`, `path` (the model file), `model_dir`, `config` (as JSON text).
 
     Raises:
-        Refusal: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
+        WorkerError: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
     """
     name = settings["name"]
     folder = pathlib.Path(settings["model_dir"])
@@ -56,14 +56,14 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
     try:
         completed = completer(ModelConfig(settings["config"]))
     except raised() as error:
-        raise Refusal(
+        raise WorkerError(
             "INVALID_ARG",
             f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}",
         ) from error
     try:
         return shown(name, completed)
     except ValueError as error:
-        raise Refusal("INVALID_ARG", str(error)) from error
+        raise WorkerError("INVALID_ARG", str(error)) from error
 
 
 def shown(name: str, completed: Any) -> "dict[str, Any]":

@@ -33,7 +33,7 @@ from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import Clock
 from naiad.core.datatypes import DataType
-from naiad.core.flow import ANSWER_BYTES
+from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
@@ -220,7 +220,7 @@ def _objects(array: Array) -> Array:
 
 def _weight(response: InferResponse) -> int:
     """About how much memory a response takes."""
-    weight = ANSWER_BYTES
+    weight = RESPONSE_BYTES
     for tensor in response.outputs:
         weight += tensor.array.nbytes
         if tensor.datatype is datatypes.BYTES:

@@ -22,7 +22,7 @@ from naiad.backends.python.api.response import InferenceResponse, contents_of
 from naiad.backends.python.api.tensor import parts_of
 from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.served_model import APART, ServedModel
-from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, Refusal
+from naiad.backends.runner import Answer, Outcome, Post, ReceivedRequest, WorkerError
 
 _PACKAGE = "naiad_model"
 _FOLDERS = "NAIAD_MODEL_FOLDERS"
@@ -36,7 +36,7 @@ class PythonRunner(ServedModel):
         settings: `arguments` (of `initialize`, row 15.2), `path` (the model file), `model_dir`, `outputs` (names), `decoupled`.
 
     Raises:
-        Refusal: INVALID_ARG: it cannot be imported, lacks what it must have, or `initialize` failed.
+        WorkerError: INVALID_ARG: it cannot be imported, lacks what it must have, or `initialize` failed.
     """
 
     def __init__(self, settings: "dict[str, Any]") -> None:
@@ -94,8 +94,8 @@ class PythonRunner(ServedModel):
     ) -> None:
         self._post(call, Answer([], {}, ("INTERNAL", text)), final=True, begun_ns=begun_ns)
 
-    def _error(self, message: str) -> Refusal:  # type: ignore[explicit-override]  # as above
-        return Refusal("INTERNAL", message)
+    def _error(self, message: str) -> WorkerError:  # type: ignore[explicit-override]  # as above
+        return WorkerError("INTERNAL", message)
 
     def _answer(self, response: Any, wanted: "list[str]") -> Answer:
         self._check_response(response)
@@ -121,7 +121,7 @@ def _made(path: pathlib.Path, folder: pathlib.Path, arguments: "dict[str, str]")
         if hasattr(model, "initialize"):
             model.initialize(arguments)
     except raised() as error:
-        raise Refusal(
+        raise WorkerError(
             "INVALID_ARG",
             f"failed to initialize model '{name}' (instance '{arguments['model_instance_name']}'): {describe(error, folder)}",
         ) from error
@@ -137,7 +137,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
         name: the model's name.
 
     Raises:
-        Refusal: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
+        WorkerError: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
     """
     if not path.is_file():
         raise _refusal(name, f"Python model file not found in '{path}'")
@@ -185,8 +185,8 @@ def _make_importable(folders: "list[str]") -> None:
     sys.modules[_PACKAGE] = package
 
 
-def _refusal(name: str, text: str) -> Refusal:
-    return Refusal("INVALID_ARG", f"unable to load model '{name}': {text}")
+def _refusal(name: str, text: str) -> WorkerError:
+    return WorkerError("INVALID_ARG", f"unable to load model '{name}': {text}")
 
 
 def _before_installed_packages() -> int:

@@ -25,7 +25,7 @@ from naiad.backends.runner import (
     Outcome,
     ReceivedRequest,
     ReceivedTensor,
-    Refusal,
+    WorkerError,
 )
 from naiad.hosts.worker.link import Payload
 
@@ -155,11 +155,11 @@ def _packed(answer: "Answer | None", payload: Payload) -> str:
     return f"[{error},{parameters},[{','.join(outputs)}]]"
 
 
-def pack_refusal(refusal: Refusal) -> bytes:
+def pack_refusal(refusal: WorkerError) -> bytes:
     """The header of a REFUSED."""
     return _to_json({"error": (refusal.code, refusal.message)}).encode(errors=_SHOWN)
 
 
-def pack_failure(refusal: Refusal) -> bytes:
+def pack_failure(refusal: WorkerError) -> bytes:
     """The header of an OUTCOME when the whole batch failed."""
     return pack_refusal(refusal) + TIMES.pack(0, 0)

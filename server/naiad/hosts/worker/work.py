@@ -14,7 +14,7 @@ import weakref
 from typing import Any
 
 from naiad.backends.python.api import context
-from naiad.backends.runner import Answer, ReceivedRequest, Refusal
+from naiad.backends.runner import Answer, ReceivedRequest, WorkerError
 from naiad.hosts.worker import content, link
 from naiad.hosts.worker.asking import AskingServer
 
@@ -71,7 +71,9 @@ class Worker:
 
     def _refuse(self, lost: link.SegmentLostError) -> None:
         """Fail what a message in turn was about, because its segment did not come; the next one may."""
-        refusal = Refusal("UNAVAILABLE", f"its worker process could not take the request: {lost}")
+        refusal = WorkerError(
+            "UNAVAILABLE", f"its worker process could not take the request: {lost}"
+        )
         if lost.kind == link.BATCH:
             self._link.send(link.OUTCOME, content.pack_failure(refusal))
         else:
@@ -82,7 +84,7 @@ class Worker:
         try:
             runner = _made(header)
             runner.answer_through(self._respond)
-        except Refusal as refusal:
+        except WorkerError as refusal:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
             return False
         self._runner = runner
@@ -94,18 +96,20 @@ class Worker:
     def _run_one_shot(self, header: "bytes | bytearray") -> None:
         try:
             self._link.send(link.DONE, json.dumps({"result": _made(header)}).encode())
-        except Refusal as refusal:
+        except WorkerError as refusal:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
 
     def _execute(self, header: "bytes | bytearray", first: int) -> None:
         payload = None
         try:
             answer, payload = self._answer(header, first)
-        except Refusal as refusal:
+        except WorkerError as refusal:
             answer = content.pack_failure(refusal)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
             _log.exception("a batch failed")
-            answer = content.pack_failure(Refusal("INTERNAL", f"{type(error).__name__}: {error}"))
+            answer = content.pack_failure(
+                WorkerError("INTERNAL", f"{type(error).__name__}: {error}")
+            )
         if os.getpid() != self._process:
             # A child that the model forked came back from execute as well: the answer is its parent's.
             os._exit(0)
@@ -116,7 +120,7 @@ class Worker:
         except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
             _log.exception("a batch's answer could not be handed over")
             text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
-            self._link.send(link.OUTCOME, content.pack_failure(Refusal("INTERNAL", text)))
+            self._link.send(link.OUTCOME, content.pack_failure(WorkerError("INTERNAL", text)))
 
     def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Payload]":
         requests = content.requests_of(self._link.base, header, first)
@@ -199,7 +203,7 @@ def _made(header: "bytes | bytearray") -> Any:
     """What an order's callable makes of its settings.
 
     Raises:
-        Refusal: it refused, or raised whatever else.
+        WorkerError: it refused, or raised whatever else.
     """
     context.in_worker = True
     order = json.loads(header)
@@ -208,12 +212,12 @@ def _made(header: "bytes | bytearray") -> Any:
     module, _, name = order["runner"].partition(":")
     try:
         return getattr(importlib.import_module(module), name)(order["settings"])
-    except Refusal:
+    except WorkerError:
         raise
     except BaseException as error:
         # Also SystemExit: the server is told, whatever it is.
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        raise Refusal("INTERNAL", text) from error
+        raise WorkerError("INTERNAL", text) from error
 
 
 class _UnderWay:

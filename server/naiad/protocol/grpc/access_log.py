@@ -9,11 +9,11 @@ from naiad.protocol.grpc.call import (
     Answer,
     Call,
     Cancellable,
-    Conversation,
     OnAnswer,
-    Refusal,
-    Replies,
+    RpcStatus,
+    StreamHandler,
     Streaming,
+    StreamWriter,
     Unary,
 )
 
@@ -40,14 +40,14 @@ def logged(path: str, method: Unary, recorder: Recorder) -> Unary:
 def logged_stream(path: str, streaming: Streaming, recorder: Recorder) -> Streaming:
     """The streaming method of a path, recording each stream when it ends."""
 
-    def begin(call: Call, replies: Replies) -> Conversation:
+    def begin(call: Call, writer: StreamWriter) -> StreamHandler:
         record = _Record(path, call, recorder)
-        return _LoggedConversation(record, streaming(call, _LoggedReplies(record, replies)))
+        return _LoggedHandler(record, streaming(call, _LoggedWriter(record, writer)))
 
     return begin
 
 
-def record_refused(path: str, refused: Refusal, recorder: Recorder) -> None:
+def record_refused(path: str, refused: RpcStatus, recorder: Recorder) -> None:
     """A call was refused before it began; its client's address is not known then."""
     name = path.rpartition("/")[2]
     recorder.write(AccessEntry("grpc", "", name, path, _STATUS_NAMES[refused.status], 0, 0, 0.0))
@@ -109,7 +109,7 @@ class _UnaryCall:
         self._answered = True
         work, self._work = self._work, None
         self._on_answer(answer)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, RpcStatus):
             self.record.write(answer.status, inference_of(work))
         else:
             self.record.sent = len(answer)
@@ -123,52 +123,52 @@ class _UnaryCall:
             work.cancel()
 
 
-class _LoggedReplies:
-    """Implements `Replies`."""
+class _LoggedWriter:
+    """Implements `StreamWriter`."""
 
-    __slots__ = ("_record", "_replies")
+    __slots__ = ("_record", "_writer")
 
-    def __init__(self, record: _Record, replies: Replies) -> None:
+    def __init__(self, record: _Record, writer: StreamWriter) -> None:
         self._record = record
-        self._replies = replies
+        self._writer = writer
 
     def send(self, message: bytes) -> None:
-        """See `Replies`."""
+        """See `StreamWriter`."""
         self._record.sent += len(message)
-        self._replies.send(message)
+        self._writer.send(message)
 
-    def room(self) -> None:
-        """See `Replies`."""
-        self._replies.room()
+    def capacity(self) -> None:
+        """See `StreamWriter`."""
+        self._writer.capacity()
 
-    def end(self, refused: Refusal | None) -> None:
-        """See `Replies`."""
-        self._replies.end(refused)
+    def end(self, refused: RpcStatus | None) -> None:
+        """See `StreamWriter`."""
+        self._writer.end(refused)
         self._record.write(0 if refused is None else refused.status)
 
 
-class _LoggedConversation:
-    """Implements `Conversation`."""
+class _LoggedHandler:
+    """Implements `StreamHandler`."""
 
-    __slots__ = ("_conversation", "_record", "go_on", "half_close", "hold", "may_take")
+    __slots__ = ("_handler", "_record", "half_close", "may_take", "pause", "resume")
 
-    def __init__(self, record: _Record, conversation: Conversation) -> None:
+    def __init__(self, record: _Record, handler: StreamHandler) -> None:
         self._record = record
-        self._conversation = conversation
-        self.half_close = conversation.half_close
-        self.hold = conversation.hold
-        self.go_on = conversation.go_on
-        self.may_take = conversation.may_take
+        self._handler = handler
+        self.half_close = handler.half_close
+        self.pause = handler.pause
+        self.resume = handler.resume
+        self.may_take = handler.may_take
 
     def take(self, body: bytes) -> None:
-        """See `Conversation`."""
+        """See `StreamHandler`."""
         self._record.received += len(body)
-        self._conversation.take(body)
+        self._handler.take(body)
 
     def cancel(self) -> None:
-        """See `Conversation`; on a stream that has ended, this has no effect."""
+        """See `StreamHandler`; on a stream that has ended, this has no effect."""
         self._record.write(_CANCELLED)
-        self._conversation.cancel()
+        self._handler.cancel()
 
 
 def _address(call: Call) -> str:

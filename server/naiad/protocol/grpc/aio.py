@@ -16,15 +16,15 @@ import grpc.aio
 
 from naiad.protocol.grpc import retry_info
 from naiad.protocol.grpc.aio_log import quiet_departures
-from naiad.protocol.grpc.aio_stream import Talk
-from naiad.protocol.grpc.call import Answer, Cancellable, Refusal, Streaming, Unary, refusal
+from naiad.protocol.grpc.aio_stream import BidiStream
+from naiad.protocol.grpc.call import Answer, Cancellable, RpcStatus, Streaming, Unary, rpc_status
 from naiad.protocol.grpc.credentials import server_credentials
 from naiad.protocol.grpc.message_memory import LARGE, MessageMemory
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
 from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
 
-_UNANSWERED = refusal(UNANSWERED)
+_UNANSWERED = rpc_status(UNANSWERED)
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
@@ -101,7 +101,7 @@ class UnderWay:
 
     def __init__(self) -> None:
         self.waiting: dict[asyncio.Future[Answer], Cancellable | None] = {}
-        self.talks = set[Talk]()
+        self.streams = set[BidiStream]()
         self.memory = MessageMemory()
 
     def give_up(self) -> None:
@@ -110,8 +110,8 @@ class UnderWay:
             _settle(answered, _UNANSWERED)
             if under_way is not None:
                 under_way.cancel()
-        for talk in tuple(self.talks):
-            talk.end(_UNANSWERED)
+        for bidi_stream in tuple(self.streams):
+            bidi_stream.end(_UNANSWERED)
 
 
 def _bind(server: typing.Any, settings: GrpcSettings) -> int:
@@ -197,7 +197,7 @@ def _carried(method: Unary, calls: UnderWay, *, plain: bool) -> Behaviour:
             answer = answered.result()
         else:
             answer = await _wait(answered, under_way, waiting)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, RpcStatus):
             _refuse(context, answer)
             return b""
         if len(answer) > LARGE:
@@ -235,26 +235,26 @@ def _streamed(
     streaming: Streaming, calls: UnderWay
 ) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
     async def behaviour(requests: typing.Any, context: typing.Any) -> None:
-        talk = Talk(context, streaming, calls.memory)
-        calls.talks.add(talk)
+        bidi_stream = BidiStream(context, streaming, calls.memory)
+        calls.streams.add(bidi_stream)
         try:
-            refused = await talk.run()
+            refused = await bidi_stream.run()
         finally:
-            calls.talks.discard(talk)
+            calls.streams.discard(bidi_stream)
         if refused is not None:
             _refuse(context, refused)
 
     return behaviour
 
 
-def _refusing(refused: Refusal) -> typing.Any:
+def _refusing(refused: RpcStatus) -> typing.Any:
     async def behaviour(requests: typing.Any, context: typing.Any) -> None:
         _refuse(context, refused)
 
     return grpc.stream_stream_rpc_method_handler(behaviour)
 
 
-def _refuse(context: typing.Any, refused: Refusal) -> None:
+def _refuse(context: typing.Any, refused: RpcStatus) -> None:
     """Set the status that a call ends with when its coroutine returns.
 
     `context.abort` would raise: the exception's traceback holds the coroutine's frame, and with it the request message, in a cycle

@@ -1,7 +1,7 @@
-"""Carries streams by grpc.aio: what the client sends to a conversation, what that says to the client.
+"""Runs streams on grpc.aio: requests from the client to a handler, responses from the handler to the client.
 
-Two coroutines a stream, one reading and one writing. The writer takes a message only when grpc has taken the one before; what waits for
-it is bounded: above a limit the conversation is told to hold, and reading stops.
+Two coroutines per stream, one reading and one writing. The writer passes a message to grpc only when grpc has sent the one before; the
+queue is bounded: above a limit the handler is paused, and reading stops.
 """
 
 import asyncio
@@ -11,22 +11,22 @@ import typing
 
 import grpc.aio
 
-from naiad.protocol.grpc.call import Refusal, Streaming
+from naiad.protocol.grpc.call import RpcStatus, Streaming
 from naiad.protocol.grpc.message_memory import LARGE, MessageMemory
 
 HIGH_BYTES = 262_144
-"""Unsent bytes of a stream above which nothing more is asked for; the writer's own buffers come on top."""
+"""Unsent bytes of a stream above which the handler is paused; the buffers of grpc come on top."""
 
 LOW_BYTES = HIGH_BYTES // 2
 
 
-class Talk:
-    """One stream; implements `call.Replies`.
+class BidiStream:
+    """One stream; implements `call.StreamWriter`.
 
     Args:
         context: grpc's side of the call.
         streaming: the method.
-        memory: told of large messages.
+        memory: is notified of large messages.
     """
 
     def __init__(self, context: typing.Any, streaming: Streaming, memory: MessageMemory) -> None:
@@ -37,19 +37,19 @@ class Talk:
         self._waiting = 0
         self._held = False
         self._ended = False
-        self._refused: Refusal | None = None
-        self._news: asyncio.Future[None] | None = None
-        self._room: asyncio.Future[None] | None = None
-        self._conversation = streaming(context, self)
+        self._refused: RpcStatus | None = None
+        self._wakeup: asyncio.Future[None] | None = None
+        self._capacity: asyncio.Future[None] | None = None
+        self._handler = streaming(context, self)
 
-    async def run(self) -> Refusal | None:
-        """Until it is over; gives the status that is not OK. Being cancelled means that the client left or the server is cut."""
+    async def run(self) -> RpcStatus | None:
+        """Run the stream to its end; returns a status other than OK. Cancelled when the client has gone or the server stops."""
         reading = self._loop.create_task(self._read())
         try:
             await self._write()
         finally:
-            self._conversation.cancel()
-            # What is unsent goes now: grpc may keep this call for longer.
+            self._handler.cancel()
+            # Free unsent messages now: grpc may keep this call for longer.
             self._queue.clear()
             reading.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -57,38 +57,38 @@ class Talk:
         return self._refused
 
     def send(self, message: bytes) -> None:
-        """See `Replies`."""
+        """See `StreamWriter`."""
         self._queue.append(message)
         self._waiting += len(message)
         if self._waiting > HIGH_BYTES and not self._held:
             self._held = True
-            self._conversation.hold()
-        news = self._news
-        if news is not None and not news.done():  # no call of `_wake`: every message comes here
-            news.set_result(None)
+            self._handler.pause()
+        wakeup = self._wakeup
+        if wakeup is not None and not wakeup.done():  # no call of `_wake`: every message comes here
+            wakeup.set_result(None)
 
-    def room(self) -> None:
-        """See `Replies`."""
-        _wake(self._room)
+    def capacity(self) -> None:
+        """See `StreamWriter`."""
+        _wake(self._capacity)
 
-    def end(self, refused: Refusal | None) -> None:
-        """See `Replies`."""
+    def end(self, refused: RpcStatus | None) -> None:
+        """See `StreamWriter`."""
         if not self._ended:
             self._ended = True
             self._refused = refused
-            _wake(self._news)
+            _wake(self._wakeup)
 
     async def _read(self) -> None:
-        context, conversation = self._context, self._conversation
+        context, handler = self._context, self._handler
         while (body := await context.read()) is not grpc.aio.EOF:
             if len(body) > LARGE:
                 self._memory.used()
-            conversation.take(body)
-            body = b""  # not held while the next is waited for
-            while not conversation.may_take():
-                self._room = self._loop.create_future()
-                await self._room
-        conversation.half_close()
+            handler.take(body)
+            body = b""  # free it while waiting for the next
+            while not handler.may_take():
+                self._capacity = self._loop.create_future()
+                await self._capacity
+        handler.half_close()
 
     async def _write(self) -> None:
         queue, write = self._queue, self._context.write
@@ -101,12 +101,12 @@ class Talk:
                 self._waiting -= size
                 if self._held and self._waiting <= LOW_BYTES:
                     self._held = False
-                    self._conversation.go_on()
-                    _wake(self._room)
+                    self._handler.resume()
+                    _wake(self._capacity)
             if self._ended:
                 return
-            self._news = self._loop.create_future()
-            await self._news
+            self._wakeup = self._loop.create_future()
+            await self._wakeup
 
 
 def _wake(waiting: "asyncio.Future[None] | None") -> None:

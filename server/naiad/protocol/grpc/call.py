@@ -1,8 +1,8 @@
-"""What passes between a gRPC transport and a method: request bytes and a call in, one answer out, by callback.
+"""The interface between a gRPC transport and a method: request bytes and a call in, one response out, by callback.
 
-A transport (`aio.py` today) knows HTTP/2, framing, deadlines and compression and nothing of inference; a method knows
-inference and nothing of transports. A deadline is the transport's matter: when it passes, or when the client leaves, the
-transport cancels the handle that the method gave it (row 10.24), so no method looks at the time.
+A transport (`aio.py` today) handles HTTP/2, framing, deadlines and compression, and not inference; a method handles
+inference, and not transports. When a deadline passes, or when the client has gone, the
+transport cancels the handle that the method returned (row 10.24), so methods ignore the time.
 """
 
 import asyncio
@@ -20,19 +20,19 @@ Metadata = collections.abc.Iterable[tuple[str, str | bytes]]
 
 
 class Call(typing.Protocol):
-    """What a method may ask about its call."""
+    """A call, as its method sees it."""
 
     def invocation_metadata(self) -> Metadata | None:
-        """The metadata that the client sent. Asked only by those that need it: it costs a transport work."""
+        """The metadata that the client sent. Expensive: call it only if it is needed."""
         ...
 
     def peer(self) -> str:
-        """The client's address behind its family, such as "ipv4:10.0.0.9:1"; "" when it is not known."""
+        """The client's address behind its family, such as "ipv4:10.0.0.9:1"; "" if unknown."""
         ...
 
 
-class Refusal(msgspec.Struct, frozen=True):
-    """An answer that is not OK.
+class RpcStatus(msgspec.Struct, frozen=True):
+    """A status other than OK.
 
     Attributes:
         status: the number of the gRPC status, e.g. 3 for INVALID_ARGUMENT.
@@ -43,17 +43,17 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str
 
 
-Answer = bytes | Refusal
-"""The response message, or why there is none."""
+Answer = bytes | RpcStatus
+"""The response message, or the error."""
 
 OnAnswer = collections.abc.Callable[[Answer], None]
 
 
 class Cancellable(typing.Protocol):
-    """A handle on work under way."""
+    """A handle on work in progress."""
 
     def cancel(self) -> object:
-        """The client is gone or its deadline passed. Safe at any time, any number of times."""
+        """The client has gone, or its deadline has passed. Idempotent."""
         ...
 
 
@@ -62,78 +62,78 @@ Unary = collections.abc.Callable[[bytes, Call, OnAnswer], Cancellable | None]
 first. It does not raise."""
 
 
-class Replies(typing.Protocol):
-    """The way back of one stream. Loop only."""
+class StreamWriter(typing.Protocol):
+    """Writes the responses of one stream. Loop only."""
 
     def send(self, message: bytes) -> None:
-        """Send a message, after those before it."""
+        """Send a message, in order."""
         ...
 
-    def room(self) -> None:
-        """`Conversation.may_take` has become true by itself: a request has its last response, perhaps without a message."""
+    def capacity(self) -> None:
+        """`StreamHandler.may_take` has become true: a request has its last response, perhaps without a message."""
         ...
 
-    def end(self, refused: Refusal | None) -> None:
-        """What was sent is all; not OK when there is a refusal. Nothing is sent after it; a second call does nothing."""
+    def end(self, refused: RpcStatus | None) -> None:
+        """End the stream, with an error if there is one. Nothing is sent after it; a second call has no effect."""
         ...
 
 
-class Conversation(typing.Protocol):
-    """A stream under way, as its transport sees it. Loop only; nothing of it raises."""
+class StreamHandler(typing.Protocol):
+    """A stream, as its transport sees it. Loop only; no method raises."""
 
     def take(self, body: bytes) -> None:
-        """A request message came."""
+        """Handle a request message."""
         ...
 
     def half_close(self) -> None:
-        """The client sends no more."""
+        """The client has finished sending."""
         ...
 
-    def hold(self) -> None:
-        """The client does not take what is sent to it."""
+    def pause(self) -> None:
+        """The client does not read."""
         ...
 
-    def go_on(self) -> None:
-        """It does again."""
+    def resume(self) -> None:
+        """The client reads again."""
         ...
 
     def cancel(self) -> None:
-        """The client is gone, its deadline passed, or the stream has ended. Safe at any time, any number of times."""
+        """The client has gone, its deadline has passed, or the stream has ended. Idempotent."""
         ...
 
     def may_take(self) -> bool:
-        """Whether another request should be read now; asked again after `go_on` and after `Replies.room`."""
+        """Whether another request should be read now; called again after `resume` and after `StreamWriter.capacity`."""
         ...
 
 
-Streaming = collections.abc.Callable[[Call, Replies], Conversation]
+Streaming = collections.abc.Callable[[Call, StreamWriter], StreamHandler]
 """Called on the loop when a stream begins; may end it at once. It does not raise."""
 
 _LONGEST_MESSAGE = 2048
 """UTF-8 bytes of a message. Percent-encoding can triple them, and clients take 8 KiB of headers by default; with more
-they report a header problem in place of the error."""
+they report a header error instead."""
 
 _log = logging.getLogger(__name__)
 
 
-def refusal(error: InferenceError) -> Refusal:
+def rpc_status(error: InferenceError) -> RpcStatus:
     """A failure as a status (row 10.6); an overlong message is cut."""
-    return Refusal(grpc_status(error.code), _short(error.message))
+    return RpcStatus(grpc_status(error.code), _short(error.message))
 
 
-def bug(error: Exception, what: str) -> Refusal:
-    """The answer when our own code failed: the client must not wait for ever, and the log says where it happened."""
-    return refusal(bug_error(error, what))
+def bug(error: Exception, what: str) -> RpcStatus:
+    """The status after an unexpected exception, which is logged."""
+    return rpc_status(bug_error(error, what))
 
 
 def bug_error(error: Exception, what: str) -> InferenceError:
-    """The same as an error, for a stream that goes on."""
+    """The same as an error, for a stream that continues."""
     _log.error("%s failed", what, exc_info=error)
     return internal(f"{what} failed inside the server ({type(error).__name__}); its log says where")
 
 
 def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
-    """A method out of a function that has its answer at once.
+    """Make a method of a function that returns its response at once.
 
     Args:
         run: request bytes to response bytes; raises InferenceError.
@@ -144,8 +144,8 @@ def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
         try:
             answer = run(body)
         except InferenceError as error:
-            answer = refusal(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+            answer = rpc_status(error)
+        except Exception as error:  # noqa: BLE001 - the client waits for a response
             answer = bug(error, f"{run.__name__}()")
         on_answer(answer)
 
@@ -155,27 +155,27 @@ def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
 def later(
     run: collections.abc.Callable[[bytes], collections.abc.Coroutine[None, None, bytes]],
 ) -> Unary:
-    """A method out of a coroutine function; each call is a task, so this is not for inference.
+    """Make a method of a coroutine function; each call is a task, so this is not for inference.
 
     Args:
         run: request bytes to response bytes; raises InferenceError.
     """
-    under_way = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
+    tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
 
     async def carry(body: bytes, on_answer: OnAnswer) -> None:
         answer: Answer
         try:
             answer = await run(body)
         except InferenceError as error:
-            answer = refusal(error)
+            answer = rpc_status(error)
         except Exception as error:  # noqa: BLE001 - as in at_once
             answer = bug(error, f"{run.__name__}()")
         on_answer(answer)
 
     def unary(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable:
         task = asyncio.get_running_loop().create_task(carry(body, on_answer))
-        under_way.add(task)
-        task.add_done_callback(under_way.discard)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
         return task
 
     return unary

@@ -17,7 +17,7 @@ from naiad.protocol.grpc.call import (
     Metadata,
     OnAnswer,
     bug,
-    refusal,
+    rpc_status,
 )
 from naiad.protocol.grpc.forwarding import HeaderForwarding
 from naiad.protocol.grpc.large_messages import (
@@ -64,7 +64,7 @@ class ModelInfer:
             incoming = reader.read(body)
             traits = self._engine.traits_of(incoming.model_name, incoming.model_version)
             if traits.decoupled:
-                on_answer(refusal(_decoupled(incoming.model_name)))
+                on_answer(rpc_status(_decoupled(incoming.model_name)))
                 return None
             request = reader.request(incoming)
             if codec is not None and unchecked(request.inputs):
@@ -76,7 +76,7 @@ class ModelInfer:
                 )
             return self._ask(call, on_answer, request)
         except InferenceError as error:
-            on_answer(refusal(error))
+            on_answer(rpc_status(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
             on_answer(bug(error, "ModelInfer"))
         return None
@@ -104,14 +104,14 @@ def _decoupled(name: str) -> InferenceError:
 
 
 def _fail(on_answer: OnAnswer, error: InferenceError) -> None:
-    on_answer(refusal(error))
+    on_answer(rpc_status(error))
 
 
 def _answer(on_answer: OnAnswer, codec: Codec | None, response: InferResponse) -> None:
     """Called back by the engine, on the loop. Must not raise into it: others' answers may follow in the same turn."""
     answer: Answer
     if response.error is not None:
-        answer = refusal(response.error)
+        answer = rpc_status(response.error)
     else:
         try:
             if codec is not None and takes_long(response):
@@ -124,7 +124,7 @@ def _answer(on_answer: OnAnswer, codec: Codec | None, response: InferResponse) -
                 return
             answer = response_proto.encode(response)
         except InferenceError as error:
-            answer = refusal(error)
+            answer = rpc_status(error)
         except Exception as error:  # noqa: BLE001 - as above
             answer = bug(error, "encoding the response")
     on_answer(answer)

@@ -17,12 +17,12 @@ from naiad.protocol.grpc.call import (
     Cancellable,
     Metadata,
     OnAnswer,
-    Refusal,
+    RpcStatus,
     Streaming,
     Unary,
     at_once,
     later,
-    refusal,
+    rpc_status,
 )
 from naiad.protocol.grpc.control import Control
 from naiad.protocol.grpc.forwarding import HeaderForwarding, compiled
@@ -40,8 +40,8 @@ STREAM_INFER = SERVICE + "ModelStreamInfer"
 KEY_PREFIX = "triton-grpc-protocol-"
 """What a restriction's header is called in metadata begins with this (row 10.35)."""
 
-REFUSED: collections.abc.Mapping[str, Refusal] = {
-    WATCH: refusal(
+REFUSED: collections.abc.Mapping[str, RpcStatus] = {
+    WATCH: rpc_status(
         unsupported("Watch is not implemented: call grpc.health.v1.Health/Check from time to time")
     ),
 }
@@ -50,21 +50,21 @@ REFUSED: collections.abc.Mapping[str, Refusal] = {
 _SHUT_ERROR = unavailable(
     "GRPC server is shutting down and has stopped accepting new requests. Send them to another server"
 )
-_SHUT = refusal(_SHUT_ERROR)
+_SHUT = rpc_status(_SHUT_ERROR)
 
 
 _MAY_BE_LARGE = frozenset(("ModelInfer", "RepositoryModelLoad"))
-_TOO_LONG = refusal(
+_TOO_LONG = rpc_status(
     invalid(
         f"the message is longer than {LARGE} bytes; only ModelInfer, ModelStreamInfer and RepositoryModelLoad take longer ones"
     )
 )
 
-_Check = collections.abc.Callable[[Metadata], Refusal | None]
+_Check = collections.abc.Callable[[Metadata], RpcStatus | None]
 """Looks whether a call brings what it has to."""
 
 _UNAUTHENTICATED = 16
-_NO_TOKEN = Refusal(_UNAUTHENTICATED, ASK_FOR_ONE)
+_NO_TOKEN = RpcStatus(_UNAUTHENTICATED, ASK_FOR_ONE)
 
 
 class Methods:
@@ -108,7 +108,7 @@ class Methods:
         self._recorder = recorder
         self._table = {path: logged(path, method, recorder) for path, method in self._table.items()}
 
-    def admit(self, path: str, metadata: Metadata) -> Refusal | None:
+    def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
         """Why a call may not begin, or None.
 
         A transport asks when the metadata are there, before it takes a message: a client that is refused occupies no memory. Streams
@@ -121,7 +121,7 @@ class Methods:
             record_refused(path, refused, self._recorder)
         return refused
 
-    def _refusal(self, path: str, metadata: Metadata) -> Refusal | None:
+    def _refusal(self, path: str, metadata: Metadata) -> RpcStatus | None:
         if self._shut and path not in self._health:
             return _SHUT
         for check in self._checks.get(path, ()):
@@ -188,20 +188,20 @@ def _checks(
 
 def _check(restriction: Restriction) -> _Check:
     wanted = KEY_PREFIX + restriction.header.lower()  # metadata keys are in lower case on the wire
-    refused = refusal(
+    refused = rpc_status(
         unavailable(
             f"This protocol is restricted, expecting header '{wanted}': send it as metadata with the value that "
             "whoever runs this server was given"
         )
     )
 
-    def check(metadata: Metadata) -> Refusal | None:
+    def check(metadata: Metadata) -> RpcStatus | None:
         return None if restriction.admits(_sent(metadata, wanted)) else refused
 
     return check
 
 
-def _check_token(tokens: TokenFile, metadata: Metadata) -> Refusal | None:
+def _check_token(tokens: TokenFile, metadata: Metadata) -> RpcStatus | None:
     return None if tokens.admits(_sent(metadata, HEADER)) else _NO_TOKEN
 
 

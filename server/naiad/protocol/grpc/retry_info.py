@@ -4,7 +4,7 @@
 fixed, and are written here by hand: the package that defines them (googleapis-common-protos) is needed for nothing else.
 """
 
-from naiad.protocol.grpc.call import Refusal
+from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.status import RETRY_AFTER_S
 
 KEY = "grpc-status-details-bin"
@@ -16,7 +16,7 @@ _LONGEST_MESSAGE = 1024
 _TYPE_URL = b"type.googleapis.com/google.rpc.RetryInfo"
 
 
-def details(refused: Refusal) -> tuple[tuple[str, bytes], ...]:
+def details(refused: RpcStatus) -> tuple[tuple[str, bytes], ...]:
     """The trailing metadata of a call that ends so; empty for every status but UNAVAILABLE."""
     if refused.status != UNAVAILABLE:
         return ()

@@ -20,7 +20,14 @@ from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc import response_proto
-from naiad.protocol.grpc.call import Call, Cancellable, Refusal, Replies, bug_error, refusal
+from naiad.protocol.grpc.call import (
+    Call,
+    Cancellable,
+    RpcStatus,
+    StreamWriter,
+    bug_error,
+    rpc_status,
+)
 from naiad.protocol.grpc.forwarding import HeaderForwarding
 from naiad.protocol.grpc.large_messages import (
     MAYBE_LARGE,
@@ -72,13 +79,13 @@ class StreamInfer:
         self._is_shut = False
         self._live = set[InferStream]()
 
-    def __call__(self, call: Call, replies: Replies) -> "InferStream":
+    def __call__(self, call: Call, writer: StreamWriter) -> "InferStream":
         """Begin a stream."""
         stream = InferStream(
             self._engine,
             self._reader,
             call,
-            replies,
+            writer,
             forwarding=self._forwarding,
             codec=self._codec,
             on_end=self._live.discard,
@@ -118,13 +125,13 @@ class _Asked(msgspec.Struct, eq=False):
 
 
 class InferStream:
-    """One stream; a `call.Conversation`.
+    """One stream; a `call.StreamHandler`.
 
     Args:
         engine: answers.
         reader: reads requests.
         call: for its metadata.
-        replies: the way back.
+        writer: writes the responses.
         forwarding: as in `StreamInfer`.
         codec: as in `StreamInfer`.
         on_end: told with this stream once it is over.
@@ -135,7 +142,7 @@ class InferStream:
         engine: Engine,
         reader: RequestReader,
         call: Call,
-        replies: Replies,
+        writer: StreamWriter,
         *,
         forwarding: HeaderForwarding | None,
         codec: Codec | None,
@@ -145,7 +152,7 @@ class InferStream:
         self._engine = engine
         self._reader = reader
         self._call = call
-        self._replies = replies
+        self._writer = writer
         self._forwarding = forwarding
         self._on_end = on_end
         self._wants_status = STATUS_WANTED in (call.invocation_metadata() or ())
@@ -158,7 +165,7 @@ class InferStream:
         self._decoding = False
 
     def take(self, body: bytes) -> None:
-        """See `Conversation`."""
+        """See `StreamHandler`."""
         if self._over:
             return
         asked = _Asked()
@@ -177,7 +184,7 @@ class InferStream:
             self._ask(asked, request)
         except InferenceError as error:
             self._refuse(asked, error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, somebody waits for an answer
+        except Exception as error:  # noqa: BLE001 - the client waits for a response
             self._refuse(asked, bug_error(error, "ModelStreamInfer"))
 
     def _offload(
@@ -189,18 +196,18 @@ class InferStream:
     ) -> None:
         """Have a codec process do what takes long. The next request is not read before, so that requests keep their order."""
 
-        def go_on(result: T) -> None:
+        def resume(result: T) -> None:
             self._decoding, asked.inference = False, None
-            self._replies.room()
+            self._writer.capacity()
             proceed(result)
 
         def fail(error: InferenceError) -> None:
             if self._decoding:
                 self._decoding, asked.inference = False, None
-                self._replies.room()
+                self._writer.capacity()
             self._refuse(asked, error)
 
-        asked.inference = OffloadedCall(codec, work, proceed=go_on, fail=fail)
+        asked.inference = OffloadedCall(codec, work, proceed=resume, fail=fail)
         self._decoding = True  # not before: a codec that is closed raises
 
     def _decoded(self, asked: _Asked, found: LargeRequest) -> None:
@@ -221,30 +228,30 @@ class InferStream:
             asked.inference = inference
 
     def half_close(self) -> None:
-        """See `Conversation`."""
+        """See `StreamHandler`."""
         self._half_closed = True
         self._end_if_done()
 
-    def hold(self) -> None:
-        """See `Conversation`."""
+    def pause(self) -> None:
+        """See `StreamHandler`."""
         self._held = True
         for asked in self._in_flight:
             if asked.flow is not None:
-                asked.flow.hold()
+                asked.flow.pause()
 
-    def go_on(self) -> None:
-        """See `Conversation`."""
+    def resume(self) -> None:
+        """See `StreamHandler`."""
         self._held = False
         for asked in self._in_flight:
             if asked.flow is not None:
-                asked.flow.go_on()
+                asked.flow.resume()
 
     def may_take(self) -> bool:
-        """See `Conversation`."""
+        """See `StreamHandler`."""
         return not (self._held or self._decoding) and len(self._in_flight) < MOST_IN_FLIGHT
 
     def cancel(self) -> None:
-        """See `Conversation`; what is in flight is cancelled (row 10.33)."""
+        """See `StreamHandler`; what is in flight is cancelled (row 10.33)."""
         if not self._over:
             self._over = True
             self._on_end(self)
@@ -293,7 +300,7 @@ class InferStream:
             asked.ordered = False
             asked.flow = Flow()
             if self._held:
-                asked.flow.hold()
+                asked.flow.pause()
         else:
             self._order.append(asked)
 
@@ -312,21 +319,21 @@ class InferStream:
                 error = bug_error(failure, "encoding the response")
         if error is not None:
             if self._wants_status:
-                self._end(refusal(error))
+                self._end(rpc_status(error))
                 return
             # An error before the engine has taken the request is not the model's.
             of_model = response if asked.inference is not None else None
             message = response_proto.encode_streamed_error(error.message, asked.id, of_model)
         self._give(asked, message, final=response.final)
         if asked.flow is not None and asked.flow.overran() and not self._over:
-            self._end(refusal(_TOO_SLOW))
+            self._end(rpc_status(_TOO_SLOW))
 
     def _refuse(self, asked: _Asked, error: InferenceError) -> None:
         """A request that cannot be run."""
         if asked.ordered and asked not in self._order:
             self._order.append(asked)
         if self._wants_status:
-            self._end(refusal(error))
+            self._end(rpc_status(error))
             return
         message = response_proto.encode_streamed_error(error.message, asked.id)
         self._give(asked, message, final=True)
@@ -340,10 +347,10 @@ class InferStream:
             was_full = len(in_flight) >= MOST_IN_FLIGHT
             in_flight.discard(asked)
             if was_full:
-                self._replies.room()
+                self._writer.capacity()
         if message:
             if not asked.ordered or self._order[0] is asked:
-                self._replies.send(message)
+                self._writer.send(message)
             elif asked.messages is None:
                 asked.messages = [message]
             else:
@@ -362,7 +369,7 @@ class InferStream:
             first = order[0]
             messages, first.messages = first.messages, None
             for message in messages or ():
-                self._replies.send(message)
+                self._writer.send(message)
             if not first.done:
                 return
             order.popleft()
@@ -373,9 +380,9 @@ class InferStream:
         if self._half_closed:
             self._end(None)
         elif self._shut is not None:
-            self._end(refusal(self._shut))
+            self._end(rpc_status(self._shut))
 
-    def _end(self, refused: Refusal | None) -> None:
+    def _end(self, refused: RpcStatus | None) -> None:
         """The stream is over; what is still in flight is not wanted any more."""
         self.cancel()
-        self._replies.end(refused)
+        self._writer.end(refused)

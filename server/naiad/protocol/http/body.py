@@ -9,7 +9,7 @@ import collections.abc
 import re
 import typing
 
-from naiad.protocol.http.framing import Refusal, too_large
+from naiad.protocol.http.framing import HttpError, too_large
 
 Feed = collections.abc.Callable[[bytes], None]
 
@@ -31,7 +31,7 @@ class Body(typing.Protocol):
         """Hand what belongs to the body from `data[at:]` to `feed`, all of it or a part that takes little time; return where the rest begins.
 
         Raises:
-            Refusal: malformed, too many chunks, or too long.
+            HttpError: malformed, too many chunks, or too long.
         """
         ...
 
@@ -137,14 +137,14 @@ class ChunkedBody:
         else:
             self._line += data[at : end + 1]
         if len(self._line) > _MAX_LINE:
-            raise Refusal(
+            raise HttpError(
                 400,
                 f"A line between chunks is longer than {_MAX_LINE} bytes. Send shorter chunk extensions.",
             )
         if end < 0:
             return -1
         if not self._line.endswith(b"\r\n"):
-            raise Refusal(
+            raise HttpError(
                 400,
                 "A line between chunks ends without CR. End the lines of a chunked body with CRLF.",
             )
@@ -159,7 +159,7 @@ class ChunkedBody:
             digits = digits.rstrip(b" \t")  # only an extension may have space before it
         self._line = b""
         if not digits or len(digits) > _SIZE_DIGITS or not _HEX.issuperset(digits):
-            raise Refusal(
+            raise HttpError(
                 400,
                 "A chunk does not begin with its size. Send the size in hexadecimal, CRLF, that many bytes, CRLF.",
             )
@@ -169,7 +169,7 @@ class ChunkedBody:
             return after
         self._chunks += 1
         if self._chunks > self._max_chunks:
-            raise Refusal(
+            raise HttpError(
                 400,
                 f"The request body has more than {self._max_chunks} chunks. Send larger chunks, or a Content-Length.",
             )
@@ -191,7 +191,7 @@ class ChunkedBody:
         missing = data[at : at + 2 - len(self._line)]
         self._line += missing
         if not b"\r\n".startswith(self._line):
-            raise Refusal(
+            raise HttpError(
                 400,
                 "A chunk is longer than its size says. Send as many bytes as announced, then CRLF.",
             )
@@ -206,7 +206,7 @@ class ChunkedBody:
             return len(data)
         self._trailer_bytes += len(self._line)
         if self._trailer_bytes > _MAX_TRAILERS:
-            raise Refusal(
+            raise HttpError(
                 431,
                 f"The trailers are longer than {_MAX_TRAILERS} bytes together. Send fewer of them.",
             )

@@ -32,15 +32,15 @@ Send = collections.abc.Callable[[Message], collections.abc.Awaitable[None]]
 AsgiApp = collections.abc.Callable[[Scope, Receive, Send], collections.abc.Awaitable[None]]
 
 
-class Carrier(typing.Protocol):
-    """What the bridge needs of its connection."""
+class BridgeCallbacks(typing.Protocol):
+    """The callbacks of the bridge to its connection."""
 
     def write(self, data: bytes) -> None:
         """Send bytes now."""
         ...
 
     def drained(self) -> asyncio.Future[None] | None:
-        """What to await before the next write; None when the client keeps up."""
+        """The future to await before the next write; None if the client reads fast enough."""
         ...
 
     def want_body(self) -> None:
@@ -48,7 +48,7 @@ class Carrier(typing.Protocol):
         ...
 
     def hold_body(self) -> None:
-        """Enough body bytes wait here: read no more of them."""
+        """Enough of the body is buffered: read no more of it."""
         ...
 
     def may_stay(self) -> bool:
@@ -60,18 +60,18 @@ class Carrier(typing.Protocol):
         ...
 
     def cut(self) -> None:
-        """The reply cannot be completed: drop the connection, so that the client sees that it is cut."""
+        """The reply cannot be completed: abort the connection, so that the client notices."""
         ...
 
 
 class AsgiExchange:
-    """A request on its way through the application.
+    """A request in the application.
 
     Args:
         app: the application.
         head: the request's head.
         scope: the connection's part of the scope: client and server.
-        carrier: the connection.
+        callbacks: the connection.
         body_high: body bytes waiting here above which reading stops.
         started_ns: as in `Exchange`.
 
@@ -88,7 +88,7 @@ class AsgiExchange:
         head: RequestHead,
         scope: Scope,
         *,
-        carrier: Carrier,
+        callbacks: BridgeCallbacks,
         body_high: int,
         started_ns: int,
     ) -> None:
@@ -98,13 +98,13 @@ class AsgiExchange:
         self.received = 0
         self._app = app
         self._scope = scope
-        self._carrier = carrier
+        self._callbacks = callbacks
         self._body_high = body_high
         self._pieces: list[bytes] = []
         self._waiting = 0
         self._ended = False
         self._end_given = False
-        self._news = asyncio.Event()
+        self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._gone = False
         self._done = False
@@ -140,21 +140,21 @@ class AsgiExchange:
             self._pieces.append(piece)
             self._waiting += len(piece)
             if self._waiting > self._body_high:
-                self._carrier.hold_body()
-            self._news.set()
+                self._callbacks.hold_body()
+            self._wakeup.set()
 
     def end(self) -> None:
         """The body is complete."""
         self._ended = True
-        self._news.set()
+        self._wakeup.set()
 
     def disconnect(self) -> None:
-        """The client is gone: the application hears of it when it next receives, and what it sends is dropped."""
+        """The client has gone: the application's next receive returns a disconnect, and what it sends is dropped."""
         self._gone = True
-        self._news.set()
+        self._wakeup.set()
 
     def cancel(self) -> None:
-        """Nobody waits for it any more: end the application's call."""
+        """The client has gone: cancel the application's call."""
         self.disconnect()
         if self._task is not None:
             self._task.cancel()
@@ -171,15 +171,15 @@ class AsgiExchange:
     def _break_off(self) -> None:
         """The application ended without a complete reply."""
         if self.begun:
-            self._carrier.cut()
+            self._callbacks.cut()
             return
         reply = server_fault()
-        keep = self.head.keep_alive and self._carrier.may_stay()
+        keep = self.head.keep_alive and self._callbacks.may_stay()
         tail = CLOSE if not keep else KEEP if self.head.minor else KEEP_1_0
         first, _ = ReplyFramer(join_bytes=1 << 16).frame(reply, tail, head_only=self.head.head_only)
         self._done = True
-        self._carrier.write(first)
-        self._carrier.finished(status=500, size=len(reply.body[0]), keep=keep)
+        self._callbacks.write(first)
+        self._callbacks.finished(status=500, size=len(reply.body[0]), keep=keep)
 
     async def _receive(self) -> Message:
         while True:
@@ -191,12 +191,12 @@ class AsgiExchange:
                 self._waiting = 0
                 self._end_given = self._ended
                 if not self._ended:
-                    self._carrier.want_body()
+                    self._callbacks.want_body()
                 return {"type": "http.request", "body": body, "more_body": not self._ended}
             if not self._ended:
-                self._carrier.want_body()
-            self._news.clear()
-            await self._news.wait()
+                self._callbacks.want_body()
+            self._wakeup.clear()
+            await self._wakeup.wait()
 
     async def _send(self, message: Message) -> None:
         if self._gone or self._done:
@@ -210,7 +210,7 @@ class AsgiExchange:
         elif kind == "http.response.body" and self._status:
             more = message.get("more_body", False)
             self._write(message.get("body", b""), more=more)
-            room = self._carrier.drained() if more else None
+            room = self._callbacks.drained() if more else None
             if room is not None:
                 await room
         else:
@@ -221,29 +221,27 @@ class AsgiExchange:
     def _write(self, body: bytes, *, more: bool) -> None:
         data = [] if self.begun else [self._begin(len(body), more=more)]
         if self._declared is not None:
-            body = body[
-                : self._declared - self._sent
-            ]  # what is too much would begin the next reply
+            body = body[: self._declared - self._sent]  # more would be read as the next reply
         if body and not self._bodyless:
             self._sent += len(body)
             data += (b"%x\r\n" % len(body), body, b"\r\n") if self._chunked else (body,)
         if not more and self._chunked and not self._bodyless:
             data.append(b"0\r\n\r\n")
         if data:
-            self._carrier.write(b"".join(data))
+            self._callbacks.write(b"".join(data))
         if not more:
             self._done = True
-            self._news.set()
+            self._wakeup.set()
             short = (
                 self._declared is not None and not self._bodyless and self._sent < self._declared
             )
-            self._carrier.finished(
+            self._callbacks.finished(
                 status=self._status, size=self._sent, keep=self._keep and not short
             )
 
     def _begin(self, size: int, *, more: bool) -> bytes:
         """The reply's head: how long its body is, or how its end will be known, and whether the connection stays."""
-        self._keep = self.head.keep_alive and self._carrier.may_stay()
+        self._keep = self.head.keep_alive and self._callbacks.may_stay()
         lines = []
         for name, value in self._headers:
             lowered = name.lower()
@@ -253,7 +251,7 @@ class AsgiExchange:
                 self._keep = False
             if lowered not in _OURS:
                 lines.append((name, value))
-        without = self._status < 200 or self._status in (204, 304)  # noqa: PLR2004 - the statuses that never have a body
+        without = self._status < 200 or self._status in (204, 304)  # noqa: PLR2004 - statuses without a body
         self._bodyless = without or self.head.head_only
         if self._declared is None and not without:
             if not more:

@@ -17,7 +17,7 @@ from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.http.message import Cancellable, Headers, HttpReply, OnReply, Outlet
+from naiad.protocol.http.message import BodyWriter, Cancellable, Headers, HttpReply, OnReply
 from naiad.protocol.http.replies import CONTENT_TYPE, SERVER_FAULT, error_body, error_reply
 from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.status import http_status
@@ -64,10 +64,10 @@ class EventStream:
         "_inference",
         "_large",
         "_on_reply",
-        "_outlet",
         "_paused",
         "_refused",
         "_waiting",
+        "_writer",
         "_writing",
     )
 
@@ -81,7 +81,7 @@ class EventStream:
         self._on_reply: OnReply | None = on_reply
         self._flow = Flow()
         self._inference: Inference | None = None
-        self._outlet: Outlet | None = None
+        self._writer: BodyWriter | None = None
         self._waiting: list[Event] = []
         self._paused = False  # the connection is full
         self._begun = False
@@ -111,22 +111,22 @@ class EventStream:
         """What was asked of the model, as long as it is under way."""
         return self._inference
 
-    def begin(self, outlet: Outlet) -> None:
+    def begin(self, writer: BodyWriter) -> None:
         """See `BodyStream`."""
-        self._outlet = outlet
+        self._writer = writer
         waiting, self._waiting = self._waiting, []
         if len(waiting) == 1:
-            outlet.write(waiting[0])
+            writer.write(waiting[0])
         elif waiting:
-            outlet.write(b"".join(waiting))
+            writer.write(b"".join(waiting))
         if self._ended:
-            self._outlet = None
-            outlet.end()
+            self._writer = None
+            writer.end()
 
     def pause(self) -> None:
         """See `BodyStream`."""
         self._paused = True
-        self._flow.hold()
+        self._flow.pause()
 
     def resume(self) -> None:
         """See `BodyStream`."""
@@ -135,12 +135,12 @@ class EventStream:
 
     def probe(self) -> None:
         """See `BodyStream`: a comment, which readers of events skip."""
-        if self._outlet is not None:
-            self._outlet.write(b":\n\n")
+        if self._writer is not None:
+            self._writer.write(b":\n\n")
 
     def cancel(self) -> None:
         """See `BodyStream`."""
-        self._outlet = self._on_reply = None
+        self._writer = self._on_reply = None
         self._waiting.clear()
         self._behind.clear()
         if self._writing is not None:
@@ -159,7 +159,7 @@ class EventStream:
             return
         if self._writing is not None:
             self._behind.append(response)
-            self._flow.hold()  # a model may send faster than a codec process writes
+            self._flow.pause()  # a model may send faster than a codec process writes
         elif self._large is not None and self._large.takes_long(response):
             self._write_large(self._large, response)
         else:
@@ -186,7 +186,7 @@ class EventStream:
         while self._behind and self._writing is None:
             self._on_response(self._behind.popleft())
         if not (self._behind or self._paused):
-            self._flow.go_on()
+            self._flow.resume()
 
     def _give(self, response: InferResponse, event: Event, status: int) -> None:
         """Send an event, after those before it."""
@@ -195,21 +195,21 @@ class EventStream:
         if response.final:
             self._ended = True
             self._inference = None
-        outlet = self._outlet
-        if outlet is None:
+        writer = self._writer
+        if writer is None:
             self._waiting.append(event)
         else:
-            outlet.write(event)
+            writer.write(event)
             if self._flow.overran():
                 log.warning(
                     "a client of model '%s' does not read what it is sent: its stream is cut off",
                     response.model_name,
                 )
-                outlet.cut()
+                writer.cut()
                 return
             if response.final:
-                self._outlet = None
-                outlet.end()
+                self._writer = None
+                writer.end()
         if not self._begun:
             self._begun = True
             self._on_reply(HttpReply(status, EVENTS_HEADERS, (), response.id, self))

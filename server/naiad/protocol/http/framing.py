@@ -21,7 +21,7 @@ _BODYLESS = frozenset({204, 304})
 ReplyHeaders = tuple[tuple[bytes, bytes], ...]
 
 
-class Refusal(Exception):  # noqa: N818 - it is a decision about a request, not a failure of ours
+class HttpError(Exception):
     """The transport does not take a request: answered with `status` and {"error": message}, then closed.
 
     Args:
@@ -37,10 +37,10 @@ class Refusal(Exception):  # noqa: N818 - it is a decision about a request, not 
         self.reply = reply
 
 
-def too_large(limit: int, *, size: int | None = None) -> Refusal:
+def too_large(limit: int, *, size: int | None = None) -> HttpError:
     """A body above its limit (row 1.11). `size` in bytes, None when it came in chunks and nobody knows it."""
     what = "Request body" if size is None else f"Request body of {size} bytes"
-    return Refusal(
+    return HttpError(
         400,
         f"{what} exceeds the maximum allowed value of {limit} bytes. Use --http-max-input-size to increase the limit.",
     )

@@ -12,7 +12,7 @@ import urllib.parse
 import httptools
 
 from naiad.core.record import Record
-from naiad.protocol.http.framing import Refusal
+from naiad.protocol.http.framing import HttpError
 from naiad.protocol.http.message import Headers, SpelledHeaders
 
 CHUNKED = -1
@@ -109,23 +109,23 @@ def find_end(data: bytes, start: int, scan: int, *, max_head: int, max_line: int
         max_line: limit of its first line, bytes.
 
     Raises:
-        Refusal: 431, 414, or 400 for what cannot become a request whatever follows (so that nobody has to wait for it).
+        HttpError: 431, 414, or 400 for what cannot become a request whatever follows (so that nobody has to wait for it).
     """
     end = data.find(_END, max(start, scan - len(_END)))
     size = (len(data) if end < 0 else end + len(_END)) - start
     if size > max_line + 1 and data.find(b"\r\n", start, start + max_line + 2) < 0:
-        raise Refusal(
+        raise HttpError(
             414, f"The request line is longer than {max_line} bytes. Send a shorter path or query."
         )
     if size > max_head:
-        raise Refusal(
+        raise HttpError(
             431,
             f"The request headers are longer than {max_head} bytes together. Send fewer or shorter headers.",
         )
     if end >= 0:
         return end + len(_END)
     if not _BEGINNING.match(data, start) or _BARE_LF.search(data, max(start, scan)):
-        raise Refusal(400, f"This is not an HTTP/1.1 request: {_HELP}.")
+        raise HttpError(400, f"This is not an HTTP/1.1 request: {_HELP}.")
     return -1
 
 
@@ -157,7 +157,7 @@ def parse_head(block: bytes) -> RequestHead:
     """Read a complete header block, the empty line included.
 
     Raises:
-        Refusal: 400 for a malformed or ambiguous one, 417, 501 or 505 for what this server does not do.
+        HttpError: 400 for a malformed or ambiguous one, 417, 501 or 505 for what this server does not do.
     """
     callbacks = _Callbacks()
     parser = httptools.HttpRequestParser(callbacks)
@@ -166,15 +166,15 @@ def parse_head(block: bytes) -> RequestHead:
     except httptools.HttpParserUpgrade:
         pass  # an offer the server may ignore (RFC 9110 7.8): answered as an ordinary request
     except httptools.HttpParserError as error:
-        raise Refusal(
+        raise HttpError(
             400, f"The request is malformed: {error}. Check its first line and headers: {_HELP}."
         ) from None
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
-        raise Refusal(505, f"HTTP/{version} is not spoken here. Send HTTP/1.1 requests.")
+        raise HttpError(505, f"HTTP/{version} is not spoken here. Send HTTP/1.1 requests.")
     method: bytes = parser.get_method()
     if method == b"CONNECT":
-        raise Refusal(
+        raise HttpError(
             400, "CONNECT is for proxies, and this is none. Send GET or POST with a path."
         )
     headers = callbacks.headers
@@ -182,7 +182,7 @@ def parse_head(block: bytes) -> RequestHead:
         headers[name] = b", ".join(values)
     # A request without Host is served, as by Triton: nothing here depends on it, and old health checks send none.
     if b"host" in callbacks.repeated:
-        raise Refusal(400, "The request has more than one Host header. Send exactly one.")
+        raise HttpError(400, "The request has more than one Host header. Send exactly one.")
     minor = 1 if version == "1.1" else 0
     length = _length(headers, minor=minor)
     expects = _expects_continue(headers, minor=minor)
@@ -212,15 +212,15 @@ def _length(headers: Headers, *, minor: int) -> int:
     given = headers.get(b"content-length")
     if coding is not None:
         if given is not None:
-            raise Refusal(
+            raise HttpError(
                 400, "Content-Length and Transfer-Encoding contradict each other. Send one of them."
             )
         if not minor:
-            raise Refusal(
+            raise HttpError(
                 400, "HTTP/1.0 has no Transfer-Encoding. Send HTTP/1.1 or a Content-Length."
             )
         if coding.strip().lower() != b"chunked":
-            raise Refusal(
+            raise HttpError(
                 501,
                 "This Transfer-Encoding is not supported. Send chunked alone, and name compression in Content-Encoding.",
             )
@@ -229,10 +229,12 @@ def _length(headers: Headers, *, minor: int) -> int:
         return 0
     digits = given.strip()
     if not digits.isdigit():
-        raise Refusal(400, "Content-Length is not a number. Send the body's length in bytes, once.")
+        raise HttpError(
+            400, "Content-Length is not a number. Send the body's length in bytes, once."
+        )
     # Python converts no number of more than 4,300 digits, and no body is as long as one of 20 says.
     if len(digits) > _LENGTH_DIGITS:
-        raise Refusal(
+        raise HttpError(
             400,
             f"Content-Length has {len(digits)} digits, at most {_LENGTH_DIGITS} are expected. Send the body's length in bytes.",
         )
@@ -244,7 +246,7 @@ def _expects_continue(headers: Headers, *, minor: int) -> bool:
     if expectation is None or not minor:
         return False
     if expectation.strip().lower() != b"100-continue":
-        raise Refusal(
+        raise HttpError(
             417, "This expectation cannot be met. Send `Expect: 100-continue` or no Expect header."
         )
     return True
@@ -264,14 +266,14 @@ def _path(target: bytes) -> str:
         try:
             target = httptools.parse_url(target).path or b"/"
         except httptools.HttpParserInvalidURLError:
-            raise Refusal(
+            raise HttpError(
                 400, "The request target is malformed. Send a path that begins with a slash."
             ) from None
     path = target.partition(b"?")[0].partition(b"#")[0].decode("latin-1")
     if "%" in path:
         path = urllib.parse.unquote(path)
     if holds_control(path):
-        raise Refusal(
+        raise HttpError(
             400,
             "The path holds a control character or a line separator (such as %0A). No path of this server does: send it without.",
         )

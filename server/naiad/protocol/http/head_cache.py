@@ -8,7 +8,7 @@ which it depends never are. Pure: no sockets, no time.
 
 import re
 
-from naiad.protocol.http.framing import Refusal
+from naiad.protocol.http.framing import HttpError
 from naiad.protocol.http.head import RequestHead, parse_head
 from naiad.protocol.http.message import FastHandler, SpelledHeaders
 
@@ -94,7 +94,7 @@ class HeadCache:
         """
         try:
             head, base = self.read(block)
-        except Refusal:
+        except HttpError:
             return None, None
         return (head, base) if head.plain else (None, None)
 
@@ -102,7 +102,7 @@ class HeadCache:
         """The same for any block that is complete.
 
         Raises:
-            Refusal: as `parse_head`.
+            HttpError: as `parse_head`.
         """
         if self._lines is not None and len(block) <= self._entry_bytes:
             parts = self._lines.split(block)

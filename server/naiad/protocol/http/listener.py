@@ -14,17 +14,17 @@ from naiad.protocol.access_log import AccessLog
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
 from naiad.protocol.http.connection import Connection
-from naiad.protocol.http.framing import Refusal, ReplyFramer
+from naiad.protocol.http.connection_registry import ConnectionRegistry
+from naiad.protocol.http.framing import HttpError, ReplyFramer
 from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import FastRoutes
 from naiad.protocol.http.replies import error_reply
-from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.service import HttpService
 from naiad.protocol.http.settings import HttpSettings
 from naiad.protocol.status import http_status
 from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
 
-_UNANSWERED = Refusal(
+_UNANSWERED = HttpError(
     http_status(UNANSWERED.code), UNANSWERED.message, reply=error_reply(UNANSWERED)
 )
 
@@ -73,7 +73,7 @@ class HttpListener:
         self._servers: list[asyncio.Server] = []
         self._reserved: list[socket.socket] = []
         self._address: tuple[str, int] | None = None
-        self._roster: Roster | None = None
+        self._registry: ConnectionRegistry | None = None
 
     async def reserve(self) -> None:
         """Take the address, so that nobody else can, and accept nobody yet: clients are refused until `start`.
@@ -95,12 +95,12 @@ class HttpListener:
         if not self._reserved:
             await self.reserve()
         sockets, self._reserved = self._reserved, []
-        self._roster = Roster(loop, tick=settings.tick)
+        self._registry = ConnectionRegistry(loop, tick=settings.tick)
         service = HttpService(
             routes=self._routes,
             app=self._app,
             settings=settings,
-            roster=self._roster,
+            registry=self._registry,
             heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
             clock=self._clock,
@@ -137,7 +137,7 @@ class HttpListener:
     @property
     def connections(self) -> int:
         """How many clients are connected."""
-        return 0 if self._roster is None else len(self._roster)
+        return 0 if self._registry is None else len(self._registry)
 
     def begin_drain(self, *, close_idle: bool = True) -> None:
         """Go on accepting and answering, but close each connection after its next reply.
@@ -146,10 +146,10 @@ class HttpListener:
             close_idle: close connections without a request at once. A client may be sending just then and will have to
                 repeat its request: pass False while others may still route here, `close` closes them later.
         """
-        if self._roster is not None:
-            self._roster.draining = True
-            for member in self._roster.members():
-                member.drain(close_idle=close_idle)
+        if self._registry is not None:
+            self._registry.draining = True
+            for connection in self._registry.connections():
+                connection.drain(close_idle=close_idle)
 
     async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - it bounds the clients, then acts; not a deadline to raise at
         """Accept no more, close what is idle, finish what is under way.
@@ -166,21 +166,21 @@ class HttpListener:
         for sock in self._reserved:
             sock.close()
         self._reserved.clear()
-        roster = self._roster
-        if roster is None:
+        registry = self._registry
+        if registry is None:
             return 0
         self.begin_drain()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(roster.empty(), timeout)
-        left = roster.members()
-        for member in left:
-            member.give_up(_UNANSWERED)
+            await asyncio.wait_for(registry.empty(), timeout)
+        left = registry.connections()
+        for connection in left:
+            connection.fail(_UNANSWERED)
         if left:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(roster.empty(), LAST_WORDS_S)
-            for member in roster.members():
-                member.cut()
-            await roster.empty()
+                await asyncio.wait_for(registry.empty(), LAST_WORDS_S)
+            for connection in registry.connections():
+                connection.cut()
+            await registry.empty()
         return len(left)
 
     async def _open_sockets(self, loop: asyncio.AbstractEventLoop) -> list[socket.socket]:

@@ -1,6 +1,6 @@
-"""What passes between the HTTP connection and whoever answers: a whole request in, a whole reply out.
+"""The types between the HTTP connection and its handlers: requests and replies.
 
-The connection (`connection.py`) knows bytes and sockets and nothing of inference; a handler knows inference and nothing of sockets.
+The connection (`connection.py`) handles bytes and sockets, and not inference; a handler handles inference, and not sockets.
 Paths that no `FastRoutes` claims go to the ASGI application through `bridge.py`.
 """
 
@@ -12,11 +12,11 @@ from naiad.core.record import Record
 Headers = dict[bytes, bytes]
 """Names in lower case; a header that came several times is joined by b", ".
 
-Requests with the same header block share one dict: nobody may change it."""
+Requests with the same header block share one dict, which is read only."""
 
 
 class SpelledHeaders(dict[bytes, bytes]):
-    """Headers that remember how the client spelled their names, for whoever passes them on (row 1.17).
+    """Headers with the client's spelling of their names, which forwarded headers keep (row 1.17).
 
     Attributes:
         spelling: lower case name -> the name as it came; only names that came otherwise.
@@ -50,11 +50,11 @@ class HttpRequest(Record, frozen=True):
     body: bytes
 
 
-class Outlet(typing.Protocol):
-    """Where a streamed body goes. Loop only."""
+class BodyWriter(typing.Protocol):
+    """Writes a streamed body. Loop only."""
 
     def write(self, data: bytes | memoryview) -> None:
-        """Send a piece now. Whoever is told to `pause` should not go on for long."""
+        """Send a piece now. After `pause`, only a little more may follow."""
         ...
 
     def end(self) -> None:
@@ -62,31 +62,31 @@ class Outlet(typing.Protocol):
         ...
 
     def cut(self) -> None:
-        """The body cannot be completed: drop the connection, so that the client sees that it is cut."""
+        """The body cannot be completed: abort the connection, so that the client notices."""
         ...
 
 
 class BodyStream(typing.Protocol):
-    """A body that is made while it is sent: what the connection tells it."""
+    """A body that is produced while it is sent."""
 
-    def begin(self, outlet: Outlet) -> None:
-        """The head is out: send what is there, and whatever comes, until the end."""
+    def begin(self, writer: BodyWriter) -> None:
+        """The head was sent: send the body."""
         ...
 
     def pause(self) -> None:
-        """The client does not take what it is sent."""
+        """The client does not read."""
         ...
 
     def resume(self) -> None:
-        """It does again."""
+        """The client reads again."""
         ...
 
     def probe(self) -> None:
-        """Send something that means nothing to the client, if there is such a thing: whether it arrives tells if anybody is there."""
+        """Send something that the client ignores, if the format has it, to find out whether the client is still there."""
         ...
 
     def cancel(self) -> None:
-        """The client is gone, perhaps before `begin`. Safe at any time, any number of times."""
+        """The client has gone, perhaps before `begin`. Idempotent."""
         ...
 
 
@@ -97,8 +97,8 @@ class HttpReply(Record, frozen=True):
         status: e.g. 200.
         headers: in the order they are written, names as they are written.
         body: the parts, written one after the other without joining large ones.
-        request_id: the client's own name for the request, for the access log; "" when it gave none.
-        stream: the rest of the body, made while it is sent; `body` is empty then.
+        request_id: the client's id of the request, for the access log; "" if there is none.
+        stream: a body that is produced while it is sent; `body` is empty then.
     """
 
     status: int
@@ -109,16 +109,16 @@ class HttpReply(Record, frozen=True):
 
 
 class Cancellable(typing.Protocol):
-    """A handle on work under way."""
+    """A handle on work in progress."""
 
     def cancel(self) -> None:
-        """The client is gone. Safe at any time, any number of times."""
+        """The client has gone. Idempotent."""
         ...
 
 
 OnReply = collections.abc.Callable[[HttpReply], None]
 FastHandler = collections.abc.Callable[[HttpRequest, OnReply], Cancellable | None]
-"""Called on the loop; calls back exactly once, now or later; the handle is cancelled when the client leaves before."""
+"""Called on the loop; calls back exactly once, now or later; the handle is cancelled if the client has gone before."""
 
 
 class FastRoutes(typing.Protocol):
@@ -127,15 +127,15 @@ class FastRoutes(typing.Protocol):
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
         """The handler of a path, or None when the ASGI application shall answer. Called once the headers are complete.
 
-        The answer depends on nothing else, and is remembered.
+        The result depends on nothing else, and is cached.
         """
         ...
 
     def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
-        """The answer to a request that its head alone decides (token, verb, model), or None when its body is needed.
+        """The error of a request that its head alone decides (token, verb, model), or None if its body is needed.
 
-        Asked for a request of the fast lane whose body is still to come, so that no body is collected in vain. The handler
-        judges again.
+        Called for a request of the fast lane before its body is received, so that no body is received in vain. The handler
+        checks again.
         """
         ...
 
@@ -147,9 +147,9 @@ class FastRoutes(typing.Protocol):
         ...
 
     def may_stream(self, path: str, headers: Headers) -> bool:
-        """Whether the reply may be a stream. Such a request is begun only when it is its turn to be answered.
+        """Whether the reply may be a stream. Such a request is begun only when all earlier ones have their replies.
 
-        A stream that waited behind another reply would have to hold its model, and the other reply may be that model's work.
+        A stream that waits behind another reply would have to pause its model, and the other reply may need that model.
         Depends on nothing else, as `find`.
         """
         ...

@@ -16,7 +16,7 @@ class Peer:
         transport: the connection's transport.
 
     Attributes:
-        since: when something last came from it or went to it, so that waiting for it began anew (the roster's `now`).
+        since: when something last came from it or went to it, so that waiting for it began anew (the registry's `now`).
     """
 
     __slots__ = ("_drained", "_stuck_bytes", "_stuck_since", "_transport", "since")

@@ -5,11 +5,11 @@ import msgspec
 from naiad.core.clock import Clock
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp
+from naiad.protocol.http.connection_registry import ConnectionRegistry
 from naiad.protocol.http.framing import ReplyFramer
 from naiad.protocol.http.head import RequestHead
 from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import FastHandler, FastRoutes
-from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.settings import HttpSettings
 
 
@@ -20,7 +20,7 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
         routes: the fast lane.
         app: everything else.
         settings: limits and times.
-        roster: who is connected, and the time.
+        registry: who is connected, and the time.
         heads: header blocks seen before.
         framer: puts replies into bytes.
         clock: how long a connection has had the event loop in this turn.
@@ -30,7 +30,7 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
     routes: FastRoutes
     app: AsgiApp
     settings: HttpSettings
-    roster: Roster
+    registry: ConnectionRegistry
     heads: HeadCache
     framer: ReplyFramer
     clock: Clock

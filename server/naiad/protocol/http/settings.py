@@ -1,6 +1,6 @@
 """The limits and times of the HTTP transport, each with its default and the reason for it.
 
-Times are seconds. They are watched by one coarse timer for all connections (`roster.py`), so that a request costs no
+Times are seconds. They are watched by one coarse timer for all connections (`registry.py`), so that a request costs no
 timer: a time is never cut short and is overrun by at most `tick`.
 """
 

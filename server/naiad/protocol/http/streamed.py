@@ -1,7 +1,7 @@
 """A reply whose body is made while it is sent: its head, its chunks, its end.
 
 It stays at the front of its connection's pipeline until it has ended, so that replies keep their order. HTTP/1.1 clients get chunks;
-HTTP/1.0 knows none, so that there the end of the connection is the end of the body.
+for HTTP/1.0, which has none, the end of the connection is the end of the body.
 """
 
 import typing
@@ -17,43 +17,43 @@ _COPIED = 1 << 16
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
-class Carrier(typing.Protocol):
-    """What a streamed reply needs of its connection."""
+class StreamCallbacks(typing.Protocol):
+    """The callbacks of a streamed reply to its connection."""
 
     def write(self, data: bytes | memoryview) -> None:
         """Send bytes now."""
         ...
 
     def cut(self) -> None:
-        """Drop the connection, and end what runs for it."""
+        """Abort the connection and cancel its requests."""
         ...
 
     def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
-        """The reply is complete: `size` bytes of body; `keep` when its head let the connection stay."""
+        """The reply is complete, with `size` bytes of body; `keep`: its head left the connection open."""
         ...
 
 
 class StreamedReply:
-    """Implements `Outlet`.
+    """Implements `BodyWriter`.
 
     Args:
-        carrier: the connection.
-        exchange: the request that is answered.
-        reply: with the stream.
-        keep: whether the connection may stay after it.
+        callbacks: the connection.
+        exchange: the request.
+        reply: the reply with the stream.
+        keep: whether the connection may stay open after it.
 
     Attributes:
         keeps: whether it does.
         stream: the body.
     """
 
-    __slots__ = ("_carrier", "_chunked", "_exchange", "_reply", "_size", "keeps", "stream")
+    __slots__ = ("_callbacks", "_chunked", "_exchange", "_reply", "_size", "keeps", "stream")
 
     def __init__(
-        self, carrier: Carrier, exchange: Exchange, reply: HttpReply, *, keep: bool
+        self, callbacks: StreamCallbacks, exchange: Exchange, reply: HttpReply, *, keep: bool
     ) -> None:
         assert reply.stream is not None
-        self._carrier: Carrier | None = carrier
+        self._callbacks: StreamCallbacks | None = callbacks
         self._exchange = exchange
         self._reply = reply
         self._chunked = bool(exchange.head.minor)
@@ -67,40 +67,40 @@ class StreamedReply:
         Raises:
             ValueError: a header holds a line break.
         """
-        assert self._carrier is not None
+        assert self._callbacks is not None
         head = status_line(self._reply.status) + header_lines(self._reply.headers)
         if self._chunked:
             head += _CHUNKED
-        self._carrier.write(head + (KEEP if self.keeps else CLOSE)[2:])
+        self._callbacks.write(head + (KEEP if self.keeps else CLOSE)[2:])
         self.stream.begin(self)
 
     def write(self, data: bytes | memoryview) -> None:
-        """See `Outlet`; nothing is sent to a client that left."""
-        if self._carrier is None or not data:  # an empty chunk would be the last one
+        """See `BodyWriter`; nothing is sent to a client that has gone."""
+        if self._callbacks is None or not data:  # an empty chunk would be the last one
             return
         self._size += len(data)
         if not self._chunked:
-            self._carrier.write(data)
+            self._callbacks.write(data)
         elif len(data) <= _COPIED:
-            self._carrier.write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
+            self._callbacks.write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
         else:
             for part in (b"%x\r\n" % len(data), data, b"\r\n"):
-                self._carrier.write(part)
+                self._callbacks.write(part)
 
     def end(self) -> None:
-        """See `Outlet`."""
-        carrier, self._carrier = self._carrier, None
-        if carrier is not None:
+        """See `BodyWriter`."""
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
             if self._chunked:
-                carrier.write(_LAST_CHUNK)
-            carrier.streamed(self._exchange, reply=self._reply, size=self._size, keep=self.keeps)
+                callbacks.write(_LAST_CHUNK)
+            callbacks.streamed(self._exchange, reply=self._reply, size=self._size, keep=self.keeps)
 
     def cut(self) -> None:
-        """See `Outlet`."""
-        carrier, self._carrier = self._carrier, None
-        if carrier is not None:
-            carrier.cut()
+        """See `BodyWriter`."""
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is not None:
+            callbacks.cut()
 
     def abandon(self) -> None:
         """The connection is gone."""
-        self._carrier = None
+        self._callbacks = None

@@ -117,7 +117,7 @@ def test_a_coroutine_does_not_wait_so_that_the_others_of_its_instance_go_on(
     )
     slow, other = ask(), ask()
     slow.flow = Flow()
-    slow.flow.hold()
+    slow.flow.pause()
     instance.execute([slow])
     instance.execute([other])
     assert len(answers.wait(42)) == 42

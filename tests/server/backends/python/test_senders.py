@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from naiad.core.flow import ANSWER_BYTES, Flow
+from naiad.core.flow import RESPONSE_BYTES, Flow
 from naiad.errors import InferenceError
 from tests.server.backends.python.models import ask
 from tests.server.backends.python.sending import GIVE_UP_S, made, seen
@@ -271,14 +271,14 @@ def test_a_sender_waits_for_a_client_that_reads_slowly_and_not_for_one_that_left
         """,
     )
     asked = ask()
-    asked.flow = Flow(limit=10 * ANSWER_BYTES)
+    asked.flow = Flow(limit=10 * RESPONSE_BYTES)
     running = threading.Thread(target=instance.execute, args=([asked],), daemon=True)
     running.start()
     sent = len(answers.wait(10))
     running.join(0.1)
     assert sent <= len(answers.got) < 15
     weight = answers.got[0].weight
-    assert weight == ANSWER_BYTES + 4
+    assert weight == RESPONSE_BYTES + 4
     asked.flow.arrived(weight * len(answers.got))
     assert len(answers.wait(20)) < 30
     asked.cancel()

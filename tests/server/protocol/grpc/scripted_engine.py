@@ -22,7 +22,7 @@ from naiad.engine.api import (
 )
 from naiad.errors import InferenceError, invalid
 from naiad.metrics.statistics import ModelStatistics
-from naiad.protocol.grpc.call import Answer, Metadata, Refusal
+from naiad.protocol.grpc.call import Answer, Metadata, RpcStatus
 from tests.support.engines import EngineOfOneModel
 
 PLAIN = ModelTraits(decoupled=False, max_batch_size=8, inputs=())
@@ -112,10 +112,10 @@ class Answers:
         return answer
 
     @property
-    def refusal(self) -> Refusal:
+    def refusal(self) -> RpcStatus:
         """The one answer, which is a refusal."""
         (answer,) = self.all
-        assert isinstance(answer, Refusal), answer
+        assert isinstance(answer, RpcStatus), answer
         return answer
 
 

@@ -12,7 +12,7 @@ from naiad.core.datatypes import FP32
 from naiad.core.inference import Inference
 from naiad.core.messages import service_pb2
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.protocol.grpc.aio_stream import HIGH_BYTES, Talk
+from naiad.protocol.grpc.aio_stream import HIGH_BYTES, BidiStream
 from naiad.protocol.grpc.message_memory import MessageMemory
 from naiad.protocol.grpc.methods import STREAM_INFER
 from tests.server.protocol.grpc.scripted_engine import (
@@ -186,7 +186,7 @@ class StuckContext:
         await asyncio.Event().wait()
 
 
-class Conversation:
+class StreamHandler:
     """Holds and goes on as it is told."""
 
     def __init__(self) -> None:
@@ -196,10 +196,10 @@ class Conversation:
 
     def half_close(self) -> None: ...
 
-    def hold(self) -> None:
+    def pause(self) -> None:
         self.held += 1
 
-    def go_on(self) -> None: ...
+    def resume(self) -> None: ...
 
     def cancel(self) -> None:
         self.cancelled += 1
@@ -209,17 +209,17 @@ class Conversation:
 
 
 async def test_what_was_not_sent_is_let_go_of_with_the_client() -> None:
-    context, conversation = StuckContext(), Conversation()
-    talk = Talk(context, lambda *_: conversation, MessageMemory())
-    running = asyncio.ensure_future(talk.run())
+    context, handler = StuckContext(), StreamHandler()
+    bidi_stream = BidiStream(context, lambda *_: handler, MessageMemory())
+    running = asyncio.ensure_future(bidi_stream.run())
     for _ in range(3):
-        talk.send(bytes(HIGH_BYTES))
-    assert conversation.held == 1
+        bidi_stream.send(bytes(HIGH_BYTES))
+    assert handler.held == 1
     await context.writing.wait()
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert conversation.cancelled == 1
+    assert handler.cancelled == 1
     assert (
-        not talk._queue
-    )  # grpc keeps the call, and so the talk, until the garbage collector comes
+        not bidi_stream._queue
+    )  # grpc keeps the call, and so the bidi_stream, until the garbage collector comes

@@ -14,6 +14,7 @@ from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import PackedStrings, Tensor
 from naiad.errors import not_found, unavailable
 from naiad.protocol.grpc.infer import ModelInfer
+from tests.server.protocol.grpc.bidi_stream import BidiStream, scripted
 from tests.server.protocol.grpc.scripted_engine import (
     DECOUPLED,
     Answers,
@@ -21,7 +22,6 @@ from tests.server.protocol.grpc.scripted_engine import (
     SentMetadata,
     message,
 )
-from tests.server.protocol.grpc.talk import Talk, scripted
 from tests.support.codec import InlineCodec
 
 COUNT = 100_000
@@ -190,22 +190,22 @@ async def test_many_string_objects_become_bytes_on_a_thread(codec: InlineCodec) 
 async def test_a_stream_reads_nothing_while_it_decodes_and_keeps_the_order(
     codec: InlineCodec,
 ) -> None:
-    talk = Talk(codec=codec)
+    bidi_stream = BidiStream(codec=codec)
     for request_id, body in (("a", typed(request_id="a")), ("7", strings())):
         codec.gate.clear()
-        talk.stream.take(body)
-        assert not talk.stream.may_take()
+        bidi_stream.stream.take(body)
+        assert not bidi_stream.stream.may_take()
         codec.gate.set()
         await codec.idle()
-        assert talk.stream.may_take()
-        assert talk.rooms
-        assert scripted(talk).requests[-1].id == request_id
-    talk.ask("b")
-    talk.stream.half_close()
+        assert bidi_stream.stream.may_take()
+        assert bidi_stream.capacity_calls
+        assert scripted(bidi_stream).requests[-1].id == request_id
+    bidi_stream.ask("b")
+    bidi_stream.stream.half_close()
     for number in (2, 1, 0):
-        scripted(talk).respond(number)
-    assert [each[0] for each in talk.got()] == ["a", "7", "b"]
-    assert talk.end_of == [None]
+        scripted(bidi_stream).respond(number)
+    assert [each[0] for each in bidi_stream.got()] == ["a", "7", "b"]
+    assert bidi_stream.end_of == [None]
 
 
 @pytest.mark.parametrize(
@@ -219,37 +219,37 @@ async def test_a_stream_reads_nothing_while_it_decodes_and_keeps_the_order(
 async def test_a_stream_goes_on_after_a_large_request_that_is_refused(
     codec: InlineCodec, body: collections.abc.Callable[[], bytes], request_id: str, text: str
 ) -> None:
-    talk = Talk(codec=codec)
-    talk.stream.take(body())
+    bidi_stream = BidiStream(codec=codec)
+    bidi_stream.stream.take(body())
     await codec.idle()
-    ((found_id, error, _),) = talk.got()
+    ((found_id, error, _),) = bidi_stream.got()
     assert found_id == request_id
     assert text in error
-    assert talk.stream.may_take()
-    talk.ask("b")
-    scripted(talk).respond(0)
-    assert talk.got()[1][:2] == ("b", "")
+    assert bidi_stream.stream.may_take()
+    bidi_stream.ask("b")
+    scripted(bidi_stream).respond(0)
+    assert bidi_stream.got()[1][:2] == ("b", "")
 
 
 async def test_a_stream_goes_on_after_its_codec_failed(codec: InlineCodec) -> None:
-    talk = Talk(codec=codec)
+    bidi_stream = BidiStream(codec=codec)
     codec.error = unavailable("it ended")
-    talk.stream.take(typed())
+    bidi_stream.stream.take(typed())
     await codec.idle()
-    assert "it ended" in talk.got()[0][1]
-    assert talk.stream.may_take()
-    assert talk.rooms
+    assert "it ended" in bidi_stream.got()[0][1]
+    assert bidi_stream.stream.may_take()
+    assert bidi_stream.capacity_calls
 
 
 async def test_a_stream_that_ends_while_it_decodes_costs_no_inference(codec: InlineCodec) -> None:
     codec.gate.clear()
-    talk = Talk(codec=codec)
-    talk.stream.take(typed())
-    talk.stream.cancel()
+    bidi_stream = BidiStream(codec=codec)
+    bidi_stream.stream.take(typed())
+    bidi_stream.stream.cancel()
     codec.gate.set()
     await codec.idle()
-    assert not scripted(talk).requests
-    assert not talk.sent
+    assert not scripted(bidi_stream).requests
+    assert not bidi_stream.sent
 
 
 async def test_an_engine_that_refuses_a_large_request_on_a_stream_is_not_the_model(
@@ -260,16 +260,16 @@ async def test_an_engine_that_refuses_a_large_request_on_a_stream_is_not_the_mod
         def infer(self, *arguments: typing.Any, **more: typing.Any) -> typing.Any:
             raise not_found("gone")
 
-    talk = Talk(engine=Refusing(), codec=codec)
-    talk.stream.take(typed())
+    bidi_stream = BidiStream(engine=Refusing(), codec=codec)
+    bidi_stream.stream.take(typed())
     await codec.idle()
-    assert talk.got() == [("7", "gone", None)]
+    assert bidi_stream.got() == [("7", "gone", None)]
 
 
 async def test_a_stream_whose_codec_is_closed_refuses_the_request_and_reads_on(
     codec: InlineCodec,
 ) -> None:
-    talk = Talk(codec=codec)
+    bidi_stream = BidiStream(codec=codec)
     codec.close()
-    talk.stream.take(typed())
-    assert talk.stream.may_take()
+    bidi_stream.stream.take(typed())
+    assert bidi_stream.stream.may_take()

@@ -9,7 +9,7 @@ from naiad.core.clock import ManualClock
 from naiad.core.messages import service_pb2
 from naiad.engine.api import IndexEntry
 from naiad.errors import unavailable
-from naiad.protocol.grpc.call import Refusal
+from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.health import CHECK, NOT_SERVING, SERVING, WATCH
 from naiad.protocol.grpc.methods import INFER, REFUSED, SERVICE, Methods, build
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
@@ -27,7 +27,7 @@ INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 5, 12, 13
 
 async def ask(
     methods: Methods, path: str, body: bytes = b"", *metadata: tuple[str, str | bytes]
-) -> bytes | Refusal:
+) -> bytes | RpcStatus:
     refused = methods.admit(path, metadata)
     if refused is not None:
         return refused
@@ -46,7 +46,7 @@ async def call(methods: Methods, called: str, /, **fields: typing.Any) -> typing
     rpc = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods_by_name[called]
     request = getattr(service_pb2, rpc.input_type.name)(**fields)
     answer = await ask(methods, SERVICE + called, request.SerializeToString())
-    if isinstance(answer, Refusal):
+    if isinstance(answer, RpcStatus):
         return answer
     return getattr(service_pb2, rpc.output_type.name).FromString(answer)
 
@@ -88,10 +88,10 @@ async def test_an_exiting_server_is_an_error() -> None:
     engine = ScriptedEngine()
     engine.live = engine.ready = unavailable("Server exiting")
     methods = served(engine)
-    assert await call(methods, "ModelReady", name="m") == Refusal(UNAVAILABLE, "Server exiting")
-    assert await call(methods, "ServerLive") == Refusal(UNAVAILABLE, "Server exiting")
-    assert await call(methods, "ServerReady") == Refusal(UNAVAILABLE, "Server exiting")
-    assert await ask(methods, CHECK) == Refusal(UNAVAILABLE, "Server exiting")
+    assert await call(methods, "ModelReady", name="m") == RpcStatus(UNAVAILABLE, "Server exiting")
+    assert await call(methods, "ServerLive") == RpcStatus(UNAVAILABLE, "Server exiting")
+    assert await call(methods, "ServerReady") == RpcStatus(UNAVAILABLE, "Server exiting")
+    assert await ask(methods, CHECK) == RpcStatus(UNAVAILABLE, "Server exiting")
 
 
 async def test_health_check_follows_readiness_and_ignores_the_service_name() -> None:
@@ -250,7 +250,7 @@ async def test_bytes_that_are_no_message_are_refused_by_every_method_that_reads_
                  "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",
                  "SystemSharedMemoryStatus", "CudaSharedMemoryStatus"):  # fmt: skip
         refused = await ask(methods, SERVICE + name, b"\x0a\xff")
-        assert isinstance(refused, Refusal), name
+        assert isinstance(refused, RpcStatus), name
         assert refused.status == INTERNAL
         assert "Unable to parse request" in refused.message
 
@@ -278,7 +278,7 @@ async def test_a_restricted_category_asks_for_its_key() -> None:
     ]
     for metadata in ([], wrong[:1], wrong[1:]):
         refused = await ask(methods, path, b"", *metadata)
-        assert isinstance(refused, Refusal)
+        assert isinstance(refused, RpcStatus)
         assert refused.status == UNAVAILABLE
         assert (
             "This protocol is restricted, expecting header 'triton-grpc-protocol-admin-key'"
@@ -324,7 +324,7 @@ async def test_a_restriction_covers_its_methods_and_no_others(
     found = set()
     for path in methods.paths():
         answer = await ask(methods, path)
-        if isinstance(answer, Refusal) and "This protocol is restricted" in answer.message:
+        if isinstance(answer, RpcStatus) and "This protocol is restricted" in answer.message:
             found.add(path)
     assert found == wanted
 
@@ -333,12 +333,12 @@ async def test_after_shut_only_health_is_answered() -> None:
     methods = served()
     methods.shut()
     refused = await ask(methods, INFER, small_request())
-    assert isinstance(refused, Refusal)
+    assert isinstance(refused, RpcStatus)
     assert refused.status == UNAVAILABLE
     assert refused.message.startswith(
         "GRPC server is shutting down and has stopped accepting new requests."
     )
-    assert isinstance(await ask(methods, SERVICE + "ServerMetadata"), Refusal)
+    assert isinstance(await ask(methods, SERVICE + "ServerMetadata"), RpcStatus)
     assert isinstance(await ask(methods, SERVICE + "ServerLive"), bytes)
     assert await ask(methods, CHECK) == SERVING
 
@@ -357,7 +357,7 @@ def with_tokens(tmp_path: pathlib.Path) -> Methods:
 async def test_every_call_but_those_about_health_asks_for_a_token(tmp_path: pathlib.Path) -> None:
     methods = with_tokens(tmp_path)
     refused = {
-        path for path in methods.paths() if await ask(methods, path) == Refusal(16, ASK_FOR_ONE)
+        path for path in methods.paths() if await ask(methods, path) == RpcStatus(16, ASK_FOR_ONE)
     }
     open_to_all = {CHECK, SERVICE + "ServerLive", SERVICE + "ServerReady", SERVICE + "ModelReady"}
     assert refused == set(methods.paths()) - open_to_all
@@ -377,7 +377,7 @@ async def test_a_wrong_token_opens_nothing(tmp_path: pathlib.Path) -> None:
     answer = await ask(
         with_tokens(tmp_path), SERVICE + "ServerMetadata", b"", ("authorization", "Bearer wrong")
     )
-    assert answer == Refusal(16, ASK_FOR_ONE)
+    assert answer == RpcStatus(16, ASK_FOR_ONE)
 
 
 def test_a_control_message_may_not_be_large() -> None:

@@ -3,7 +3,7 @@
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
-from naiad.protocol.grpc.call import Refusal
+from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.retry_info import KEY, details
 
 
@@ -25,7 +25,7 @@ def status_class() -> type:
 
 @pytest.mark.parametrize("message", ["", "not now", "é" * 300])
 def test_the_details_are_a_status_with_a_delay_of_one_second(message: str) -> None:
-    ((key, value),) = details(Refusal(14, message))
+    ((key, value),) = details(RpcStatus(14, message))
     assert key == KEY
     status = status_class().FromString(value)  # type: ignore[attr-defined] # made at run time
     assert (status.code, status.message) == (14, message)
@@ -35,5 +35,5 @@ def test_the_details_are_a_status_with_a_delay_of_one_second(message: str) -> No
 
 
 def test_other_statuses_and_long_messages_have_none() -> None:
-    assert details(Refusal(5, "no such model")) == ()
-    assert details(Refusal(14, "x" * 2048)) == ()
+    assert details(RpcStatus(5, "no such model")) == ()
+    assert details(RpcStatus(14, "x" * 2048)) == ()

@@ -14,6 +14,7 @@ from naiad.protocol.access_log import AccessEntry, AccessLog
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.connection import Connection
+from naiad.protocol.http.connection_registry import ConnectionRegistry
 from naiad.protocol.http.framing import ReplyFramer
 from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import (
@@ -24,7 +25,6 @@ from naiad.protocol.http.message import (
     HttpRequest,
     OnReply,
 )
-from naiad.protocol.http.roster import Roster
 from naiad.protocol.http.service import HttpService
 from naiad.protocol.http.settings import HttpSettings
 
@@ -288,13 +288,13 @@ class Client:
         settings = settings or HttpSettings()
         self.routes = routes or ScriptedRoutes()
         self.clock = ManualClock()
-        self.roster = Roster(loop, tick=settings.tick)
+        self.registry = ConnectionRegistry(loop, tick=settings.tick)
         recorder = None if access_log is None else AccessRecorder(access_log, clock=self.clock)
         self.service = HttpService(
             routes=self.routes,
             app=app,
             settings=settings,
-            roster=self.roster,
+            registry=self.registry,
             heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
             clock=self.clock,

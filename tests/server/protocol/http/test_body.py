@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from naiad.protocol.http.body import Body, ChunkedBody, LengthBody
-from naiad.protocol.http.framing import Refusal
+from naiad.protocol.http.framing import HttpError
 
 
 def take_all(body: Body, data: bytes, step: int) -> tuple[bytes, bytes]:
@@ -84,7 +84,7 @@ def test_chunks_are_put_together_whatever_the_pieces(
 def test_malformed_or_excessive_chunks_are_refused(
     data: bytes, status: int, text: str, step: int
 ) -> None:
-    with pytest.raises(Refusal, match=text) as caught:
+    with pytest.raises(HttpError, match=text) as caught:
         take_all(ChunkedBody(limit=10, max_chunks=3), data, step)
     assert caught.value.status == status
 

@@ -30,7 +30,7 @@ async def test_an_idle_connection_is_closed_after_the_keep_alive_timeout_and_not
     await asyncio.sleep(1.2)
     assert client.is_closed()
     assert client.reply().body == b"x"
-    assert len(client.roster) == 0
+    assert len(client.registry) == 0
 
 
 async def test_the_keep_alive_time_starts_anew_with_each_reply() -> None:
@@ -126,7 +126,7 @@ async def test_a_closing_connection_with_unsent_bytes_is_cut_after_the_stall_tim
     assert not client.is_cut()
     await asyncio.sleep(5)
     assert client.is_cut()
-    assert len(client.roster) == 0
+    assert len(client.registry) == 0
 
 
 async def test_a_refused_client_is_listened_to_until_it_stops() -> None:
@@ -284,7 +284,7 @@ async def test_the_first_request_of_a_drained_idle_connection_is_its_last() -> N
 
 async def test_connections_made_while_draining_close_after_their_reply() -> None:
     client = Client(settings=SETTINGS)
-    client.roster.draining = True
+    client.registry.draining = True
     client.connection.connection_made(client.transport)
     client.send(post("/echo", b"x"))
     assert client.reply().headers["connection"] == "close"

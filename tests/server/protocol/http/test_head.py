@@ -2,7 +2,7 @@
 
 import pytest
 
-from naiad.protocol.http.framing import Refusal
+from naiad.protocol.http.framing import HttpError
 from naiad.protocol.http.head import CHUNKED, find_end, parse_head
 
 BLOCK = b"POST /v2/models/m/infer HTTP/1.1\r\nHost: h\r\nContent-Length: 7\r\n\r\n"
@@ -41,7 +41,7 @@ def test_targets_in_every_form_become_a_path(target: bytes, path: str) -> None:
 )
 @pytest.mark.parametrize("target", ["/v2{}", "/{}v2", "/v2/models/m{}/config?x=1", "http://h/v2{}"])
 def test_a_path_with_a_control_character_is_refused(target: str, escaped: str) -> None:
-    with pytest.raises(Refusal, match="control character") as caught:
+    with pytest.raises(HttpError, match="control character") as caught:
         parse_head(f"GET {target.format(escaped)} HTTP/1.1\r\nHost: h\r\n\r\n".encode())
     assert caught.value.status == 400
 
@@ -103,7 +103,7 @@ def test_http_1_0_cannot_expect() -> None:
 def test_what_is_ambiguous_or_not_spoken_is_refused_with_what_to_send(
     block: bytes, status: int, text: str
 ) -> None:
-    with pytest.raises(Refusal, match=text) as caught:
+    with pytest.raises(HttpError, match=text) as caught:
         parse_head(block)
     assert caught.value.status == status
 
@@ -126,7 +126,7 @@ def test_what_can_still_become_a_request_is_waited_for(beginning: bytes) -> None
 
 @pytest.mark.parametrize("beginning", [b"\x16\x03", b"get /", b"{", b" GET", b"GET / HTTP/1.1\nA"])
 def test_what_cannot_become_a_request_is_refused_at_once(beginning: bytes) -> None:
-    with pytest.raises(Refusal) as caught:
+    with pytest.raises(HttpError) as caught:
         find(beginning)
     assert caught.value.status == 400
 
@@ -139,7 +139,7 @@ def test_the_limits_of_line_and_block_are_exact() -> None:
     assert find(block) == 200
     assert find(line + b"\r") == -1
     for data, status in ((b"GET /x" + line[5:] + b"\r", 414), (block[:-4] + b"x\r\n\r\n", 431)):
-        with pytest.raises(Refusal) as caught:
+        with pytest.raises(HttpError) as caught:
             find(data)
         assert caught.value.status == status
 
@@ -150,7 +150,7 @@ def test_the_limits_of_line_and_block_are_exact() -> None:
     ids=["a large number", "a very large number", "zeros", "zeros and a number"],
 )
 def test_a_length_of_more_digits_than_any_body_has_is_refused(digits: str) -> None:
-    with pytest.raises(Refusal, match="Content-Length") as caught:
+    with pytest.raises(HttpError, match="Content-Length") as caught:
         parse_head(f"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: {digits}\r\n\r\n".encode())
     assert caught.value.status == 400
 

@@ -3,7 +3,7 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from naiad.protocol.http.framing import Refusal
+from naiad.protocol.http.framing import HttpError
 from naiad.protocol.http.head import RequestHead, parse_head
 from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import SpelledHeaders
@@ -100,7 +100,7 @@ def seen(block: bytes, cache: HeadCache | None) -> object:
     """What a block means, comparable."""
     try:
         head = parse_head(block) if cache is None else cache.read(block)[0]
-    except Refusal as refusal:
+    except HttpError as refusal:
         return refusal.status
     spelling = head.headers.spelling if isinstance(head.headers, SpelledHeaders) else {}
     rest = (

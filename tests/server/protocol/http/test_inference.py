@@ -127,7 +127,7 @@ def test_a_decoupled_model_answers_as_events_when_the_client_takes_them() -> Non
     assert reply.stream is handle
     body: list[bytes] = []
 
-    class Outlet:
+    class BodyWriter:
         def write(self, data: bytes | memoryview) -> None:
             body.append(bytes(data))
 
@@ -136,7 +136,7 @@ def test_a_decoupled_model_answers_as_events_when_the_client_takes_them() -> Non
         def cut(self) -> None: ...
 
     assert reply.stream is not None
-    reply.stream.begin(Outlet())
+    reply.stream.begin(BodyWriter())
     event = orjson.loads(b"".join(body).removeprefix(b"data: "))
     assert event["outputs"] == [{"name": "OUT", "datatype": "FP32", "shape": [2], "data": [1, 2]}]
 

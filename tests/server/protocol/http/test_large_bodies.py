@@ -299,15 +299,15 @@ async def test_large_events_keep_their_order(codec: InlineCodec) -> None:
     codec.gate.clear()
     for each in (part(1), part(*[2] * COUNT), part(3), part(*[4] * COUNT), part(final=True)):
         answer(each)
-    outlet = _Outlet()
+    writer = _Outlet()
     stream = client.replies.only.stream
     assert stream is not None
-    stream.begin(outlet)
+    stream.begin(writer)
     codec.gate.set()
     await codec.idle()
     await codec.idle()
-    assert outlet.ended
-    events = [json.loads(event[6:]) for event in outlet.body.split(b"\n\n")[:-1]]
+    assert writer.ended
+    events = [json.loads(event[6:]) for event in writer.body.split(b"\n\n")[:-1]]
     assert [event["OUT"] for event in events] == [1, [2] * COUNT, 3, [4] * COUNT]
 
 
@@ -348,12 +348,12 @@ async def test_a_large_event_that_cannot_be_written_is_an_error_event(codec: Inl
     answer(part(*[2] * COUNT))
     answer(part(final=True))
     reply = await client.replies.arrived()
-    outlet = _Outlet()
+    writer = _Outlet()
     assert reply.stream is not None
-    reply.stream.begin(outlet)
+    reply.stream.begin(writer)
     assert reply.status == 503
-    assert outlet.body == b'data: {"error":"it ended"}\n\n'
-    assert outlet.ended
+    assert writer.body == b'data: {"error":"it ended"}\n\n'
+    assert writer.ended
 
 
 async def test_a_client_that_leaves_while_an_event_is_written_gets_nothing(

@@ -6,15 +6,15 @@ import dataclasses
 import pytest
 from typing_extensions import override
 
-from naiad.protocol.http.framing import Refusal
+from naiad.protocol.http.framing import HttpError
 from naiad.protocol.http.message import (
+    BodyWriter,
     Cancellable,
     FastHandler,
     Headers,
     HttpReply,
     HttpRequest,
     OnReply,
-    Outlet,
 )
 from naiad.protocol.http.settings import HttpSettings
 from tests.server.protocol.http.scripted import (
@@ -35,7 +35,7 @@ class Stream:
     """A body that the test makes."""
 
     on_reply: OnReply
-    outlet: Outlet | None = None
+    writer: BodyWriter | None = None
     paused: int = 0
     resumed: int = 0
     cancelled: int = 0
@@ -45,8 +45,8 @@ class Stream:
         self.on_reply(HttpReply(status, TEXT, (), "r", self))
         return self
 
-    def begin(self, outlet: Outlet) -> None:
-        self.outlet = outlet
+    def begin(self, writer: BodyWriter) -> None:
+        self.writer = writer
 
     def pause(self) -> None:
         self.paused += 1
@@ -61,12 +61,12 @@ class Stream:
         self.cancelled += 1
 
     def write(self, data: bytes | memoryview) -> None:
-        assert self.outlet is not None
-        self.outlet.write(data)
+        assert self.writer is not None
+        self.writer.write(data)
 
     def end(self) -> None:
-        assert self.outlet is not None
-        self.outlet.end()
+        assert self.writer is not None
+        self.writer.end()
 
 
 class StreamingRoutes(ScriptedRoutes):
@@ -86,7 +86,7 @@ class StreamingRoutes(ScriptedRoutes):
         self.streams.append(stream)
         if self.whole_at_once:
             stream.reply()
-            if stream.outlet is not None:
+            if stream.writer is not None:
                 stream.write(b"all")
                 stream.end()
         return stream
@@ -290,8 +290,8 @@ async def test_a_client_that_closes_while_nothing_is_sent_is_found_out_by_a_prob
 async def test_a_body_that_cannot_be_completed_is_cut() -> None:
     client = StreamingClient()
     stream = client.begin()
-    assert stream.outlet is not None
-    stream.outlet.cut()
+    assert stream.writer is not None
+    stream.writer.cut()
     assert client.is_cut()
     await settle()
     assert stream.cancelled == 1
@@ -313,13 +313,13 @@ async def test_only_a_stream_that_has_not_begun_is_refused_when_it_is_given_up()
     stream = client.begin()
     before = len(client.sent)
     client.connection.drain(close_idle=True)
-    client.connection.give_up(Refusal(503, "no more"))
+    client.connection.fail(HttpError(503, "no more"))
     assert len(client.sent) == before
     assert not stream.cancelled
     fresh = StreamingClient()
     fresh.send(post("/stream"))
     fresh.connection.drain(close_idle=True)
-    fresh.connection.give_up(Refusal(503, "no more"))
+    fresh.connection.fail(HttpError(503, "no more"))
     assert fresh.reply().status == 503
     assert fresh.streaming.streams[0].cancelled == 1
     assert fresh.has_ended()

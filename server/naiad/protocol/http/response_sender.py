@@ -1,8 +1,8 @@
-"""The sending side of a connection: replies in the order of their requests, and which of them is the last.
+"""The sending side of a connection: sends the replies in the order of their requests, and decides which is the last.
 
-`intake.py` is the other side. A reply that is there before its turn waits in the pipeline; one whose body comes bit by bit keeps
-the front of it until it has ended. It decides what a reply says of the connection (stays open, or closes), and tells the
-connection, which closes it. No timeouts, no requests.
+`request_receiver.py` is the other side. A reply that is ready early waits in the pipeline; a streamed one stays at
+the front of the pipeline until it has ended. It decides whether a reply says that the connection closes; the
+connection closes it. No timeouts, no requests.
 """
 
 import asyncio
@@ -21,56 +21,56 @@ from naiad.protocol.http.streamed import StreamedReply
 _logger = logging.getLogger(__name__)
 
 
-class Line(typing.Protocol):
-    """What the sending side asks of its connection."""
+class SenderCallbacks(typing.Protocol):
+    """The callbacks of the sender to its connection."""
 
     def in_body(self) -> bool:
-        """Whether the body of a request is under way."""
+        """Whether the body of a request is being received."""
         ...
 
     def sent(self) -> None:
-        """Replies went out: go on with what was read and had to wait for that."""
+        """Replies were sent: continue with the input that waited for that."""
         ...
 
     def stream_ended(self) -> None:
-        """A reply that came bit by bit is over, and the connection stays: go on."""
+        """A streamed reply has ended and the connection stays open: continue."""
         ...
 
     def take_no_more(self) -> None:
-        """A reply has said, or will say, that no further request is taken."""
+        """A reply says that the connection closes: take no further request."""
         ...
 
     def sent_last(self) -> None:
-        """The reply that says Connection: close is out."""
+        """The reply with Connection: close was sent."""
         ...
 
     def cut(self) -> None:
-        """A reply cannot be completed: drop the connection."""
+        """A reply cannot be completed: abort the connection."""
         ...
 
 
-class Outgoing:
+class ResponseSender:
     """The replies of one connection.
 
     Args:
-        service: what the connection shares with others.
-        line: the connection.
+        service: what all connections share.
+        callbacks: the connection.
         transport: its socket.
-        peer: who is told when something went out.
+        peer: notes the time of the last write.
 
     Attributes:
-        pipeline: requests of the fast lane whose replies were not sent yet, oldest first.
+        pipeline: requests of the fast lane without a sent reply, oldest first.
         barred: the next request waits until the pipeline is empty.
         ending: the last reply says Connection: close.
-        paused: the client does not take what it is sent.
+        paused: the client does not read.
     """
 
     __slots__ = (
+        "_callbacks",
         "_frame",
-        "_line",
         "_peer",
         "_recorder",
-        "_roster",
+        "_registry",
         "_streamed",
         "_transport",
         "barred",
@@ -80,31 +80,38 @@ class Outgoing:
     )
 
     def __init__(
-        self, service: HttpService, line: Line, *, transport: asyncio.Transport, peer: Peer
+        self,
+        service: HttpService,
+        callbacks: SenderCallbacks,
+        *,
+        transport: asyncio.Transport,
+        peer: Peer,
     ) -> None:
-        self._line = line
+        self._callbacks = callbacks
         self._transport = transport
         self._peer = peer
-        self._roster = service.roster
+        self._registry = service.registry
         self._frame = service.framer.frame
         self._recorder = service.recorder
-        self._streamed: StreamedReply | None = None  # answers the first of the pipeline
+        self._streamed: StreamedReply | None = (
+            None  # the reply to the first request of the pipeline
+        )
         self.pipeline: collections.deque[Exchange] = collections.deque()
         self.barred = False
         self.ending = False
         self.paused = False
 
     def is_clear(self) -> bool:
-        """Whether every request has its reply; if not, none is taken until they have."""
+        """Whether every request has its reply; if not, no request is taken until they have."""
         self.barred = bool(self.pipeline)
         return not self.barred
 
     def answered(self, exchange: Exchange) -> None:
-        """A reply is there: send it, and those that waited behind it, unless it has to wait itself."""
+        """A reply is ready: send it and those that wait behind it, unless it has to wait itself."""
         pipeline = self.pipeline
         if pipeline[0] is not exchange:
             return
-        self._peer.since = self._roster.now
+        self._peer.since = self._registry.now
         while True:
             pipeline.popleft()
             self._send(exchange)
@@ -114,42 +121,42 @@ class Outgoing:
             exchange = pipeline[0]
             if exchange.answer is None:
                 break
-        self._line.sent()
+        self._callbacks.sent()
 
     def write(self, data: bytes | memoryview) -> None:
         """Send bytes now."""
-        self._peer.since = self._roster.now
+        self._peer.since = self._registry.now
         self._transport.write(data)
 
     def pause(self) -> None:
-        """The client does not take what it is sent."""
+        """The client does not read."""
         self.paused = True
         if self._streamed is not None:
             self._streamed.stream.pause()
 
     def resume(self) -> None:
-        """It does again."""
+        """The client reads again."""
         self.paused = False
-        self._peer.since = self._roster.now
+        self._peer.since = self._registry.now
         self._peer.drained()
         if self._streamed is not None:
             self._streamed.stream.resume()
 
     def probe_stream(self) -> bool:
-        """Let a body that is being sent find out whether the client still listens; False when there is none."""
+        """Have the streamed reply probe whether the client is still there; False if there is none."""
         if self._streamed is None:
             return False
         self._streamed.stream.probe()
         return True
 
     def refuse_all(self, reply: HttpReply) -> None:
-        """Answer whatever has no reply yet. A body that is being sent keeps what is behind it from that."""
+        """Send this reply to every request without one, unless a streamed reply is being sent."""
         if self._streamed is None:
             for exchange in tuple(self.pipeline):
                 exchange.refuse(reply)
 
     def abandon(self) -> None:
-        """The client is gone: nothing will be sent, and all work for it may stop."""
+        """The client has gone: send nothing more and cancel all its requests."""
         if self._streamed is not None:
             self._streamed.abandon()
             self._streamed = None
@@ -159,7 +166,7 @@ class Outgoing:
             exchange.abandon()
 
     def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
-        """A streamed reply is complete: on with what waited behind it."""
+        """A streamed reply is complete: continue with the replies behind it."""
         self._streamed = None
         exchange.handle = None
         pipeline = self.pipeline
@@ -169,18 +176,18 @@ class Outgoing:
             for behind in pipeline:
                 behind.abandon()
             pipeline.clear()
-            self._line.sent_last()
-        elif self.ending and not pipeline and not self._line.in_body():
-            self._line.sent_last()
+            self._callbacks.sent_last()
+        elif self.ending and not pipeline and not self._callbacks.in_body():
+            self._callbacks.sent_last()
         elif pipeline and pipeline[0].answer is not None:
             self.answered(pipeline[0])
         else:
             self.barred = self.barred and bool(pipeline)
-            self._line.stream_ended()
+            self._callbacks.stream_ended()
 
     def cut(self) -> None:
         """A streamed reply cannot be completed."""
-        self._line.cut()
+        self._callbacks.cut()
 
     def _send(self, exchange: Exchange) -> None:
         head, reply, close, tail = exchange.head, exchange.answer, False, KEEP
@@ -189,7 +196,7 @@ class Outgoing:
             self._stream(exchange, reply)
             return
         if self.ending or not head.plain:
-            is_end = self.ending and not self.pipeline and not self._line.in_body()
+            is_end = self.ending and not self.pipeline and not self._callbacks.in_body()
             close = is_end or not head.keep_alive
             tail = CLOSE if close else KEEP if head.minor else KEEP_1_0
         try:
@@ -205,16 +212,16 @@ class Outgoing:
             size = 0 if head.head_only else sum(memoryview(part).nbytes for part in reply.body)
             self._record(exchange, reply, size)
         if close:
-            self._line.sent_last()
+            self._callbacks.sent_last()
 
     def _stream(self, exchange: Exchange, reply: HttpReply) -> None:
-        """Begin a reply whose body comes bit by bit; it has the front of the pipeline until it has ended."""
+        """Begin a streamed reply, which stays at the front of the pipeline until it has ended."""
         exchange.answer = None
         self.pipeline.appendleft(exchange)
         keep = exchange.head.keep_alive and not self.ending
         self._streamed = StreamedReply(self, exchange, reply, keep=keep)
         if not self._streamed.keeps:
-            self._line.take_no_more()
+            self._callbacks.take_no_more()
         self._streamed.start()
         if self.paused and self._streamed is not None:
             self._streamed.stream.pause()

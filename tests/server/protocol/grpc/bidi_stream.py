@@ -12,7 +12,7 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.grpc.call import Refusal
+from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.methods import STREAM_INFER, build
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import InferStream
@@ -57,7 +57,7 @@ class Engine(ScriptedEngine):
         self.inferences[number].on_response(response)
 
 
-class Talk:
+class BidiStream:
     """One stream and what its client gets."""
 
     def __init__(
@@ -69,8 +69,8 @@ class Talk:
     ) -> None:
         self.engine = engine or Engine()
         self.sent: list[typing.Any] = []
-        self.end_of: list[Refusal | None] = []
-        self.rooms = 0
+        self.end_of: list[RpcStatus | None] = []
+        self.capacity_calls = 0
         self.methods = build(self.engine, GrpcSettings(**settings), codec)
         refused = self.methods.admit(STREAM_INFER, metadata)
         if refused is not None:
@@ -85,10 +85,10 @@ class Talk:
         assert not self.end_of
         self.sent.append(service_pb2.ModelStreamInferResponse.FromString(body))
 
-    def room(self) -> None:
-        self.rooms += 1
+    def capacity(self) -> None:
+        self.capacity_calls += 1
 
-    def end(self, refused: Refusal | None) -> None:
+    def end(self, refused: RpcStatus | None) -> None:
         self.end_of.append(refused)
 
     def ask(self, request_id: str = "", *, model: str = "m", **parameters: typing.Any) -> None:
@@ -112,7 +112,7 @@ class Talk:
         ]
 
 
-def scripted(talk: Talk) -> Engine:
+def scripted(bidi_stream: BidiStream) -> Engine:
     """Its engine, which the test tells what to answer."""
-    assert isinstance(talk.engine, Engine)
-    return talk.engine
+    assert isinstance(bidi_stream.engine, Engine)
+    return bidi_stream.engine

@@ -112,7 +112,7 @@ async def test_a_lost_connection_cancels_every_request_under_way() -> None:
     assert [held.handle.cancelled for held in client.routes.held] == [1, 0, 1]
     client.routes.held[0].answer(b"too late")
     assert client.replies() == []
-    assert len(client.roster) == 0
+    assert len(client.registry) == 0
 
 
 async def test_a_cancel_that_raises_does_not_keep_the_others_from_it(

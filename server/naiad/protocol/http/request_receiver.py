@@ -1,8 +1,8 @@
-"""The receiving side of a connection: from what was read to requests that are begun, one after the other.
+"""The receiving side of a connection: turns the bytes that were read into requests, one after the other.
 
-It stops at the end of each request and asks the connection whether the next may be taken; until then the bytes stay
-here (one read of the socket at most, since the connection stops reading). It decides who answers a request; the
-connection carries that out. No sockets, no time.
+After each request the connection decides whether the next may be taken; until then the bytes stay
+here (one read of the socket at most, because the connection stops reading). It selects the handler of a request; the
+connection calls it. No sockets, no time.
 """
 
 import typing
@@ -10,7 +10,7 @@ import typing
 from naiad.protocol.http.body import Body, ChunkedBody, LengthBody
 from naiad.protocol.http.bridge import AsgiExchange
 from naiad.protocol.http.exchange import WholeBody
-from naiad.protocol.http.framing import CONTINUE, Refusal, too_large
+from naiad.protocol.http.framing import CONTINUE, HttpError, too_large
 from naiad.protocol.http.head import CHUNKED, RequestHead, find_end, glimpse
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.service import HttpService
@@ -20,12 +20,12 @@ _OPTIONS = HttpReply(204, ((b"Allow", b"GET, HEAD, POST, OPTIONS"),), ())
 
 
 def _options_of_server(request: HttpRequest, on_reply: OnReply) -> None:
-    """`OPTIONS *` asks the server itself (RFC 9110 9.3.7)."""
+    """`OPTIONS *` is a request to the server itself (RFC 9110 9.3.7)."""
     on_reply(_OPTIONS)
 
 
 def _constant(reply: HttpReply) -> FastHandler:
-    """A handler that gives this reply."""
+    """A handler that always sends this reply."""
 
     def answer(request: HttpRequest, on_reply: OnReply) -> None:
         on_reply(reply)
@@ -33,11 +33,11 @@ def _constant(reply: HttpReply) -> FastHandler:
     return answer
 
 
-class Desk(typing.Protocol):
-    """What the intake asks of its connection.
+class ReceiverCallbacks(typing.Protocol):
+    """The callbacks of the receiver to its connection.
 
     Attributes:
-        resting: nothing more is taken in this turn of the event loop.
+        resting: no more requests are taken in this iteration of the event loop.
     """
 
     resting: bool
@@ -47,7 +47,7 @@ class Desk(typing.Protocol):
         ...
 
     def rest(self) -> None:
-        """Nothing more in this turn of the event loop; `take` again in the next."""
+        """Take nothing more in this iteration of the event loop; call `take` in the next."""
         ...
 
     def may_take(self) -> bool:
@@ -55,11 +55,11 @@ class Desk(typing.Protocol):
         ...
 
     def is_clear(self) -> bool:
-        """Whether every request before has its reply; if not, the next is asked about again when they have."""
+        """Whether all earlier requests have their replies; if not, `take` is called again when they have."""
         ...
 
     def is_last(self) -> None:
-        """The client wants the connection closed after the request that is taken now."""
+        """The client has requested that the connection closes after this request."""
         ...
 
     def dispatch(self, head: RequestHead, handler: FastHandler, body: bytes, now: int) -> None:
@@ -79,27 +79,27 @@ class Desk(typing.Protocol):
         ...
 
     def stamp(self) -> int:
-        """Monotonic nanoseconds, 0 when nobody needs them."""
+        """Monotonic nanoseconds; 0 without an access log."""
         ...
 
 
-class Intake:
-    """What was read and is not used up, and the body under way.
+class RequestReceiver:
+    """The unused input of a connection, and the body that is being received.
 
     Args:
         service: routes, limits and known heads.
-        desk: the connection.
+        callbacks: the connection.
 
     Attributes:
-        unread: bytes that belong to no request that was begun.
-        body: the body under way; None between requests.
+        unread: bytes after the last request that was begun.
+        body: the body that is being received; None between requests.
         body_held: the application has enough of that body for now.
         owes_continue: the client waits for `100 Continue` before it sends that body.
-        working: inside `take`: who is called from there must not enter it again.
+        working: inside `take`, which must not be called again from there.
     """
 
     __slots__ = (
-        "_desk",
+        "_callbacks",
         "_searched",
         "_service",
         "_sink",
@@ -110,9 +110,9 @@ class Intake:
         "working",
     )
 
-    def __init__(self, service: HttpService, desk: Desk) -> None:
+    def __init__(self, service: HttpService, callbacks: ReceiverCallbacks) -> None:
         self._service = service
-        self._desk = desk
+        self._callbacks = callbacks
         self._sink: WholeBody | AsgiExchange | None = None
         self._searched = 0
         self.unread = b""
@@ -122,14 +122,14 @@ class Intake:
         self.working = False
 
     def add(self, data: bytes) -> None:
-        """Bytes came; `take` uses them."""
+        """Add received bytes, for `take`."""
         self.unread = self.unread + data if self.unread else data
 
     def take(self) -> None:
-        """Use up what is unread, until the rest is incomplete or has to wait.
+        """Process the unread bytes, until the rest is incomplete or has to wait.
 
         Raises:
-            Refusal: the client sent what cannot be served; the input is unusable from here on.
+            HttpError: an invalid request; the rest of the input cannot be used.
         """
         data, at, self.working = self.unread, 0, True
         began_ns, begun, fed = self._service.clock.monotonic_ns(), False, False
@@ -137,8 +137,8 @@ class Intake:
             while at < len(data):
                 if self.body is not None:
                     if fed and self._time_is_over(began_ns):
-                        self._desk.rest()
-                    if self._desk.resting:
+                        self._callbacks.rest()
+                    if self._callbacks.resting:
                         break
                     at = self.body.take(data, at, self._feed)
                     fed = True
@@ -146,9 +146,9 @@ class Intake:
                         self._end_body()
                     continue
                 before = at
-                if begun and self._turn_is_over(began_ns):
-                    self._desk.rest()
-                elif self._desk.may_take():
+                if begun and self._iteration_is_over(began_ns):
+                    self._callbacks.rest()
+                elif self._callbacks.may_take():
                     at = self._take_head(data, at)
                     begun = True
                 if at == before:
@@ -160,8 +160,8 @@ class Intake:
         finally:
             self.working = False
 
-    def _turn_is_over(self, began_ns: int) -> bool:
-        unsent = self._desk.unsent()
+    def _iteration_is_over(self, began_ns: int) -> bool:
+        unsent = self._callbacks.unsent()
         return unsent >= self._service.settings.turn_bytes or self._time_is_over(began_ns)
 
     def _time_is_over(self, began_ns: int) -> bool:
@@ -169,35 +169,35 @@ class Intake:
         return elapsed_ns >= self._service.settings.turn_seconds * 1e9
 
     def in_question(self) -> tuple[RequestHead, int]:
-        """The request that is being taken, as far as it is known, and when it began (as `Exchange.started_ns`): for the log of a refusal."""
+        """The request that is being received, as far as it is known, and its `Exchange.started_ns`, for the access log of an error."""
         if self._sink is not None:
             return self._sink.head, self._sink.started_ns
-        return glimpse(self.unread), self._desk.stamp()
+        return glimpse(self.unread), self._callbacks.stamp()
 
     def drop(self) -> None:
-        """Forget everything: nothing more is taken from this client."""
+        """Drop all input: nothing more is read from this client."""
         self.unread = b""
         self.body = self._sink = None
         self.body_held = self.owes_continue = False
 
     def want_body(self) -> None:
-        """Whoever gets the body asks for it."""
+        """The body is wanted: resume it, and send `100 Continue` if the client waits for it."""
         self.body_held = False
         if self.owes_continue:
             self.owes_continue = False
-            self._desk.write(CONTINUE)
+            self._callbacks.write(CONTINUE)
 
     def ignore_body(self) -> None:
-        """Its request is answered: read past the rest of the body."""
+        """The request has its reply: skip the rest of the body."""
         self._sink = None
         self.body_held = self.owes_continue = False
 
     def ignores_body(self) -> bool:
-        """Whether a body is read past whose request has its reply."""
+        """Whether the rest of a body is being skipped."""
         return self.body is not None and self._sink is None
 
     def small_rest(self) -> bool:
-        """Whether what is left of the body is so little that reading past it is worth while."""
+        """Whether the rest of the body is small enough to skip."""
         if self.body is None:
             return True
         left = self.body.left()
@@ -208,27 +208,27 @@ class Intake:
         )
 
     def waits_for_client(self, *, under_way: bool) -> bool:
-        """Whether the client is in the middle of a request that it could go on sending."""
+        """Whether a request is incomplete that the client could continue."""
         if self.body is not None:
             return not (self.body_held or self.owes_continue)
         return bool(self.unread) and not under_way
 
-    def overdue(self, waited: float) -> Refusal | None:
-        """What to answer when the client sent nothing for `waited` seconds of a body, or began a head so long ago."""
+    def overdue(self, waited: float) -> HttpError | None:
+        """The error if the client sent nothing of a body for `waited` seconds, or began a head that long ago."""
         settings = self._service.settings
         if self.body is None:
             if waited >= settings.head_timeout:
                 text = f"The request headers did not come within {settings.head_timeout:g} s."
-                return Refusal(408, f"{text} Send the request again.")
+                return HttpError(408, f"{text} Send the request again.")
         elif waited >= settings.body_idle_timeout:
             text = f"The request body stopped coming for {settings.body_idle_timeout:g} s."
-            return Refusal(408, f"{text} Send the request again.")
+            return HttpError(408, f"{text} Send the request again.")
         return None
 
     def _take_head(self, data: bytes, at: int) -> int:
         """Begin the request at `at`; return where the rest begins, or `at` when it has to wait."""
         if data.startswith(b"\r\n", at):
-            return at + 2  # an empty line before a request is read past (RFC 9112 2.2)
+            return at + 2  # an empty line before a request is skipped (RFC 9112 2.2)
         if data.endswith(b"\r", at) and len(data) == at + 1:
             return at  # perhaps one of these
         service = self._service
@@ -252,45 +252,45 @@ class Intake:
             or head.expects_continue
             or service.routes.may_stream(head.path, head.headers)
         )
-        if waits and not self._desk.is_clear():
+        if waits and not self._callbacks.is_clear():
             return at
         if not head.keep_alive:
-            self._desk.is_last()
+            self._callbacks.is_last()
         self._begin(head, handler, nothing_came=end == len(data))
         return end
 
     def _begin(self, head: RequestHead, handler: FastHandler | None, *, nothing_came: bool) -> None:
         """Take a request whose head is complete; `nothing_came` of its body yet."""
         if head.length:
-            # The head is judged first: a client without a token must not learn, nor lift, the limit of the body.
+            # The head is checked first: a client without a token must not learn the limit of the body.
             refused = None
             if handler is not None:
                 refused = self._service.routes.refusal(head.method, head.path, head.headers)
             if refused is not None and not self._may_stay(head, refused):
-                raise Refusal(refused.status, "", reply=refused)
+                raise HttpError(refused.status, "", reply=refused)
             self.body = self._body_of(head)
             if refused is not None:
-                self._desk.dispatch(head, _constant(refused), b"", self._desk.stamp())
+                self._callbacks.dispatch(head, _constant(refused), b"", self._callbacks.stamp())
                 return
             self.owes_continue = head.expects_continue and nothing_came
         if handler is None:
-            self._sink = self._desk.bridge(head)
+            self._sink = self._callbacks.bridge(head)
         else:
-            self._sink = WholeBody(head, handler, self._desk.stamp())
+            self._sink = WholeBody(head, handler, self._callbacks.stamp())
             if self.owes_continue:
                 self.want_body()
         if self.body is None:
             self._end_body()
 
     def _may_stay(self, head: RequestHead, refused: HttpReply) -> bool:
-        """Whether to read past the body of a refused request; if not, the connection ends with the reply.
+        """Whether to skip the body of a refused request; if not, the connection closes after the reply.
 
-        A mistake in the name of a model costs no connection. A client without a token is read no further than a new
-        connection would cost. Past nothing else than a body of known length: a client that waits for `100 Continue` sends none.
+        A wrong model name does not cost the connection. For a client without a token, only as much is skipped as a new
+        connection would cost. Only bodies of known length are skipped: a client that waits for `100 Continue` sends none.
         """
         if head.length == CHUNKED or head.expects_continue or not head.keep_alive:
             return False
-        if not self._desk.may_stay():
+        if not self._callbacks.may_stay():
             return False
         return (
             refused.status not in _NOT_ADMITTED
@@ -313,6 +313,6 @@ class Intake:
     def _end_body(self) -> None:
         sink, self._sink, self.body, self.body_held = self._sink, None, None, False
         if isinstance(sink, WholeBody):
-            self._desk.dispatch(sink.head, sink.handler, sink.whole(), sink.started_ns)
+            self._callbacks.dispatch(sink.head, sink.handler, sink.whole(), sink.started_ns)
         elif sink is not None:
             sink.end()
