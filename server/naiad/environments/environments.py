@@ -1,6 +1,6 @@
-"""Gets the Python environments that models need: finds, unpacks or builds them, each once (row 15.30).
+"""Gets the Python environments that models spec: finds, unpacks or builds them, each once (row 15.30).
 
-What is needed is decided in `need.py`, the names and command lines in `identity.py` and `commands.py`; `making.py` makes, `cache.py`
+The spec is decided in `spec.py`, the names and command lines in `identity.py` and `commands.py`; `builder.py` builds, `cache.py`
 keeps. Blocking, for the loader's threads: an installer may take minutes.
 """
 
@@ -12,21 +12,21 @@ import threading
 
 from naiad.core.clock import Clock
 from naiad.environments import commands, identity
+from naiad.environments.builder import EnvironmentBuilder
 from naiad.environments.cache import Cache, default_folder
-from naiad.environments.making import Maker
-from naiad.environments.need import (
+from naiad.environments.inspector import Environment, EnvironmentInspector
+from naiad.environments.paths import Changes, changes, home
+from naiad.environments.programs import ClosedError, Programs
+from naiad.environments.spec import (
     CACHE_OPTION,
     KEEP_OPTION,
     PACKED_PARAMETER,
-    Need,
+    EnvironmentSpec,
     Options,
     Packed,
     Required,
     cannot_load,
 )
-from naiad.environments.packed import Environment, Look
-from naiad.environments.places import Changes, changes, home
-from naiad.environments.programs import ClosedError, Programs
 from naiad.errors import invalid, unavailable
 
 _log = logging.getLogger("naiad.environments")
@@ -52,29 +52,29 @@ class Environments:
         self._known: dict[pathlib.Path, tuple[Changes, Environment]] = {}
         self._mutex = threading.Lock()
 
-    def get(self, model: str, need: Need, options: Options) -> Environment:
+    def get(self, model: str, spec: EnvironmentSpec, options: Options) -> Environment:
         """The environment that a model needs. Blocking: it may be made first.
 
         Args:
             model: its name, for the log and errors.
-            need: what it needs.
+            spec: what it needs.
             options: `--backend-config` of its backend.
 
         Raises:
             InferenceError: it cannot be had; the message holds what the installer said.
         """
         try:
-            match need:
+            match spec:
                 case Packed():
-                    return self._packed(model, need, options)
+                    return self._packed(model, spec, options)
                 case Required():
-                    return self._required(model, need, options)
+                    return self._required(model, spec, options)
         except ClosedError as error:
             raise unavailable(
                 f"unable to load model '{model}': the server stops before its environment is made"
             ) from error
         except UnicodeDecodeError as error:
-            what = need.file if isinstance(need, Required) else need.path
+            what = spec.file if isinstance(spec, Required) else spec.path
             raise cannot_load(model, f"{what} is no text in UTF-8: {error}") from error
         except OSError as error:
             raise cannot_load(
@@ -90,8 +90,8 @@ class Environments:
             for cache in self._caches.values():
                 cache.close()
 
-    def _packed(self, model: str, need: Packed, options: Options) -> Environment:
-        path = need.path
+    def _packed(self, model: str, spec: Packed, options: Options) -> Environment:
+        path = spec.path
         if not path.exists():
             raise cannot_load(
                 model,
@@ -103,23 +103,23 @@ class Environments:
                 f"packed-{identity.of_tarball(path)}",
                 lambda folder, lock: self._maker(model, folder, lock).unpack(path),
             )
-        look = Look(model, self._programs, folder=folder, source=path)
+        look = EnvironmentInspector(model, self._programs, folder=folder, source=path)
         return self._remembered(folder, look.find)
 
-    def _required(self, model: str, need: Required, options: Options) -> Environment:
-        if need.wheels is not None and not need.wheels.is_dir():
-            raise cannot_load(model, f"the wheel folder {need.wheels} is not there")
+    def _required(self, model: str, spec: Required, options: Options) -> Environment:
+        if spec.wheels is not None and not spec.wheels.is_dir():
+            raise cannot_load(model, f"the wheel folder {spec.wheels} is not there")
         folder = self._cache(options).get(
-            f"built-{identity.of_requirements(need.file, need.wheels)}",
-            lambda folder, lock: self._maker(model, folder, lock).build(need),
+            f"built-{identity.of_requirements(spec.file, spec.wheels)}",
+            lambda folder, lock: self._maker(model, folder, lock).build(spec),
         )
         return Environment(
             executable=str(folder / "bin" / "python"),
             variables=commands.built_variables(folder, os.environ.get("PATH", "")),
         )
 
-    def _maker(self, model: str, folder: pathlib.Path, lock: int) -> Maker:
-        return Maker(model, self._programs, folder=folder, lock=lock)
+    def _maker(self, model: str, folder: pathlib.Path, lock: int) -> EnvironmentBuilder:
+        return EnvironmentBuilder(model, self._programs, folder=folder, lock=lock)
 
     def _remembered(
         self, folder: pathlib.Path, find: collections.abc.Callable[[], Environment]

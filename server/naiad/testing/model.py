@@ -24,7 +24,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import ParameterValue
 from naiad.core.response import InferResponse
 from naiad.engine.validation import RequestValidator
-from naiad.environments.need import PACKED_PARAMETER, REQUIREMENTS_FILE, REQUIREMENTS_OPTION
+from naiad.environments.spec import PACKED_PARAMETER, REQUIREMENTS_FILE, REQUIREMENTS_OPTION
 from naiad.errors import InferenceError, invalid
 from naiad.testing.fakes import NO_MODELS, Fake, FakeServer
 from naiad.testing.tracebacks import shows_only_the_test

@@ -15,9 +15,9 @@ import pytest
 from naiad.core.clock import ManualClock
 from naiad.environments import commands
 from naiad.environments.environments import Environments
-from naiad.environments.need import Packed, Required
-from naiad.environments.packed import Environment
-from naiad.environments.places import packages_in
+from naiad.environments.inspector import Environment
+from naiad.environments.paths import packages_in
+from naiad.environments.spec import Packed, Required
 from naiad.errors import ErrorCode, InferenceError
 from tests.support.wheels import wheel
 
@@ -87,14 +87,14 @@ def test_a_server_without_pip_builds_all_the_same(
 def test_a_failure_shows_what_the_installer_said_and_leaves_nothing(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
-    need = required(tmp_path, "nonesuch==99\n")
+    spec = required(tmp_path, "nonesuch==99\n")
     with pytest.raises(InferenceError) as caught:
-        environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
+        environments.get("m", spec, {"environment-cache": str(tmp_path / "cache")})
     message = caught.value.message
     assert caught.value.code is ErrorCode.INVALID_ARG
     assert "unable to load model 'm'" in message
     assert "ERROR: No matching distribution found for nonesuch==99" in message
-    assert f"only the wheels in {need.wheels} count" in message
+    assert f"only the wheels in {spec.wheels} count" in message
     assert 'naiad.requirements to "ignore"' in message
     assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
 
@@ -102,18 +102,18 @@ def test_a_failure_shows_what_the_installer_said_and_leaves_nothing(
 def test_requirements_that_bring_no_wheels_folder_say_so(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
-    need = Required(file=required(tmp_path, "").file, wheels=tmp_path / "none")
+    spec = Required(file=required(tmp_path, "").file, wheels=tmp_path / "none")
     with pytest.raises(InferenceError, match=r"the wheel folder .*none is not there"):
-        environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
+        environments.get("m", spec, {"environment-cache": str(tmp_path / "cache")})
 
 
 def test_requirements_that_are_no_text_are_named(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
-    need = required(tmp_path, "")
-    need.file.write_bytes(b"\xff\xfeg\0")
+    spec = required(tmp_path, "")
+    spec.file.write_bytes(b"\xff\xfeg\0")
     with pytest.raises(InferenceError, match=r"requirements\.txt is no text in UTF-8"):
-        environments.get("m", need, {"environment-cache": str(tmp_path / "cache")})
+        environments.get("m", spec, {"environment-cache": str(tmp_path / "cache")})
 
 
 def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: pathlib.Path) -> None:
@@ -126,12 +126,12 @@ def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: path
 def test_a_folder_that_was_changed_is_looked_at_again(
     environments: Environments, packed: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    need = Packed(path=shutil.copytree(packed, tmp_path / "env", symlinks=True))
-    before = environments.get("m", need, {})
-    assert environments.get("m", need, {}) is before
+    spec = Packed(path=shutil.copytree(packed, tmp_path / "env", symlinks=True))
+    before = environments.get("m", spec, {})
+    assert environments.get("m", spec, {}) is before
     with (tmp_path / "env" / "bin" / "activate").open("a") as script:
         script.write("export WORD=new\n")
-    assert environments.get("m", need, {}).variables["WORD"] == "new"
+    assert environments.get("m", spec, {}).variables["WORD"] == "new"
 
 
 def test_a_folder_is_not_written_to(environments: Environments, packed: pathlib.Path) -> None:
@@ -182,11 +182,11 @@ def fake(folder: pathlib.Path, *, says: str) -> Packed:
 def test_conda_unpack_is_run_where_the_environment_is_then(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
-    need = fake(tmp_path / "env", says='[[3, 9, 1], "1.26", ""]')
+    spec = fake(tmp_path / "env", says='[[3, 9, 1], "1.26", ""]')
     script = "import pathlib, sys; pathlib.Path(sys.argv[0]).with_name('done').write_text('yes')"
-    (need.path / "bin" / "conda-unpack").write_text(script)
+    (spec.path / "bin" / "conda-unpack").write_text(script)
     with tarfile.open(tmp_path / "e.tar", "w") as archive:
-        archive.add(need.path, ".")
+        archive.add(spec.path, ".")
     options = {"environment-cache": str(tmp_path / "cache")}
     found = environments.get("m", Packed(path=tmp_path / "e.tar"), options)
     assert pathlib.Path(found.executable).with_name("done").read_text() == "yes"

@@ -28,7 +28,7 @@ from naiad.config import config_json
 from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
 from naiad.environments.environments import Environments
-from naiad.environments.need import Need, need_of, refused_in_thread
+from naiad.environments.spec import EnvironmentSpec, refused_in_thread, spec_of
 from naiad.errors import InferenceError, invalid
 
 _COMPLETED = ("input", "output")
@@ -65,9 +65,9 @@ class PythonBackend:
         it changes is left out, as in Triton.
         """
         _check_parameters(message)
-        need = _need(message, model_dir, version_dir, options)
-        if need is not None:
-            raise refused_in_thread(message.name, need)
+        spec = _spec(message, model_dir, version_dir, options)
+        if spec is not None:
+            raise refused_in_thread(message.name, spec)
         code = _ModelCode(
             message.name,
             message.default_model_filename,
@@ -103,7 +103,7 @@ class PythonBackend:
             "config": json.dumps(config_json.to_json(message)),
         }
         executable, variables = self._program(
-            message.name, _need(message, model_dir, version_dir, options), options
+            message.name, _spec(message, model_dir, version_dir, options), options
         )
         return WorkerPlan(
             runner="naiad.backends.python.completion:complete",
@@ -124,9 +124,9 @@ class PythonBackend:
             InferenceError: INVALID_ARG: it cannot be imported, or needs an environment of its own, which a thread cannot have.
         """
         _check_parameters(source.config.message)
-        need = _need_of(source)
-        if need is not None:
-            raise refused_in_thread(source.config.name, need)
+        spec = _spec_of(source)
+        if spec is not None:
+            raise refused_in_thread(source.config.name, spec)
         code = _ModelCode(
             source.config.name,
             source.config.default_model_filename,
@@ -142,7 +142,7 @@ class PythonBackend:
         config = source.config
         _check_parameters(config.message)
         seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
-        executable, variables = self._program(config.name, _need_of(source), source.options)
+        executable, variables = self._program(config.name, _spec_of(source), source.options)
         settings = {
             "arguments": _arguments(source, seen.spec),
             "path": str(source.version_dir / (config.default_model_filename or "model.py")),
@@ -162,12 +162,12 @@ class PythonBackend:
         self._environments.close()
 
     def _program(
-        self, model: str, need: Need | None, options: collections.abc.Mapping[str, str]
+        self, model: str, spec: EnvironmentSpec | None, options: collections.abc.Mapping[str, str]
     ) -> tuple[str, collections.abc.Mapping[str, str | None]]:
         """The one place that says in which interpreter and environment a model's processes run; the environment may be made first."""
-        if need is None:
+        if spec is None:
             return sys.executable, {}
-        environment = self._environments.get(model, need, options)
+        environment = self._environments.get(model, spec, options)
         return environment.executable, environment.variables
 
 
@@ -217,8 +217,8 @@ class PythonModel:
         self._code.close()
 
 
-def _need_of(source: ModelSource) -> Need | None:
-    return need_of(
+def _spec_of(source: ModelSource) -> EnvironmentSpec | None:
+    return spec_of(
         source.config.name,
         parameters=source.config.parameters,
         model_dir=source.model_dir,
@@ -227,13 +227,13 @@ def _need_of(source: ModelSource) -> Need | None:
     )
 
 
-def _need(
+def _spec(
     message: Any,
     model_dir: pathlib.Path,
     version_dir: pathlib.Path,
     options: collections.abc.Mapping[str, str],
-) -> Need | None:
-    return need_of(
+) -> EnvironmentSpec | None:
+    return spec_of(
         message.name,
         parameters={key: value.string_value for key, value in message.parameters.items()},
         model_dir=model_dir,

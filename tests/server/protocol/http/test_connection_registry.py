@@ -37,7 +37,9 @@ async def test_connections_are_checked_once_per_tick_and_now_moves_with_it() -> 
 
 
 @pytest.mark.looptime
-async def test_an_empty_registry_has_no_timer_and_the_current_time_for_the_next_connection() -> None:
+async def test_an_empty_registry_has_no_timer_and_the_current_time_for_the_next_connection() -> (
+    None
+):
     loop = asyncio.get_running_loop()
     start = loop.time()
     registry = ConnectionRegistry(loop, tick=1)

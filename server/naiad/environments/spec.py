@@ -1,6 +1,6 @@
-"""Which Python environment a model needs: the server's own, one that somebody packed, or one that is built from a requirements.txt.
+"""Decides which Python environment a model needs: the server's own, a packed one, or one that is built from a requirements.txt.
 
-Pure, but that it asks whether files are there. What is wanted is decided here; `environments.py` gets it.
+Pure, except that it checks whether files exist. `environments.py` provides the environment.
 """
 
 import collections.abc
@@ -14,7 +14,7 @@ PACKED_PARAMETER = "EXECUTION_ENV_PATH"
 """Row 15.30."""
 
 REQUIREMENTS_PARAMETER = "naiad.requirements"
-"""The model's own word on its requirements.txt: `ignore`."""
+"""The model's setting for its requirements.txt: `ignore`."""
 
 REQUIREMENTS_FILE = "requirements.txt"
 WHEEL_FOLDER = "wheels"
@@ -32,7 +32,7 @@ Options = collections.abc.Mapping[str, str]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """An environment that somebody made: a folder, or a tarball of one.
+    """A packed environment: a folder, or a tarball of one.
 
     Attributes:
         path: of the folder or the tarball.
@@ -47,27 +47,27 @@ class Required:
 
     Attributes:
         file: the requirements.txt.
-        wheels: the folder that everything is installed from; None for wherever the installer looks.
+        wheels: the only folder to install from; None: the installer's own sources.
     """
 
     file: pathlib.Path
     wheels: pathlib.Path | None
 
 
-Need = Packed | Required
+EnvironmentSpec = Packed | Required
 
 
-def need_of(
+def spec_of(
     model: str,
     *,
     parameters: collections.abc.Mapping[str, str],
     model_dir: pathlib.Path,
     version_dir: pathlib.Path,
     options: Options,
-) -> Need | None:
-    """What a Python model needs; None for the server's own environment.
+) -> EnvironmentSpec | None:
+    """The environment of a Python model; None for the server's own.
 
-    A requirements.txt counts in the version's folder, else in the model's, as modules do (row 15.4). EXECUTION_ENV_PATH wins over it.
+    A requirements.txt counts in the version's folder, else in the model's, as modules do (row 15.4). EXECUTION_ENV_PATH takes precedence.
 
     Args:
         model: its name, for messages.
@@ -77,7 +77,7 @@ def need_of(
         options: `--backend-config` of the backend.
 
     Raises:
-        InferenceError: INVALID_ARG: what is asked for cannot be meant.
+        InferenceError: INVALID_ARG: a setting is not valid.
     """
     packed = parameters.get(PACKED_PARAMETER, "")
     if packed:
@@ -91,12 +91,12 @@ def need_of(
     return None
 
 
-def refused_in_thread(model: str, need: Need) -> InferenceError:
+def refused_in_thread(model: str, spec: EnvironmentSpec) -> InferenceError:
     """Why a model with an environment of its own cannot run in the server's."""
-    what = f"{PACKED_PARAMETER}={need.path}" if isinstance(need, Packed) else f"{need.file}"
+    what = f"{PACKED_PARAMETER}={spec.path}" if isinstance(spec, Packed) else f"{spec.file}"
     instead = (
         f"take {PACKED_PARAMETER} out"
-        if isinstance(need, Packed)
+        if isinstance(spec, Packed)
         else f'set the parameter {REQUIREMENTS_PARAMETER} to "{_IGNORE}" (and install what it lists where the server is)'
     )
     return cannot_load(
@@ -107,7 +107,7 @@ def refused_in_thread(model: str, need: Need) -> InferenceError:
 
 
 def cannot_load(model: str, text: str) -> InferenceError:
-    """The error of a model whose environment cannot be had."""
+    """The error of a model whose environment is not available."""
     return invalid(f"unable to load model '{model}': {text}")
 
 

@@ -1,4 +1,4 @@
-"""Makes environments in the cache's folders: unpacks a tarball, or builds a virtual environment with pip (row 15.30)."""
+"""Builds environments in the cache's folders: unpacks a tarball, or creates a virtual environment with pip (row 15.30)."""
 
 import collections.abc
 import importlib.util
@@ -10,20 +10,20 @@ import sys
 from naiad.environments import commands
 from naiad.environments.archive import UnpackError, unpack
 from naiad.environments.commands import Variables
-from naiad.environments.need import REQUIREMENTS_PARAMETER, Required, cannot_load
 from naiad.environments.numpy_copy import NoNumpyError, copy_numpy
-from naiad.environments.places import interpreter_in, packages_in
+from naiad.environments.paths import interpreter_in, packages_in
 from naiad.environments.programs import FailedError, Programs
+from naiad.environments.spec import REQUIREMENTS_PARAMETER, Required, cannot_load
 
 _log = logging.getLogger("naiad.environments")
 
 
-class Maker:
-    """Makes one environment, for one model.
+class EnvironmentBuilder:
+    """Builds one environment, for one model.
 
     Args:
         model: the model's name, for the log and errors.
-        programs: runs what has to run.
+        programs: runs programs.
         folder: the environment's, empty.
         lock: a descriptor that programs keep open while they write there.
     """
@@ -61,14 +61,14 @@ class Maker:
                     self._model, f"conda-unpack failed in {folder}:\n{text}"
                 ) from error
 
-    def build(self, need: Required) -> None:
+    def build(self, spec: Required) -> None:
         """Build a virtual environment.
 
         Raises:
-            InferenceError: it cannot be built; the message holds what the installer said.
+            InferenceError: it cannot be built; the message holds the output of the installer.
             OSError: the folder cannot be written.
         """
-        file, wheels, folder = need.file, need.wheels, self._folder
+        file, wheels, folder = spec.file, spec.wheels, self._folder
         own_pip = importlib.util.find_spec("pip") is None
         _log.info(
             "model '%s': building an environment from %s in %s, once%s",

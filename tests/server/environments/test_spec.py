@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from naiad.environments.need import Need, Packed, Required, need_of, refused_in_thread
+from naiad.environments.spec import EnvironmentSpec, Packed, Required, refused_in_thread, spec_of
 from naiad.errors import InferenceError
 
 
@@ -12,9 +12,9 @@ def needed(
     folder: pathlib.Path,
     parameters: dict[str, str] | None = None,
     options: dict[str, str] | None = None,
-) -> Need | None:
+) -> EnvironmentSpec | None:
     (folder / "1").mkdir(exist_ok=True)
-    return need_of(
+    return spec_of(
         "m",
         parameters=parameters or {},
         model_dir=folder,

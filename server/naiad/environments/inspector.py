@@ -1,4 +1,4 @@
-"""Finds out how to start a worker in an environment that somebody packed: its variables, its interpreter, whether that can work (row 15.30)."""
+"""Inspects a packed environment: its variables, its interpreter, and whether a worker can start in it (row 15.30)."""
 
 import dataclasses
 import json
@@ -10,20 +10,20 @@ import sys
 
 from naiad.environments import commands
 from naiad.environments.commands import Variables
-from naiad.environments.need import cannot_load
-from naiad.environments.places import broken_link, interpreter_in, own_interpreter, packages_in
+from naiad.environments.paths import broken_link, interpreter_in, own_interpreter, packages_in
 from naiad.environments.programs import FailedError, Programs
+from naiad.environments.spec import cannot_load
 
 _log = logging.getLogger("naiad.environments")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """An environment that is there.
+    """An environment that is ready.
 
     Attributes:
         executable: its interpreter.
-        variables: what differs for programs in it from the server's variables.
+        variables: the differences from the server's environment variables.
     """
 
     executable: str
@@ -31,15 +31,15 @@ class Environment:
 
 
 class _UnusableError(Exception):
-    """An interpreter does not do; the message says why."""
+    """An interpreter cannot be used; the message says why."""
 
 
-class Look:
-    """A look at one environment, for one model.
+class EnvironmentInspector:
+    """Inspects one environment, for one model.
 
     Args:
         model: the model's name, for the log and errors.
-        programs: runs what has to run.
+        programs: runs programs.
         folder: the environment.
         source: what the config names: the folder, or its tarball.
     """
@@ -59,8 +59,8 @@ class Look:
         and the environment's packages, if they are for the same version of Python.
 
         Raises:
-            InferenceError: there is no way.
-            OSError: it cannot be looked at.
+            InferenceError: a worker cannot start in it.
+            OSError: it cannot be read.
         """
         variables = self._activated()
         try:
@@ -125,7 +125,7 @@ class Look:
         return environment
 
     def _try(self, environment: Environment) -> None:
-        """Start its interpreter and ask what every worker needs."""
+        """Start its interpreter and check what every worker needs."""
         try:
             output = self._programs.run(
                 [environment.executable, "-B", "-c", commands.PROBE],
