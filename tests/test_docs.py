@@ -135,6 +135,23 @@ def test_every_page_that_code_names_is_there() -> None:
     assert [each for each in named if not any((base / each[1]).exists() for base in folders)] == []
 
 
+_MODULE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py)`")
+_MODULES_OF_A_MODEL = {"model.py", "helper.py"}
+
+
+def test_every_module_that_pages_name_is_there() -> None:
+    folders = ("server", "operator", "tests", "benchmarks", "examples")
+    files = {f"/{path.as_posix()}" for folder in folders for path in (ROOT / folder).rglob("*.py")}
+    named = [
+        (page.name, module)
+        for page in PAGES
+        for module in _MODULE.findall("\n".join(prose(page)))
+        if module not in _MODULES_OF_A_MODEL
+    ]
+    assert len(named) > 20
+    assert [each for each in named if not any(f.endswith(f"/{each[1]}") for f in files)] == []
+
+
 _CITED = re.compile(r"\brows? (\d+\.\d+(?:(?:-| to |, | and )\d+\.\d+)*)")
 
 
