@@ -255,7 +255,10 @@ class ServerProcess:
             try:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
-                self.process.kill()
+                # Its stubs would live on, with the pipes that they have inherited from the test run.
+                for pid in [self.process.pid, *_descendants(self.process.pid)]:
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
                 self.process.wait()
         return self.process.returncode
 
@@ -277,3 +280,13 @@ class ServerProcess:
         trace: TracebackType | None,
     ) -> None:
         self.stop()
+
+
+def _descendants(pid: int) -> list[int]:
+    """The processes that a process has started, and those that they have."""
+    found: list[int] = []
+    for file in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):  # the thread has ended
+            for child in map(int, file.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
