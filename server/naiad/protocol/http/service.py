@@ -37,14 +37,14 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
     recorder: AccessRecorder | None
 
     def handler_of(self, head: RequestHead) -> FastHandler | None:
-        """Who answers a plain request in the fast lane; None when the intake has to look at it. Said once for each head."""
+        """Who answers a plain request in the fast lane; None when the receiver has to process it. Said once for each head."""
         try:
             handler = self.routes.find(head.method, head.path, head.headers)
             if handler is not None and self.routes.may_stream(head.path, head.headers):
                 return None
             if head.length and head.length > self.routes.body_limit(head.path, head.headers):
                 return None
-        except Exception:  # noqa: BLE001 - the intake runs into it as well, logs it and answers
+        except Exception:  # noqa: BLE001 - the receiver gets it as well, logs it and responds
             return None
         if handler is not None:
             self.heads.keep_handler(head, handler)

@@ -1,4 +1,4 @@
-"""What reaches the intake in any pieces, and in any shape: identical replies, or an answer or a close; never an exception."""
+"""What reaches the receiver in any pieces, and in any shape: identical replies, or an answer or a close; never an exception."""
 
 import asyncio
 import collections.abc
