@@ -18,8 +18,8 @@ from naiad.core.datatypes import DataType, Kind
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.errors import InferenceError
-from naiad.protocol.grpc.request_proto import RequestReader
-from naiad.protocol.http.binary_layout import BinaryLayouts
+from naiad.protocol.grpc.codec.request_proto import RequestReader
+from naiad.protocol.http.codec.binary_layout import BinaryLayouts
 from tests.fuzz.choices import Choices
 from tests.fuzz.http_infer import summary
 

@@ -7,8 +7,8 @@ import json
 import pathlib
 import tempfile
 
-from naiad.config import pbtxt
 from naiad.config.config_json import to_json
+from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.resolve import resolve
 from tests.server.config.official import compare
 

@@ -11,8 +11,8 @@ from google.protobuf.message import DecodeError
 from naiad.core.messages import service_pb2
 from naiad.core.request import InferRequest
 from naiad.errors import InferenceError
-from naiad.protocol.grpc.request_proto import RequestReader, wants_empty_final
-from naiad.protocol.grpc.request_split import split
+from naiad.protocol.grpc.codec.request_proto import RequestReader, wants_empty_final
+from naiad.protocol.grpc.codec.request_split import split
 from tests.fuzz.http_infer import summary, whole
 
 WORDS = (

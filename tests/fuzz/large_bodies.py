@@ -16,7 +16,7 @@ from naiad.hosts.tensor_frames import framed
 from naiad.hosts.worker.link import Payload
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
-from naiad.protocol.http import infer_json, large_bodies
+from naiad.protocol.http.codec import infer_json, large_bodies
 from tests.fuzz import http_infer
 from tests.fuzz.http_infer import summary, whole
 

@@ -11,7 +11,8 @@ import pytest
 from naiad import __main__, fetch
 from naiad.metrics import families
 from naiad.options import parsing, table
-from naiad.protocol.grpc import health as grpc_health, methods
+from naiad.protocol.grpc import methods
+from naiad.protocol.grpc.admin import health as grpc_health
 from naiad.protocol.http.message import HttpRequest
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.metrics_endpoint import MetricsRoutes

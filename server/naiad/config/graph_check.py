@@ -7,10 +7,10 @@ reference: a dimension that the file leaves free may be known only to onnxruntim
 from typing import Any
 
 from naiad.config.autocomplete import export_help, fixed_first, unsupported_kind
+from naiad.config.checks.tensors import shown
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.onnx_graph import GraphTensor, OnnxGraph
-from naiad.config.tensors import shown
 from naiad.core.messages import model_config_pb2
 
 _TYPE_INVALID = model_config_pb2.TYPE_INVALID

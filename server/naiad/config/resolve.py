@@ -13,19 +13,20 @@ from typing import Any
 
 import msgspec
 
-from naiad.config import onnx_graph, pbtxt, platforms, versions
+from naiad.config import onnx_graph, platforms, versions
 from naiad.config.autocomplete import CompletionError, offline
+from naiad.config.checks.file_names import refuse_unusable
+from naiad.config.checks.no_effect import note_what_has_no_effect
+from naiad.config.checks.unsupported import CUSTOM_BATCHING_LIBRARY, find_unsupported
+from naiad.config.checks.validate import check_backend_exists, check_name, validate
 from naiad.config.document import Document
-from naiad.config.file_names import refuse_unusable
 from naiad.config.findings import Findings, in_order
 from naiad.config.graph_check import check_graph
 from naiad.config.model_config import ModelConfig
-from naiad.config.no_effect import note_what_has_no_effect
 from naiad.config.normalise import normalise, normalise_instance_groups
+from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.typed import typed
-from naiad.config.unsupported import CUSTOM_BATCHING_LIBRARY, find_unsupported
-from naiad.config.validate import check_backend_exists, check_name, validate
 from naiad.errors import InferenceError
 
 Completer = collections.abc.Callable[..., None]

@@ -18,11 +18,11 @@ from naiad.options.options import Options
 from naiad.protocol.access_log import AccessLog, LoggedAccess, Recorder
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
-from naiad.protocol.http.bridge import Receive, Scope, Send
-from naiad.protocol.http.control_plane import ControlPlane
-from naiad.protocol.http.listener import HttpListener, ListenError
+from naiad.protocol.http.admin.control_plane import ControlPlane
 from naiad.protocol.http.routes import HttpOptions, Routes
-from naiad.protocol.http.settings import HttpSettings
+from naiad.protocol.http.transport.bridge import Receive, Scope, Send
+from naiad.protocol.http.transport.listener import HttpListener, ListenError
+from naiad.protocol.http.transport.settings import HttpSettings
 from naiad.protocol.metrics_endpoint import MetricsRoutes
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
@@ -301,8 +301,8 @@ def make_grpc(
     Raises:
         CannotServeError: a setting cannot be used.
     """
-    from naiad.protocol.grpc.aio import GrpcServer  # noqa: PLC0415 - 25 MB that --allow-grpc=false does not pay
     from naiad.protocol.grpc.methods import build  # noqa: PLC0415 - with it
+    from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that --allow-grpc=false does not pay
 
     settings = GrpcSettings(
         address=options.grpc_address,

@@ -14,12 +14,12 @@ import typing
 from naiad import __version__
 from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
+from naiad.engine.bls.in_process_api import InProcessModelApi
+from naiad.engine.bls.model_calls import ModelCalls
+from naiad.engine.bls.worker_rpc_services import WorkerRpcServices
 from naiad.engine.engine import Phase, ServingEngine
-from naiad.engine.in_process_api import InProcessModelApi
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
-from naiad.engine.model_calls import ModelCalls
-from naiad.engine.worker_rpc_services import WorkerRpcServices
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import GpuMonitor
@@ -32,12 +32,12 @@ from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
 from naiad.serve.drain import DrainSteps, drain
 from naiad.serve.executor import UnwaitedExecutor
-from naiad.serve.figures import MachineFigures
 from naiad.serve.frontends import FrontEndError, Frontends
-from naiad.serve.gpus import find_gpus
-from naiad.serve.loop_lag import LoopLag
+from naiad.serve.monitoring.gpus import find_gpus
+from naiad.serve.monitoring.loop_lag import LoopLag
+from naiad.serve.monitoring.stall_watchdog import StallWatchdog
+from naiad.serve.monitoring.system_metrics import MachineFigures
 from naiad.serve.signals import EARLY, to_watch
-from naiad.serve.stall_watchdog import StallWatchdog
 
 if typing.TYPE_CHECKING:
     from rich.console import Console

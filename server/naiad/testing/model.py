@@ -14,8 +14,9 @@ from naiad.backends.backend import Answer, ModelSource
 from naiad.backends.instances import instance_specs
 from naiad.backends.python.backend import PythonBackend
 from naiad.backends.python.instance import PythonInstance
-from naiad.config import pbtxt, platforms
+from naiad.config import platforms
 from naiad.config.document import Document
+from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.report import render
 from naiad.config.resolve import CONFIG_FILE, resolve
 from naiad.core.clock import SystemClock

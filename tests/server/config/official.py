@@ -8,7 +8,7 @@ from typing import Any
 from google.protobuf import text_format
 
 from naiad.config.document import Document
-from naiad.config.pbtxt import parse
+from naiad.config.pbtxt.parser import parse
 from naiad.core.messages import model_config_pb2
 
 PATH = pathlib.Path("config.pbtxt")

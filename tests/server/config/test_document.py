@@ -2,7 +2,7 @@
 
 import pathlib
 
-from naiad.config import pbtxt
+from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Position
 
 _PATH = pathlib.Path("models/m/config.pbtxt")

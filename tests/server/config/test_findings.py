@@ -4,9 +4,9 @@ import pathlib
 
 import pytest
 
-from naiad.config import pbtxt
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean, in_order
+from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Position, Problem
 
 PATH = pathlib.Path("config.pbtxt")

@@ -9,7 +9,8 @@ import pytest
 _EVERYTHING_A_START_IMPORTS = """
 import sys
 from naiad.serve import command
-from naiad.protocol.grpc import aio, methods
+from naiad.protocol.grpc import methods
+from naiad.protocol.grpc.transport import aio
 from naiad.backends.onnxruntime import backend
 """
 
@@ -21,7 +22,7 @@ _NOT_AT_START = (
     # The first unload of a model; a GPU.
     "psutil", "pynvml",
     # The first model that runs in a worker process.
-    "naiad.hosts.process", "naiad.hosts.worker_process", "naiad.hosts.spawn", "naiad.hosts.one_shot", "naiad.engine.workers", "naiad.engine.worker_rpc",
+    "naiad.hosts.process", "naiad.hosts.worker_process", "naiad.hosts.spawn", "naiad.hosts.one_shot", "naiad.engine.workers", "naiad.engine.bls.worker_rpc",
     "naiad.backends.whole_backend",
     # The first Python model.
     "naiad.backends.python.backend", "naiad.environments.environments",

@@ -9,7 +9,6 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.grpc import response_proto
 from naiad.protocol.grpc.call import (
     Answer,
     Call,
@@ -19,15 +18,16 @@ from naiad.protocol.grpc.call import (
     bug,
     rpc_status,
 )
-from naiad.protocol.grpc.forwarding import HeaderForwarding
-from naiad.protocol.grpc.large_messages import (
+from naiad.protocol.grpc.codec import response_proto
+from naiad.protocol.grpc.codec.large_messages import (
     MAYBE_LARGE,
     LargeRequest,
     decode,
     needs_process,
     takes_long,
 )
-from naiad.protocol.grpc.request_proto import RequestReader
+from naiad.protocol.grpc.codec.request_proto import RequestReader
+from naiad.protocol.grpc.forwarding import HeaderForwarding
 from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.raw_tensors import unchecked
 

@@ -12,6 +12,8 @@ from naiad.errors import invalid, unavailable, unsupported
 from naiad.protocol.access_log import Recorder
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
+from naiad.protocol.grpc.admin.control import Control
+from naiad.protocol.grpc.admin.health import CHECK, WATCH, HealthCheck
 from naiad.protocol.grpc.call import (
     Call,
     Cancellable,
@@ -24,9 +26,7 @@ from naiad.protocol.grpc.call import (
     later,
     rpc_status,
 )
-from naiad.protocol.grpc.control import Control
 from naiad.protocol.grpc.forwarding import HeaderForwarding, compiled
-from naiad.protocol.grpc.health import CHECK, WATCH, HealthCheck
 from naiad.protocol.grpc.infer import ModelInfer
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import StreamInfer

@@ -2,8 +2,8 @@
 
 from naiad.core.inference import Inference
 from naiad.protocol.access_log import AccessEntry, Recorder
-from naiad.protocol.http.head import RequestHead
 from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.transport.head import RequestHead
 
 
 class AccessRecorder(Recorder):

@@ -14,10 +14,10 @@ from naiad.engine.api import Engine, ModelTraits
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec.pool import LARGE, Codec
-from naiad.protocol.http import compression, generate_json, large_bodies
-from naiad.protocol.http.compression import Encoding
-from naiad.protocol.http.event_stream import EventStream
-from naiad.protocol.http.generate_json import GenerateReader
+from naiad.protocol.http.codec import compression, generate_json, large_bodies
+from naiad.protocol.http.codec.compression import Encoding
+from naiad.protocol.http.codec.event_stream import EventStream
+from naiad.protocol.http.codec.generate_json import GenerateReader
 from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import (
     JSON_HEADERS,

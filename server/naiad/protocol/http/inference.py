@@ -21,17 +21,17 @@ from naiad.protocol import raw_tensors
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.header_pattern import HeaderPattern
-from naiad.protocol.http import (
+from naiad.protocol.http.codec import (
     compression,
     infer_json,
     large_bodies,
     raw_request,
     request_parameters,
 )
-from naiad.protocol.http.binary_layout import BinaryLayouts
-from naiad.protocol.http.compression import Encoding
-from naiad.protocol.http.event_stream import EventStream, takes_events
-from naiad.protocol.http.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
+from naiad.protocol.http.codec.binary_layout import BinaryLayouts
+from naiad.protocol.http.codec.compression import Encoding
+from naiad.protocol.http.codec.event_stream import EventStream, takes_events
+from naiad.protocol.http.codec.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
 from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import error_callback, error_reply, server_fault
 from naiad.protocol.offload import OffloadedCall

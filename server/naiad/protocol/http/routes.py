@@ -14,9 +14,9 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.header_pattern import compiled
-from naiad.protocol.http import compression
-from naiad.protocol.http.compression import Encoding
-from naiad.protocol.http.event_stream import takes_events
+from naiad.protocol.http.codec import compression
+from naiad.protocol.http.codec.compression import Encoding
+from naiad.protocol.http.codec.event_stream import takes_events
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.guard import category_of
 from naiad.protocol.http.health import HealthRoutes

@@ -17,7 +17,7 @@ from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.codec import process
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.codec.process import CodecBugError, CodecProcess
-from naiad.protocol.http import json_document
+from naiad.protocol.http.codec import json_document
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import grpc
 import grpc.aio
 
 from naiad.core.inference import Inference
-from naiad.protocol.grpc.aio import GrpcServer
 from naiad.protocol.grpc.methods import build
 from naiad.protocol.grpc.settings import GrpcSettings
+from naiad.protocol.grpc.transport.aio import GrpcServer
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine
 
 

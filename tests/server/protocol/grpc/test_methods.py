@@ -9,8 +9,8 @@ from naiad.core.clock import ManualClock
 from naiad.core.messages import service_pb2
 from naiad.engine.api import IndexEntry
 from naiad.errors import unavailable
+from naiad.protocol.grpc.admin.health import CHECK, NOT_SERVING, SERVING, WATCH
 from naiad.protocol.grpc.call import RpcStatus
-from naiad.protocol.grpc.health import CHECK, NOT_SERVING, SERVING, WATCH
 from naiad.protocol.grpc.methods import INFER, REFUSED, SERVICE, Methods, build
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.restricted import Category, Restriction

@@ -12,11 +12,6 @@ from typing_extensions import override
 from naiad.core.clock import ManualClock
 from naiad.protocol.access_log import AccessEntry, AccessLog
 from naiad.protocol.http.access_log import AccessRecorder
-from naiad.protocol.http.bridge import AsgiApp, Receive, Scope, Send
-from naiad.protocol.http.connection import Connection
-from naiad.protocol.http.connection_registry import ConnectionRegistry
-from naiad.protocol.http.framing import ReplyFramer
-from naiad.protocol.http.head_cache import HeadCache
 from naiad.protocol.http.message import (
     Cancellable,
     FastHandler,
@@ -25,8 +20,13 @@ from naiad.protocol.http.message import (
     HttpRequest,
     OnReply,
 )
-from naiad.protocol.http.service import HttpService
-from naiad.protocol.http.settings import HttpSettings
+from naiad.protocol.http.transport.bridge import AsgiApp, Receive, Scope, Send
+from naiad.protocol.http.transport.connection import Connection
+from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
+from naiad.protocol.http.transport.framing import ReplyFramer
+from naiad.protocol.http.transport.head_cache import HeadCache
+from naiad.protocol.http.transport.service import HttpService
+from naiad.protocol.http.transport.settings import HttpSettings
 
 TEXT = ((b"Content-Type", b"text/plain"),)
 LIMIT = 1000

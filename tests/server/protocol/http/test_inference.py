@@ -12,7 +12,7 @@ from naiad.core.request import LATEST
 from naiad.engine.api import ModelTraits
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.protocol.header_pattern import compiled
-from naiad.protocol.http import compression
+from naiad.protocol.http.codec import compression
 from naiad.protocol.http.inference import InferenceLimits, InferRoute, header_length_of
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from tests.server.protocol.http.scripted_engine import (

@@ -1,0 +1,251 @@
+"""The rules for a whole config (rows 11.2, 11.3, 11.9, 11.22, 11.23, 11.31-11.33, 7.20): every problem, in one pass.
+
+The message is the completed and normalised one; places come from the document, where the author wrote. Messages hold
+the reference's words, because people search for them, and each comes with what to write instead. Pure.
+"""
+
+import collections.abc
+from typing import Any
+
+from naiad.config.checks.tensors import check_tensors
+from naiad.config.document import FieldPath
+from naiad.config.findings import Findings, did_you_mean
+from naiad.config.pbtxt.cursor import placeholder_in
+from naiad.config.platforms import BACKENDS, ENSEMBLE, PLATFORMS, fits
+from naiad.core.messages import model_config_pb2
+
+_SAY_BACKEND: tuple[FieldPath, ...] = (("backend",), ("platform",), ("default_model_filename",))
+
+_Group = model_config_pb2.ModelInstanceGroup
+
+_MOST_GPUS = 16
+"""More of them are named by the first and the last; `naiad check` takes every id up to 63 to exist."""
+
+
+def validate(message: Any, findings: Findings, gpus: collections.abc.Sequence[int]) -> None:
+    """Check everything that can be said without looking at the model itself.
+
+    Args:
+        message: the ModelConfig, completed and normalised.
+        findings: where problems go.
+        gpus: device ids that there are.
+    """
+    _note_placeholders(message, findings)
+    _check_backend(message, findings)
+    if message.max_batch_size < 0:
+        findings.add(
+            ("max_batch_size",),
+            f"'max_batch_size' must be non-negative value for {message.name}",
+            "write 0 for a model without a batch dimension",
+        )
+    check_tensors(message, findings)
+    if message.HasField("dynamic_batching"):
+        _check_preferred_sizes(message, findings)
+        _check_priorities(message, findings)
+        _check_order(message, findings)
+    for index, group in enumerate(message.instance_group):
+        _check_group(message, findings, ("instance_group", index), group, gpus)
+
+
+def check_name(message: Any, findings: Findings, folder: str) -> None:
+    """The name in the config, where there is one, is the folder's (row 7.20)."""
+    if message.name and message.name != folder:
+        findings.add(
+            ("name",),
+            f"unexpected directory name '{folder}' for model '{message.name}', "
+            "directory name must equal model name",
+            f"write name: \"{folder}\", take name out, or rename the folder to '{message.name}'",
+        )
+
+
+def check_backend_exists(
+    message: Any, findings: Findings, backends: collections.abc.Collection[str]
+) -> None:
+    """The backend is one that this server has (row 11.53)."""
+    if not message.backend or message.backend in backends:
+        return
+    path = ("backend",) if ("backend",) in findings.document.positions else ("platform",)
+    findings.add(
+        path,
+        f"unable to find backend library for backend '{message.backend}'",
+        _instead_of(message.backend, backends),
+    )
+
+
+def _note_placeholders(message: Any, findings: Findings) -> None:
+    """A parameter is the model's own affair: some read an unfilled placeholder as "not set"."""
+    for key in sorted(message.parameters):
+        found = placeholder_in(message.parameters[key].string_value, quoted_text=True)
+        if found is not None:
+            findings.warnings.append(
+                f"parameter '{key}' holds {found}: if this file is a template, it was never filled in"
+            )
+
+
+def _instead_of(backend: str, backends: collections.abc.Collection[str]) -> str:
+    here = f"this server has {', '.join(sorted(backends))}"
+    if backend in BACKENDS:  # no slip of the pen
+        return f"that backend is not supported yet: {here}"
+    return did_you_mean(backend, backends) or here
+
+
+def _check_backend(message: Any, findings: Findings) -> None:
+    if ENSEMBLE in {message.platform, message.WhichOneof("scheduling_choice")}:
+        return  # refused as a whole, by its own problem
+    if not message.backend and not message.platform:
+        if all(map(findings.trusted, _SAY_BACKEND)):
+            findings.add(
+                ("default_model_filename",),
+                f"must specify 'platform' or 'backend' for '{message.name}': Could not determine backend "
+                f"for model '{message.name}' with no backend in model configuration",
+                'write backend: "python" or backend: "onnxruntime", or put model.py or model.onnx '
+                "into the version folder",
+            )
+    elif not message.backend:
+        as_backend = message.platform if message.platform in BACKENDS else ""
+        findings.add(
+            ("platform",),
+            f"unexpected platform type '{message.platform}' for {message.name}",
+            f'write backend: "{as_backend}"'
+            if as_backend
+            else did_you_mean(message.platform, PLATFORMS)
+            or f"platforms are {', '.join(PLATFORMS)}",
+        )
+    elif not fits(message.platform, message.backend):
+        written = ("platform",) if ("platform",) in findings.document.positions else ("backend",)
+        findings.add(
+            written,
+            f"unexpected 'platform' and 'backend' pair, got:{message.platform}, {message.backend}",
+            "leave platform out: backend says it all",
+        )
+
+
+def _check_preferred_sizes(message: Any, findings: Findings) -> None:
+    limit = message.max_batch_size
+    limit_known = findings.trusted(("max_batch_size",))
+    for index, size in enumerate(message.dynamic_batching.preferred_batch_size):
+        path = ("dynamic_batching", "preferred_batch_size", index)
+        if size <= 0:
+            findings.add(
+                path,
+                f"dynamic batching preferred size must be positive for {message.name}; this is {size}",
+                "take it out",
+            )
+        elif size > limit and limit_known:
+            findings.add(
+                path,
+                f"dynamic batching preferred size must be <= max batch size for {message.name}; "
+                f"this is {size}, max_batch_size is {limit}",
+                f"write max_batch_size: {size}, or a preferred size up to {limit}"
+                if limit
+                else f"write max_batch_size: {size}: without it the model has no batches",
+            )
+
+
+def _check_priorities(message: Any, findings: Findings) -> None:
+    batching = message.dynamic_batching
+    levels = batching.priority_levels
+    if levels == 0:
+        return
+    span = f"in range [1, {levels}] for {message.name}"
+    default = batching.default_priority_level
+    path = ("dynamic_batching", "default_priority_level")
+    if not 1 <= default <= levels and findings.trusted(path):
+        findings.add(
+            path
+            if path in findings.document.positions
+            else ("dynamic_batching", "priority_levels"),
+            f"default priority level must be {span}; it is {default}",
+            f"write default_priority_level: 1 to {levels}, or raise priority_levels"
+            if path in findings.document.positions
+            else "add default_priority_level, the level of requests that name none; 1 is the highest",
+        )
+    for level in sorted(batching.priority_queue_policy):
+        if not 1 <= level <= levels:
+            findings.add(
+                ("dynamic_batching", "priority_queue_policy", level),
+                f"priority queue policy must have priority level {span}; this is {level}",
+                f"write key: 1 to {levels}, or raise priority_levels",
+            )
+
+
+def _check_order(message: Any, findings: Findings) -> None:
+    batching = message.dynamic_batching
+    if not batching.preserve_ordering:
+        return
+    place: FieldPath = ("dynamic_batching", "preserve_ordering")
+    if batching.priority_levels > 1:
+        findings.add(
+            place,
+            f"Only one priority level is allowed when 'preserve_ordering' is true for {message.name}",
+            "take preserve_ordering out, or write priority_levels: 1",
+        )
+    policies: list[tuple[FieldPath, Any]] = [
+        (("dynamic_batching", "default_queue_policy"), batching.default_queue_policy)
+    ]
+    policies += [
+        (("dynamic_batching", "priority_queue_policy", level), policy)
+        for level, policy in sorted(batching.priority_queue_policy.items())
+    ]
+    for path, policy in policies:
+        delays = policy.timeout_action == model_config_pb2.ModelQueuePolicy.DELAY
+        if delays and policy.default_timeout_microseconds:
+            findings.add(
+                (*path, "timeout_action"),
+                "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true "
+                f"for {message.name}",
+                "write timeout_action: REJECT, or take preserve_ordering out",
+            )
+
+
+def _check_group(
+    message: Any,
+    findings: Findings,
+    path: FieldPath,
+    group: Any,
+    gpus: collections.abc.Sequence[int],
+) -> None:
+    label = f"instance group {group.name} of model {message.name}"
+    if group.kind == _Group.KIND_GPU:
+        _check_gpus(findings, path, group, label, gpus)
+    elif group.gpus:
+        kind = _Group.Kind.Name(group.kind)
+        findings.add(
+            (*path, "gpus"),
+            f"{label} has kind {kind} but specifies one or more GPUs",
+            "write kind: KIND_GPU, or take gpus out"
+            if gpus
+            else "take gpus out: this machine has no GPU",
+        )
+    if group.profile and message.platform != "tensorrt_plan":
+        findings.add(
+            (*path, "profile"),
+            f"{label} and platform {message.platform or message.backend} specifies profile field which is "
+            "only supported for TensorRT models",
+            "take profile out",
+        )
+
+
+def _check_gpus(
+    findings: Findings,
+    path: FieldPath,
+    group: Any,
+    label: str,
+    gpus: collections.abc.Sequence[int],
+) -> None:
+    if not gpus:
+        findings.add(
+            (*path, "kind"),
+            f"{label} has kind KIND_GPU but no GPUs are available",
+            "write kind: KIND_CPU, or KIND_AUTO to take a GPU only where there is one",
+        )
+        return
+    listed = len(gpus) <= _MOST_GPUS
+    there = ", ".join(map(str, gpus)) if listed else f"{gpus[0]} to {gpus[-1]}"
+    for index, gpu in enumerate(group.gpus):
+        if gpu not in gpus:
+            findings.add(
+                (*path, "gpus", index),
+                f"{label} specifies invalid or unsupported gpu id {gpu}. GPUs here are: {there}",
+                "leave gpus out to use all of them",
+            )

@@ -1,0 +1,148 @@
+"""Reading a config.pbtxt: every problem of the file in one pass, and all of the message that can be read.
+
+The official text format stops at the first error and keeps no positions, hence a parser of our own
+(`tokens` → `cursor` → `grammar` and `values`). A property test holds it to the official one: what that takes, this
+takes with an equal message, but for two things that are always mistakes: the same key of a map twice, and the
+number of an enum value that does not exist.
+"""
+
+import codecs
+import pathlib
+import stat
+import types
+
+from naiad.config.document import Document
+from naiad.config.pbtxt.block import Positions
+from naiad.config.pbtxt.cursor import Cursor, EnoughError
+from naiad.config.pbtxt.grammar import Grammar
+from naiad.config.problem import Position, Problem
+from naiad.core.messages import model_config_pb2
+
+LARGEST_FILE = 1 << 20
+"""Bytes. A real config has a few kilobytes; a model put in its place has many megabytes."""
+
+
+def parse(text: str, *, path: pathlib.Path) -> Document:
+    """Read the text of a config.
+
+    Args:
+        text: the whole file.
+        path: where it comes from; only named in problems.
+
+    Returns:
+        The document; its problems are in file order. Bad input never raises.
+    """
+    message = model_config_pb2.ModelConfig()
+    cursor = Cursor(text, path=path, fields=set(message.DESCRIPTOR.fields_by_name))
+    positions: Positions = {}
+    enough = False
+    try:
+        Grammar(cursor).read_file(message, positions)
+    except EnoughError:
+        enough = True
+    problems = sorted(cursor.problems, key=_place)
+    if enough:
+        problems.append(
+            Problem(
+                path=path,
+                position=None,
+                message=f"more than {len(problems)} problems: the rest of the file was not read",
+                suggestion="is this a model configuration in protobuf's text format at all?",
+            )
+        )
+    return Document(
+        path=path,
+        text=text,
+        message=message,
+        positions=types.MappingProxyType(positions),
+        problems=tuple(problems),
+    )
+
+
+def read(path: pathlib.Path) -> Document:
+    """Read a config file.
+
+    A file that does not exist gives an empty document without problems, because a config may be left out. What cannot be read
+    as text (a folder, a file larger than LARGEST_FILE, other encodings) gives a document with a problem.
+    """
+    try:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            return _unreadable(path, f"this is {kind}", "a model configuration is a text file")
+        if status.st_size > LARGEST_FILE:
+            return _unreadable(
+                path,
+                f"the file has {status.st_size} bytes; a model configuration has at most {LARGEST_FILE}",
+                "is this the model itself? It belongs in a version folder, such as 1/",
+            )
+        data = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return parse("", path=path)
+    except OSError as error:
+        return _unreadable(path, f"the file cannot be read: {error.strerror or error}")
+    return _decode(data, path)
+
+
+def _decode(data: bytes, path: pathlib.Path) -> Document:
+    if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return _unreadable(path, "the file is in UTF-16", "save it as UTF-8")
+    marked = data.startswith(codecs.BOM_UTF8)
+    data = data.removeprefix(codecs.BOM_UTF8)
+    found: list[Problem] = []
+    if marked:
+        first = data.split(b"\n", 1)[0].decode(errors="replace").removesuffix("\r")
+        found.append(
+            Problem(
+                path=path,
+                position=Position(1, 1),
+                message="the file begins with a byte order mark, an invisible character that Triton refuses",
+                suggestion='save it as "UTF-8", not as "UTF-8 with BOM"',
+                line_text=first,
+            )
+        )
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        text = data.decode(errors="replace")
+        found.append(_not_utf8(data, error.start, path))
+    document = parse(text, path=path)
+    if not found:
+        return document
+    return Document(
+        path=path,
+        text=text,
+        message=document.message,
+        positions=document.positions,
+        problems=(*found, *document.problems),
+    )
+
+
+def _not_utf8(data: bytes, at: int, path: pathlib.Path) -> Problem:
+    start = data.rfind(b"\n", 0, at) + 1
+    end = data.find(b"\n", at)
+    line = data[start : end if end >= 0 else len(data)].decode(errors="replace")
+    return Problem(
+        path=path,
+        position=Position(
+            data.count(b"\n", 0, at) + 1, len(data[start:at].decode(errors="replace")) + 1
+        ),
+        message=f"the byte 0x{data[at]:02x} here is not valid UTF-8",
+        suggestion="save the file as UTF-8",
+        line_text=line.removesuffix("\r"),
+    )
+
+
+def _unreadable(path: pathlib.Path, message: str, suggestion: str = "") -> Document:
+    problem = Problem(path=path, position=None, message=message, suggestion=suggestion)
+    return Document(
+        path=path,
+        text="",
+        message=model_config_pb2.ModelConfig(),
+        positions=types.MappingProxyType({}),
+        problems=(problem,),
+    )
+
+
+def _place(problem: Problem) -> Position:
+    return problem.position or Position(0, 0)

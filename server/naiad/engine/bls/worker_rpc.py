@@ -1,0 +1,219 @@
+"""Handles the requests of models in worker processes to the server: the counterpart of `hosts/worker/asking.py`, as `in_process_api.py` is for threads."""
+
+import asyncio
+import collections.abc
+import json
+import logging
+from typing import Any
+
+import orjson
+
+from naiad.core import datatypes
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.engine.bls.control import STOPPING, Control, is_ready
+from naiad.engine.bls.model_calls import Caller, ModelCall
+from naiad.engine.bls.worker_rpc_services import WorkerRpcServices
+from naiad.errors import InferenceError
+from naiad.hosts.tensor_frames import framed, tensor_at
+from naiad.hosts.worker.link import ERROR, RESULT, Payload
+from naiad.hosts.worker_rpc import BatchAt, Reply
+
+_log = logging.getLogger(__name__)
+
+_CONTROL = frozenset(("load", "unload", "ready"))
+
+
+class ModelRpcHandler:
+    """Implements `hosts.worker_rpc.WorkerRpcHandler`.
+
+    Args:
+        services: what all handlers share.
+        model: the name of the model whose requests it handles.
+        instance: the instance's name.
+    """
+
+    def __init__(self, services: WorkerRpcServices, model: str, instance: str) -> None:
+        self._services = services
+        self._model = model
+        self._instance = instance
+        self._calls: dict[int, ModelCall] = {}
+        self._families = set[int]()
+
+    def handle(
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+    ) -> None:
+        """See `WorkerRpcHandler`."""
+        what, *rest = _parsed(header)
+        if what == "infer":
+            self._infer(number, rest, base, batch_at, reply)
+        elif what == "cancel":
+            call = self._calls.get(number)
+            if call is not None:
+                call.cancel()
+        elif what == "close_family":
+            self._families.discard(rest[0])
+            self._services.metrics.close_family(rest[0])
+        elif what in _CONTROL:
+            task = asyncio.get_running_loop().create_task(
+                self._control(number, what, rest, base, reply)
+            )
+            self._services.tasks.add(task)
+            task.add_done_callback(self._services.tasks.discard)
+        else:
+            self._handle_metrics(number, what, rest, reply)
+
+    def worker_exited(self) -> None:
+        """See `WorkerRpcHandler`."""
+        for call in tuple(self._calls.values()):
+            call.cancel()  # which may end it at once
+        self._calls.clear()
+        families, self._families = self._families, set()
+        for family in families:
+            self._services.metrics.close_family(family)
+
+    def _infer(
+        self,
+        number: int,
+        question: collections.abc.Sequence[Any],
+        base: Any,
+        batch_at: BatchAt,
+        reply: Reply,
+    ) -> None:
+        fields, batch, blocks, decoupled = question
+        (
+            name,
+            version,
+            request_id,
+            correlation_id,
+            flags,
+            timeout_us,
+            parameters,
+            outputs,
+            inputs,
+        ) = fields
+        request = InferRequest(
+            model_name=name,
+            model_version=version,
+            id=request_id,
+            inputs=[_tensor(base, each) for each in inputs],
+            requested_outputs=outputs,
+            parameters=parameters,
+            timeout_us=timeout_us,
+            correlation_id=correlation_id,
+            flags=flags,
+        )
+        caller = Caller(
+            self._model, self._instance, None if batch is None else batch_at(*batch), blocks
+        )
+        under_way = self._calls
+        over = False
+
+        def respond(response: InferResponse) -> None:
+            nonlocal over
+            if response.final:
+                over = True
+                under_way.pop(number, None)
+            try:
+                header, payload = _packed(response)
+            except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for a reply
+                _log.exception("a response for model '%s' could not be handed over", self._model)
+                why = f"the response could not be handed over: {type(failure).__name__}: {failure}"
+                # The worker cancels the responses that would follow.
+                reply(ERROR, number, why.encode(errors="replace"))
+                return
+            reply(RESULT, number, header, payload)
+
+        call = self._services.calls.begin(
+            request, caller=caller, decoupled=decoupled, on_response=respond
+        )
+        if not over:
+            under_way[number] = call
+
+    async def _control(
+        self, number: int, what: str, rest: collections.abc.Sequence[Any], base: Any, reply: Reply
+    ) -> None:
+        error: str | None = STOPPING
+        value: Any = None
+        control = self._services.control
+        try:
+            if control is not None:
+                value = await self._controlled(control, what, rest, base)
+                error = None
+        except InferenceError as failure:
+            error = failure.message
+        except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for a reply
+            _log.exception("a request of model '%s' could not be handled", self._model)
+            error = f"{type(failure).__name__}: {failure}"
+        finally:
+            reply(RESULT, number, _printed((error, value)))
+
+    async def _controlled(
+        self, control: Control, what: str, rest: collections.abc.Sequence[Any], base: Any
+    ) -> bool | None:
+        if what == "load":
+            name, config, files, loads = rest
+            overrides: dict[str, str | bytes] = {
+                path: bytes(base[at : at + size]) for path, at, size in files
+            }
+            if config:
+                overrides["config"] = config
+            await control.load_model(name, overrides, requested_by=self._model if loads else "")
+            return None
+        if what == "unload":
+            name, dependents, loads = rest
+            requested_by = self._model if loads else ""
+            await control.unload_model(
+                name, unload_dependents=dependents, requested_by=requested_by
+            )
+            return None
+        return await is_ready(control, *rest)
+
+    def _handle_metrics(
+        self, number: int, what: str, rest: collections.abc.Sequence[Any], reply: Reply
+    ) -> None:
+        metrics = self._services.metrics
+        asked: dict[str, collections.abc.Callable[..., Any]] = {
+            "open_family": metrics.open_family,
+            "open_metric": metrics.open_metric,
+            "change_metric": metrics.change,
+            "metric_value": metrics.value,
+        }
+        error: str | None = None
+        value: Any = None
+        try:
+            value = asked[what](*rest)
+        except ValueError as failure:
+            error = str(failure)
+        else:
+            if what == "open_family":
+                self._families.add(value)
+        reply(RESULT, number, _printed((error, value)))
+
+
+def _parsed(header: bytes | bytearray) -> Any:
+    """JSON as Python writes it: a metric may be set to NaN or infinity, for which orjson has no words."""
+    try:
+        return orjson.loads(header)
+    except orjson.JSONDecodeError:
+        return json.loads(header)
+
+
+def _printed(answer: tuple[str | None, Any]) -> bytes:
+    """JSON as Python reads it, whatever a value or an error's text holds."""
+    return json.dumps(answer).encode()
+
+
+def _packed(response: InferResponse) -> tuple[bytes, Payload]:
+    payload = Payload()
+    outputs = [framed(tensor, payload) for tensor in response.outputs]
+    error = response.error
+    said = None if error is None else (error.code.name, error.message)
+    return orjson.dumps((response.final, (said, response.parameters, outputs))), payload
+
+
+def _tensor(base: Any, fields: collections.abc.Sequence[Any]) -> Tensor:
+    name, kind, shape, at, size = fields
+    dims = tuple(shape)
+    return tensor_at(base, name, datatypes.BY_NAME[kind], dims, dims, at, size)

@@ -1,0 +1,1 @@
+"""The gRPC methods about the server and its models."""

@@ -1,0 +1,1 @@
+"""ModelInfer messages between bytes and core types."""

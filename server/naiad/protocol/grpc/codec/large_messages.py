@@ -1,0 +1,106 @@
+"""Infer requests that are decoded in a codec process: typed values, odd heads, and many strings. Pure.
+
+Raw tensors of numbers need no decoding and stay on the event loop, however large they are.
+"""
+
+from naiad.core.datatypes import BYTES
+from naiad.core.record import Record
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import UNPACKED, PackedStrings
+from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.codec import frames
+from naiad.protocol.codec.packed_strings import check_here
+from naiad.protocol.codec.pool import LARGE, Codec
+from naiad.protocol.codec.request_limits import check_parts, check_text, short
+from naiad.protocol.grpc.codec.request_proto import RequestReader, wants_empty_final
+from naiad.protocol.grpc.codec.request_split import split
+
+MAYBE_LARGE = 4 * UNPACKED
+"""Bytes of the smallest message that may take long: so many empty strings."""
+
+
+class LargeRequest(Record, frozen=True):
+    """A message that was decoded in one go.
+
+    Attributes:
+        id: the request's; "" when it has none, or when it could not be read.
+        model_name: the model it asks for; "" when it could not be read.
+        model_version: the version, or LATEST.
+        empty_final: see `wants_empty_final`.
+        request: None when it was refused.
+        error: the code and message of the refusal.
+    """
+
+    id: str
+    model_name: str
+    model_version: int
+    empty_final: bool
+    request: InferRequest | None
+    error: tuple[str, str] = ("", "")
+
+    def raise_if_unread(self) -> None:
+        """Raise the error of a message of which not even the model could be read."""
+        if self.request is None and not self.model_name:
+            raise self._refusal()
+
+    def taken(self) -> InferRequest:
+        """The request; raises InferenceError if it was refused."""
+        if self.request is None:
+            raise self._refusal()
+        return self.request
+
+    def _refusal(self) -> InferenceError:
+        code, message = self.error
+        return InferenceError(ErrorCode[code], message)
+
+
+def needs_process(body: bytes) -> bool:
+    """Whether a message is to be decoded in a process: what is not raw tensors is large, or protobuf has to look at all of it."""
+    if len(body) <= LARGE:
+        return False
+    parts = split(body, longest_field=LARGE)
+    return parts is None or len(parts.head) > LARGE
+
+
+def decode(codec: Codec, body: bytes) -> LargeRequest:
+    """Read a message in a codec process; blocking."""
+    found: LargeRequest = codec.call(_decode, frames.large(body))
+    return found
+
+
+def takes_long(response: InferResponse) -> bool:
+    """Whether making raw bytes of the outputs would keep the event loop for long."""
+    for tensor in response.outputs:  # no generator: every response comes here
+        if (
+            tensor.datatype is BYTES
+            and type(tensor) is not PackedStrings
+            and tensor.array.size > UNPACKED
+        ):
+            return True
+    return False
+
+
+def _decode(view: memoryview) -> LargeRequest:
+    body = bytes(view)
+    reader = RequestReader()
+    try:
+        incoming = reader.read(body)
+        check_text(incoming.id, incoming.model_name)
+    except InferenceError as error:
+        request_id = reader.id_of(body)
+        if len(request_id) > LARGE:
+            request_id = ""
+        return LargeRequest(request_id, "", 0, False, None, _told(error))
+    name, version = incoming.model_name, incoming.model_version
+    try:
+        request = reader.request(incoming)
+        check_parts(request)
+    except InferenceError as error:
+        return LargeRequest(incoming.id, name, version, False, None, _told(error))
+    empty_final = wants_empty_final(incoming)
+    return LargeRequest(incoming.id, name, version, empty_final, check_here(request))
+
+
+def _told(error: InferenceError) -> tuple[str, str]:
+    return error.code.name, short(error)

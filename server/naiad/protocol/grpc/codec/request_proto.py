@@ -1,0 +1,359 @@
+"""ModelInferRequest bytes to InferRequest (rows 10.8-10.22). Pure.
+
+A request is decoded in two steps, because the model it names is looked up between them (row 10.9): `read` finds out who is
+asked, `request` builds what is asked. What a client sends again and again (names, shapes, parameters) is parsed once and
+remembered by its bytes; each request then costs a cut, a dictionary look-up and a view a tensor.
+"""
+
+import math
+import typing
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from naiad.core.datatypes import BY_NAME, DataType
+from naiad.core.messages import service_pb2
+from naiad.core.record import Record
+from naiad.core.request import LATEST, InferRequest
+from naiad.core.tensor import Tensor
+from naiad.errors import InferenceError, internal, invalid
+from naiad.protocol import not_supported, raw_tensors
+from naiad.protocol.grpc.codec import request_parameters, typed_contents
+from naiad.protocol.grpc.codec.request_parameters import RequestParameters
+from naiad.protocol.grpc.codec.request_split import split
+
+_MOST_PARTS = 4096
+"""Inputs, outputs or parameters of one request. No model has as many, and each would cost the loop microseconds."""
+
+_KEPT_HEADS = 512
+_LONGEST_HEAD = 2048
+"""Bytes of a head that is remembered; it is longer when values stand in it."""
+
+_MOST_VERSION_DIGITS = 19
+_HIGHEST_VERSION = 2**63 - 1
+
+
+class _Place(Record, frozen=True):
+    """An input without its values.
+
+    Attributes:
+        count: how many elements its shape holds.
+        size: how many bytes they take; -1 when that depends on them (BYTES).
+        fault: why no array can have its shape; "" when one can.
+    """
+
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    count: int
+    size: int
+    fault: str
+
+
+class _Plan(Record, frozen=True):
+    """Everything of a request but its id and its values."""
+
+    inputs: list[_Place]
+    outputs: list[str]
+    parameters: RequestParameters
+
+
+class _Head:
+    """A parsed head; once `plan` is known the message is let go."""
+
+    __slots__ = ("message", "model_name", "model_version", "plan")
+
+    def __init__(self, message: typing.Any) -> None:
+        self.model_name: str = message.model_name
+        self.model_version = version_number(message.model_version)
+        self.message = message
+        self.plan: _Plan | None = None
+
+
+class Incoming(Record, frozen=True):
+    """A request of which only the model is known yet.
+
+    Attributes:
+        model_name: the model it asks for.
+        model_version: the version, or LATEST.
+    """
+
+    model_name: str
+    model_version: int
+    head: _Head
+    id: str
+    body: bytes
+    raws: list[tuple[int, int]]
+
+
+class RequestReader:
+    """Reads requests, and remembers the heads it has seen (bounded: at most 512 of 2 KiB)."""
+
+    def __init__(self) -> None:
+        self._heads: dict[bytes, _Head] = {}
+
+    def read(self, body: bytes) -> Incoming:
+        """Find out which model a request asks for.
+
+        Raises:
+            InferenceError: INTERNAL for bytes that are no ModelInferRequest, as grpc answers them; INVALID_ARG for a
+                version that is no number (row 10.8) and for absurd numbers of inputs, outputs or parameters.
+        """
+        parts = split(body)
+        if parts is None:
+            message = _parse(body)
+            raws, body = _joined(message)
+            head = _Head(message)
+            return Incoming(head.model_name, head.model_version, head, message.id, body, raws)
+        known = self._heads.get(parts.head)
+        if known is None:
+            known = _Head(_parse(parts.head))
+            if len(parts.head) <= _LONGEST_HEAD:
+                if len(self._heads) >= _KEPT_HEADS:
+                    self._heads.clear()
+                self._heads[parts.head] = known
+        return Incoming(known.model_name, known.model_version, known, parts.id, body, parts.raws)
+
+    def id_of(self, body: bytes) -> str:
+        """The id of a request that `read` refused; "" when it has none, or when nobody can tell."""
+        parts = split(body)
+        if parts is not None:
+            return parts.id
+        try:
+            return str(service_pb2.ModelInferRequest.FromString(body).id)
+        except DecodeError:
+            return ""
+
+    def request(self, incoming: Incoming) -> InferRequest:
+        """The whole request.
+
+        Returns:
+            Inputs are views of the message in wire shape; one whose bytes do not fill its shape carries a `fault`.
+
+        Raises:
+            InferenceError: INVALID_ARG (rows 10.10 to 10.20), NOT_FOUND for a shared memory region, UNSUPPORTED for
+                classification.
+        """
+        head = incoming.head
+        plan = head.plan
+        if plan is None:
+            return _first_request(incoming)
+        places = plan.inputs
+        raws = incoming.raws
+        if len(raws) < len(places):
+            raise _no_data(places[len(raws)].name, head.model_name)
+        body = incoming.body
+        inputs = [
+            Tensor(
+                place.name,
+                place.datatype,
+                place.shape,
+                np.ndarray(place.shape, place.datatype.dtype, body, start),
+            )
+            if size == place.size
+            else _judged(place, head.model_name, body, start, size)
+            for place, (start, size) in zip(places, raws, strict=False)  # surplus ones: row 10.11
+        ]
+        return _request(incoming, plan, inputs)
+
+
+def wants_empty_final(incoming: Incoming) -> bool:
+    """Whether a streamed request asks for the empty final response (row 10.30); once `request` has read it."""
+    plan = incoming.head.plan
+    if plan is not None:
+        return plan.parameters.empty_final
+    name = request_parameters.EMPTY_FINAL_RESPONSE
+    sent = incoming.head.message.parameters
+    return name in sent and bool(sent[name].bool_param)
+
+
+def version_number(text: str) -> int:
+    """A version as RPCs name it (row 10.8): "" means LATEST.
+
+    Raises:
+        InferenceError: INVALID_ARG.
+    """
+    if not text:
+        return LATEST
+    if text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= _MOST_VERSION_DIGITS:
+        number = int(text)
+        if number <= _HIGHEST_VERSION:
+            return number
+    raise invalid(
+        f"failed to get model version from specified version string '{text}', version should be an integral value > 0; "
+        "leave it empty for the newest one that is ready"
+    )
+
+
+def _parse(data: bytes) -> typing.Any:
+    try:
+        message = service_pb2.ModelInferRequest.FromString(data)
+    except DecodeError as error:
+        raise internal(
+            f"Unable to parse request: the message is no ModelInferRequest ({error}); "
+            "generate the client from Triton's grpc_service.proto"
+        ) from None
+    for field in ("inputs", "outputs", "parameters"):
+        count = len(getattr(message, field))
+        if count > _MOST_PARTS:
+            raise invalid(f"the request has {count} {field}; at most {_MOST_PARTS} are accepted")
+    return message
+
+
+def _joined(message: typing.Any) -> tuple[list[tuple[int, int]], bytes]:
+    """The raw tensors that the inputs need, one after the other, and where each begins."""
+    raws: list[tuple[int, int]] = []
+    wanted: list[bytes] = message.raw_input_contents[: max(1, len(message.inputs))]
+    at = 0
+    for raw in wanted:
+        raws.append((at, len(raw)))
+        at += len(raw)
+    return raws, b"".join(wanted)
+
+
+def _first_request(incoming: Incoming) -> InferRequest:
+    """The slow way: all of it judged; planned for the next one with this head unless values stand in the head."""
+    head = incoming.head
+    message = head.message
+    model = head.model_name
+    sent = message.parameters
+    parameters = request_parameters.read(sent) if sent else request_parameters.NONE
+    raws = iter(incoming.raws)
+    inputs: list[Tensor] = []
+    places: list[_Place] = []
+    for io in message.inputs:
+        if "shared_memory_region" in io.parameters:
+            raise _no_region(io, model, is_input=True)
+        if not io.HasField("contents"):
+            place = _place(io, model)
+            places.append(place)
+            start, size = next(raws, (0, -1))
+            if size < 0:
+                raise _no_data(io.name, model)
+            inputs.append(_judged(place, model, incoming.body, start, size))
+        elif incoming.raws:
+            raise invalid(
+                f"contents field must not be specified when using raw_input_contents for '{io.name}' for model '{model}': "
+                "send all inputs of a request the same way"
+            )
+        else:
+            inputs.append(_typed(io, model))
+    outputs = [_output_name(io, model) for io in message.outputs]
+    plan = _Plan(places, outputs, parameters)
+    if len(places) == len(inputs):
+        head.plan = plan
+        head.message = None
+    return _request(incoming, plan, inputs)
+
+
+def _request(incoming: Incoming, plan: _Plan, inputs: list[Tensor]) -> InferRequest:
+    """Lists and dictionaries are the request's own: the plan serves many."""
+    parameters = plan.parameters
+    return InferRequest(
+        incoming.model_name,
+        incoming.model_version,
+        incoming.id,
+        inputs,
+        plan.outputs.copy(),
+        parameters.custom.copy(),
+        parameters.priority,
+        parameters.timeout_us,
+        parameters.correlation_id,
+        parameters.flags,
+    )
+
+
+def _place(io: typing.Any, model: str) -> _Place:
+    name: str = io.name
+    datatype = BY_NAME.get(io.datatype)
+    if datatype is None:
+        raise invalid(
+            f"inference input '{name}' data-type is '{io.datatype}', which model '{model}' cannot expect: "
+            f"there are {', '.join(BY_NAME)}"
+        )
+    if len(io.shape) > raw_tensors.MAX_RANK:
+        raise invalid(
+            f"unexpected shape for input '{name}' for model '{model}': {len(io.shape)} dimensions; "
+            f"at most {raw_tensors.MAX_RANK} are possible"
+        )
+    shape = tuple(io.shape)
+    fault = _fault(name, datatype, shape, model)
+    count = -1 if fault else math.prod(shape)
+    size = count * datatype.size if datatype.size and not fault else -1
+    return _Place(name, datatype, shape, count, size, fault)
+
+
+def _fault(name: str, datatype: DataType, shape: tuple[int, ...], model: str) -> str:
+    """Why no array can have this shape; "" when one can."""
+    if shape and min(shape) < 0:
+        return (
+            f"unexpected shape for input '{name}' for model '{model}': {list(shape)} has a negative dimension; "
+            "send the sizes of the values that come with it"
+        )
+    if raw_tensors.exceeds_memory(shape, datatype):
+        return raw_tensors.too_large(model=model, name=name, shape=shape)
+    return ""
+
+
+def _judged(place: _Place, model: str, body: bytes, start: int, size: int) -> Tensor:
+    if place.fault:
+        return raw_tensors.faulty(place.name, place.datatype, place.shape, place.fault)
+    return raw_tensors.read(
+        body,
+        start,
+        size,
+        model=model,
+        name=place.name,
+        datatype=place.datatype,
+        shape=place.shape,
+        count=place.count,
+    )
+
+
+def _typed(io: typing.Any, model: str) -> Tensor:
+    place = _place(io, model)
+    if place.fault:
+        return raw_tensors.faulty(place.name, place.datatype, place.shape, place.fault)
+    return typed_contents.read(
+        io.contents,
+        model=model,
+        name=place.name,
+        datatype=place.datatype,
+        shape=place.shape,
+        count=place.count,
+    )
+
+
+def _no_data(name: str, model: str) -> InferenceError:
+    return invalid(
+        f"unable to find data for input tensor '{name}' for model '{model}' in request. Send one entry of "
+        "raw_input_contents for each input, in the order of the inputs, or its contents"
+    )
+
+
+def _no_region(io: typing.Any, model: str, *, is_input: bool) -> InferenceError:
+    """Rows 10.13 and 5.18: no region can be there, because clients cannot register any (row 5.7)."""
+    if is_input and io.HasField("contents"):
+        return invalid(
+            f"unexpected 'content' provided when using shared memory for input tensor '{io.name}' for model '{model}'"
+        )
+    region = io.parameters["shared_memory_region"].string_param
+    return not_supported.shared_memory_tensor(region, io.name)
+
+
+def _output_name(io: typing.Any, model: str) -> str:
+    if "shared_memory_region" in io.parameters:
+        raise _no_region(io, model, is_input=False)
+    name: str = io.name
+    if "classification" in io.parameters:
+        value = io.parameters["classification"]
+        if value.WhichOneof("parameter_choice") != "int64_param":
+            raise invalid(
+                f"invalid value type for 'classification' parameter, expected int64_param (output '{name}')"
+            )
+        if value.int64_param <= 0:
+            raise invalid(
+                f"invalid value for 'classification' parameter, expected > 0, got {value.int64_param} (output '{name}')"
+            )
+        raise not_supported.classification(name)
+    return name

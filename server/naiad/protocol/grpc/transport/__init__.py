@@ -1,0 +1,1 @@
+"""gRPC on grpc.aio: server, streams, credentials."""

@@ -1,0 +1,266 @@
+"""Carries the methods by grpc.aio, on the server's own event loop.
+
+Bytes go through as they are: no serialisers. grpc.aio wants a coroutine a call, so each call that is not answered at once costs
+one future; that is dwarfed by what grpc.aio itself costs (see docs). A client that leaves and a deadline that passes both cancel
+the coroutine, which cancels the inference (row 10.24). Importing this module imports grpc, and nothing else here does.
+"""
+
+import asyncio
+import collections.abc
+import functools
+import socket
+import typing
+
+import grpc
+import grpc.aio
+
+from naiad.protocol.grpc import retry_info
+from naiad.protocol.grpc.call import Answer, Cancellable, RpcStatus, Streaming, Unary, rpc_status
+from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
+from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
+from naiad.protocol.grpc.transport.aio_log import quiet_departures
+from naiad.protocol.grpc.transport.aio_stream import BidiStream
+from naiad.protocol.grpc.transport.credentials import server_credentials
+from naiad.protocol.grpc.transport.message_memory import LARGE, MessageMemory
+from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
+
+_UNANSWERED = rpc_status(UNANSWERED)
+_STATUS = {status.value[0]: status for status in grpc.StatusCode}
+
+
+class GrpcServer:
+    """The gRPC port.
+
+    Args:
+        settings: where and how to listen.
+        methods: what to answer.
+    """
+
+    def __init__(self, settings: GrpcSettings, methods: Methods) -> None:
+        self._settings = settings
+        self._methods = methods
+        self._server: typing.Any = None
+        self._started = False
+        self._under_way = UnderWay()
+        self.address: tuple[str, int] = (settings.address, settings.port)
+        """Where it listens; with the real port in place of 0 once that is taken."""
+
+    async def reserve(self) -> None:
+        """Take the port without answering: who connects waits for `start`.
+
+        Raises:
+            CannotServeError: the port or a TLS file cannot be used; the message names the option.
+        """
+        settings = self._settings
+        self._server = grpc.aio.server(options=channel_arguments(settings))
+        compresses = settings.infer_response_compression_level != "none"
+        self._server.add_generic_rpc_handlers(
+            (_Handlers(self._methods, self._under_way, compresses=compresses),)
+        )
+        try:
+            port = _bind(self._server, settings)
+        except CannotServeError:
+            await self.stop(0)
+            raise
+        self.address = (settings.address, port)
+
+    async def start(self) -> None:
+        """Answer; takes the port first if that was not done yet, and raises what `reserve` raises."""
+        if self._server is None:
+            await self.reserve()
+        self._started = True
+        quiet_departures()
+        await self._server.start()
+
+    async def stop(self, grace: float) -> None:
+        """Take no more connections, refuse new calls (row 10.34), let those under way finish, then give them up. Idempotent.
+
+        Before this, while a shutdown delay runs, nothing changes here: calls are taken, and readiness says no (design).
+
+        Args:
+            grace: seconds that calls under way have. Then they end with UNAVAILABLE, and are cancelled in the engine too.
+        """
+        self._methods.shut()
+        if self._server is None:
+            return
+        if not self._started:
+            # grpc.aio gives the port and its core objects back only if it was started.
+            self._started = True
+            await self._server.start()
+        grace = max(grace, 0.0)
+        giving_up = asyncio.get_running_loop().call_later(grace, self._under_way.give_up)
+        try:
+            await self._server.stop(grace + LAST_WORDS_S)
+        finally:
+            giving_up.cancel()
+            self._under_way.memory.close()
+
+
+class UnderWay:
+    """The calls that have no answer yet."""
+
+    def __init__(self) -> None:
+        self.waiting: dict[asyncio.Future[Answer], Cancellable | None] = {}
+        self.streams = set[BidiStream]()
+        self.memory = MessageMemory()
+
+    def give_up(self) -> None:
+        """End them all."""
+        for answered, under_way in tuple(self.waiting.items()):
+            _settle(answered, _UNANSWERED)
+            if under_way is not None:
+                under_way.cancel()
+        for bidi_stream in tuple(self.streams):
+            bidi_stream.end(_UNANSWERED)
+
+
+def _bind(server: typing.Any, settings: GrpcSettings) -> int:
+    where = target(settings)
+    credentials = None if settings.tls is None else server_credentials(settings.tls)
+    try:
+        if credentials is None:
+            port: int = server.add_insecure_port(where)
+        else:
+            port = server.add_secure_port(where, credentials)
+    except RuntimeError:
+        raise CannotServeError(
+            f"cannot listen for gRPC on {where}: {_why_not(settings)}; choose another --grpc-port or --grpc-address, or let "
+            "servers share the port with --reuse-grpc-port=true"
+        ) from None
+    return port
+
+
+def _why_not(settings: GrpcSettings) -> str:
+    """What the kernel says to the same address: grpc keeps it to itself."""
+    try:
+        found = socket.getaddrinfo(
+            settings.address.strip("[]"), settings.port, type=socket.SOCK_STREAM
+        )
+        for family, kind, protocol, _, address in found:
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return "grpc gives no reason"
+
+
+class _Handlers:
+    """Which call is handled by what, as a `grpc.GenericRpcHandler`; grpc.aio asks when the metadata are there, before the message.
+
+    A call that is refused by its metadata is handled as a stream whose messages are never read: of a message under way only what
+    HTTP/2's flow control lets through (64 KiB at first) is ever held, and it goes with the call.
+    """
+
+    def __init__(self, methods: Methods, calls: UnderWay, *, compresses: bool) -> None:
+        self._admit = methods.admit
+        table: dict[str, typing.Any] = {}
+        for path in methods.paths():
+            method = methods.find(path)
+            assert method is not None, path
+            plain = compresses and path != INFER  # row 10.36: only infer responses
+            behaviour = _carried(method, calls, plain=plain)
+            table[path] = grpc.unary_unary_rpc_method_handler(behaviour)
+        for path in methods.stream_paths():
+            streaming = methods.find_stream(path)
+            assert streaming is not None, path
+            table[path] = grpc.stream_stream_rpc_method_handler(_streamed(streaming, calls))
+        for path, refused in REFUSED.items():
+            table[path] = _refusing(refused)
+        self._table = table
+
+    def service(self, handler_call_details: typing.Any) -> typing.Any:
+        """The handler of a call; None for a path that there is not."""
+        path = handler_call_details.method
+        handler = self._table.get(path)
+        if handler is None:
+            return None
+        refused = self._admit(path, handler_call_details.invocation_metadata)
+        return handler if refused is None else _refusing(refused)
+
+
+Behaviour = collections.abc.Callable[
+    [bytes, typing.Any], collections.abc.Coroutine[None, None, bytes]
+]
+
+
+def _carried(method: Unary, calls: UnderWay, *, plain: bool) -> Behaviour:
+    waiting, memory = calls.waiting, calls.memory
+
+    async def behaviour(body: bytes, context: typing.Any) -> bytes:
+        if len(body) > LARGE:
+            memory.used()
+        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        under_way = method(body, context, functools.partial(_settle, answered))
+        if answered.done():
+            answer = answered.result()
+        else:
+            answer = await _wait(answered, under_way, waiting)
+        if isinstance(answer, RpcStatus):
+            _refuse(context, answer)
+            return b""
+        if len(answer) > LARGE:
+            memory.used()
+        if plain:
+            context.disable_next_message_compression()
+        return answer
+
+    return behaviour
+
+
+async def _wait(
+    answered: "asyncio.Future[Answer]",
+    under_way: Cancellable | None,
+    waiting: "dict[asyncio.Future[Answer], Cancellable | None]",
+) -> Answer:
+    """The answer; being cancelled here means that the client left, its deadline passed or the server is cut."""
+    waiting[answered] = under_way
+    try:
+        return await answered
+    except asyncio.CancelledError:
+        if under_way is not None:
+            under_way.cancel()
+        raise
+    finally:
+        del waiting[answered]
+
+
+def _settle(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not answered.done():  # cancelled: nobody waits any more
+        answered.set_result(answer)
+
+
+def _streamed(
+    streaming: Streaming, calls: UnderWay
+) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
+    async def behaviour(requests: typing.Any, context: typing.Any) -> None:
+        bidi_stream = BidiStream(context, streaming, calls.memory)
+        calls.streams.add(bidi_stream)
+        try:
+            refused = await bidi_stream.run()
+        finally:
+            calls.streams.discard(bidi_stream)
+        if refused is not None:
+            _refuse(context, refused)
+
+    return behaviour
+
+
+def _refusing(refused: RpcStatus) -> typing.Any:
+    async def behaviour(requests: typing.Any, context: typing.Any) -> None:
+        _refuse(context, refused)
+
+    return grpc.stream_stream_rpc_method_handler(behaviour)
+
+
+def _refuse(context: typing.Any, refused: RpcStatus) -> None:
+    """Set the status that a call ends with when its coroutine returns.
+
+    `context.abort` would raise: the exception's traceback holds the coroutine's frame, and with it the request message, in a cycle
+    that only the garbage collector ends.
+    """
+    context.set_code(_STATUS[refused.status])
+    context.set_details(refused.message)
+    if refused.status == retry_info.UNAVAILABLE:
+        context.set_trailing_metadata(retry_info.details(refused))

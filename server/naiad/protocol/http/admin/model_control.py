@@ -1,0 +1,65 @@
+"""The bodies of load and unload requests (rows 7.15, 7.16, 7.18, 7.26). Pure; the body is optional."""
+
+import base64
+import binascii
+import typing
+
+from naiad.errors import internal, invalid
+from naiad.protocol.http.codec.json_document import parse
+
+_FILE = "file:"
+
+
+def load_overrides(body: bytes) -> dict[str, str | bytes]:
+    """The parameters of a load: "config" as text, "file:<path>" as the bytes that its base64 means.
+
+    Raises:
+        InferenceError: INTERNAL for a body that is no JSON and for a parameter that a load does not take (row 7.18),
+            INVALID_ARG for base64 that is none.
+    """
+    found: dict[str, str | bytes] = {}
+    for name, value in _parameters(body).items():
+        if not isinstance(value, str):
+            raise internal(
+                f"attempt to access JSON non-string as string: load parameter '{name}' must be a string"
+            )
+        if name == "config":
+            found[name] = value
+        elif name.startswith(_FILE):
+            found[name] = _decoded(name, value)
+        else:
+            raise internal(
+                f"unexpected error on creating Triton parameter: '{name}' is no load parameter; those are config and file:<path>"
+            )
+    return found
+
+
+def unload_dependents(body: bytes) -> bool:
+    """The one parameter of an unload (row 7.26); others are not looked at.
+
+    Raises:
+        InferenceError: INTERNAL for a body that is no JSON and for a value that is no boolean.
+    """
+    value = _parameters(body).get("unload_dependents", False)
+    if not isinstance(value, bool):
+        raise internal(
+            "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean: send true or false"
+        )
+    return value
+
+
+def _parameters(body: bytes) -> dict[str, typing.Any]:
+    members = parse(body) if body else {}
+    found = members.get("parameters", {}) if isinstance(members, dict) else {}
+    if not isinstance(found, dict):
+        raise internal(
+            "attempt to access JSON non-object as object: 'parameters' must be an object"
+        )
+    return found
+
+
+def _decoded(name: str, value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise invalid(f"load parameter '{name}' is no base64: {error}") from None

@@ -1,0 +1,1 @@
+"""Infer and generate bodies between bytes and core types."""

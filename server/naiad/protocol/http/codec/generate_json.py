@@ -1,0 +1,270 @@
+"""Generate requests and responses: flat JSON on the wire, tensors inside (rows 6.2-6.7). Pure.
+
+A key that is an input's name is a tensor, any other a parameter of the request; nothing else of the protocol is said in the body. Messages
+and statuses are those of Triton's HTTP front end (ConvertGenerateRequest, ExactMappingInput).
+"""
+
+import collections.abc
+import json
+import math
+import typing
+
+import numpy as np
+import orjson
+
+from naiad.core.datatypes import BYTES, DataType
+from naiad.core.record import Record
+from naiad.core.request import InferRequest, Parameters
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.engine.api import ModelTraits
+from naiad.errors import InferenceError, internal, invalid
+from naiad.protocol.http.codec import json_values
+from naiad.protocol.http.codec.infer_json import wrong_type
+from naiad.protocol.http.codec.json_document import parse, require_utf8
+
+Json = typing.Any
+NESTED = "parameters"
+"""The one key whose object is read by the same rule (row 6.2)."""
+
+_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
+_OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS
+
+
+class _Input(Record, frozen=True):
+    """An input as a generate request can fill it.
+
+    Attributes:
+        dims: with the batch dimension, which is just one more of any size.
+        fixed: the product of its fixed dimensions.
+        innermost: the place of its last dimension of any size; -1 when there is none.
+    """
+
+    name: str
+    datatype: DataType
+    dims: tuple[int, ...]
+    fixed: int
+    innermost: int
+    quoted: bytes
+
+
+class GenerateReader:
+    """Reads the requests to one model version.
+
+    Args:
+        traits: of the model.
+        model: its name, as the path has it.
+        version: its version, from the path, or LATEST.
+        max_input_size: bytes that all tensors of a request may have together (row 1.11).
+    """
+
+    def __init__(
+        self, traits: ModelTraits, *, model: str, version: int, max_input_size: int
+    ) -> None:
+        self.traits = traits
+        self._inputs = {
+            each.name: _input(
+                each.name, each.datatype, each.shape, batched=traits.max_batch_size > 0
+            )
+            for each in traits.inputs
+        }
+        self._model = model
+        self._version = version
+        self._limit = max_input_size
+
+    def read(self, body: bytes) -> InferRequest:
+        """The request of a body.
+
+        Raises:
+            InferenceError: INTERNAL for JSON that cannot be read and values of a wrong type (rows 1.10, 6.3, 6.4), INVALID_ARG
+                for the rest.
+        """
+        root = parse(body)
+        if type(root) is not dict:
+            raise internal(
+                'attempt to get members for non-object: send an object of inputs and parameters, e.g. {"INPUT": [1, 2]}'
+            )
+        name = root.get("id", "")
+        if type(name) is not str:
+            raise wrong_type("id", "string", '"id": "<text>", or nothing')
+        require_utf8(name, "id")
+        request = InferRequest(self._model, self._version, name, [], [], {})
+        members = _Members(self, request, body)
+        if self._may_repeat(body):
+            _look_for_repeats(body, self._inputs, request)
+        members.take(root)
+        return request
+
+    def tensor(self, name: str, value: Json, document: bytes, budget: int) -> Tensor | None:
+        """The tensor of a key, or None when it is no input's name; it may have `budget` bytes."""
+        spec = self._inputs.get(name)
+        if spec is None:
+            return None
+        values = value if type(value) is list else [value]
+        count = len(values)
+        size = _bytes_of(values) if spec.datatype is BYTES else count * spec.datatype.size
+        if size > budget:
+            raise invalid(
+                f"request size of {self._limit - budget} bytes with input '{name}' of size {size} bytes exceeds the maximum allowed "
+                f"input size of {self._limit}. Use --http-max-input-size to increase the limit."
+            )
+        shape = _shape_for(spec, count)
+        array = json_values.read(
+            values, spec.datatype, name=name, shape=shape, count=count, document=document
+        )
+        return Tensor(name, spec.datatype, shape, array)
+
+    def has_input(self, name: str) -> bool:
+        """Whether it is an input's name."""
+        return name in self._inputs
+
+    @property
+    def budget(self) -> int:
+        """Bytes that the tensors of a request may have together."""
+        return self._limit
+
+    def _may_repeat(self, body: bytes) -> bool:
+        """Whether an input's name stands in the text twice; what it stands for is found out then."""
+        return any(body.count(spec.quoted) > 1 for spec in self._inputs.values())
+
+
+class _Members:
+    """Takes the members of a request, in their order."""
+
+    def __init__(self, reader: GenerateReader, request: InferRequest, document: bytes) -> None:
+        self._reader = reader
+        self._request = request
+        self._document = document
+        self._budget = reader.budget
+
+    def take(self, members: dict[str, Json], *, nested: bool = False) -> None:
+        reader, request = self._reader, self._request
+        for name, value in members.items():
+            if name == NESTED and not nested:
+                self._take_nested(value)
+                continue
+            tensor = reader.tensor(name, value, self._document, self._budget)
+            if tensor is None:
+                request.parameters[name] = _parameter(name, value)
+                continue
+            if any(each.name == name for each in request.inputs):
+                raise _twice(request, name)
+            self._budget -= tensor.array.nbytes
+            request.inputs.append(tensor)
+
+    def _take_nested(self, value: Json) -> None:
+        """Row 6.3."""
+        if self._reader.has_input(NESTED):
+            raise invalid(
+                f"Keyword '{NESTED}' for nested schema also given as input tensor name: this model's input of that name cannot be sent "
+                "to a generate endpoint; use /infer"
+            )
+        if type(value) is not dict:
+            raise internal(
+                f"Expected JSON object for keyword: '{NESTED}': attempt to access JSON non-object as object: send an object, or the "
+                "parameters beside the inputs"
+            )
+        try:
+            self.take(value, nested=True)
+        except InferenceError as error:
+            raise InferenceError(
+                error.code, f"Converting keyword: '{NESTED}': {error.message}"
+            ) from None
+
+
+def _input(name: str, datatype: DataType, shape: tuple[int, ...], *, batched: bool) -> _Input:
+    dims = (-1, *shape) if batched else shape
+    free = [place for place, dim in enumerate(dims) if dim == -1]
+    fixed = math.prod(dim for dim in dims if dim != -1)
+    return _Input(name, datatype, dims, fixed, free[-1] if free else -1, orjson.dumps(name))
+
+
+def _shape_for(spec: _Input, count: int) -> tuple[int, ...]:
+    """Row 6.5: fixed dimensions take their share, the innermost of any size the rest, others of any size are 1."""
+    rest, left = divmod(count, spec.fixed)
+    if left or (spec.innermost < 0 and rest != 1):
+        raise invalid(
+            f"The schema can not convert input '{spec.name}' to tensor with proper shape: {count} values came for shape "
+            f"{list(spec.dims)}; send one value or a flat list of as many as the shape holds"
+        )
+    return tuple(
+        dim if dim != -1 else rest if place == spec.innermost else 1
+        for place, dim in enumerate(spec.dims)
+    )
+
+
+def _parameter(name: str, value: Json) -> bool | int | float | str:
+    """Row 6.4; any name will do, also one that is reserved elsewhere."""
+    require_utf8(name, "parameters")
+    if type(value) is int:
+        return value if _MIN_INT64 <= value <= _MAX_INT64 else float(value)
+    if type(value) is str:
+        require_utf8(value, name)
+        return value
+    if type(value) is bool or type(value) is float:
+        return value
+    raise invalid(
+        f"parameter '{name[:80]}' has invalid type. It should be either 'int', 'bool', or 'string'. It is no input of this model: "
+        "perhaps the name is misspelled"
+    )
+
+
+def _bytes_of(values: list[Json]) -> int:
+    """What strings take, four bytes of length each; what is no string is refused later."""
+    return 4 * len(values) + sum(len(each) for each in values if type(each) is str)
+
+
+def _look_for_repeats(
+    body: bytes, inputs: collections.abc.Container[str], request: InferRequest
+) -> None:
+    """Row 6.6. The fast parser keeps the last of two equal keys; so does this, but for inputs, which are refused."""
+
+    def members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
+        found: dict[str, Json] = {}
+        for name, value in pairs:
+            if name in found and name in inputs:
+                raise _twice(request, name)
+            found[name] = value
+        return found
+
+    json.loads(body.decode("utf-8", "surrogateescape"), object_pairs_hook=members)
+
+
+def _twice(request: InferRequest, name: str) -> InferenceError:
+    return invalid(f"{request.label}input '{name}' already exists in request: send each input once")
+
+
+def encode(response: InferResponse) -> bytes:
+    """A response that is no error as JSON (rows 6.1, 6.7), keys in Triton's order.
+
+    Where names clash the id, the model's name and version win over the model's parameters, and those over its outputs.
+
+    Raises:
+        InferenceError: an output that cannot be sent as JSON (row 3.16).
+    """
+    document: dict[str, Json] = {}
+    for tensor in response.outputs:
+        document[tensor.name] = _value(tensor.array.ravel(), tensor.datatype, tensor.name)
+    if response.parameters:
+        document.update(_printable(response.parameters))
+    if response.id:
+        document["id"] = response.id
+    document["model_name"] = response.model_name
+    document["model_version"] = str(response.model_version)
+    return orjson.dumps(document, None, _OPTIONS)
+
+
+def _value(
+    elements: "np.ndarray[typing.Any, np.dtype[typing.Any]]", datatype: DataType, name: str
+) -> Json:
+    """Row 6.7: the only element is no list."""
+    written = json_values.write(elements, datatype, name=name)
+    if elements.size != 1:
+        return written
+    if type(written) is list:
+        return written[0]
+    return orjson.Fragment(orjson.dumps(written)[1:-1])  # a list of one that orjson cannot write
+
+
+def _printable(parameters: Parameters) -> dict[str, Json]:
+    return {key: json_values.scalar(value) for key, value in parameters.items()}

@@ -1,0 +1,364 @@
+"""Infer requests and responses between the wire and core types: JSON, with or without binary tensors behind it. Pure.
+
+A request is read in Triton's order (its HTTP front end, ParseJson…): id, parameters, inputs, left-over bytes, outputs; what the
+model is like is the engine's to judge. Statuses are Triton's: JSON of a wrong shape is 500, not 400 (row 3.7).
+When a JSON object names a member twice, the last one counts.
+"""
+
+import typing
+
+import orjson
+
+from naiad.core import datatypes
+from naiad.core.datatypes import BYTES, DataType
+from naiad.core.record import Record
+from naiad.core.request import InferRequest, ParameterValue
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.errors import InferenceError, internal, invalid
+from naiad.protocol import not_supported, raw_tensors
+from naiad.protocol.http.codec import json_values, request_parameters
+from naiad.protocol.http.codec.json_document import parse, require_utf8
+from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.replies import BINARY_TYPE, JSON_HEADERS
+
+Json = typing.Any
+Members = dict[str, Json]
+
+MAX_INT64 = 2**63 - 1
+HEADER_LENGTH = b"Inference-Header-Content-Length"
+
+_NO_MEMBERS: Members = {}
+
+
+class ReplyForm(Record, frozen=True):
+    """How a client wants its outputs (row 3.30).
+
+    Attributes:
+        binary: whether outputs that the request does not list are binary.
+        listed: by the name of each listed output, whether it is binary.
+    """
+
+    binary: bool
+    listed: dict[str, bool]
+
+
+NO_OUTPUTS_LISTED: dict[str, bool] = {}
+"""Shared by the many requests that list none: nobody may add to it."""
+
+ALL_JSON = ReplyForm(binary=False, listed=NO_OUTPUTS_LISTED)
+ALL_BINARY = ReplyForm(binary=True, listed=NO_OUTPUTS_LISTED)
+
+
+class Decoded(Record, frozen=True):
+    """A request, and how to answer it."""
+
+    request: InferRequest
+    form: ReplyForm
+
+
+def decode(
+    body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
+) -> Decoded:
+    """Read a request.
+
+    Args:
+        body: the whole body, decompressed.
+        header_length: how many of its first bytes are JSON, at least 1 and at most all.
+        model: the model's name, from the path.
+        version: the version, from the path, or LATEST.
+        max_input_size: bytes that the JSON, and each tensor in it, may have (row 1.11).
+
+    Raises:
+        InferenceError: INTERNAL for JSON that cannot be read or misses members (row 3.7), INVALID_ARG for the rest.
+    """
+    if header_length > max_input_size:
+        raise invalid(
+            f"request JSON size of {header_length} bytes exceeds the maximum allowed input size of {max_input_size} bytes. "
+            "Use --http-max-input-size to increase the limit."
+        )
+    document = body if header_length == len(body) else body[:header_length]
+    root = parse(document)
+    if type(root) is not dict:
+        root = _NO_MEMBERS
+    name = root.get("id", "")
+    if type(name) is not str:
+        raise wrong_type("id", "string", '"id": "<text>", or leave it out')
+    if not name.isascii():
+        require_utf8(name, "id")
+    request = InferRequest(model, version, name, [], [], {})
+    form = ALL_JSON
+    if "parameters" in root:
+        settings = request_parameters.read(root["parameters"])
+        form = ALL_BINARY if settings.binary_data_output else ALL_JSON
+        request = settings.apply(request)
+    entries = root.get("inputs")
+    if type(entries) is not list:
+        raise missing_member(root, "inputs", "array", 'a list of objects like {"name": …, …}')
+    reader = _InputReader(body, header_length, document, model, max_input_size)
+    inputs = request.inputs
+    for entry in entries:
+        inputs.append(reader.read(entry))
+    if reader.at != len(body):
+        raise invalid(
+            f"unexpected additional input data for model '{model}': {len(body) - reader.at} bytes are left behind the inputs; "
+            f"binary_data_size of all inputs and {HEADER_LENGTH.decode()} must add up to the length of the body"
+        )
+    if "outputs" in root:
+        form = _read_outputs(root, request, form)
+    return Decoded(request, form)
+
+
+class _InputReader:
+    """Reads the entries of `inputs` one after the other; `at` is where the next binary tensor begins (row 3.9)."""
+
+    __slots__ = ("at", "body", "document", "limit", "model")
+
+    def __init__(self, body: bytes, at: int, document: bytes, model: str, limit: int) -> None:
+        self.body = body
+        self.at = at
+        self.document = document
+        self.model = model
+        self.limit = limit
+
+    def read(self, entry: Json) -> Tensor:
+        if type(entry) is not dict:
+            entry = _NO_MEMBERS
+        has_data = "data" in entry
+        parameters = entry.get("parameters")
+        if type(parameters) is not dict:
+            parameters = _NO_MEMBERS
+        has_size = "binary_data_size" in parameters
+        if has_data + has_size + ("shared_memory_region" in parameters) != 1:
+            raise _not_one_source(entry, parameters)
+        name = entry.get("name")
+        if type(name) is not str:
+            raise missing_member(entry, "name", "string", "the input's name")
+        datatype = _read_datatype(entry, name)
+        shape = entry.get("shape")
+        if type(shape) is not list:
+            raise missing_member(entry, "shape", "array", "a list of whole numbers, e.g. [1, 16]")
+        if len(shape) > raw_tensors.MAX_RANK:
+            # Refused here: a hundred kilobytes of gzip hold 30 million dimensions, and to judge those would keep the event loop.
+            raise invalid(
+                f"unexpected shape for input '{name}' for model '{self.model}': {len(shape)} dimensions; "
+                f"at most {raw_tensors.MAX_RANK} are possible"
+            )
+        count = _count(shape, name)
+        dims = tuple(shape)
+        if has_data:
+            return self._from_json(entry["data"], name, datatype, dims, count)
+        if not has_size:
+            raise _unknown_region(parameters, name)
+        size = parameters["binary_data_size"]
+        if type(size) is not int or not 0 <= size <= MAX_INT64:
+            raise wrong_type(
+                "binary_data_size", "unsigned-integer", f"the bytes of input '{name}', as a number"
+            )
+        return self._from_bytes(size, name, datatype, dims, count)
+
+    def _from_bytes(
+        self, size: int, name: str, datatype: DataType, shape: tuple[int, ...], count: int
+    ) -> Tensor:
+        start = self.at
+        missing = start + size - len(self.body)
+        if missing > 0:
+            raise invalid(
+                f"unexpected size for input '{name}', expecting {missing} additional bytes for model '{self.model}': "
+                f"its binary_data_size is {size}, {len(self.body) - start} bytes are left of the body; send the tensor's bytes "
+                f"behind the JSON and the JSON's length as {HEADER_LENGTH.decode()}"
+            )
+        self.at = start + size
+        return raw_tensors.read(
+            self.body,
+            start,
+            size,
+            model=self.model,
+            name=name,
+            datatype=datatype,
+            shape=shape,
+            count=count,
+        )
+
+    def _from_json(
+        self, data: Json, name: str, datatype: DataType, shape: tuple[int, ...], count: int
+    ) -> Tensor:
+        if not count:
+            # Like Triton: a shape without elements makes an empty tensor, whatever `data` holds.
+            return raw_tensors.read(
+                b"", 0, 0, model=self.model, name=name, datatype=datatype, shape=shape, count=0
+            )
+        if type(data) is not list:
+            raise wrong_type("data", "array", f"the elements of input '{name}' as a list")
+        if count * datatype.size > self.limit:
+            raise self._too_large(name, datatype, count)
+        array = json_values.read(
+            data, datatype, name=name, shape=shape, count=count, document=self.document
+        )
+        if datatype is BYTES and 4 * count + sum(map(len, array.flat)) > self.limit:
+            raise self._too_large(name, datatype, count)
+        return Tensor(name, datatype, shape, array)
+
+    def _too_large(self, name: str, datatype: DataType, count: int) -> InferenceError:
+        if count > MAX_INT64 // (datatype.size or 1):
+            return invalid(
+                f"byte size overflow for input '{name}': element count ({count}) * data type size ({datatype.size}) exceeds "
+                f"maximum allowed size ({MAX_INT64}); send a shape that 'data' can fill"
+            )
+        size = f"{count * datatype.size} bytes" if datatype.size else "its strings and 4 bytes each"
+        return invalid(
+            f"JSON input '{name}' has a byte_size ({size}) that exceeds the maximum allowed value of {self.limit} bytes. "
+            "Use --http-max-input-size to increase the limit."
+        )
+
+
+def _not_one_source(entry: Members, parameters: Members) -> InferenceError:
+    """Row 3.8."""
+    present = [
+        f"'{source}'"
+        for source, place in (
+            ("data", entry),
+            ("binary_data_size", parameters),
+            ("shared_memory_region", parameters),
+        )
+        if source in place
+    ]
+    found = f"set {' '.join(present)}" if present else "no field is set"
+    return invalid(
+        "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
+        f"'shared_memory_region' in 'parameters'. But {found}"
+    )
+
+
+def _unknown_region(parameters: Members, name: str) -> InferenceError:
+    """Shared memory is switched off, so that no region can be known (rows 5.7, 5.18)."""
+    region = parameters["shared_memory_region"]
+    if type(region) is not str:
+        return wrong_type("shared_memory_region", "string", "a region's name")
+    return not_supported.shared_memory_tensor(region, name)
+
+
+def _read_datatype(entry: Members, name: str) -> DataType:
+    text = entry.get("datatype")
+    if type(text) is not str:
+        raise missing_member(entry, "datatype", "string", 'e.g. "FP32"')
+    datatype = datatypes.BY_NAME.get(text)
+    if datatype is None:
+        raise invalid(
+            f"invalid datatype for input {name}: '{text[:40]}'; expected one of {', '.join(datatypes.BY_NAME)}"
+        )
+    return datatype
+
+
+def _count(shape: list[Json], name: str) -> int:
+    """How many elements a shape holds; 1 without dimensions (row 3.18)."""
+    count = 1
+    for dim in shape:
+        if type(dim) is not int or dim < 0:
+            raise wrong_type(
+                "shape", "unsigned-integer", f"whole numbers from 0 as dimensions of input '{name}'"
+            )
+        count *= dim
+        if count > MAX_INT64 or dim > MAX_INT64:
+            sizes = str(shape[:8])[1:-1]
+            more = ", …" if len(shape) > 8 else ""  # noqa: PLR2004 - enough to recognise the shape
+            raise invalid(
+                f"invalid shape for input '{name}': shape [{sizes}{more}] causes total element count to exceed maximum size of "
+                f"{MAX_INT64}; send the shape of the data"
+            )
+    return count
+
+
+def _read_outputs(root: Members, request: InferRequest, form: ReplyForm) -> ReplyForm:
+    entries = root["outputs"]
+    if type(entries) is not list:
+        raise wrong_type("outputs", "array", "a list of objects, or leave it out for all outputs")
+    listed: dict[str, bool] = {}
+    for entry in entries:
+        if type(entry) is not dict:
+            entry = _NO_MEMBERS  # noqa: PLW2901 - what is no object has no members
+        name = entry.get("name")
+        if type(name) is not str:
+            raise missing_member(entry, "name", "string", "the output's name")
+        parameters = entry.get("parameters")
+        listed[name] = type(parameters) is dict and _wants_binary(parameters, name)
+        request.requested_outputs.append(name)
+    return ReplyForm(form.binary, listed)
+
+
+def _wants_binary(parameters: Members, name: str) -> bool:
+    if "shared_memory_region" in parameters:
+        raise _unknown_region(parameters, name)
+    classes = parameters.get("classification", 0)
+    if type(classes) is not int or classes < 0:
+        raise internal(
+            "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer: send how many "
+            f"classes of output '{name}' you want, or leave it out"
+        )
+    if classes:
+        raise not_supported.classification(name)
+    binary = parameters.get("binary_data", False)
+    if type(binary) is not bool:
+        raise wrong_type("binary_data", "boolean", "true or false")
+    return binary
+
+
+def missing_member(entry: Members, member: str, kind: str, send: str) -> InferenceError:
+    """A member that is not there, or is not what it must be (row 3.7)."""
+    if member not in entry:
+        return internal(
+            f"Unable to parse '{member}': attempt to access non-existing object member '{member}': send {send}"
+        )
+    return wrong_type(member, kind, send)
+
+
+def wrong_type(member: str, kind: str, send: str) -> InferenceError:
+    """A member of a wrong JSON type (row 3.7)."""
+    return internal(
+        f"Unable to parse '{member}': attempt to access JSON non-{kind} as {kind}: send {send}"
+    )
+
+
+def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
+    """Write a response that is no error (rows 3.22, 3.30-3.37).
+
+    Members stand in Triton's order: id (when there is one), model_name, model_version, parameters (when there are some),
+    outputs; an output has name, datatype, shape, and data or parameters.binary_data_size.
+
+    Raises:
+        InferenceError: an output that cannot be sent as JSON (row 3.16).
+    """
+    document: dict[str, Json] = {"id": response.id} if response.id else {}
+    document["model_name"] = response.model_name
+    document["model_version"] = str(response.model_version)
+    if response.parameters:
+        document["parameters"] = _printable(response.parameters)
+    outputs: list[Members] = []
+    parts: list[bytes | memoryview] = []
+    listed, default = form.listed, form.binary
+    for tensor in response.outputs:
+        name, datatype = tensor.name, tensor.datatype
+        if listed.get(name, default):
+            part = raw_tensors.write(tensor)
+            size = {"binary_data_size": len(part)}
+            outputs.append(
+                {"name": name, "datatype": datatype.name, "shape": tensor.shape, "parameters": size}
+            )
+            if part:
+                parts.append(part)
+        else:
+            data = json_values.write(tensor.array.ravel(), datatype, name=name)
+            outputs.append(
+                {"name": name, "datatype": datatype.name, "shape": tensor.shape, "data": data}
+            )
+    document["outputs"] = outputs
+    text = orjson.dumps(document, None, orjson.OPT_SERIALIZE_NUMPY)
+    if not parts:
+        return HttpReply(200, JSON_HEADERS, (text,), response.id)
+    headers = (BINARY_TYPE, (HEADER_LENGTH, b"%d" % len(text)))
+    return HttpReply(200, headers, (text, *parts), response.id)
+
+
+def _printable(parameters: dict[str, ParameterValue]) -> Members:
+    """Parameters as orjson can write them: it has no NaN and no infinity."""
+    return {key: json_values.scalar(value) for key, value in parameters.items()}

@@ -1,0 +1,80 @@
+"""A JSON text as Python values: orjson, and the standard library for the little that Triton takes and orjson does not. Pure.
+
+What orjson refuses and Triton takes: NaN, Infinity and -Infinity (row 3.35), a byte order mark, and strings that are not
+UTF-8, which come back as surrogate escapes so that BYTES elements keep their bytes. Nesting beyond what either parser
+follows is refused with row 1.12's answer; neither uses the machine's stack without a bound.
+"""
+
+import json
+import typing
+
+import orjson
+
+from naiad.errors import InferenceError, internal
+from naiad.protocol.http.codec.json_values import too_deep
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HINT = "send one JSON object, as UTF-8"
+
+
+def parse(document: bytes) -> typing.Any:
+    """The value of a JSON text.
+
+    Integers beyond 64 bits become floats, as they do in Triton's parser.
+
+    Raises:
+        InferenceError: INTERNAL for a text that is no JSON (row 3.7), INVALID_ARG for one nested too deep (row 1.12).
+    """
+    try:
+        return orjson.loads(document)
+    except orjson.JSONDecodeError as error:
+        failure = error
+    if document.startswith(_BYTE_ORDER_MARK):
+        return parse(document[len(_BYTE_ORDER_MARK) :])
+    if not document:
+        raise _unreadable("The document is empty")
+    if "depth" in failure.msg or "recursion" in failure.msg:
+        raise too_deep()
+    if b"NaN" in document or b"Inf" in document or "UTF-8" in failure.msg:
+        return _parse_leniently(document)
+    raise _unreadable(str(failure))
+
+
+def _parse_leniently(document: bytes) -> typing.Any:
+    try:
+        return json.loads(document.decode("utf-8", "surrogateescape"), parse_int=_integer)
+    except RecursionError:
+        raise too_deep() from None
+    except ValueError as failure:
+        raise _unreadable(str(failure)) from None
+
+
+def _integer(text: str) -> int | float:
+    if len(text) > _LONGEST_64_BITS:
+        return float(text)
+    value = int(text)
+    return value if -(2**63) <= value < 2**64 else float(value)
+
+
+_LONGEST_64_BITS = 20
+"""Digits, sign included, of the longest integers of 64 bits."""
+
+
+def require_utf8(text: str, member: str) -> None:
+    """Refuse a string that only `data` may hold: what is not valid text cannot be handed to a model or written into a response.
+
+    Args:
+        text: the string.
+        member: where it stands, for the message.
+
+    Raises:
+        InferenceError: INTERNAL: it holds bytes that are not UTF-8, or half of a surrogate pair.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise _unreadable(f"'{member}' is not valid UTF-8") from None
+
+
+def _unreadable(reason: str) -> InferenceError:
+    return internal(f"failed to parse the request JSON buffer: {reason}; {_HINT}")

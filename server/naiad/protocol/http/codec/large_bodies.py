@@ -1,0 +1,133 @@
+"""Infer and generate messages that are decoded and encoded in a codec process: what is called there, and what it costs to ask. Pure.
+
+Whatever a body holds, it is the ordinary decoder that reads it and the ordinary encoder that writes the reply; only the process differs.
+"""
+
+import collections.abc
+import typing
+
+from naiad.core.datatypes import BYTES
+from naiad.core.request import InferRequest
+from naiad.core.response import InferResponse
+from naiad.core.tensor import PackedStrings
+from naiad.engine.api import ModelTraits
+from naiad.protocol import raw_tensors
+from naiad.protocol.codec import frames
+from naiad.protocol.codec.packed_strings import check_here
+from naiad.protocol.codec.pool import Codec
+from naiad.protocol.codec.request_limits import check_parts
+from naiad.protocol.http.codec import generate_json, infer_json
+from naiad.protocol.http.codec.event_stream import LargeEvents
+from naiad.protocol.http.codec.generate_json import GenerateReader
+from naiad.protocol.http.codec.infer_json import ALL_JSON, Decoded, ReplyForm
+from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.replies import JSON_HEADERS
+
+Parts = tuple[tuple[tuple[bytes, bytes], ...], list[typing.Any]]
+"""Headers, and the body in parts."""
+
+
+def takes_long(response: InferResponse, form: ReplyForm) -> bool:
+    """Whether writing a response would keep the event loop for long."""
+    for tensor in response.outputs:
+        # First what every response of numbers needs: one comparison.
+        if tensor.datatype is not BYTES and tensor.array.nbytes <= raw_tensors.LARGE:
+            continue
+        if raw_tensors.is_large(tensor):
+            if not form.listed.get(tensor.name, form.binary):
+                return True
+            if tensor.datatype is BYTES and type(tensor) is not PackedStrings:
+                return True
+    return False
+
+
+def decode_infer(
+    codec: Codec, body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
+) -> Decoded:
+    """`infer_json.decode` in a codec process; blocking."""
+    arguments = (frames.large(body), header_length, model, version, max_input_size)
+    decoded: Decoded = codec.call(_decode_infer, *arguments)
+    return decoded
+
+
+def encode_infer(codec: Codec, response: InferResponse, form: ReplyForm) -> HttpReply:
+    """`infer_json.encode` in a codec process; blocking."""
+    headers, parts = codec.call(_encode_infer, response, form)
+    return HttpReply(200, headers, tuple(parts), response.id)
+
+
+def read_generate(
+    codec: Codec, body: bytes, traits: ModelTraits, *, model: str, version: int, max_input_size: int
+) -> InferRequest:
+    """`GenerateReader.read` in a codec process; blocking."""
+    arguments = (frames.large(body), traits, model, version, max_input_size)
+    request: InferRequest = codec.call(_read_generate, *arguments)
+    return request
+
+
+def encode_generate(codec: Codec, response: InferResponse) -> HttpReply:
+    """`generate_json.encode` in a codec process; blocking."""
+    body = codec.call(_encode_generate, response)
+    return HttpReply(200, JSON_HEADERS, (body,), response.id)
+
+
+def infer_events(codec: Codec) -> LargeEvents:
+    """How events are written that are infer responses."""
+    return LargeEvents(
+        codec, lambda response: takes_long(response, ALL_JSON), _in_process(_infer_event)
+    )
+
+
+def generate_events(codec: Codec) -> LargeEvents:
+    """How events are written that are generate responses."""
+    return LargeEvents(
+        codec, lambda response: takes_long(response, ALL_JSON), _in_process(_generate_event)
+    )
+
+
+def _in_process(
+    function: frames.Function,
+) -> collections.abc.Callable[[Codec, InferResponse], memoryview]:
+    def encode(codec: Codec, response: InferResponse) -> memoryview:
+        event: memoryview = codec.call(function, response)
+        return event
+
+    return encode
+
+
+def _infer_event(response: InferResponse) -> typing.Any:
+    text = b"".join(infer_json.encode(response, ALL_JSON).body)
+    return frames.large(b"data: %b\n\n" % text)
+
+
+def _generate_event(response: InferResponse) -> typing.Any:
+    return frames.large(b"data: %b\n\n" % generate_json.encode(response))
+
+
+def _decode_infer(
+    body: memoryview, header_length: int, model: str, version: int, max_input_size: int
+) -> Decoded:
+    decoded = infer_json.decode(
+        bytes(body), header_length, model=model, version=version, max_input_size=max_input_size
+    )
+    check_parts(decoded.request)
+    check_here(decoded.request)
+    return decoded
+
+
+def _encode_infer(response: InferResponse, form: ReplyForm) -> Parts:
+    reply = infer_json.encode(response, form)
+    return reply.headers, [frames.large(part) for part in reply.body]
+
+
+def _read_generate(
+    body: memoryview, traits: ModelTraits, model: str, version: int, max_input_size: int
+) -> InferRequest:
+    reader = GenerateReader(traits, model=model, version=version, max_input_size=max_input_size)
+    request = reader.read(bytes(body))
+    check_parts(request)
+    return request
+
+
+def _encode_generate(response: InferResponse) -> typing.Any:
+    return frames.large(generate_json.encode(response))

@@ -1,0 +1,151 @@
+"""The `parameters` of an infer request, and headers that are forwarded as such (rows 1.17, 1.18, 3.23, 3.26, 3.27). Pure."""
+
+import typing
+
+from naiad.core.record import Record
+from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Parameters
+from naiad.errors import internal, invalid
+from naiad.protocol import reserved
+from naiad.protocol.header_pattern import HeaderPattern
+from naiad.protocol.http.codec.json_document import require_utf8
+from naiad.protocol.http.message import Headers, spelling_of
+from naiad.protocol.reserved import is_reserved
+
+MAX_INT64 = 2**63 - 1
+MIN_INT64 = -(2**63)
+MAX_UINT64 = 2**64 - 1
+
+
+class RequestSettings(Record, frozen=True):
+    """What the parameters say.
+
+    Attributes:
+        parameters: those for the backend.
+        priority: 0 when none is given.
+        timeout_us: microseconds; 0 when none is given.
+        correlation_id: 0 when none is given.
+        flags: SEQUENCE_START and SEQUENCE_END, or-ed.
+        binary_data_output: whether outputs that are not listed come as binary data (row 3.30).
+    """
+
+    parameters: Parameters
+    priority: int
+    timeout_us: int
+    correlation_id: int | str
+    flags: int
+    binary_data_output: bool
+
+    def apply(self, request: InferRequest) -> InferRequest:
+        """The request with these settings."""
+        return InferRequest(
+            request.model_name,
+            request.model_version,
+            request.id,
+            request.inputs,
+            request.requested_outputs,
+            self.parameters,
+            self.priority,
+            self.timeout_us,
+            self.correlation_id,
+            self.flags,
+        )
+
+
+def read(members: typing.Any) -> RequestSettings:
+    """Read the `parameters` of a request.
+
+    Raises:
+        InferenceError: INTERNAL for a known parameter of a wrong type (row 3.23), INVALID_ARG for a reserved name (row 3.27)
+            and for a value that is no scalar (row 3.26).
+    """
+    if type(members) is not dict:
+        raise internal(
+            "failed to get request params.: attempt to get members for non-object: send 'parameters' as an object"
+        )
+    own: Parameters = {}
+    priority = timeout = flags = 0
+    correlation: int | str = 0
+    binary = False
+    for key, value in members.items():
+        match key:
+            case "sequence_id":
+                correlation = _correlation_id(value)
+            case "sequence_start":
+                flags |= SEQUENCE_START if _boolean(key, value) else 0
+            case "sequence_end":
+                flags |= SEQUENCE_END if _boolean(key, value) else 0
+            case "priority":
+                priority = _unsigned(key, value)
+            case "timeout":
+                timeout = _unsigned(key, value)
+            case "binary_data_output":
+                binary = _boolean(key, value)
+            case _:
+                own[key] = _custom(key, value)
+    return RequestSettings(own, priority, timeout, correlation, flags, binary)
+
+
+def _correlation_id(value: typing.Any) -> int | str:
+    if type(value) is str:
+        require_utf8(value, "sequence_id")
+        return value
+    if type(value) is int and 0 <= value <= MAX_UINT64:
+        return value
+    raise internal(
+        "Unable to parse 'sequence_id': attempt to access JSON non-string as string: send a whole number from 0 or a string"
+    )
+
+
+def _boolean(key: str, value: typing.Any) -> bool:
+    if type(value) is bool:
+        return value
+    raise internal(
+        f"Unable to parse '{key}': attempt to access JSON non-boolean as boolean: send true or false"
+    )
+
+
+def _unsigned(key: str, value: typing.Any) -> int:
+    if type(value) is int and 0 <= value <= MAX_UINT64:
+        return value
+    raise internal(
+        f"Unable to parse '{key}': attempt to access JSON non-unsigned-integer as unsigned-integer: send a whole number from 0"
+    )
+
+
+def _custom(key: str, value: typing.Any) -> bool | int | float | str:
+    require_utf8(key, "parameters")
+    if key.startswith(reserved.PREFIX):
+        raise invalid(
+            "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified: "
+            f"rename '{key[:80]}'"
+        )
+    if type(value) is int:
+        return value if MIN_INT64 <= value <= MAX_INT64 else float(value)
+    if type(value) is str:
+        require_utf8(value, key)
+        return value
+    if type(value) is bool or type(value) is float:
+        return value
+    raise invalid(
+        f"parameter '{key[:80]}' has invalid type. It should be either 'int', 'bool', 'string' or 'double'"
+    )
+
+
+def forward_headers(headers: Headers, pattern: HeaderPattern, parameters: Parameters) -> None:
+    """Add the headers whose name the pattern finds to `parameters`, as strings (row 1.17).
+
+    A name is forwarded as the client spelled it, as Triton does, and the pattern sees it so.
+
+    Raises:
+        InferenceError: a reserved name (row 1.18).
+    """
+    for raw, value in headers.items():
+        name = spelling_of(headers, raw).decode("latin-1")
+        if not pattern.matches(name):
+            continue
+        if is_reserved(name):
+            raise invalid(
+                f"Header '{name}' is reserved for Triton usage and cannot be forwarded: rename it, or have "
+                "--http-header-forward-pattern leave it out"
+            )
+        parameters[name] = value.decode("utf-8", "replace")

@@ -1,0 +1,219 @@
+"""Bodies: from the bytes behind a header block to the pieces of one body, and where it ends.
+
+Bodies with a Content-Length are cut out here without a parser (httptools would copy each piece), and chunked ones
+are decoded here because httptools cannot tell where in its input a message ended. Strict on purpose: a
+lenient reading of chunk sizes is how requests are smuggled. Pure: no sockets, no time.
+"""
+
+import collections.abc
+import re
+import typing
+
+from naiad.protocol.http.transport.framing import HttpError, too_large
+
+Feed = collections.abc.Callable[[bytes], None]
+
+_MAX_LINE = 4096
+"""Bytes of a chunk's size line with its extensions, and of one trailer line."""
+_MAX_TRAILERS = 65536
+_PART_BYTES = 4096
+"""One read may hold 40,000 chunks, which take 50 ms and more; so many bytes of them take a millisecond."""
+_SIZE_DIGITS = 15
+"""Hex digits of a chunk size; more is an overflow somewhere."""
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+_PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})\r\n")
+
+
+class Body(typing.Protocol):
+    """A body under way."""
+
+    def take(self, data: bytes, at: int, feed: Feed) -> int:
+        """Hand what belongs to the body from `data[at:]` to `feed`, all of it or a part that takes little time; return where the rest begins.
+
+        Raises:
+            HttpError: malformed, too many chunks, or too long.
+        """
+        ...
+
+    def done(self) -> bool:
+        """Whether all of it was taken."""
+        ...
+
+    def left(self) -> int | None:
+        """Bytes still to come, None when nobody knows."""
+        ...
+
+
+class LengthBody:
+    """A body of known length.
+
+    Args:
+        length: its bytes, at least 1.
+    """
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+
+    def take(self, data: bytes, at: int, feed: Feed) -> int:
+        """As `Body.take`; a read that is all body is passed on without a copy."""
+        have = len(data) - at
+        if have <= self._left:
+            self._left -= have
+            feed(data[at:] if at else data)
+            return len(data)
+        end = at + self._left
+        self._left = 0
+        feed(data[at:end])
+        return end
+
+    def done(self) -> bool:
+        """Whether all of it was taken."""
+        return self._left == 0
+
+    def left(self) -> int | None:
+        """Bytes still to come."""
+        return self._left
+
+
+class ChunkedBody:
+    """A chunked body (RFC 9112 7.1). Extensions and trailers are read past.
+
+    Args:
+        limit: body bytes allowed (row 1.11).
+        max_chunks: chunks allowed, the last, empty one not counted (row 1.13).
+    """
+
+    def __init__(self, *, limit: int, max_chunks: int) -> None:
+        self._limit = limit
+        self._max_chunks = max_chunks
+        self._size = 0
+        self._chunks = 0
+        self._left = 0
+        self._line = b""
+        self._trailer_bytes = 0
+        self._step = self._size_line
+
+    def done(self) -> bool:
+        """Whether the last chunk and the trailers were taken."""
+        return self._step == self._finished
+
+    def left(self) -> int | None:
+        """Nobody knows."""
+        return None
+
+    def take(self, data: bytes, at: int, feed: Feed) -> int:
+        """As `Body.take`: about `_PART_BYTES` of small chunks at a time."""
+        stop = min(len(data), at + _PART_BYTES)
+        while at < stop and self._step != self._finished:
+            if not self._line and self._step == self._size_line:
+                at = self._whole_chunks(data, at, stop, feed)
+            if at < stop:
+                at = self._step(data, at, feed)
+        return at
+
+    def _whole_chunks(self, data: bytes, at: int, stop: int, feed: Feed) -> int:
+        """Take the chunks that came whole, are plain and begin before `stop`. Whatever is else is left to the steps."""
+        pieces: list[bytes] = []
+        while at < stop and (match := _PLAIN_SIZE.match(data, at)) is not None:
+            size = int(match[1], 16)
+            begin = match.end()
+            end = begin + size
+            over = self._size + size > self._limit or self._chunks >= self._max_chunks
+            if not size or over or data[end : end + 2] != b"\r\n":
+                break
+            self._size += size
+            self._chunks += 1
+            pieces.append(data[begin:end])
+            at = end + 2
+        if pieces:
+            feed(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        return at
+
+    def _read_line(self, data: bytes, at: int) -> int:
+        """Collect a line into `_line`, its CRLF included; return where the rest begins, or -1 when it is incomplete."""
+        end = data.find(b"\n", at, at + _MAX_LINE + 2)
+        if end < 0:
+            self._line += data[at : at + _MAX_LINE + 2]
+        else:
+            self._line += data[at : end + 1]
+        if len(self._line) > _MAX_LINE:
+            raise HttpError(
+                400,
+                f"A line between chunks is longer than {_MAX_LINE} bytes. Send shorter chunk extensions.",
+            )
+        if end < 0:
+            return -1
+        if not self._line.endswith(b"\r\n"):
+            raise HttpError(
+                400,
+                "A line between chunks ends without CR. End the lines of a chunked body with CRLF.",
+            )
+        return end + 1
+
+    def _size_line(self, data: bytes, at: int, feed: Feed) -> int:
+        after = self._read_line(data, at)
+        if after < 0:
+            return len(data)
+        digits, semicolon, _ = self._line[:-2].partition(b";")
+        if semicolon:
+            digits = digits.rstrip(b" \t")  # only an extension may have space before it
+        self._line = b""
+        if not digits or len(digits) > _SIZE_DIGITS or not _HEX.issuperset(digits):
+            raise HttpError(
+                400,
+                "A chunk does not begin with its size. Send the size in hexadecimal, CRLF, that many bytes, CRLF.",
+            )
+        self._left = int(digits, 16)
+        if self._left == 0:
+            self._step = self._trailer
+            return after
+        self._chunks += 1
+        if self._chunks > self._max_chunks:
+            raise HttpError(
+                400,
+                f"The request body has more than {self._max_chunks} chunks. Send larger chunks, or a Content-Length.",
+            )
+        self._size += self._left
+        if self._size > self._limit:
+            raise too_large(self._limit)
+        self._step = self._content
+        return after
+
+    def _content(self, data: bytes, at: int, feed: Feed) -> int:
+        piece = data[at : at + self._left]
+        self._left -= len(piece)
+        feed(piece)
+        if self._left == 0:
+            self._step = self._content_end
+        return at + len(piece)
+
+    def _content_end(self, data: bytes, at: int, feed: Feed) -> int:
+        missing = data[at : at + 2 - len(self._line)]
+        self._line += missing
+        if not b"\r\n".startswith(self._line):
+            raise HttpError(
+                400,
+                "A chunk is longer than its size says. Send as many bytes as announced, then CRLF.",
+            )
+        if self._line == b"\r\n":
+            self._line = b""
+            self._step = self._size_line
+        return at + len(missing)
+
+    def _trailer(self, data: bytes, at: int, feed: Feed) -> int:
+        after = self._read_line(data, at)
+        if after < 0:
+            return len(data)
+        self._trailer_bytes += len(self._line)
+        if self._trailer_bytes > _MAX_TRAILERS:
+            raise HttpError(
+                431,
+                f"The trailers are longer than {_MAX_TRAILERS} bytes together. Send fewer of them.",
+            )
+        if self._line == b"\r\n":
+            self._step = self._finished
+        self._line = b""
+        return after
+
+    def _finished(self, data: bytes, at: int, feed: Feed) -> int:
+        return at

@@ -1,0 +1,268 @@
+"""One request for the ASGI application: ASGI 3, HTTP scope, body and reply streamed both ways.
+
+A task a request: the control plane can afford it. The connection starts one only when it is the connection's turn, so
+what is written here goes straight to the client.
+"""
+
+import asyncio
+import collections.abc
+import logging
+import typing
+from typing import Any
+
+from naiad.protocol.http.replies import server_fault
+from naiad.protocol.http.transport.framing import (
+    CLOSE,
+    KEEP,
+    KEEP_1_0,
+    ReplyFramer,
+    header_lines,
+    status_line,
+)
+from naiad.protocol.http.transport.head import RequestHead
+
+_logger = logging.getLogger(__name__)
+_OURS = frozenset({b"connection", b"transfer-encoding"})
+"""Reply headers that only the transport may set."""
+
+Message = collections.abc.MutableMapping[str, Any]
+Scope = collections.abc.MutableMapping[str, Any]
+Receive = collections.abc.Callable[[], collections.abc.Awaitable[Message]]
+Send = collections.abc.Callable[[Message], collections.abc.Awaitable[None]]
+AsgiApp = collections.abc.Callable[[Scope, Receive, Send], collections.abc.Awaitable[None]]
+
+
+class BridgeCallbacks(typing.Protocol):
+    """The callbacks of the bridge to its connection."""
+
+    def write(self, data: bytes) -> None:
+        """Send bytes now."""
+        ...
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """The future to await before the next write; None if the client reads fast enough."""
+        ...
+
+    def want_body(self) -> None:
+        """The application waits for body bytes."""
+        ...
+
+    def hold_body(self) -> None:
+        """Enough of the body is buffered: read no more of it."""
+        ...
+
+    def may_stay(self) -> bool:
+        """Whether the connection can be kept after a reply that begins now."""
+        ...
+
+    def finished(self, *, status: int, size: int, keep: bool) -> None:
+        """The reply is complete; `size` in body bytes."""
+        ...
+
+    def cut(self) -> None:
+        """The reply cannot be completed: abort the connection, so that the client notices."""
+        ...
+
+
+class AsgiExchange:
+    """A request in the application.
+
+    Args:
+        app: the application.
+        head: the request's head.
+        scope: the connection's part of the scope: client and server.
+        callbacks: the connection.
+        body_high: body bytes waiting here above which reading stops.
+        started_ns: as in `Exchange`.
+
+    Attributes:
+        head: the request's head.
+        started_ns: as given.
+        begun: the head of the reply is out.
+        received: body bytes that came.
+    """
+
+    def __init__(
+        self,
+        app: AsgiApp,
+        head: RequestHead,
+        scope: Scope,
+        *,
+        callbacks: BridgeCallbacks,
+        body_high: int,
+        started_ns: int,
+    ) -> None:
+        self.head = head
+        self.started_ns = started_ns
+        self.begun = False
+        self.received = 0
+        self._app = app
+        self._scope = scope
+        self._callbacks = callbacks
+        self._body_high = body_high
+        self._pieces: list[bytes] = []
+        self._waiting = 0
+        self._ended = False
+        self._end_given = False
+        self._wakeup = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+        self._gone = False
+        self._done = False
+        self._status = 0
+        self._headers: tuple[tuple[bytes, bytes], ...] = ()
+        self._declared: int | None = None
+        self._sent = 0
+        self._chunked = False
+        self._bodyless = False
+        self._keep = False
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Call the application."""
+        path, _, query = self.head.target.partition(b"?")
+        self._scope.update(
+            type="http",
+            scheme="http",
+            asgi={"version": "3.0", "spec_version": "2.3"},
+            http_version="1.1" if self.head.minor else "1.0",
+            method=self.head.method.decode("ascii"),
+            path=self.head.path,
+            raw_path=path,
+            query_string=query,
+            root_path="",
+            headers=list(self.head.headers.items()),
+        )
+        self._task = loop.create_task(self._run())
+
+    def feed(self, piece: bytes) -> None:
+        """A piece of the body came."""
+        if not self._done:
+            self.received += len(piece)
+            self._pieces.append(piece)
+            self._waiting += len(piece)
+            if self._waiting > self._body_high:
+                self._callbacks.hold_body()
+            self._wakeup.set()
+
+    def end(self) -> None:
+        """The body is complete."""
+        self._ended = True
+        self._wakeup.set()
+
+    def disconnect(self) -> None:
+        """The client has gone: the application's next receive returns a disconnect, and what it sends is dropped."""
+        self._gone = True
+        self._wakeup.set()
+
+    def cancel(self) -> None:
+        """The client has gone: cancel the application's call."""
+        self.disconnect()
+        if self._task is not None:
+            self._task.cancel()
+
+    async def _run(self) -> None:
+        try:
+            await self._app(self._scope, self._receive, self._send)
+        except Exception:
+            if not self._gone:
+                _logger.exception("%s %s failed", self._scope["method"], self.head.path)
+        if not self._done and not self._gone:
+            self._break_off()
+
+    def _break_off(self) -> None:
+        """The application ended without a complete reply."""
+        if self.begun:
+            self._callbacks.cut()
+            return
+        reply = server_fault()
+        keep = self.head.keep_alive and self._callbacks.may_stay()
+        tail = CLOSE if not keep else KEEP if self.head.minor else KEEP_1_0
+        first, _ = ReplyFramer(join_bytes=1 << 16).frame(reply, tail, head_only=self.head.head_only)
+        self._done = True
+        self._callbacks.write(first)
+        self._callbacks.finished(status=500, size=len(reply.body[0]), keep=keep)
+
+    async def _receive(self) -> Message:
+        while True:
+            if self._gone or self._done:
+                return {"type": "http.disconnect"}
+            if self._pieces or (self._ended and not self._end_given):
+                body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
+                self._pieces.clear()
+                self._waiting = 0
+                self._end_given = self._ended
+                if not self._ended:
+                    self._callbacks.want_body()
+                return {"type": "http.request", "body": body, "more_body": not self._ended}
+            if not self._ended:
+                self._callbacks.want_body()
+            self._wakeup.clear()
+            await self._wakeup.wait()
+
+    async def _send(self, message: Message) -> None:
+        if self._gone or self._done:
+            return
+        kind = message["type"]
+        if kind == "http.response.start" and not self._status:
+            self._status = message["status"]
+            self._headers = tuple(
+                (bytes(name), bytes(value)) for name, value in message.get("headers", ())
+            )
+        elif kind == "http.response.body" and self._status:
+            more = message.get("more_body", False)
+            self._write(message.get("body", b""), more=more)
+            room = self._callbacks.drained() if more else None
+            if room is not None:
+                await room
+        else:
+            raise RuntimeError(
+                f"{kind!r} is not expected now: send one http.response.start, then http.response.body"
+            )
+
+    def _write(self, body: bytes, *, more: bool) -> None:
+        data = [] if self.begun else [self._begin(len(body), more=more)]
+        if self._declared is not None:
+            body = body[: self._declared - self._sent]  # more would be read as the next reply
+        if body and not self._bodyless:
+            self._sent += len(body)
+            data += (b"%x\r\n" % len(body), body, b"\r\n") if self._chunked else (body,)
+        if not more and self._chunked and not self._bodyless:
+            data.append(b"0\r\n\r\n")
+        if data:
+            self._callbacks.write(b"".join(data))
+        if not more:
+            self._done = True
+            self._wakeup.set()
+            short = (
+                self._declared is not None and not self._bodyless and self._sent < self._declared
+            )
+            self._callbacks.finished(
+                status=self._status, size=self._sent, keep=self._keep and not short
+            )
+
+    def _begin(self, size: int, *, more: bool) -> bytes:
+        """The reply's head: how long its body is, or how its end will be known, and whether the connection stays."""
+        self._keep = self.head.keep_alive and self._callbacks.may_stay()
+        lines = []
+        for name, value in self._headers:
+            lowered = name.lower()
+            if lowered == b"content-length":
+                self._declared = int(value)
+            elif lowered == b"connection" and value.lower() == b"close":
+                self._keep = False
+            if lowered not in _OURS:
+                lines.append((name, value))
+        without = self._status < 200 or self._status in (204, 304)  # noqa: PLR2004 - statuses without a body
+        self._bodyless = without or self.head.head_only
+        if self._declared is None and not without:
+            if not more:
+                self._declared = size
+                lines.append((b"content-length", b"%d" % size))
+            elif self.head.minor:
+                self._chunked = True
+                lines.append((b"transfer-encoding", b"chunked"))
+            else:
+                self._keep = False  # HTTP/1.0: the end of the connection is the end of the body
+        head = status_line(self._status) + header_lines(tuple(lines))
+        self.begun = True
+        tail = CLOSE if not self._keep else KEEP if self.head.minor else KEEP_1_0
+        return head + tail[2:]

@@ -1,0 +1,88 @@
+"""The open connections, and one coarse timer for all of their timeouts.
+
+One `call_later` per request would cost more than the rest of its timing. So each connection only notes the registry's `now`,
+which is updated once per tick, and checks its timeouts once per tick. An idle server has no timer.
+"""
+
+import asyncio
+import typing
+
+from naiad.protocol.http.transport.framing import HttpError
+
+
+class RegisteredConnection(typing.Protocol):
+    """A connection, as the registry uses it."""
+
+    def check(self, now: float) -> None:
+        """Apply the timeouts. `now` is the loop's time."""
+        ...
+
+    def drain(self, *, close_idle: bool) -> None:
+        """Close after the replies to the requests in progress; if idle, close now if `close_idle`."""
+        ...
+
+    def fail(self, error: HttpError) -> None:
+        """Send this response to every request without one, and close."""
+        ...
+
+    def cut(self) -> None:
+        """Abort the connection and cancel its requests."""
+        ...
+
+
+class ConnectionRegistry:
+    """The open connections.
+
+    Args:
+        loop: the event loop.
+        tick: seconds between two checks. `now` is up to one tick old: a connection that waits `timeout + tick` from there has
+            really waited between `timeout` and `timeout + tick`.
+
+    Attributes:
+        now: the loop's time at the last tick.
+        draining: connections made from now on close after their first reply.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, tick: float) -> None:
+        self.loop = loop
+        self.tick = tick
+        self.now = 0.0
+        self.draining = False
+        self._connections: set[RegisteredConnection] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self._emptied: asyncio.Event = asyncio.Event()
+        self._emptied.set()
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    def connections(self) -> tuple[RegisteredConnection, ...]:
+        """The connections that are open now."""
+        return tuple(self._connections)
+
+    def add(self, connection: RegisteredConnection) -> None:
+        """Add a new connection."""
+        if self._timer is None:
+            self.now = self.loop.time()
+            self._timer = self.loop.call_later(self.tick, self._on_tick)
+        self._connections.add(connection)
+        self._emptied.clear()
+
+    def remove(self, connection: RegisteredConnection) -> None:
+        """Remove a closed connection. Idempotent."""
+        self._connections.discard(connection)
+        if not self._connections:
+            self._emptied.set()
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+
+    async def empty(self) -> None:
+        """Wait until there is no connection."""
+        await self._emptied.wait()
+
+    def _on_tick(self) -> None:
+        self.now = self.loop.time()
+        self._timer = self.loop.call_later(self.tick, self._on_tick)
+        for connection in tuple(self._connections):
+            connection.check(self.now)

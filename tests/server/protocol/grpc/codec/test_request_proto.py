@@ -1,0 +1,360 @@
+"""Requests on the wire become InferRequests, and whatever else comes becomes an InferenceError."""
+
+import typing
+
+import hypothesis
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+
+from naiad.core.datatypes import ALL, BYTES
+from naiad.core.messages import service_pb2
+from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, InferRequest
+from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.grpc.codec.request_proto import RequestReader, version_number
+from tests.server.protocol.grpc.scripted_engine import add_input, message, small_request
+
+
+def decode(request: typing.Any, reader: RequestReader | None = None) -> InferRequest:
+    body = request if isinstance(request, bytes) else request.SerializeToString()
+    reader = reader or RequestReader()
+    return reader.request(reader.read(body))
+
+
+def refused(request: typing.Any) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        decode(request)
+    return caught.value
+
+
+def test_names_id_version_and_outputs_arrive_in_order() -> None:
+    request = message(model_version="3", id="ab")
+    add_input(request, "A", "INT32", [2], np.array([1, 2], np.int32).tobytes())
+    add_input(request, "B", "INT32", [1], np.array([3], np.int32).tobytes())
+    request.outputs.add(name="Y")
+    request.outputs.add(name="X")
+    found = decode(request)
+    assert (found.model_name, found.model_version, found.id) == ("m", 3, "ab")
+    assert [(tensor.name, tensor.array.tolist()) for tensor in found.inputs] == [
+        ("A", [1, 2]),
+        ("B", [3]),
+    ]
+    assert found.requested_outputs == ["Y", "X"]
+    assert found.parameters == {}
+
+
+def test_a_raw_tensor_is_a_view_of_the_message() -> None:
+    request = message()
+    add_input(request, "A", "FP32", [1000], bytes(4000))
+    body: bytes = request.SerializeToString()
+    reader = RequestReader()
+    for _ in range(2):  # the first request with a head and the next take different ways
+        array = decode(body, reader).inputs[0].array
+        assert id(array.base) == id(body)
+
+
+@pytest.mark.parametrize("datatype", [datatype for datatype in ALL if datatype is not BYTES])
+def test_every_datatype_comes_raw(datatype: typing.Any) -> None:
+    values = np.array([[0, 1], [1, 0]]).astype(datatype.dtype)
+    request = message()
+    add_input(request, "A", datatype.name, [2, 2], values.tobytes())
+    (found,) = decode(request).inputs
+    assert found.datatype is datatype
+    assert found.fault is None
+    assert found.array.dtype == datatype.dtype
+    assert (found.array == values).all()
+
+
+def test_strings_come_raw_with_their_lengths() -> None:
+    request = message()
+    raw = b"\x02\0\0\0hi\0\0\0\0\x03\0\0\0x\0\0"
+    add_input(request, "A", "BYTES", [3, 1], raw)
+    (found,) = decode(request).inputs
+    assert found.array.tolist() == [[b"hi"], [b""], [b"x\0\0"]]
+
+
+def test_the_second_request_with_a_head_equals_the_first() -> None:
+    reader = RequestReader()
+    first = decode(small_request(request_id="1", value=1), reader)
+    second = decode(small_request(request_id="2", value=2), reader)
+    assert (first.id, second.id) == ("1", "2")
+    assert second.inputs[0].array.tolist() == [[2, 2, 2, 2]]
+    assert second.inputs[1].array.tolist() == [[0, 1, 2, 3]]
+    assert [tensor.shape for tensor in second.inputs] == [(1, 4), (1, 4)]
+
+
+def test_what_one_request_does_to_its_lists_does_not_reach_the_next() -> None:
+    reader = RequestReader()
+    request = message()
+    request.outputs.add(name="Y")
+    request.parameters["k"].int64_param = 1
+    first = decode(request, reader)
+    first.requested_outputs.clear()
+    first.parameters["k"] = 9
+    second = decode(request, reader)
+    assert second.requested_outputs == ["Y"]
+    assert second.parameters == {"k": 1}
+
+
+def test_the_memory_for_heads_is_bounded() -> None:
+    reader = RequestReader()
+    for number in range(2000):
+        request = message()
+        request.outputs.add(name=f"Y{number}")
+        decode(request, reader)
+    large = message()
+    large.outputs.add(name="Y" * 5000)
+    decode(large, reader)
+    assert len(reader._heads) <= 512
+    assert max(map(len, reader._heads)) <= 2048
+
+
+@pytest.mark.parametrize(
+    ("text", "number"), [("", LATEST), ("1", 1), ("0", 0), ("007", 7), (str(2**63 - 1), 2**63 - 1)]
+)
+def test_a_version_is_a_number_or_nothing(text: str, number: int) -> None:
+    assert version_number(text) == number
+
+
+@pytest.mark.parametrize("text", ["x", "-1", "1.0", " 1", "1_0", "٣", "9" * 19, "9" * 5000])
+def test_any_other_version_is_refused(text: str) -> None:
+    error = refused(message(model_version=text))
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "failed to get model version from specified version string" in error.message
+
+
+def test_bytes_that_are_no_message_are_an_internal_error() -> None:
+    error = refused(b"\x0a\xff")
+    assert error.code is ErrorCode.INTERNAL
+    assert "Unable to parse request" in error.message
+
+
+def test_mixing_contents_and_raw_is_refused() -> None:
+    request = message()
+    add_input(request, "A", "FP32", [1], fp32_contents=[1])
+    add_input(request, "B", "FP32", [1], bytes(4))
+    error = refused(request)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert (
+        "contents field must not be specified when using raw_input_contents for 'A' for model 'm'"
+        in error.message
+    )
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_too_few_raw_entries_are_refused(times: int) -> None:
+    reader = RequestReader()
+    complete = message()
+    add_input(complete, "A", "FP32", [1], bytes(4))
+    add_input(complete, "B", "FP32", [1], bytes(4))
+    if times > 1:  # the head is known by now
+        decode(complete, reader)
+    del complete.raw_input_contents[1]
+    with pytest.raises(InferenceError, match="unable to find data for input tensor 'B' for model"):
+        decode(complete, reader)
+
+
+def test_surplus_raw_entries_are_ignored() -> None:
+    request = message()
+    add_input(request, "A", "FP32", [1], bytes(4))
+    request.raw_input_contents.append(b"more")
+    reader = RequestReader()
+    for _ in range(2):
+        (found,) = decode(request, reader).inputs
+        assert found.fault is None
+
+
+@pytest.mark.parametrize(
+    ("datatype", "shape", "raw", "said"),
+    [
+        ("FP32", [2, 2], bytes(12), "input byte size mismatch for input 'A' for model 'm'. Expected 16, got 12"),
+        ("FP32", [1], b"", "input byte size mismatch for input 'A' for model 'm'. Expected 4, got 0"),
+        ("FP32", [-1], bytes(4), "negative dimension"),
+        ("BYTES", [-1], bytes(4), "negative dimension"),
+        ("FP32", [2**62, 2**62], bytes(4), "exceeds the maximum allowed size"),
+        ("FP32", [0, 2**62, 2**62], b"", "exceeds the maximum allowed size"),
+        ("FP32", [2**40], bytes(4), "Expected 4398046511104, got 4"),
+        ("BYTES", [2], b"\0\0\0\0", "expected 2 string elements for inference input 'A' for model 'm', got 1"),
+        ("BYTES", [1], bytes(8), "unexpected number of string elements 2"),
+        ("BYTES", [1], b"\0\0", "incomplete string length indicator for inference input 'A'"),
+        ("BYTES", [1], b"\x05\0\0\0ab", "incomplete string data for inference input 'A'"),
+        ("BYTES", [1], b"\xff\xff\xff\xff", "incomplete string data for inference input 'A'"),
+    ],
+)  # fmt: skip
+def test_values_that_do_not_fill_the_shape_are_a_fault_and_no_error(
+    datatype: str, shape: list[int], raw: bytes, said: str
+) -> None:
+    request = message()
+    add_input(request, "A", datatype, shape, raw)
+    reader = RequestReader()
+    for _ in range(2):
+        (found,) = decode(request, reader).inputs
+        assert found.fault is not None
+        assert said in found.fault
+        assert found.shape == tuple(shape)
+
+
+def test_empty_tensors_are_tensors() -> None:
+    request = message()
+    add_input(request, "A", "FP32", [0, 4], b"")
+    add_input(request, "B", "BYTES", [0], b"")
+    add_input(request, "C", "INT8", [], b"\x07")
+    found = decode(request).inputs
+    assert [tensor.fault for tensor in found] == [None, None, None]
+    assert [tensor.array.shape for tensor in found] == [(0, 4), (0,), ()]
+
+
+def test_an_unknown_datatype_is_refused() -> None:
+    request = message()
+    add_input(request, "A", "FP99", [1], bytes(4))
+    error = refused(request)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "inference input 'A' data-type is 'FP99'" in error.message
+    assert "BF16" in error.message
+
+
+def test_more_dimensions_than_an_array_has_are_refused() -> None:
+    request = message()
+    add_input(request, "A", "FP32", [1] * 33, bytes(4))
+    assert "33 dimensions" in refused(request).message
+
+
+@pytest.mark.parametrize("field", ["inputs", "outputs"])
+def test_absurd_numbers_of_parts_are_refused_before_they_are_looked_at(field: str) -> None:
+    request = message()
+    for _ in range(5000):
+        getattr(request, field).add(name="A")
+    assert f"the request has 5000 {field}; at most 4096" in refused(request).message
+
+
+def test_parameters_reach_their_places() -> None:
+    request = message()
+    given: dict[str, typing.Any] = {
+        "sequence_id": {"int64_param": 5},
+        "sequence_start": {"bool_param": True},
+        "sequence_end": {"bool_param": True},
+        "priority": {"uint64_param": 2},
+        "timeout": {"int64_param": 1000},
+        "text": {"string_param": "t"},
+        "flag": {"bool_param": False},
+        "half": {"double_param": 0.5},
+        "triton_enable_empty_final_response": {"bool_param": True},
+    }
+    for name, value in given.items():
+        request.parameters[name].CopyFrom(service_pb2.InferParameter(**value))
+    found = decode(request)
+    assert found.correlation_id == 5
+    assert found.flags == SEQUENCE_START | SEQUENCE_END
+    assert (found.priority, found.timeout_us) == (2, 1000)
+    assert found.parameters == {"text": "t", "flag": False, "half": 0.5}
+
+
+def test_a_shared_memory_input_has_no_region_to_be_in() -> None:
+    request = message()
+    added = add_input(request, "A", "FP32", [1])
+    added.parameters["shared_memory_region"].string_param = "r"
+    error = refused(request)
+    assert error.code is ErrorCode.NOT_FOUND
+    assert "Unable to find shared memory region: 'r'" in error.message
+    added.contents.fp32_contents.append(1)
+    error = refused(request)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "unexpected 'content' provided when using shared memory" in error.message
+
+
+def test_a_shared_memory_output_has_no_region_to_go_to() -> None:
+    request = message()
+    request.outputs.add(name="Y").parameters["shared_memory_region"].string_param = "r"
+    assert refused(request).code is ErrorCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [
+        ({"int64_param": 3}, ErrorCode.UNSUPPORTED),
+        ({"int64_param": 0}, ErrorCode.INVALID_ARG),
+        ({"string_param": "3"}, ErrorCode.INVALID_ARG),
+    ],
+)
+def test_classification_is_refused_by_name(value: dict[str, typing.Any], code: ErrorCode) -> None:
+    request = message()
+    parameters = request.outputs.add(name="Y").parameters
+    parameters["classification"].CopyFrom(service_pb2.InferParameter(**value))
+    error = refused(request)
+    assert error.code is code
+    assert "'classification'" in error.message
+    assert "'Y'" in error.message
+
+
+def test_a_message_with_fields_of_a_newer_client_is_read_by_protobuf() -> None:
+    body = small_request(request_id="7") + b"\xfa\x06\x03new"  # field 111
+    found = decode(body)
+    assert found.id == "7"
+    assert [tensor.array.tolist() for tensor in found.inputs] == [[[1, 1, 1, 1]], [[0, 1, 2, 3]]]
+
+
+SMALL = [
+    small_request(request_id="id"),
+    b"",
+]
+
+
+def _typed() -> bytes:
+    request = message(id="typed")
+    add_input(request, "A", "INT8", [2], int_contents=[1, -1])
+    add_input(request, "B", "BYTES", [1], bytes_contents=[b"x"])
+    request.parameters["k"].double_param = 2
+    request.outputs.add(name="Y").parameters["classification"].int64_param = 1
+    return typing.cast("bytes", request.SerializeToString())
+
+
+def _various() -> bytes:
+    request = message(id="é", model_version="1")
+    add_input(request, "A", "BYTES", [2], b"\x01\0\0\0a\0\0\0\0")
+    add_input(request, "B", "FP16", [300], bytes(600))
+    add_input(request, "C", "BF16", [2], bytes(4))
+    request.parameters["priority"].int64_param = 1
+    return typing.cast("bytes", request.SerializeToString())
+
+
+@hypothesis.given(data=st.data())
+def test_mutated_requests_are_refused_or_well_formed(data: st.DataObject) -> None:
+    body = bytearray(data.draw(st.sampled_from([*SMALL, _typed(), _various()])))
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(body)))
+        end = data.draw(st.integers(at, min(len(body), at + 6)))
+        body[at:end] = data.draw(st.binary(max_size=6))
+    reader = RequestReader()
+    try:
+        first = decode(bytes(body), reader)
+    except InferenceError as error:
+        first_error = str(error)
+        with pytest.raises(InferenceError) as again:
+            decode(bytes(body), reader)
+        assert str(again.value) == first_error
+        return
+    second = decode(bytes(body), reader)  # now with a known head
+    for found in (first, second):
+        assert isinstance(found, InferRequest)
+        for tensor in found.inputs:
+            assert tensor.fault is not None or tensor.array.shape == tensor.shape
+            assert tensor.fault is not None or tensor.array.dtype == tensor.datatype.dtype
+    official = service_pb2.ModelInferRequest.FromString(bytes(body))
+    assert first.id == second.id == official.id
+    assert first.model_name == official.model_name
+    assert [t.name for t in first.inputs] == [t.name for t in second.inputs]
+    assert [t.name for t in first.inputs] == [io.name for io in official.inputs]
+    raws = list(official.raw_input_contents)
+    if raws:
+        for tensor, raw in zip(second.inputs, raws, strict=False):
+            if tensor.fault is None and tensor.datatype is not BYTES:
+                assert tensor.array.tobytes() == raw
+
+
+@hypothesis.given(body=st.binary(max_size=60))
+def test_random_bytes_are_refused_or_well_formed(body: bytes) -> None:
+    try:
+        found = decode(body)
+    except InferenceError:
+        return
+    assert isinstance(found, InferRequest)

@@ -1,0 +1,328 @@
+import typing
+
+import numpy as np
+import orjson
+import pytest
+
+from naiad.core.datatypes import BYTES, FP16, FP32, INT32
+from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START
+from naiad.core.response import InferResponse
+from naiad.core.tensor import Tensor
+from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.http.codec import infer_json
+from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded, ReplyForm
+from tests.server.protocol.http.scripted_engine import body_of, header_of, json_of, response, tensor
+
+Members = dict[str, typing.Any]
+
+ONE: Members = {"name": "IN", "shape": [1, 2], "datatype": "FP32", "data": [1.0, 2.0]}
+LIMIT = 1000
+
+
+def decode(document: typing.Any, *, tail: bytes = b"", limit: int = LIMIT) -> Decoded:
+    text = document if isinstance(document, bytes) else orjson.dumps(document)
+    return infer_json.decode(text + tail, len(text), model="m", version=3, max_input_size=limit)
+
+
+def refused(document: typing.Any, *, tail: bytes = b"", limit: int = LIMIT) -> InferenceError:
+    with pytest.raises(InferenceError) as caught:
+        decode(document, tail=tail, limit=limit)
+    return caught.value
+
+
+def binary(size: typing.Any, **more: typing.Any) -> Members:
+    entry = {**ONE, "parameters": {"binary_data_size": size}, **more}
+    del entry["data"]
+    return entry
+
+
+def test_a_request_in_json_is_read() -> None:
+    request = decode({"id": "r", "inputs": [ONE]}).request
+    assert (request.model_name, request.model_version, request.id) == ("m", 3, "r")
+    assert request.requested_outputs == []
+    assert request.parameters == {}
+    (only,) = request.inputs
+    assert (only.name, only.datatype, only.shape) == ("IN", FP32, (1, 2))
+    assert only.array.tolist() == [[1.0, 2.0]]
+    assert only.array.flags.writeable
+
+
+def test_requests_share_nothing_that_can_be_changed() -> None:
+    first, second = (decode({"inputs": [ONE]}).request for _ in range(2))
+    first.parameters["a"] = 1
+    first.requested_outputs.append("OUT")
+    assert second.parameters == {}
+    assert second.requested_outputs == []
+
+
+def test_binary_tensors_come_in_the_order_of_the_inputs_that_have_a_size() -> None:
+    second = {**ONE, "name": "B"}
+    third = binary(4, name="C", shape=[1], datatype="INT32")
+    body = np.array([1.5, 2.5], np.float32).tobytes() + np.array([7], np.int32).tobytes()
+    inputs = decode({"inputs": [binary(8), second, third]}, tail=body).request.inputs
+    assert [each.array.tolist() for each in inputs] == [[[1.5, 2.5]], [[1.0, 2.0]], [7]]
+
+
+def test_what_parameters_say_becomes_fields_and_the_rest_goes_to_the_backend() -> None:
+    parameters = {
+        "sequence_id": "s", "sequence_start": True, "sequence_end": True, "priority": 2, "timeout": 5,
+        "mine": 1.5, "headers": "x",
+    }  # fmt: skip
+    request = decode({"inputs": [ONE], "parameters": parameters}).request
+    assert request.correlation_id == "s"
+    assert request.flags == SEQUENCE_START | SEQUENCE_END
+    assert (request.priority, request.timeout_us) == (2, 5)
+    assert request.parameters == {"mine": 1.5, "headers": "x"}
+
+
+def test_outputs_that_are_listed_say_themselves_whether_they_are_binary() -> None:
+    outputs = [{"name": "A", "parameters": {"binary_data": True}}, {"name": "B"}]
+    decoded = decode(
+        {"inputs": [ONE], "outputs": outputs, "parameters": {"binary_data_output": True}}
+    )
+    assert decoded.request.requested_outputs == ["A", "B"]
+    assert decoded.form.listed == {"A": True, "B": False}
+    assert decoded.form.binary
+
+
+def test_an_output_that_is_named_twice_is_left_to_the_engine_to_refuse() -> None:
+    outputs = [{"name": "A"}, {"name": "A"}]
+    assert decode({"inputs": [ONE], "outputs": outputs}).request.requested_outputs == ["A", "A"]
+
+
+def without(member: str) -> Members:
+    return {key: value for key, value in ONE.items() if key != member}
+
+
+@pytest.mark.parametrize(
+    ("document", "fragment"),
+    [
+        (b"{", "failed to parse the request JSON buffer"),
+        (b"", "failed to parse the request JSON buffer: The document is empty"),
+        (b"[]", "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
+        (b"null", "Unable to parse 'inputs'"),
+        ({}, "Unable to parse 'inputs': attempt to access non-existing object member 'inputs'"),
+        ({"inputs": 1}, "Unable to parse 'inputs': attempt to access JSON non-array as array"),
+        ({"inputs": [ONE], "id": 1}, "Unable to parse 'id': attempt to access JSON non-string as string"),
+        ({"inputs": [ONE], "id": None}, "Unable to parse 'id'"),
+        ({"inputs": [ONE], "parameters": []}, "failed to get request params.: attempt to get members for non-object"),
+        ({"inputs": [ONE], "outputs": {}}, "Unable to parse 'outputs': attempt to access JSON non-array as array"),
+        ({"inputs": [ONE], "outputs": [1]}, "Unable to parse 'name': attempt to access non-existing object member"),
+        ({"inputs": [ONE], "outputs": [{"name": 1}]}, "Unable to parse 'name': attempt to access JSON non-string"),
+        ({"inputs": [ONE], "outputs": [{"name": "A", "parameters": {"binary_data": 1}}]},
+         "Unable to parse 'binary_data': attempt to access JSON non-boolean as boolean"),
+        ({"inputs": [ONE], "outputs": [{"name": "A", "parameters": {"classification": -1}}]},
+         "Unable to set 'classification'"),
+        ({"inputs": [ONE], "outputs": [{"name": "A", "parameters": {"classification": 1.5}}]},
+         "Unable to set 'classification'"),
+        ({"inputs": [without("name")]}, "Unable to parse 'name': attempt to access non-existing object member 'name'"),
+        ({"inputs": [{**ONE, "name": 1}]}, "Unable to parse 'name': attempt to access JSON non-string as string"),
+        ({"inputs": [without("datatype")]}, "Unable to parse 'datatype'"),
+        ({"inputs": [{**ONE, "datatype": 1}]}, "Unable to parse 'datatype'"),
+        ({"inputs": [without("shape")]}, "Unable to parse 'shape'"),
+        ({"inputs": [{**ONE, "shape": 2}]}, "Unable to parse 'shape': attempt to access JSON non-array as array"),
+        ({"inputs": [{**ONE, "shape": [-1, 2]}]},
+         "Unable to parse 'shape': attempt to access JSON non-unsigned-integer as unsigned-integer"),
+        ({"inputs": [{**ONE, "shape": [1.0, 2]}]}, "Unable to parse 'shape'"),
+        ({"inputs": [{**ONE, "shape": [True, 2]}]}, "Unable to parse 'shape'"),
+        ({"inputs": [{**ONE, "data": 1}]}, "Unable to parse 'data': attempt to access JSON non-array as array"),
+        ({"inputs": [{**ONE, "data": [1]}]}, "shape does not match true shape"),
+        ({"inputs": [binary(-1)]}, "Unable to parse 'binary_data_size'"),
+        ({"inputs": [binary(2**63)]}, "Unable to parse 'binary_data_size'"),
+        ({"inputs": [binary("8")]}, "Unable to parse 'binary_data_size'"),
+        ({"inputs": [binary(True)]}, "Unable to parse 'binary_data_size'"),
+        ({"inputs": [{**without("data"), "parameters": {"shared_memory_region": 1}}]},
+         "Unable to parse 'shared_memory_region'"),
+    ],
+)  # fmt: skip
+def test_json_of_a_wrong_form_is_an_internal_error(document: typing.Any, fragment: str) -> None:
+    error = refused(document)
+    assert error.code is ErrorCode.INTERNAL
+    assert fragment in error.message
+
+
+@pytest.mark.parametrize(
+    ("document", "fragment"),
+    [
+        ({"inputs": [1]}, "Input must set only one of the following fields"),
+        ({"inputs": [{}]}, "But no field is set"),
+        ({"inputs": [{**ONE, "parameters": {"binary_data_size": 8}}]}, "But set 'data' 'binary_data_size'"),
+        ({"inputs": [{**ONE, "datatype": "FLOAT"}]}, "invalid datatype for input IN: 'FLOAT'; expected one of BOOL, UINT8"),
+        ({"inputs": [{**ONE, "datatype": "FP16"}]}, "receiving FP16 data via JSON is not supported"),
+        ({"inputs": [{**ONE, "shape": [2**40, 2**40]}]}, "exceed maximum size of 9223372036854775807"),
+        ({"inputs": [{**ONE, "shape": [0, 2**63]}]}, "exceed maximum size"),
+        ({"inputs": [{**ONE, "shape": [2**62]}]}, "byte size overflow for input 'IN'"),
+        ({"inputs": [{**ONE, "shape": [251]}]}, "exceeds the maximum allowed value of 1000 bytes. Use --http-max-input-size"),
+        ({"inputs": [ONE], "parameters": {"triton_x": 1}}, "parameter keys starting with 'triton_' are reserved"),
+        ({"inputs": [ONE], "parameters": {"a": []}}, "parameter 'a' has invalid type"),
+        ({"inputs": [binary(8)]}, "unexpected size for input 'IN', expecting 8 additional bytes for model 'm'"),
+        (b"[" * 2000, "JSON nesting depth exceeds maximum allowed limit (100)"),
+    ],
+)  # fmt: skip
+def test_what_a_client_can_correct_is_an_invalid_argument(
+    document: typing.Any, fragment: str
+) -> None:
+    error = refused(document, limit=2000 if isinstance(document, bytes) else LIMIT)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert fragment in error.message
+
+
+def test_bytes_left_over_are_refused() -> None:
+    error = refused({"inputs": [binary(8)]}, tail=bytes(9))
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "unexpected additional input data for model 'm'" in error.message
+
+
+def test_too_few_bytes_are_refused_with_how_many_are_missing() -> None:
+    error = refused({"inputs": [binary(8)]}, tail=bytes(5))
+    assert "expecting 3 additional bytes for model 'm'" in error.message
+
+
+def test_bytes_that_do_not_fill_the_shape_are_a_fault_for_the_engine_to_judge() -> None:
+    (only,) = decode({"inputs": [binary(4)]}, tail=bytes(4)).request.inputs
+    assert "Expected 8, got 4" in str(only.fault)
+
+
+@pytest.mark.parametrize("dims", [33, 100_000])
+@pytest.mark.parametrize("source", [{"data": [1]}, {"parameters": {"binary_data_size": 4}}])
+def test_a_shape_of_too_many_dimensions_is_refused_without_repeating_it(
+    dims: int, source: Members
+) -> None:
+    entry = {**without("data"), **source, "shape": [1] * dims}
+    error = refused({"inputs": [entry]}, tail=bytes(4), limit=1_000_000)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert f"{dims} dimensions; at most 32 are possible" in error.message
+    assert len(error.message) < 200
+
+
+@pytest.mark.parametrize("datatype", ["FP32", "BYTES", "FP16"])
+def test_a_shape_without_elements_is_an_empty_tensor_whatever_data_holds(datatype: str) -> None:
+    entry = {"name": "IN", "shape": [0, 2**40], "datatype": datatype, "data": [1, "x"]}
+    (only,) = decode({"inputs": [entry]}).request.inputs
+    assert only.fault is None
+    assert only.array.shape == (0, 2**40)
+
+
+def test_strings_count_with_four_bytes_each_against_the_limit() -> None:
+    entry = {"name": "IN", "shape": [3], "datatype": "BYTES", "data": ["ab", "", "c"]}
+    assert decode({"inputs": [entry]}, limit=200).request.inputs[0].datatype is BYTES
+    entry = {"name": "IN", "shape": [100], "datatype": "BYTES", "data": [""] * 100}
+    text = orjson.dumps({"inputs": [entry]})
+    assert len(text) < 395
+    assert "exceeds the maximum allowed value of 395 bytes" in refused(text, limit=395).message
+
+
+def test_json_longer_than_the_limit_is_refused() -> None:
+    error = refused({"inputs": [ONE]}, limit=20)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert "exceeds the maximum allowed input size of 20 bytes" in error.message
+    assert "Use --http-max-input-size to increase the limit." in error.message
+
+
+def test_binary_data_may_be_longer_than_the_limit() -> None:
+    entry = binary(8000, shape=[2000])
+    assert decode({"inputs": [entry]}, tail=bytes(8000)).request.inputs[0].array.shape == (2000,)
+
+
+@pytest.mark.parametrize("where", ["inputs", "outputs"])
+def test_a_shared_memory_region_is_unknown(where: str) -> None:
+    region = {"name": "IN", "parameters": {"shared_memory_region": "r"}}
+    document = {"inputs": [ONE], where: [{**without("data"), **region}]}
+    error = refused(document)
+    assert error.code is ErrorCode.NOT_FOUND
+    assert "Unable to find shared memory region: 'r'" in error.message
+
+
+def test_classification_is_refused_and_zero_classes_are_an_ordinary_output() -> None:
+    def outputs(classes: int) -> Members:
+        entry = {"name": "A", "parameters": {"classification": classes}}
+        return {"inputs": [ONE], "outputs": [entry]}
+
+    error = refused(outputs(3))
+    assert error.code is ErrorCode.UNSUPPORTED
+    assert "classification" in error.message
+    assert decode(outputs(0)).form.listed == {"A": False}
+
+
+def test_a_response_has_tritons_members_in_tritons_order() -> None:
+    answer = InferResponse(
+        "m",
+        2,
+        "r",
+        [Tensor("OUT", FP32, (1, 2), np.array([[0.1, 2]], np.float32))],
+        {"a": 1, "b": float("inf"), "c": "x", "d": True},
+    )
+    reply = infer_json.encode(answer, ALL_JSON)
+    assert body_of(reply) == (
+        b'{"id":"r","model_name":"m","model_version":"2","parameters":{"a":1,"b":Infinity,"c":"x","d":true},'
+        b'"outputs":[{"name":"OUT","datatype":"FP32","shape":[1,2],"data":[0.10000000149011612,2.0]}]}'
+    )
+    assert reply.status == 200
+    assert reply.headers == ((b"Content-Type", b"application/json"),)
+    assert reply.request_id == "r"
+
+
+def test_no_id_and_no_parameters_are_left_out() -> None:
+    assert list(json_of(infer_json.encode(response(), ALL_JSON))) == [
+        "model_name",
+        "model_version",
+        "outputs",
+    ]
+
+
+def test_binary_outputs_follow_the_json_in_their_order() -> None:
+    first, second = tensor("A", INT32, [1, 2]), tensor("B", BYTES, [b"x", b""])
+    reply = infer_json.encode(response(first, second), ALL_BINARY)
+    length = int(header_of(reply, b"Inference-Header-Content-Length") or b"")
+    assert header_of(reply, b"Content-Type") == b"application/octet-stream"
+    body = body_of(reply)
+    members = orjson.loads(body[:length])
+    assert members["outputs"] == [
+        {"name": "A", "datatype": "INT32", "shape": [2], "parameters": {"binary_data_size": 8}},
+        {"name": "B", "datatype": "BYTES", "shape": [2], "parameters": {"binary_data_size": 9}},
+    ]
+    assert body[length:] == b"\1\0\0\0\2\0\0\0" + b"\1\0\0\0x\0\0\0\0"
+
+
+def test_each_listed_output_goes_its_own_way() -> None:
+    form = ReplyForm(binary=False, listed={"A": True, "B": False})
+    outputs = [tensor(name, INT32, [1]) for name in "ABC"]
+    reply = infer_json.encode(response(*outputs), form)
+    length = int(header_of(reply, b"Inference-Header-Content-Length") or b"")
+    members = orjson.loads(body_of(reply)[:length])["outputs"]
+    assert [sorted(set(each) & {"data", "parameters"}) for each in members] == [
+        ["parameters"], ["data"], ["data"]
+    ]  # fmt: skip
+
+
+def test_a_reply_whose_binary_outputs_are_all_empty_is_json() -> None:
+    reply = infer_json.encode(response(tensor("A", FP32, [])), ALL_BINARY)
+    assert reply.headers == ((b"Content-Type", b"application/json"),)
+    (only,) = json_of(reply)["outputs"]
+    assert only["parameters"] == {"binary_data_size": 0}
+    assert "data" not in only
+
+
+def test_half_floats_go_out_as_binary_data_only() -> None:
+    answer = response(tensor("OUT", FP16, [1.0]))
+    with pytest.raises(InferenceError, match="sending FP16 data via JSON is not supported"):
+        infer_json.encode(answer, ALL_JSON)
+    assert infer_json.encode(answer, ALL_BINARY).body[1] == b"\x00\x3c"
+
+
+@pytest.mark.parametrize(
+    "members",
+    [b'"id":"\xec"', b'"id":"\\ud800","parameters":{"x":NaN}', b'"parameters":{"k":"\xec"}', b'"parameters":{"\xec":1}',
+     b'"parameters":{"sequence_id":"\xec"}'],
+)  # fmt: skip
+def test_what_goes_into_a_response_or_to_a_worker_must_be_text(members: bytes) -> None:
+    """Only elements of BYTES may be any bytes; else one client's id fails the whole batch that it is part of."""
+    body = (
+        b"{" + members + b',"inputs":[{"name":"A","shape":[1],"datatype":"BYTES","data":["\xec"]}]}'
+    )
+    with pytest.raises(InferenceError, match="is not valid UTF-8"):
+        infer_json.decode(body, len(body), model="m", version=LATEST, max_input_size=1000)
+    fine = body.replace(members, b'"id":"caf\xc3\xa9"')
+    decoded = infer_json.decode(fine, len(fine), model="m", version=LATEST, max_input_size=1000)
+    assert decoded.request.id == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
+    assert decoded.request.inputs[0].array.tolist() == [b"\xec"]

@@ -1,0 +1,68 @@
+"""The registry: one timer for everybody, and none for nobody."""
+
+import asyncio
+
+import pytest
+
+from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
+from naiad.protocol.http.transport.framing import HttpError
+
+
+class Watcher:
+    """Notes when it was asked."""
+
+    def __init__(self) -> None:
+        self.checked: list[float] = []
+
+    def check(self, now: float) -> None:
+        self.checked.append(now)
+
+    def drain(self, *, close_idle: bool) -> None: ...
+
+    def fail(self, error: HttpError) -> None: ...
+
+    def cut(self) -> None: ...
+
+
+@pytest.mark.looptime
+async def test_connections_are_checked_once_per_tick_and_now_moves_with_it() -> None:
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    registry = ConnectionRegistry(loop, tick=0.5)
+    connection = Watcher()
+    registry.add(connection)
+    await asyncio.sleep(1.6)
+    assert [round(at - start, 3) for at in connection.checked] == [0.5, 1.0, 1.5]
+    assert round(registry.now - start, 3) == 1.5
+
+
+@pytest.mark.looptime
+async def test_an_empty_registry_has_no_timer_and_the_current_time_for_the_next_connection() -> (
+    None
+):
+    loop = asyncio.get_running_loop()
+    start = loop.time()
+    registry = ConnectionRegistry(loop, tick=1)
+    connection = Watcher()
+    registry.add(connection)
+    registry.remove(connection)
+    registry.remove(connection)
+    await asyncio.sleep(10)
+    assert connection.checked == []
+    registry.add(connection)
+    assert round(registry.now - start, 3) == 10
+    await asyncio.sleep(2.5)
+    assert len(connection.checked) == 2
+
+
+async def test_empty_is_waited_for() -> None:
+    registry = ConnectionRegistry(asyncio.get_running_loop(), tick=1)
+    await registry.empty()
+    connection = Watcher()
+    registry.add(connection)
+    waiting = asyncio.ensure_future(registry.empty())
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    assert len(registry) == 1
+    registry.remove(connection)
+    await waiting

@@ -1,0 +1,90 @@
+"""An exchange ends with its reply, by reference counts alone: the garbage collector must find nothing to do on the hot path."""
+
+import gc
+
+from naiad.protocol.http.message import HttpReply, HttpRequest, OnReply
+from naiad.protocol.http.transport.exchange import Exchange, WholeBody
+from naiad.protocol.http.transport.head import NO_HEAD
+
+
+class Work:
+    """As an inference does: it holds the way back, and the exchange holds it to cancel it."""
+
+    def __init__(self, on_reply: OnReply) -> None:
+        self.on_reply = on_reply
+        self.cancelled = False
+
+    def cancel(self) -> None:
+        self.cancelled = True
+
+
+class Pipeline:
+    def __init__(self) -> None:
+        self.sent: list[HttpReply | None] = []
+
+    def answered(self, exchange: Exchange) -> None:
+        self.sent.append(exchange.answer)
+
+
+REPLY = HttpReply(200, (), (b"",))
+
+
+def make(pipeline: Pipeline) -> tuple[Exchange, Work]:
+    exchange = Exchange(pipeline, NO_HEAD, 0)
+    work = Work(exchange.reply)
+    exchange.handle = work
+    return exchange, work
+
+
+def test_an_answered_exchange_leaves_no_garbage() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        exchange, work = make(Pipeline())
+        work.on_reply(REPLY)
+        del exchange, work
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_second_reply_is_dropped() -> None:
+    pipeline = Pipeline()
+    _, work = make(pipeline)
+    work.on_reply(REPLY)
+    work.on_reply(REPLY)
+    assert pipeline.sent == [REPLY]
+
+
+def test_a_client_that_leaves_cancels_what_is_not_answered() -> None:
+    exchange, work = make(Pipeline())
+    exchange.abandon()
+    assert work.cancelled
+
+
+def test_a_client_that_leaves_after_its_reply_cancels_nothing() -> None:
+    exchange, work = make(Pipeline())
+    work.on_reply(REPLY)
+    exchange.abandon()
+    assert not work.cancelled
+
+
+def handler(request: HttpRequest, on_reply: OnReply) -> None: ...
+
+
+def test_a_single_piece_is_kept_without_a_copy() -> None:
+    piece = bytes(100)
+    body = WholeBody(NO_HEAD, handler, 0)
+    body.feed(piece)
+    assert body.whole() is piece
+
+
+def test_several_pieces_become_one() -> None:
+    body = WholeBody(NO_HEAD, handler, 0)
+    for piece in (b"a", b"bc", b"def"):
+        body.feed(piece)
+    assert body.whole() == b"abcdef"
+
+
+def test_no_piece_is_an_empty_body() -> None:
+    assert WholeBody(NO_HEAD, handler, 0).whole() == b""

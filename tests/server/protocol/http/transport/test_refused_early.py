@@ -1,0 +1,95 @@
+"""Requests that their head alone decides: answered before the body, which is read past or ends the connection."""
+
+import pytest
+
+from naiad.protocol.http.replies import error_body, refusal
+from naiad.protocol.http.transport.framing import too_large
+from naiad.protocol.http.transport.settings import HttpSettings
+from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request
+
+NO_TOKEN = refusal(401, "no token", extra=((b"WWW-Authenticate", b"Bearer"),))
+NO_MODEL = refusal(404, "no model")
+
+
+def client(reply: object = NO_TOKEN, *, limit: int = 1_000_000) -> Client:
+    routes = ScriptedRoutes()
+    routes.limit = limit
+    assert reply in (NO_TOKEN, NO_MODEL)
+    routes.refusals["/hold"] = NO_TOKEN if reply is NO_TOKEN else NO_MODEL
+    return Client(routes=routes, settings=HttpSettings(discard_bytes=100, linger_timeout=5))
+
+
+async def test_a_refused_body_is_read_past_and_the_connection_stays() -> None:
+    peer = client(NO_MODEL)
+    peer.send(request("POST", "/hold", "Content-Length: 5000"))
+    assert (peer.reply().status, peer.routes.requests) == (404, [])
+    for _ in range(5):
+        peer.send(b"x" * 1000)
+    peer.send(post("/echo", b"next"))
+    assert (peer.reply().body, peer.is_closed()) == (b"next", False)
+
+
+async def test_without_a_token_a_small_body_is_read_past() -> None:
+    peer = client()
+    peer.send(request("POST", "/hold", "Content-Length: 100"))
+    assert peer.reply().headers["www-authenticate"] == "Bearer"
+    peer.send(b"x" * 100 + post("/echo", b"next"))
+    assert peer.reply().body == b"next"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Content-Length: 101",
+        "Content-Length: 999999999999",
+        "Transfer-Encoding: chunked",
+        "Content-Length: 5\r\nExpect: 100-continue",
+    ],
+)
+async def test_without_a_token_nothing_else_is_read_past(line: str) -> None:
+    peer = client()
+    peer.send(request("POST", "/hold", line))
+    reply = peer.reply()
+    assert (reply.status, reply.headers["connection"]) == (401, "close")
+    assert reply.headers["www-authenticate"] == "Bearer"
+    assert peer.has_ended()
+    if not peer.is_closed():
+        peer.send(b"x" * 10_000)  # thrown away
+    assert peer.replies() == []
+
+
+async def test_a_length_above_the_limit_is_told_only_to_who_is_admitted() -> None:
+    peer = Client(routes=ScriptedRoutes())
+    peer.send(request("POST", "/hold", "Content-Length: 1001"))
+    assert peer.reply().body == error_body(too_large(1000, size=1001).message)
+    peer = client(limit=1000)
+    peer.send(request("POST", "/hold", "Content-Length: 1001"))
+    assert peer.reply().status == 401
+
+
+async def test_the_refusal_waits_for_the_replies_before_it() -> None:
+    for reply, status in ((NO_MODEL, 404), (NO_TOKEN, 401)):
+        peer = client(reply)
+        peer.routes.refusals["/refused"] = peer.routes.refusals.pop("/hold")
+        peer.send(post("/hold", b"first"))
+        peer.routes.refusals["/echo"] = peer.routes.refusals["/refused"]
+        peer.send(request("POST", "/echo", "Content-Length: 500"))
+        assert peer.replies() == []
+        peer.routes.held[0].answer(b"done")
+        assert [each.status for each in peer.replies()] == [200, status]
+
+
+async def test_while_the_server_drains_a_refusal_is_the_last_reply() -> None:
+    peer = client(NO_MODEL)
+    peer.connection.drain(close_idle=False)
+    peer.send(request("POST", "/hold", "Content-Length: 500"))
+    assert peer.reply().headers["connection"] == "close"
+    assert peer.has_ended()
+
+
+async def test_a_drain_ends_a_connection_whose_body_nobody_wants() -> None:
+    peer = client(NO_MODEL)
+    peer.send(request("POST", "/hold", "Content-Length: 500"))
+    assert peer.reply().status == 404
+    peer.connection.drain(close_idle=True)
+    assert peer.has_ended()
