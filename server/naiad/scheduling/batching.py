@@ -1,6 +1,7 @@
 """Which requests run together, and when: the dynamic batcher's decision as one function of (queue, now, policy).
 
-Pure: it reads neither a clock nor an instance, and is called only when an instance is free. The rules are rows 12.2 to 12.10:
+Pure: it reads the queue and changes nothing, knows neither a clock nor an instance, and is called only when an instance is free; the
+scheduler takes the batch out of the queue. The rules are rows 12.2 to 12.10:
 a batch is a run from the head of the queue, so the order inside a priority level is kept; a request of higher
 priority that comes while a batch waits for more requests goes to its head, because the batch is formed afresh each
 time. Without a delay, queued requests run at once, cut to the largest preferred size that they fill.
@@ -43,9 +44,14 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dispatch(Record, frozen=True):
-    """Run this batch now; it was removed from the queue."""
+    """Run a batch now.
 
-    batch: list[Inference]
+    Attributes:
+        count: its requests: so many from the head of the queue.
+        reason: why it runs now.
+    """
+
+    count: int
     reason: CloseReason
 
 
@@ -59,6 +65,9 @@ class WaitUntil(Record, frozen=True):
 
     at_ns: int
     rows: int
+
+
+_SINGLE = Dispatch(1, CloseReason.SINGLE)
 
 
 def plan_batching(config: ModelConfig) -> BatchingPolicy:
@@ -91,7 +100,7 @@ def next_batch(
     """What a free instance does next; None if the queue is empty.
 
     Args:
-        queue: its timeouts applied up to `now`. A batch that is dispatched is taken out of it.
+        queue: its timeouts applied up to `now`. It is only read: the caller takes the batch out of it.
         now: monotonic nanoseconds.
         policy: the model's.
         draining: no more requests come, so there is nothing to wait for (shutdown).
@@ -99,21 +108,21 @@ def next_batch(
     if not queue:
         return None
     if policy.single:
-        return Dispatch(queue.take(1), CloseReason.SINGLE)
+        return _SINGLE
     run = _longest_run(queue, policy)
     delay = policy.delay_ns
     overdue = delay > 0 and (draining or now - run.oldest_ns >= delay)
     if run.preferred_count and not overdue:
         full = run.closed is CloseReason.FULL and run.preferred_count == run.count
         reason = CloseReason.FULL if full else CloseReason.PREFERRED
-        return Dispatch(queue.take(run.preferred_count), reason)
+        return Dispatch(run.preferred_count, reason)
     because = run.closed or _reason_to_run(run, policy, overdue=overdue, draining=draining)
     if because is None:
         enough = 0
         if policy.append_only:
             enough = next(size for size in policy.preferred if size > run.rows)
         return WaitUntil(run.oldest_ns + delay, enough)
-    return Dispatch(queue.take(run.count), because)
+    return Dispatch(run.count, because)
 
 
 class _Run(Record, frozen=True):

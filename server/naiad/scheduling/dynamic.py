@@ -262,7 +262,7 @@ class DynamicScheduler:
                 self._timer.set(decision.at_ns, now, exact=True)
                 return
             self._statistics.record_close(decision.reason)
-            self._send(free.pop(), decision.batch)
+            self._send(free.pop(), queue.take(decision.count))
 
     def _send(self, slot: _InstanceSlot, batch: list[Inference]) -> None:
         self._statistics.pending -= len(batch)

@@ -1,6 +1,7 @@
 """The batch decision as tables: what is queued, and what runs now, and why."""
 
 import collections.abc
+import typing
 
 import numpy as np
 import pytest
@@ -24,6 +25,13 @@ IDLE, SHAPE, STOP, SINGLE = (
 )
 
 
+class Batch(typing.NamedTuple):
+    """A batch that runs, and why."""
+
+    batch: list[Inference]
+    reason: CloseReason
+
+
 class Batcher:
     """A queue and a policy of one model, with the clock in the test's hand."""
 
@@ -44,12 +52,18 @@ class Batcher:
         return inference
 
     def decide(self, now: int = 0, *, draining: bool = False) -> Dispatch | WaitUntil | None:
-        return next_batch(self.queue, now, self.policy, draining=draining)
+        queued = list(self.queue)
+        decision = next_batch(self.queue, now, self.policy, draining=draining)
+        assert list(self.queue) == queued, "a decision changes nothing"
+        return decision
 
-    def dispatch(self, now: int = 0, *, draining: bool = False) -> Dispatch:
+    def dispatch(self, now: int = 0, *, draining: bool = False) -> Batch:
         decision = self.decide(now, draining=draining)
         assert isinstance(decision, Dispatch)
-        return decision
+        return self.take(decision)
+
+    def take(self, decision: Dispatch) -> Batch:
+        return Batch(self.queue.take(decision.count), decision.reason)
 
     def waits(self, now: int = 0) -> WaitUntil:
         decision = self.decide(now)
@@ -91,9 +105,9 @@ def test_without_a_delay(
     for rows in queued:
         batcher.push(rows=rows)
     left: list[tuple[list[int], CloseReason]] = []
-    while (decision := batcher.decide()) is not None:
-        assert isinstance(decision, Dispatch)
-        left.append(([each.batch_size for each in decision.batch], decision.reason))
+    while batcher.queue:
+        batch, reason = batcher.dispatch()
+        left.append(([each.batch_size for each in batch], reason))
     assert left == batches
 
 
@@ -129,7 +143,8 @@ def test_with_a_delay(
         assert f"wait {decision.rows}" == expected
     else:
         assert decision is not None
-        assert ([each.batch_size for each in decision.batch], decision.reason) == expected
+        batch, reason = batcher.take(decision)
+        assert ([each.batch_size for each in batch], reason) == expected
 
 
 def test_the_delay_counts_from_the_oldest_request_of_the_batch() -> None:
