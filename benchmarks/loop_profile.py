@@ -2,8 +2,10 @@
 
 Requests are fed to connections with a transport that only counts; batches run in place. The profiler says how the time is shared
 among packages; the same rounds without it say how long a request takes. Sockets, wake-ups and the interpreter lock come on top.
+`python -m benchmarks.loop_profile` prints this alone, and with `--steps` each function and line that was counted.
 """
 
+import argparse
 import asyncio
 import collections.abc
 import cProfile
@@ -12,6 +14,7 @@ import gc
 import pathlib
 import pstats
 import statistics
+import sys
 import tempfile
 import time
 import typing
@@ -20,7 +23,8 @@ import unittest.mock
 import uvloop
 from typing_extensions import override
 
-from benchmarks import models
+from benchmarks import models, request_steps
+from benchmarks.request_steps import Steps
 from benchmarks.requests import small
 from naiad.backends.backend import Instance
 from naiad.backends.registry import Registry
@@ -45,8 +49,8 @@ from naiad.serve.console import LoadingLines
 _CONNECTIONS = 16
 _TURNS = 6
 _GROUPS = (
-    ("HTTP transport", ("http/connection", "http/intake", "http/head", "http/framing", "http/exchange", "http/registry", "http/body")),
-    ("JSON codec, orjson included", ("http/infer_json", "http/json", "http/inference", "http/routes", "http/request_parameters", "orjson")),
+    ("HTTP transport", ("http/transport", "http/message")),
+    ("JSON codec, orjson included", ("http/codec", "http/inference", "http/routes", "http/replies", "orjson")),
     ("engine: look-up, rules", ("naiad/engine", "naiad/repository")),
     ("scheduler, answers, statistics", ("naiad/scheduling", "naiad/metrics")),
     ("backend and model", ("naiad/backends", "/model.py")),
@@ -112,23 +116,42 @@ class _Counting(asyncio.Transport):
         return False
 
 
-def measure(*, rounds: int) -> list[Share]:
-    """The shares of one small JSON request to the Python identity model, sixteen at a time."""
-    return uvloop.run(_measure(rounds))
+@dataclasses.dataclass(frozen=True, slots=True)
+class Profile:
+    """Where the time goes, and what is done: by one request alone, and per request of many at once."""
+
+    shares: list[Share]
+    steps: list[Steps]
 
 
-def table(shares: collections.abc.Sequence[Share]) -> str:
+def measure(*, rounds: int, detail: typing.TextIO | None = None) -> Profile:
+    """Profile a small JSON request to the Python identity model, sixteen at a time; write what was counted to `detail`."""
+    return uvloop.run(_measure(rounds, detail))
+
+
+def table(profile: Profile) -> str:
     """As Markdown."""
+    shares = profile.shares
     total = sum(share.microseconds for share in shares)
     lines = ["| part | µs a request | share |", "|---|---|---|"]
     lines += [
         f"| {share.what} | {share.microseconds:.1f} | {100 * share.microseconds / total:.0f} % |"
         for share in shares
     ]
-    return "\n".join([*lines, f"| **together** | **{total:.1f}** | |"])
+    lines += [
+        f"| **together** | **{total:.1f}** | |",
+        "",
+        "| requests at once | modules entered | Python calls per request | memory blocks allocated per request |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {each.at_once} | {each.modules} | {each.calls:.0f} | {each.blocks:.0f} |"
+        for each in profile.steps
+    ]
+    return "\n".join(lines)
 
 
-async def _measure(rounds: int) -> list[Share]:
+async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
     with tempfile.TemporaryDirectory() as folder:
         repository = pathlib.Path(folder)
         models.python_model_in_a_thread(repository)
@@ -146,7 +169,26 @@ async def _measure(rounds: int) -> list[Share]:
         profiler.enable()
         await _rounds(connections, request, rounds)
         profiler.disable()
-    return _shares(pstats.Stats(profiler), statistics.median(times) * 1e6)
+        steps = [await _steps(some, request, detail) for some in (connections[:1], connections)]
+    return Profile(_shares(pstats.Stats(profiler), statistics.median(times) * 1e6), steps)
+
+
+async def _steps(
+    connections: list[Connection], request: bytes, detail: typing.TextIO | None
+) -> Steps:
+    """What one request on each connection does."""
+    await _rounds(connections, request, 1)
+    with request_steps.Calls() as calls:
+        await _rounds(connections, request, 1)
+    with request_steps.Allocations() as allocations:
+        await _rounds(connections, request, 1)
+    blocks, count = allocations.by_line(), len(connections)
+    if detail is not None:
+        print(f"\n{count} at once: calls, then blocks", file=detail)
+        for counted in (calls.by_function, blocks):
+            for (place, what), number in counted.most_common():
+                print(f"{number / count:6.2f} {place} {what}", file=detail)
+    return Steps(count, calls.modules, calls.by_function.total() / count, blocks.total() / count)
 
 
 async def _connections(folder: pathlib.Path) -> list[Connection]:
@@ -215,3 +257,16 @@ def _group_of(place: str) -> str:
         if any(fragment in place for fragment in fragments):
             return what
     return "the rest: builtins, loop"
+
+
+def main() -> None:
+    """Print the tables."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.loop_profile", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=500, help="of sixteen requests (default 500)")
+    parser.add_argument("--steps", action="store_true", help="print each function that was called, and each line that allocated")  # fmt: skip
+    asked = parser.parse_args()
+    print(table(measure(rounds=asked.rounds, detail=sys.stdout if asked.steps else None)))
+
+
+if __name__ == "__main__":
+    main()
