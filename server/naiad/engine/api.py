@@ -147,7 +147,7 @@ class Engine(typing.Protocol):
             overrides: load parameters: "config", and "file:<path>" (rows 7.15, 7.16). None is supported yet.
 
         Raises:
-            InferenceError: UNAVAILABLE in control mode none, UNSUPPORTED for an override, INVALID_ARG for a bad name or a load that
+            InferenceError: UNAVAILABLE in a control mode other than explicit, UNSUPPORTED for an override, INVALID_ARG for a bad name or a load that
                 fails, INTERNAL for a model that is not found or cannot be read.
         """
         ...
@@ -160,6 +160,6 @@ class Engine(typing.Protocol):
             unload_dependents: also unload the models that were loaded because of it; there are none yet.
 
         Raises:
-            InferenceError: UNAVAILABLE in control mode none.
+            InferenceError: UNAVAILABLE in a control mode other than explicit.
         """
         ...

@@ -25,6 +25,7 @@ from naiad.engine.api import (
 )
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable, unsupported
+from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import UNLOADED, Repository, VersionState
 
@@ -52,14 +53,14 @@ class Phase(enum.Enum):
 
 
 class ServingEngine:
-    """The real `engine.api.Engine`.
+    """Implements `engine.api.Engine`.
 
     Args:
         repository: who serves which model.
         server_id: the server's name (`--id`).
         version: the server's version.
         strict_readiness: rows 2.4, 2.5.
-        explicit_control: whether models may be loaded and unloaded (rows 7.13, 7.31).
+        control_mode: whether models may be loaded and unloaded, and what the index lists.
     """
 
     def __init__(
@@ -69,12 +70,12 @@ class ServingEngine:
         server_id: str,
         version: str,
         strict_readiness: bool,
-        explicit_control: bool = False,
+        control_mode: ControlMode = ControlMode.NONE,
     ) -> None:
         self._repository = repository
         self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)
         self._strict_readiness = strict_readiness
-        self._explicit = explicit_control
+        self._control_mode = control_mode
         self.phase = Phase.STARTING
         """Where the server is in its life; moved on by `serve`."""
         self.not_served = collections.Counter[ErrorCode]()
@@ -179,7 +180,7 @@ class ServingEngine:
         return found
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
-        """Rows 7.1 to 7.6; under explicit control also the folders that nobody has loaded, by name."""
+        """The repository index (rows 7.1 to 7.6); in mode explicit also the names of models that were never loaded."""
         found = [
             IndexEntry(
                 name=state.name,
@@ -190,10 +191,10 @@ class ServingEngine:
             for state in self._repository.states()
             if not ready_only or state.state is State.READY
         ]
-        if ready_only or not self._explicit:
+        if ready_only or not self._control_mode.lists_unloaded:
             return found
         folders = await self._repository.names()
-        # What is gone from the repository and serves no more is nobody's business any more.
+        # A model that has left the repository is no longer listed once it has stopped serving.
         found = [each for each in found if each.name in folders or each.state in _IN_SERVICE]
         touched = {entry.name for entry in found}
         found += [IndexEntry(name=name) for name in folders if name not in touched]
@@ -203,7 +204,7 @@ class ServingEngine:
         self, name: str, overrides: Overrides = NO_OVERRIDES, *, requested_by: str = ""
     ) -> None:
         """Rows 7.8, 7.11-7.14, 7.20-7.22; `requested_by` names the model that waits for this in its initialize (row 15.24)."""
-        self._refuse_when_fixed(name)
+        self._control_mode.check_request(name)
         if overrides:
             raise unsupported(
                 f"load parameter '{next(iter(overrides))}' is not supported yet: change the model's folder and load it without parameters"
@@ -214,7 +215,7 @@ class ServingEngine:
         self, name: str, *, unload_dependents: bool = False, requested_by: str = ""
     ) -> None:
         """Rows 7.9, 7.10, 7.13; no model depends on another one yet, so that the flag changes nothing."""
-        self._refuse_when_fixed(name)
+        self._control_mode.check_request(name)
         await self._repository.unload(name, requested_by=requested_by)
 
     def model(self, name: str, version: int = LATEST) -> Model:
@@ -224,13 +225,6 @@ class ServingEngine:
     def models(self) -> list[tuple[str, int, Model]]:
         """Every READY version with its name and number: what the metrics page shows."""
         return self._repository.served()
-
-    def _refuse_when_fixed(self, name: str) -> None:
-        if not self._explicit:
-            raise unavailable(
-                "explicit model load / unload is not allowed if polling is enabled, nor with --model-control-mode=none, which this "
-                f"server runs in: to load or unload '{name}', start it with --model-control-mode=explicit"
-            )
 
     def _refuse_when_exiting(self) -> None:
         if self.phase is Phase.EXITING:

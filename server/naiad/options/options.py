@@ -1,28 +1,15 @@
 """Everything the command line can decide, as one frozen dataclass; the defaults are Triton's (section 17)."""
 
 import collections.abc
-import enum
 import types
 import typing
 
 import msgspec
 
+from naiad.repository.control_mode import ControlMode
+
 Restrictions = collections.abc.Mapping[str, tuple[str, str]]
 """API category -> (header name, header value) that a caller must send (row 17.15)."""
-
-
-EVERY_MODEL = "*"
-"""The value of `--load-model` that means all models (row 7.31)."""
-
-
-class ControlMode(enum.Enum):
-    """Who says which models are loaded (rows 7.29, 7.31)."""
-
-    NONE = "none"
-    """All models of the repository, once, at the start."""
-
-    EXPLICIT = "explicit"
-    """Those of `--load-model`, then whoever calls load and unload."""
 
 
 def _nothing() -> types.MappingProxyType[str, typing.Any]:

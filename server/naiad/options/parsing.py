@@ -10,10 +10,11 @@ import math
 import types
 from typing import Any
 
-from naiad.options.options import EVERY_MODEL, ControlMode, Options
+from naiad.options.options import Options
 from naiad.options.special import FALSE, SPECIAL, TRUE, Collected, boolean
 from naiad.options.table import FLAGS, Flag, Kind
 from naiad.options.usage import HelpAsked, UsageError
+from naiad.repository.control_mode import EVERY_MODEL
 
 _MAX_PORT = 65535
 
@@ -148,7 +149,7 @@ def _refuse_missing(flag: Flag, value: str) -> None:
 
 def _check_models(options: Options) -> None:
     """Row 7.31."""
-    if options.load_model and options.model_control_mode is not ControlMode.EXPLICIT:
+    if options.load_model and not options.model_control_mode.allows_load_model:
         raise UsageError(
             "Use of '--load-model' requires setting '--model-control-mode=explicit' as well: without it, all models are loaded"
         )

@@ -6,9 +6,9 @@ import difflib
 import msgspec
 
 from naiad.options.backend_config import backend_setting
-from naiad.options.options import ControlMode
 from naiad.options.table import Flag
 from naiad.options.usage import UsageError
+from naiad.repository.control_mode import ControlMode
 
 TRUE = frozenset(("true", "on", "1"))
 FALSE = frozenset(("false", "off", "0"))
@@ -66,14 +66,15 @@ def _repository(said: Collected, flag: Flag, value: str) -> None:
 
 
 def _control_mode(said: Collected, flag: Flag, value: str) -> None:
-    if value == "poll":
-        raise UsageError(
-            f"--{flag.name}=poll: polling the repository is not supported yet; take explicit, and call load when a model has changed"
-        )
     try:
-        said.control_mode = ControlMode(value)
+        mode = ControlMode(value)
     except ValueError:
         raise UsageError(f"--{flag.name}={value}: expected none or explicit") from None
+    if not mode.is_supported:
+        raise UsageError(
+            f"--{flag.name}={value}: polling the repository is not supported yet; take explicit, and call load when a model has changed"
+        )
+    said.control_mode = mode
 
 
 def _load_model(said: Collected, flag: Flag, value: str) -> None:

@@ -23,7 +23,7 @@ from naiad.engine.model import Model
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import GpuMonitor
-from naiad.options.options import EVERY_MODEL, ControlMode, Options
+from naiad.options.options import Options
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.reading import RepositoryReader
@@ -103,7 +103,7 @@ class Server:
                 server_id=options.id,
                 version=__version__,
                 strict_readiness=options.strict_readiness,
-                explicit_control=options.model_control_mode is ControlMode.EXPLICIT,
+                control_mode=options.model_control_mode,
             )
             frontends = Frontends(
                 options=options,
@@ -160,7 +160,8 @@ class Server:
         frontends: Frontends,
     ) -> int:
         options = self._options
-        loading = asyncio.get_running_loop().create_task(repository.load_all(_at_start(options)))
+        at_start = options.model_control_mode.models_at_start(options.load_model)
+        loading = asyncio.get_running_loop().create_task(repository.load_all(at_start))
         stopping = asyncio.get_running_loop().create_task(self._stopping.wait())
         await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
@@ -232,10 +233,3 @@ class Server:
             os._exit(1)
         log.info("%s: stopping (a second signal exits at once)", number.name)
         self._stopping.set()
-
-
-def _at_start(options: Options) -> frozenset[str] | None:
-    """The models to load at start; None means all (rows 7.29, 7.31)."""
-    if options.model_control_mode is ControlMode.NONE or EVERY_MODEL in options.load_model:
-        return None
-    return frozenset(options.load_model)

@@ -11,6 +11,7 @@ from naiad.engine.api import IndexEntry
 from naiad.engine.engine import Phase, ServingEngine
 from naiad.errors import ErrorCode, InferenceError, invalid, not_found
 from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from tests.support.inferences import make_config
@@ -77,7 +78,7 @@ def make(
     *,
     strict: bool = True,
     phase: Phase = Phase.SERVING,
-    explicit: bool = False,
+    mode: ControlMode = ControlMode.NONE,
 ) -> ServingEngine:
     known: Any = repository
     engine = ServingEngine(
@@ -85,7 +86,7 @@ def make(
         server_id="s",
         version="1",
         strict_readiness=strict,
-        explicit_control=explicit,
+        control_mode=mode,
     )
     engine.phase = phase
     return engine
@@ -194,8 +195,10 @@ async def test_the_index_lists_reasons_and_can_leave_out_what_is_not_ready() -> 
     assert await engine.index() == [ready, refused]
 
 
-async def test_under_explicit_control_the_index_names_what_nobody_has_loaded() -> None:
-    engine = make(FakeRepository(), explicit=True)
+async def test_in_mode_explicit_the_index_lists_the_names_of_models_that_were_never_loaded() -> (
+    None
+):
+    engine = make(FakeRepository(), mode=ControlMode.EXPLICIT)
     ready = IndexEntry(name="m", version=1, state="READY")
     assert await engine.index() == [IndexEntry(name="a"), ready, IndexEntry(name="z")]
     assert await engine.index(ready_only=True) == [ready]
@@ -204,25 +207,28 @@ async def test_under_explicit_control_the_index_names_what_nobody_has_loaded() -
 async def test_the_index_leaves_out_what_is_gone_from_the_repository_and_serves_no_more() -> None:
     gone = VersionState(name="gone", version=1, state=State.UNAVAILABLE, reason="unloaded")
     leaving = VersionState(name="leaving", version=1, state=State.UNLOADING, reason="")
-    engine = make(FakeRepository(gone, leaving), explicit=True)
+    engine = make(FakeRepository(gone, leaving), mode=ControlMode.EXPLICIT)
     names = [entry.name for entry in await engine.index()]
     assert names == ["a", "leaving", "m", "z"]
 
 
+@pytest.mark.parametrize("mode", [ControlMode.NONE, ControlMode.POLL])
 @pytest.mark.parametrize("change", ["load_model", "unload_model"])
-async def test_in_mode_none_nothing_is_loaded_or_unloaded(change: str) -> None:
+async def test_only_mode_explicit_allows_load_and_unload_requests(
+    change: str, mode: ControlMode
+) -> None:
     repository = FakeRepository()
-    with pytest.raises(InferenceError) as caught:
-        await getattr(make(repository), change)("m")
+    with pytest.raises(InferenceError, match=f"--model-control-mode={mode.value}") as caught:
+        await getattr(make(repository, mode=mode), change)("m")
     assert caught.value.code is ErrorCode.UNAVAILABLE
     fragment = "explicit model load / unload is not allowed if polling is enabled"
     assert fragment in caught.value.message
     assert not repository.changes
 
 
-async def test_under_explicit_control_changes_reach_the_repository() -> None:
+async def test_in_mode_explicit_changes_reach_the_repository() -> None:
     repository = FakeRepository()
-    engine = make(repository, explicit=True)
+    engine = make(repository, mode=ControlMode.EXPLICIT)
     await engine.load_model("m")
     await engine.unload_model("m", unload_dependents=True)
     assert repository.changes == [("load", "m"), ("unload", "m")]
@@ -231,7 +237,7 @@ async def test_under_explicit_control_changes_reach_the_repository() -> None:
 async def test_load_parameters_are_refused_by_name() -> None:
     repository = FakeRepository()
     with pytest.raises(InferenceError, match="'file:a' is not supported yet") as caught:
-        await make(repository, explicit=True).load_model("m", {"file:a": b""})
+        await make(repository, mode=ControlMode.EXPLICIT).load_model("m", {"file:a": b""})
     assert caught.value.code is ErrorCode.UNSUPPORTED
     assert not repository.changes
 

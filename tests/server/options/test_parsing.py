@@ -5,11 +5,12 @@ import sys
 
 import pytest
 
-from naiad.options.options import ControlMode, Options
+from naiad.options.options import Options
 from naiad.options.parsing import parse
 from naiad.options.special import SPECIAL
 from naiad.options.table import FLAGS
 from naiad.options.usage import HelpAsked, UsageError, markdown, usage
+from naiad.repository.control_mode import ControlMode
 
 REPOSITORY = "--model-repository=/models"
 
