@@ -74,8 +74,8 @@ class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
     inputs: tuple[TensorMetadata, ...]
 
 
-Overrides = collections.abc.Mapping[str, str | bytes]
-"""Load parameters by name; text for "config", bytes for files."""
+Overrides = collections.abc.Mapping[str, str | bytes | memoryview]
+"""Load parameters by name; text for "config", bytes for files. A large one is a view of uint8, text as its UTF-8."""
 
 NO_OVERRIDES: Overrides = types.MappingProxyType({})
 

@@ -1,8 +1,8 @@
 """Model control for models: what a model may request about other models, in threads and in workers (row 15.24)."""
 
-import collections.abc
 import typing
 
+from naiad.engine.api import Overrides
 from naiad.errors import InferenceError
 
 STOPPING = "the server is stopping, or has not started yet"
@@ -15,7 +15,7 @@ class Control(typing.Protocol):
     async def load_model(
         self,
         name: str,
-        overrides: collections.abc.Mapping[str, str | bytes],
+        overrides: Overrides,
         *,
         requested_by: str,
     ) -> None:

@@ -24,6 +24,9 @@ _ALIGNED = 64
 _PACKED_BYTES = 1 << 16
 """Elements of BYTES with more bytes travel packed, and stay so."""
 
+_LARGE_VALUE = 1 << 16
+"""Bytes, or characters, of a value that travels beside the head."""
+
 Function = collections.abc.Callable[..., typing.Any]
 Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 
@@ -33,9 +36,14 @@ def large(data: bytes | memoryview) -> pickle.PickleBuffer:
     return pickle.PickleBuffer(data)
 
 
-def on_bytes(function: Function, body: memoryview) -> typing.Any:
-    """Call a function of bytes with what `large` has become."""
-    return function(bytes(body))
+def on_bytes(function: Function, *pieces: memoryview) -> typing.Any:
+    """Call a function of bytes with a body whose pieces were sent as `large`."""
+    return function(b"".join(pieces))
+
+
+def large_values(values: collections.abc.Mapping[str, str | bytes]) -> dict[str, typing.Any]:
+    """A mapping whose large values travel beside the head: text as UTF-8, and each is a view of uint8 at the other side."""
+    return {name: _beside(value) for name, value in values.items()}
 
 
 def write(value: typing.Any) -> int:
@@ -79,6 +87,12 @@ def read(descriptor: int) -> typing.Any:
         parts.append(memory[at : at + size])
         at += size + -size % _ALIGNED
     return pickle.loads(memory[head_at : head_at + head_size], buffers=parts)  # noqa: S301 - our own process wrote it
+
+
+def _beside(value: str | bytes) -> str | bytes | pickle.PickleBuffer:
+    if len(value) < _LARGE_VALUE:
+        return value
+    return large(value.encode() if isinstance(value, str) else value)
 
 
 def _write_all(descriptor: int, data: memoryview) -> None:

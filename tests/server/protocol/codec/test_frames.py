@@ -72,6 +72,24 @@ def test_large_bytes_are_a_view_on_the_other_side() -> None:
     assert (bytes(first), bytes(second)) == (b"abc", b"")
 
 
+def test_the_large_values_of_a_mapping_are_views_on_the_other_side() -> None:
+    values: dict[str, str | bytes] = {
+        "config": "\u00e9" * 70_000,
+        "file:a": b"x" * 70_000,
+        "file:b": b"y",
+        "text": "t",
+    }
+    back = there_and_back(frames.large_values(values))
+    assert {name: type(value) for name, value in back.items()} == {
+        "config": memoryview,
+        "file:a": memoryview,
+        "file:b": bytes,
+        "text": str,
+    }
+    assert bytes(back["config"]).decode() == values["config"]
+    assert bytes(back["file:a"]) == values["file:a"]
+
+
 def test_no_descriptor_is_left_when_a_value_cannot_be_written() -> None:
     before = len(list(pathlib.Path("/proc/self/fd").iterdir()))
     with pytest.raises(Exception, match="pickle"):

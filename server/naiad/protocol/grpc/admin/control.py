@@ -12,7 +12,7 @@ from naiad.core.messages import service_pb2
 from naiad.engine.api import Engine, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError, internal, unsupported
 from naiad.protocol import not_supported
-from naiad.protocol.codec.frames import large, on_bytes
+from naiad.protocol.codec.frames import large, large_values, on_bytes
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc.admin import model_control
 from naiad.protocol.grpc.codec import statistics_proto
@@ -115,7 +115,7 @@ class Control:
             name, overrides = load_request(body)
         else:
             name, overrides = await codec.submit(
-                functools.partial(codec.call, on_bytes, load_request, large(body))
+                functools.partial(codec.call, on_bytes, large_load_request, large(body))
             )
         await self._engine.load_model(name, overrides)
         return b""
@@ -162,6 +162,12 @@ def load_request(body: bytes) -> tuple[str, dict[str, str | bytes]]:
     request = _parse(service_pb2.RepositoryModelLoadRequest, body)
     _refuse_repository_name(request)
     return request.model_name, model_control.load_overrides(request.parameters)
+
+
+def large_load_request(body: bytes) -> tuple[str, dict[str, typing.Any]]:
+    """`load_request` in a codec process: large values arrive as views, text as its UTF-8."""
+    name, overrides = load_request(body)
+    return name, large_values(overrides)
 
 
 def _parse(message_class: typing.Any, body: bytes) -> typing.Any:

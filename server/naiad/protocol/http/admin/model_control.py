@@ -5,6 +5,7 @@ import binascii
 import typing
 
 from naiad.errors import internal, invalid
+from naiad.protocol.codec.frames import large_values
 from naiad.protocol.http.codec.json_document import parse
 
 _FILE = "file:"
@@ -32,6 +33,11 @@ def load_overrides(body: bytes) -> dict[str, str | bytes]:
                 f"unexpected error on creating Triton parameter: '{name}' is no load parameter; those are config and file:<path>"
             )
     return found
+
+
+def large_load_overrides(body: bytes) -> dict[str, typing.Any]:
+    """`load_overrides` in a codec process: large values arrive as views, text as its UTF-8."""
+    return large_values(load_overrides(body))
 
 
 def unload_dependents(body: bytes) -> bool:

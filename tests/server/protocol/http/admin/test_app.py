@@ -13,6 +13,7 @@ from naiad.protocol.http.admin.control_plane import ControlPlane
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from tests.server.protocol.http.scripted_engine import ScriptedEngine, response, tensor
+from tests.support.codec import InlineCodec
 
 
 class Browser:
@@ -227,6 +228,35 @@ async def test_a_client_that_leaves_cancels_its_inference(browse: Browser) -> No
     with pytest.raises(asyncio.CancelledError):
         await call
     assert engine.inferences[0].cancelled
+
+
+@pytest.mark.parametrize("piece", [1000, 1_500_000], ids=["small pieces", "large pieces"])
+async def test_a_large_load_is_decoded_beside_the_loop_and_its_config_arrives_whole(
+    engine: ScriptedEngine, piece: int
+) -> None:
+    loaded: list[tuple[str, dict[str, typing.Any]]] = []
+
+    async def load_model(name: str, overrides: dict[str, typing.Any]) -> None:
+        loaded.append((name, overrides))
+
+    engine.load_model = load_model  # type: ignore[method-assign,assignment]  # it only records
+    config = "".join(map(str, range(600_000)))
+    body = orjson.dumps({"parameters": {"config": config}})
+
+    async def pieces() -> collections.abc.AsyncIterator[bytes]:
+        for start in range(0, len(body), piece):
+            yield body[start : start + piece]
+
+    codec = InlineCodec()
+    transport = httpx.ASGITransport(build(engine, Routes(engine, HttpOptions()), codec))
+    async with httpx.AsyncClient(transport=transport, base_url="http://server") as client:
+        reply = await client.post("/v2/repository/models/m.1-x/load", content=pieces())
+    codec.close()
+    assert reply.status_code == 200
+    assert codec.called == ["on_bytes"]
+    ((name, overrides),) = loaded
+    assert (name, set(overrides)) == ("m.1-x", {"config"})
+    assert bytes(overrides["config"]).decode() == config
 
 
 async def test_a_bug_is_500_in_json(browse: Browser) -> None:
