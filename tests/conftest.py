@@ -1,5 +1,6 @@
-"""Settings of all tests: the groups of a parallel run, the report of the conformance run, how much hypothesis tries, bytecode."""
+"""Settings of all tests: the groups of a parallel run, the report of the conformance run, how much hypothesis tries, what costs each process of a run time."""
 
+import gc
 import os
 import sys
 import typing
@@ -29,6 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ConformanceReport())
     if parallel.is_worker(config):
         parallel.spread_collection(config)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What collecting makes stays until the end: the garbage collector looks at none of it, neither meanwhile nor in the tests."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ statements hold), `NAIAD_CONFORMANCE_RECORD=FILE` writes all answers down.
 """
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,10 +163,12 @@ class Servers:
     Attributes:
         folder: where repositories and logs are written.
         programs: the reference, and Naiad unless only the reference is asked.
+        clock: seconds that only grow; for how long servers may take to end.
     """
 
     folder: Path
     programs: tuple[Program, ...]
+    clock: Callable[[], float] = time.monotonic
     running: dict[str, list[Target]] = field(default_factory=dict)
     failed: dict[str, ServerFailedError] = field(default_factory=dict)
 
@@ -225,17 +228,22 @@ class Servers:
 
     def drop(self, setup: str) -> None:
         """Stops the servers of a set-up; the next scenario that asks for it gets new ones."""
-        for target in self.running.pop(setup, []):
-            target.close()
-            target.process.stop(timeout_s=_GRACE_S[target.name])
+        self._end(self.running.pop(setup, []))
 
     def stop(self) -> None:
         """Stops everything that runs."""
-        for targets in self.running.values():
-            for target in targets:
-                target.process.ask_to_stop()
-        for setup in tuple(self.running):
-            self.drop(setup)
+        self._end([target for targets in self.running.values() for target in targets])
+        self.running.clear()
+
+    def _end(self, targets: list[Target]) -> None:
+        """Asks all of them to stop at once, so that those that wait for their own time limit do so side by side."""
+        for target in targets:
+            target.process.ask_to_stop()
+        asked = self.clock()
+        for target in targets:
+            target.close()
+            left = asked + _GRACE_S[target.name] - self.clock()
+            target.process.stop(timeout_s=max(left, 0))
 
 
 def programs() -> tuple[Program, ...]:
