@@ -25,7 +25,7 @@ ALLOWED = {
     "server/hosts/test_process_death.py::test_a_batch_in_time_leaves_the_watchdog_asleep": "that nothing happens after the limit "
     "can only be seen once it has passed, and a worker process knows no virtual time",
     "server/hosts/test_process_pace.py::test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_do": _BUSY,
-    "server/protocol/http/test_listener.py::app": "longer than the test: it is cancelled",
+    "server/protocol/http/transport/test_listener.py::app": "longer than the test: it is cancelled",
     "server/repository/world.py::_load": "its tests run in virtual time",
     "server/repository/world.py::stop": "its tests run in virtual time",
     "wire/test_calls.py::test_fifty_calls_of_a_coroutine_run_at_the_same_time": "half of what they take one after the other",
