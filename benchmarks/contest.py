@@ -3,6 +3,7 @@
 import collections
 import collections.abc
 import dataclasses
+import itertools
 import os
 import platform
 import statistics
@@ -10,6 +11,7 @@ import typing
 
 import grpc
 
+from benchmarks.changing import changing, new_connections
 from benchmarks.load import HttpRequest, LoadError, Rate, h2load, wrk
 from benchmarks.report import CONNECTIONS, Row
 from benchmarks.requests import GRPC_INFER
@@ -17,8 +19,20 @@ from tests.reference.process import ServerProcess
 
 HTTP_JSON, HTTP_BINARY, GRPC = "HTTP JSON", "HTTP binary", "gRPC"
 WIRES = (HTTP_JSON, HTTP_BINARY, GRPC)
+"""One request over and over."""
+
+CHANGING_JSON, CHANGING_BINARY = "HTTP JSON, changing", "HTTP binary, changing"
+NEW_CONNECTIONS = "HTTP JSON, new connections"
+ALL_WIRES = (CHANGING_JSON, NEW_CONNECTIONS, HTTP_JSON, CHANGING_BINARY, HTTP_BINARY, GRPC)
+"""In the order of the tables: first what clients do."""
+
+_FEW = (1, 8)
+"""Connections that are opened anew for each request: more of them only fill the kernel's tables."""
 
 Key = tuple[str, str, int]
+
+_NUMBERS = itertools.count(1, 10_000_000)
+"""The first numbers of requests that carry one; those of two measurements do not meet."""
 
 _FIRST_CALL_S = 60.0
 _LARGE_MESSAGES = (("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1))
@@ -107,12 +121,12 @@ def _round(
     """Every wire and number of connections once; who goes first changes from round to round."""
     servers = contest.servers if turn % 2 == 0 else contest.servers[::-1]
     for wire in contest.wires:
-        for connections in contest.connections:
+        for connections in _FEW if wire == NEW_CONNECTIONS else contest.connections:
             for name, server in servers:
                 rate = send(server, contest.request, wire, connections=connections, seconds=seconds)
                 rates[name, (wire, contest.title, connections)].append(rate)
                 print(
-                    f"round {turn + 1}  {contest.title:<15} {wire:<11} {connections:>2}  {name:<6} "
+                    f"round {turn + 1}  {contest.title:<18} {wire:<26} {connections:>2}  {name:<6} "
                     f"{rate.per_second:>9,.0f}/s  p99 {rate.p99_ms:>7.2f} ms",
                     flush=True,
                 )
@@ -130,8 +144,14 @@ def send(
         return h2load(
             address=server.grpc, path=GRPC_INFER, messages=[request.message()], connections=connections, seconds=seconds,
         )  # fmt: skip
-    message = request.json(server.http) if wire == HTTP_JSON else request.binary(server.http)
-    return wrk(message, connections=connections, seconds=seconds)
+    binary = wire in {HTTP_BINARY, CHANGING_BINARY}
+    message = request.binary(server.http) if binary else request.json(server.http)
+    if wire in {CHANGING_JSON, CHANGING_BINARY}:
+        message = changing(message)
+    elif wire == NEW_CONNECTIONS:
+        message = new_connections(message)
+    first = next(_NUMBERS)
+    return wrk(message, connections=connections, seconds=seconds, first=first)
 
 
 def _row(

@@ -149,31 +149,49 @@ def _run(*command: str) -> str:
     return finished.stdout
 
 
+_READ = """\
+local function read(path)
+  local file = io.open(path, "rb")
+  local text = file:read("*a")
+  file:close()
+  return text
+end"""
+"""wrk has room for a few numbers of open files above its connections."""
+
 _CHANGING = """\
 local at, number = 0, {first}
-request = function()
-  at = at % #bodies + 1
-  local body, sent = bodies[at], headers[at]
-  if placeholder ~= "" then
-    number = number + 1
-    local text = string.format("%012d", number)
-    local numbered = {{}}
-    for name, value in pairs(sent) do numbered[name] = (value:gsub(placeholder, text)) end
-    body, sent = (body:gsub(placeholder, text)), numbered
+local prepared = {{}}
+local function split(text)
+  local parts, from = {{}}, 1
+  while placeholder ~= "" do
+    local start, stop = text:find(placeholder, from, true)
+    if not start then break end
+    parts[#parts + 1] = text:sub(from, start - 1)
+    from = stop + 1
   end
-  return wrk.format("POST", nil, sent, body)
+  parts[#parts + 1] = text:sub(from)
+  return parts
+end
+function init(args)
+  for turn = 1, #bodies do prepared[turn] = split(wrk.format("POST", nil, headers[turn], bodies[turn])) end
+end
+function request()
+  at = at % #prepared + 1
+  number = number + 1
+  return table.concat(prepared[at], string.format("%012d", number))
 end
 """
+"""Requests are formatted once, and cut where the number stands: the load generator must not be what is measured."""
 
 
 def _lua(request: HttpRequest, folder: pathlib.Path, first: int) -> str:
     """A script for wrk; the bodies go into files in `folder`."""
-    lines = ['wrk.method = "POST"', "local bodies, headers = {}, {}"]
+    lines = ['wrk.method = "POST"', "local bodies, headers = {}, {}", _READ]
     for number, (body, headers) in enumerate(((request.body, request.headers), *request.others), 1):
         file = folder / f"body_{number}"
         file.write_bytes(body)
         shown = ", ".join(f'["{name}"] = "{value}"' for name, value in headers)
-        lines += [f'bodies[{number}] = io.open("{file}", "rb"):read("*a")', f"headers[{number}] = {{ {shown} }}"]  # fmt: skip
+        lines += [f'bodies[{number}] = read("{file}")', f"headers[{number}] = {{ {shown} }}"]  # fmt: skip
     if request.others or request.number:
         lines += [f'local placeholder = "{request.number}"', _CHANGING.format(first=first)]
     else:

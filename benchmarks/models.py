@@ -80,9 +80,10 @@ _IN_A_THREAD = 'parameters { key: "naiad.host" value { string_value: "thread" } 
 
 
 def python_models(repository: pathlib.Path) -> None:
-    """The Python models of both servers: `identity`, [N,4] FP32 in and out, and `wide`, the same with rows of any width."""
+    """The Python models of both servers: `identity`, [N,4] FP32 in and out; `wide`, the same with rows of any width; `strings`, BYTES."""
     _python(repository / "identity", _PYTHON_MODEL, dims=WIDTH)
     _python(repository / "wide", _PYTHON_MODEL, dims=-1)
+    _python(repository / "strings", _PYTHON_MODEL, dims=-1, datatype="TYPE_STRING")
 
 
 def python_model_in_a_thread(repository: pathlib.Path) -> None:
@@ -97,12 +98,20 @@ def busy_models(repository: pathlib.Path) -> None:
 
 
 def _python(
-    folder: pathlib.Path, code: str, *, dims: int, more: str = "", count: int = 1, batch: int = 64
+    folder: pathlib.Path,
+    code: str,
+    *,
+    dims: int,
+    datatype: str = "TYPE_FP32",
+    more: str = "",
+    count: int = 1,
+    batch: int = 64,
 ) -> None:
     version = folder / "1"
     version.mkdir(parents=True)
     (version / "model.py").write_text(code)
     config = _CONFIG.format(backend="python", dims=dims).replace("count: 1", f"count: {count}")
+    config = config.replace("TYPE_FP32", datatype)
     if not batch:
         config = config.replace("max_batch_size: 64", "max_batch_size: 0")
         config = config.replace("dynamic_batching {}\n", "")

@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import typing
 
 import numpy as np
 
 from benchmarks.load import HttpRequest
 from naiad.core.messages import service_pb2
+from naiad.core.tensor import pack
 
 GRPC_INFER = "/inference.GRPCInferenceService/ModelInfer"
 
@@ -19,7 +21,7 @@ class Sample:
         model: its name.
         tensor: the input's name.
         datatype: the input's wire datatype.
-        values: [1, …]; the row.
+        values: [1, …]; the row; objects of type `bytes` for BYTES.
         output: the output's name.
     """
 
@@ -37,7 +39,7 @@ class Sample:
                     "name": self.tensor,
                     "datatype": self.datatype,
                     "shape": list(self.values.shape),
-                    "data": self.values.reshape(-1).tolist(),
+                    "data": [_printable(value) for value in self.values.reshape(-1).tolist()],
                 }
             ]
         }
@@ -49,7 +51,7 @@ class Sample:
 
     def binary(self, address: str) -> HttpRequest:
         """Binary in, binary out."""
-        raw = self.values.tobytes()
+        raw = self._raw()
         head = json.dumps(
             {
                 "inputs": [
@@ -76,13 +78,20 @@ class Sample:
         """A serialised ModelInferRequest with raw contents."""
         request = service_pb2.ModelInferRequest(model_name=self.model)
         request.inputs.add(name=self.tensor, datatype=self.datatype, shape=self.values.shape)
-        request.raw_input_contents.append(self.values.tobytes())
+        request.raw_input_contents.append(self._raw())
         serialised: bytes = request.SerializeToString()
         return serialised
 
     def flat(self) -> "Sample":
         """The same without a batch dimension."""
         return dataclasses.replace(self, values=self.values[0])
+
+    def _raw(self) -> bytes:
+        """The values as binary data."""
+        if self.datatype != "BYTES":
+            return self.values.tobytes()
+        packed: bytes = pack(self.values).tobytes()
+        return packed
 
     def _url(self, address: str) -> str:
         return f"http://{address}/v2/models/{self.model}/infer"
@@ -97,6 +106,16 @@ def small(model: str) -> Sample:
         values=np.array([[1.5, 2.5, 3.5, 4.5]], np.float32),
         output="y",
     )
+
+
+def strings(count: int) -> Sample:
+    """[1,count] BYTES for `strings`, 20 bytes each."""
+    values = np.array([[b"%020d" % number for number in range(count)]], dtype=object)
+    return Sample(model="strings", tensor="x", datatype="BYTES", values=values, output="y")
+
+
+def _printable(value: typing.Any) -> typing.Any:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def file_bytes() -> Sample:

@@ -14,9 +14,9 @@ from benchmarks import (
     startup,
     streams,
 )
-from benchmarks.contest import HTTP_BINARY, Contest, Plan, play
+from benchmarks.contest import ALL_WIRES, CHANGING_BINARY, HTTP_BINARY, Contest, Plan, play
 from benchmarks.report import Row, plot, put_into, table, write_csv
-from benchmarks.requests import file_bytes, small, wide
+from benchmarks.requests import file_bytes, small, strings, wide
 from tests.reference.install import install
 from tests.reference.process import ServerProcess, naiad_program, reference_program
 
@@ -81,11 +81,14 @@ def _measure(
         both = (("triton", theirs), ("naiad", ours))
         alone = (("naiad", onnx),)
         contests = [
-            Contest("python identity", small("identity"), both),
-            Contest("python in a thread", small("threaded"), both),
+            Contest("python identity", small("identity"), both, ALL_WIRES),
+            Contest("python in a thread", small("threaded"), both, ALL_WIRES),
+            Contest(
+                "python, 1,000 strings", strings(1000), both, (CHANGING_BINARY, HTTP_BINARY), (1, 8)
+            ),
             Contest("python, 1 MB", wide(1), both, _LARGE, _FEW),
             Contest("python, 16 MB", wide(16), both, _LARGE, _FEW),
-            Contest("tiny ONNX", small("tiny"), alone),
+            Contest("tiny ONNX", small("tiny"), alone, ALL_WIRES),
             Contest("magika", file_bytes(), alone),
         ]
         rows = play(contests, plan)

@@ -16,9 +16,10 @@ import time
 import grpc
 import numpy as np
 
+from benchmarks.changing import NUMBER, TRACE, changing, new_connections
 from benchmarks.load import HttpRequest, LoadError, h2load, wrk
 from benchmarks.ratios import Cell
-from benchmarks.requests import GRPC_INFER, Sample, small
+from benchmarks.requests import GRPC_INFER, Sample, small, strings
 from benchmarks.streams import STREAM_INFER
 from naiad.core.messages import service_pb2
 from tests.reference.process import ServerProcess
@@ -27,7 +28,11 @@ JSON, BINARY, UNARY, STREAM = WIRES = ("HTTP JSON", "HTTP binary", "gRPC", "gRPC
 MODELS = {"tiny": "tiny ONNX", "identity": "python", "threaded": "python in a thread"}
 """By name, as tables show them."""
 
-SAME, IDS, TRACED, SHAPES, NEW_CONNECTIONS = (
+STRINGS = "strings"
+"""1,000 strings of 20 bytes to a Python model in a worker process."""
+
+CHANGING, SAME, IDS, TRACED, SHAPES, NEW_CONNECTIONS = (
+    "changing",
     "same",
     "ids",
     "traceparent",
@@ -41,15 +46,12 @@ _PARTS = 4
 """Slices of a round over gRPC: short ones, as a machine's speed changes from one second to the next."""
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
-_ID = "@@@@@@@@@@@@"
-"""Stands in a request for a number of twelve digits that grows."""
-
-_TRACE = "traceparent", f"00-0af7651916cd43dd8448{_ID}-b7ad6b7169203331-01"
 _PATIENCE_S = 30.0
 
 
 def cells(connections: "tuple[int, ...]" = (1, 8, 64)) -> list[Cell]:
-    """All that is measured."""
+    """All that is measured: first what clients do, then one request over and over, then one change at a time."""
+    first = [Cell(JSON, model, CHANGING, count) for model in MODELS for count in connections]
     plain = [
         Cell(wire, model, SAME, count)
         for wire in WIRES
@@ -61,9 +63,16 @@ def cells(connections: "tuple[int, ...]" = (1, 8, 64)) -> list[Cell]:
         *((wire, change) for wire in (JSON, BINARY) for change in (IDS, TRACED, SHAPES)),
         *((wire, change) for wire in (UNARY, STREAM) for change in (IDS, SHAPES)),
         (UNARY, TRACED),
+        (BINARY, CHANGING),
         (JSON, NEW_CONNECTIONS),
     ]
-    return plain + [Cell(wire, "tiny", change, middle) for wire, change in changing]
+    return [
+        *first,
+        Cell(JSON, "tiny", NEW_CONNECTIONS, min(connections)),
+        *plain,
+        *(Cell(wire, "tiny", change, middle) for wire, change in changing),
+        Cell(BINARY, STRINGS, CHANGING, middle),
+    ]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -161,27 +170,28 @@ def check(server: ServerProcess, model: str) -> None:
 
 def _http(server: ServerProcess, cell: Cell) -> HttpRequest:
     """The requests of a cell as wrk sends them."""
+    if cell.requests == CHANGING:
+        form = Sample.json if cell.wire == JSON else Sample.binary
+        return changing(form(_sample(cell.model, 1), server.http))
     samples = [_sample(cell.model, rows) for rows in (_ROWS if cell.requests == SHAPES else (1,))]
     form = Sample.json if cell.wire == JSON else Sample.binary
     made = [form(sample, server.http) for sample in samples]
     if cell.requests == IDS:
         made = [_with_id(each, binary=cell.wire == BINARY) for each in made]
-    headers: tuple[tuple[str, str], ...] = ()
-    if cell.requests == TRACED:
-        headers = (_TRACE,)
-    elif cell.requests == NEW_CONNECTIONS:
-        headers = (("Connection", "close"),)
+    if cell.requests == NEW_CONNECTIONS:
+        return new_connections(made[0])
+    headers = (TRACE,) if cell.requests == TRACED else ()
     first, *others = [dataclasses.replace(each, headers=(*each.headers, *headers)) for each in made]
     return dataclasses.replace(
         first,
         others=tuple((each.body, each.headers) for each in others),
-        number=_ID if cell.requests in {IDS, TRACED} else "",
+        number=NUMBER if cell.requests in {IDS, TRACED} else "",
     )
 
 
 def _with_id(request: HttpRequest, *, binary: bool) -> HttpRequest:
     """The request with an id that grows; the JSON of a binary one stays as long as its header says."""
-    start = json.dumps({"id": _ID}).encode()[:-1] + b", "
+    start = json.dumps({"id": NUMBER}).encode()[:-1] + b", "
     headers = dict(request.headers)
     if binary:
         name = "Inference-Header-Content-Length"
@@ -191,6 +201,8 @@ def _with_id(request: HttpRequest, *, binary: bool) -> HttpRequest:
 
 def _sample(model: str, rows: int) -> Sample:
     """`small`, with so many rows."""
+    if model == STRINGS:
+        return strings(1000)
     one = small(model)
     return dataclasses.replace(one, values=np.repeat(one.values, rows, axis=0))
 
@@ -223,7 +235,7 @@ async def _calls(
             while time.perf_counter() < end:
                 number = next(numbers)
                 message = _messages(cell, number, 1)[0] if cell.requests == IDS else next(prepared)
-                metadata = ((_TRACE[0], _TRACE[1].replace(_ID, f"{number:012d}")),)
+                metadata = ((TRACE[0], TRACE[1].replace(NUMBER, f"{number:012d}")),)
                 await call(message, metadata=metadata if cell.requests == TRACED else None, timeout=_PATIENCE_S)  # fmt: skip
                 done += 1
         return done

@@ -106,7 +106,14 @@ def test_every_wire_has_each_model_and_number_of_connections_and_changing_reques
         plain = [each for each in cells if each.wire == wire and each.requests == traffic.SAME]
         assert len(plain) == 9
         assert {each.requests for each in cells if each.wire == wire} >= {"same", "ids", "shapes"}
-    assert {each.connections for each in cells if each.requests != traffic.SAME} == {8}
+    one_change = [each for each in cells if each.requests not in {traffic.SAME, traffic.CHANGING}]
+    assert {each.connections for each in one_change} == {1, 8}
+
+
+def test_the_first_cells_send_what_clients_send() -> None:
+    cells = traffic.cells((1, 8, 64))
+    assert {each.requests for each in cells[:9]} == {traffic.CHANGING}
+    assert cells[9].requests == traffic.NEW_CONNECTIONS
 
 
 def test_the_time_of_a_process_holds_that_of_its_children_also_of_those_that_have_ended() -> None:
