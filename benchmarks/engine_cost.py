@@ -30,6 +30,7 @@ from naiad.core.tensor import Tensor
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.hosts.worker_rpc import ClosedRpcHandler
+from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 
 _NS_A_US = 1e3
@@ -98,7 +99,7 @@ async def _measure(pairs: int) -> list[Cost]:
 async def _compare(folder: pathlib.Path, tensor: Tensor, *, pairs: int) -> Cost:
     clock = SystemClock()
     loader = Loader(
-        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
+        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     plan = await loader.plan(folder)
     sessions: list[typing.Any] = []

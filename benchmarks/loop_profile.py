@@ -44,6 +44,7 @@ from naiad.protocol.http.transport.settings import HttpSettings
 from naiad.repository.manager import Repository
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store
+from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve.console import LoadingLines
 
 _CONNECTIONS = 16
@@ -194,7 +195,7 @@ async def _steps(
 async def _connections(folder: pathlib.Path) -> list[Connection]:
     loop, clock = asyncio.get_running_loop(), SystemClock()
     loader = Loader(
-        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
+        registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     repository = Repository(
         reader=RepositoryReader([open_store(str(folder))]), resolve=loader.plan, load=loader.load, load_thread_count=1, retry_count=0,

@@ -10,6 +10,7 @@ from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.factory import make_scheduler
+from naiad.scheduling.resources import Resources, UnlimitedResources
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost
 from tests.support.inferences import (
@@ -33,11 +34,13 @@ class ScheduledModel:
         takes_s: float | None = None,
         max_batch_size: int = 8,
         inputs: collections.abc.Sequence[TensorSpec] = (make_spec(),),
+        name: str = "m",
+        resources: Resources | None = None,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.clock = LoopClock(loop)
         self.hosts = [
-            ScriptedHost(clock=self.clock, loop=loop, name=f"m_0_{k}", takes_s=takes_s)
+            ScriptedHost(clock=self.clock, loop=loop, name=f"{name}_0_{k}", takes_s=takes_s)
             for k in range(instances)
         ]
         self.statistics = ModelStatistics()
@@ -45,6 +48,7 @@ class ScheduledModel:
             config=make_config(batching=batching, max_batch_size=max_batch_size, inputs=inputs),
             version=1,
             hosts=self.hosts,
+            resources=UnlimitedResources() if resources is None else resources,
             statistics=self.statistics,
             clock=self.clock,
             loop=loop,

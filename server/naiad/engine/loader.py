@@ -37,6 +37,7 @@ from naiad.hosts.thread import ThreadHost
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.scheduling.factory import make_scheduler
+from naiad.scheduling.resources import Resources
 
 if typing.TYPE_CHECKING:
     from naiad.engine.workers import Workers
@@ -69,6 +70,7 @@ class Loader:
         gpus: device ids that there are.
         threads: how many models are read or loaded at once.
         clock: for load and compute times.
+        resources: what the instances of all models share.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
     """
 
@@ -82,9 +84,11 @@ class Loader:
         gpus: collections.abc.Sequence[int],
         threads: int,
         clock: Clock,
+        resources: Resources,
         rpc_handler_of: collections.abc.Callable[[str, str], "WorkerRpcHandler"],
     ) -> None:
         self._registry = registry
+        self._resources = resources
         self._rpc_handler_of = rpc_handler_of
         self._backend_options = backend_options
         self._config_name = config_name
@@ -131,6 +135,7 @@ class Loader:
             config=plan.config,
             version=plan.version,
             hosts=hosts,
+            resources=self._resources,
             statistics=statistics,
             clock=self._clock,
             loop=loop,

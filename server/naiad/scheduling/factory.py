@@ -10,7 +10,9 @@ from naiad.hosts.host import Host
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.batching import plan_batching
 from naiad.scheduling.dynamic import DynamicScheduler
+from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler
 
@@ -23,6 +25,7 @@ def make_scheduler(
     config: ModelConfig,
     version: int,
     hosts: collections.abc.Sequence[Host],
+    resources: Resources,
     statistics: ModelStatistics,
     clock: Clock,
     loop: asyncio.AbstractEventLoop,
@@ -33,21 +36,31 @@ def make_scheduler(
         config: normalised.
         version: the version.
         hosts: the instances, at least one; the scheduler closes them when it stops.
+        resources: what instances share with those of other models.
         statistics: its counters.
         clock: gives the time.
         loop: the event loop in which all methods are called.
     """
     batching = config.dynamic_batching
+    dispatcher = ResponseDispatcher(
+        model=config.name, version=version, statistics=statistics, clock=clock
+    )
+    pool = InstancePool(
+        model=config.name,
+        hosts=hosts,
+        resources=resources,
+        dispatcher=dispatcher,
+        preserve_ordering=batching is not None and batching.preserve_ordering,
+        clock=clock,
+        loop=loop,
+    )
     return DynamicScheduler(
         model=config.name,
         queue=InferenceQueue(model=config.name, batching=batching),
         policy=plan_batching(config),
-        dispatcher=ResponseDispatcher(
-            model=config.name, version=version, statistics=statistics, clock=clock
-        ),
-        preserve_ordering=batching is not None and batching.preserve_ordering,
+        dispatcher=dispatcher,
         hold=0 if batching is None else _hold_of_environment(),
-        hosts=hosts,
+        pool=pool,
         statistics=statistics,
         clock=clock,
         loop=loop,

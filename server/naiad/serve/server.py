@@ -28,6 +28,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store
+from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
 from naiad.serve.drain import DrainSteps, drain
@@ -89,6 +90,7 @@ class Server:
             gpus=tuple(gpu.index for gpu in gpus),
             threads=options.model_load_thread_count,
             clock=self._clock,
+            resources=UnlimitedResources(),
             rpc_handler_of=rpc_services.handler,
         )
         figures = MachineFigures(

@@ -18,6 +18,7 @@ from naiad.scheduling.factory import make_scheduler
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost
 from tests.support.inferences import make_config, make_inference
+from tests.support.resources import CountedResources
 
 MAX_ROWS = 4
 POLICIES = st.builds(
@@ -52,11 +53,15 @@ class LoggingHost(ScriptedHost):
 class Scheduling(RuleBasedStateMachine):
     """The model: what was taken, in order of arrival, and the log of all batches."""
 
-    @initialize(batching=BATCHINGS, instances=st.integers(1, 3))
-    def start(self, batching: DynamicBatching | None, instances: int) -> None:
+    @initialize(
+        batching=BATCHINGS, instances=st.integers(1, 3), resources=st.sampled_from([1, 2, 3])
+    )
+    def start(self, batching: DynamicBatching | None, instances: int, resources: int) -> None:
         self.loop = looptime.new_event_loop()
         self.clock = LoopClock(self.loop)
         self.batching = batching
+        self.resources = CountedResources(resources)
+        self.most_busy = resources
         self.log: list[list[Inference]] = []
         self.hosts = [
             LoggingHost(clock=self.clock, loop=self.loop, name=f"m_0_{k}") for k in range(instances)
@@ -73,6 +78,7 @@ class Scheduling(RuleBasedStateMachine):
             config=config,
             version=1,
             hosts=self.hosts,
+            resources=self.resources,
             statistics=self.statistics,
             clock=self.clock,
             loop=self.loop,
@@ -164,6 +170,12 @@ class Scheduling(RuleBasedStateMachine):
             assert len(batch) == 1 or self.batching is not None
 
     @invariant()
+    def a_busy_instance_has_its_resources(self) -> None:
+        busy = [host.name for host in self.hosts if host.out is not None]
+        assert sorted(self.resources.names()) == busy
+        assert len(busy) + self.resources.available == self.most_busy
+
+    @invariant()
     def inside_a_level_nobody_in_time_is_overtaken(self) -> None:
         place = {each.request.id: number for number, each in enumerate(self.taken)}
         delays = (
@@ -200,6 +212,7 @@ class Scheduling(RuleBasedStateMachine):
         assert (self.statistics.pending, self.scheduler.inflight()) == (0, 0)
         assert self.statistics.success_count + self.statistics.fail_count == len(self.taken)
         assert all(host.closed for host in self.hosts)
+        assert (self.resources.users, self.resources.waiting) == ([], [])
         self.loop.close()
 
 

@@ -1,0 +1,276 @@
+"""The instances of a model version: which of them are free, what the others execute, and which inferences have no final response yet.
+
+A scheduler decides which requests run together and when; it acquires an instance here and sends the batch to it. An instance is free,
+busy (it executes a batch), waiting (it is idle, and its resources are used by others) or unusable (its worker is being restarted). When a
+batch comes back its instance is free at once, and gets the next batch before the responses are sent: it works while the loop writes.
+
+Ownership: an inference that is sent belongs to the pool until its final response: it is in exactly one batch, in a batch that waits for
+an earlier one (`preserve_ordering`), or deferred (its batch came back before its responses).
+"""
+
+import asyncio
+import collections.abc
+import functools
+
+from naiad.backends.backend import Answer
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference
+from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import BatchOutcome, Host, OnOutcome
+from naiad.scheduling.ordering import Reordering
+from naiad.scheduling.resources import Resources
+from naiad.scheduling.response_dispatcher import ResponseDispatcher
+
+OnFree = collections.abc.Callable[[list[Inference] | None], None]
+
+
+class InstanceSlot:
+    """An instance in a pool. Implements `ResourceUser`.
+
+    Attributes:
+        host: runs its batches.
+        name: the instance's name.
+        batch: the batch in execution; None if there is none.
+        ticket: the position of that batch in the order of all batches.
+        usable: whether it can run batches.
+        on_outcome: gets the outcome of its batch.
+        retry: called when its resources may be available.
+    """
+
+    __slots__ = ("batch", "host", "name", "on_outcome", "retry", "ticket", "usable")
+
+    def __init__(self, pool: "InstancePool", host: Host) -> None:
+        self.host = host
+        self.name = host.name
+        self.batch: list[Inference] | None = None
+        self.ticket = 0
+        self.usable = True
+        self.on_outcome: OnOutcome = functools.partial(pool.came_back, self)
+        self.retry = functools.partial(pool.retry, self)
+
+
+class InstancePool:
+    """The instances of one model version.
+
+    Args:
+        model: the model's name, for messages.
+        hosts: one per instance.
+        resources: what the instances share with those of other models.
+        dispatcher: counts and responds.
+        preserve_ordering: responses leave in the order in which batches were sent (row 12.9).
+        clock: gives the time.
+        loop: the event loop in which every method is called.
+
+    Attributes:
+        free: the instances that `acquire` may return, the one that was freed last at the end. Read only.
+        usable: how many instances can run batches, whether free or not.
+        inflight: how many inferences it owns.
+        last_used: the instance whose batch came back last, whose memory is warm; None at first.
+    """
+
+    __slots__ = (
+        "_clock", "_deferred", "_dispatcher", "_loop", "_model", "_on_completed", "_on_free", "_on_lost", "_order", "_resources",
+        "_slots", "_waiting", "free", "inflight", "last_used", "usable",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        hosts: collections.abc.Sequence[Host],
+        resources: Resources,
+        dispatcher: ResponseDispatcher,
+        preserve_ordering: bool,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._model = model
+        self._resources = resources
+        self._dispatcher = dispatcher
+        self._order = Reordering[BatchOutcome]() if preserve_ordering else None
+        self._clock = clock
+        self._loop = loop
+        self._slots = [InstanceSlot(self, host) for host in hosts]
+        self.free = self._slots[::-1]
+        self.usable = len(self._slots)
+        self.inflight = 0
+        self.last_used: InstanceSlot | None = None
+        self._waiting = set[InstanceSlot]()
+        self._deferred = set[Inference]()
+
+    def open(
+        self,
+        *,
+        on_free: OnFree,
+        on_lost: collections.abc.Callable[[], None],
+        on_completed: collections.abc.Callable[[], None],
+    ) -> None:
+        """Set the scheduler's callbacks; called once, before anything else.
+
+        Args:
+            on_free: an instance is free: its batch came back (that batch, whose responses are not sent yet), it is usable again, or its
+                resources may be available (None).
+            on_lost: the last usable instance is lost: queued requests would wait for a restart, which may take for ever.
+            on_completed: the pool owns fewer inferences than before.
+        """
+        self._on_free = on_free
+        self._on_lost = on_lost
+        self._on_completed = on_completed
+        for slot in self._slots:
+            slot.host.answers_to(self._on_deferred)
+            slot.host.watch(functools.partial(self._usable_changed, slot))
+
+    def acquire(self, preferred: InstanceSlot | None) -> InstanceSlot | None:
+        """Take a free instance, with its resources, to send it a batch.
+
+        Args:
+            preferred: the instance to take if it is free; otherwise the one that was freed last.
+
+        Returns:
+            None if no instance is free, or none can have its resources: these wait, and `on_free` is called later.
+        """
+        free, granted = self.free, self._resources.acquire
+        if preferred is not None and free and free[-1] is not preferred and preferred in free:
+            free.remove(preferred)
+            free.append(preferred)
+        while free:
+            slot = free.pop()
+            if granted(slot):
+                return slot
+            self._waiting.add(slot)
+        return None
+
+    def send(self, slot: InstanceSlot, batch: list[Inference]) -> None:
+        """Execute a batch on an instance that was acquired. Whatever fails, each inference gets its final response."""
+        self.inflight += len(batch)
+        slot.batch = batch
+        if self._order is not None:
+            slot.ticket = self._order.sent()
+        try:
+            slot.host.submit(batch, slot.on_outcome)
+        except Exception as failure:  # noqa: BLE001  whatever a host raises, no client may wait for ever
+            message = (
+                f"model '{self._model}': its instance '{slot.name}' rejected the batch: {failure}"
+            )
+            error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
+            self._loop.call_soon(slot.on_outcome, self._failed(batch, error))
+
+    def came_back(self, slot: InstanceSlot, outcome: BatchOutcome) -> None:
+        """A batch came back: free its instance, then respond."""
+        if slot.batch is not outcome.batch:
+            return  # it was aborted before
+        ticket = slot.ticket
+        slot.batch = None
+        self.last_used = slot
+        if slot.usable:
+            self.free.append(slot)
+        self._resources.release(slot)
+        self._on_free(outcome.batch)
+        if self._order is None:
+            self._deliver(outcome)
+        else:
+            for due in self._order.came_back(ticket, outcome):
+                self._deliver(due)
+
+    def retry(self, slot: InstanceSlot) -> None:
+        """The resources of an instance that waits may be available."""
+        if slot in self._waiting:
+            self._waiting.remove(slot)
+            self.free.append(slot)
+            self._on_free(None)
+
+    def executions(self) -> list[tuple[str, list[Inference] | None]]:
+        """The name and the batch of each instance; None for one without a batch."""
+        return [(slot.name, slot.batch) for slot in self._slots]
+
+    def kept(self) -> list[tuple[list[Inference], list[Inference]]]:
+        """The batches that came back and wait for another one, each with that one."""
+        order = self._order
+        if order is None:
+            return []
+        return [
+            (outcome.batch, slot.batch)
+            for slot in self._slots
+            if slot.batch is not None and slot.ticket == order.due
+            for outcome in order.early()
+        ]
+
+    def abandoned(self) -> set[Inference]:
+        """All inferences it owns, if no client waits for any of them; else none."""
+        left = self._deferred.union(*(slot.batch for slot in self._slots if slot.batch is not None))
+        if self.inflight != len(left) or not all(inference.cancelled for inference in left):
+            return set()
+        return left
+
+    def abort(self, why: str, error: InferenceError) -> None:
+        """Fail all inferences it owns, which may never end: a stream that the model does not close, a batch that hangs.
+
+        Args:
+            why: for the hosts, see `Host.abort`.
+            error: the response.
+        """
+        deferred, self._deferred = self._deferred, set[Inference]()
+        self.inflight -= len(deferred)
+        for inference in deferred:
+            self._dispatcher.fail(inference, error)
+        for slot in self._slots:
+            if slot.batch is not None:
+                slot.host.abort(why)
+            if slot.batch is not None:  # a thread
+                self.came_back(slot, self._failed(slot.batch, error))
+        self._on_completed()
+
+    async def close(self) -> None:
+        """Close the hosts. Call it when it owns no inference. Idempotent."""
+        for slot in self._waiting:
+            self._resources.withdraw(slot)
+        self._waiting.clear()
+        await asyncio.gather(*(slot.host.close() for slot in self._slots))
+
+    def _usable_changed(self, slot: InstanceSlot, usable: bool) -> None:  # noqa: FBT001  the signature of the callback
+        """An instance cannot run batches any more, or can again."""
+        if slot.usable is usable:
+            return
+        slot.usable = usable
+        if usable:
+            self.usable += 1
+            if slot.batch is None:
+                self.free.append(slot)
+            self._on_free(None)
+            return
+        self.usable -= 1
+        if slot in self._waiting:
+            self._waiting.remove(slot)
+            self._resources.withdraw(slot)
+        elif slot in self.free:
+            self.free.remove(slot)
+        if not self.usable:
+            self._on_lost()
+
+    def _deliver(self, outcome: BatchOutcome) -> None:
+        self.inflight -= len(outcome.batch)
+        execution = outcome.execution
+        self._dispatcher.deliver(outcome)
+        if execution is not None and None in execution.responses:
+            deferred = [inference for inference in outcome.batch if not inference.settled]
+            self._deferred.update(deferred)
+            self.inflight += len(deferred)
+        self._on_completed()
+
+    def _on_deferred(self, answer: Answer) -> None:
+        """A deferred response came, perhaps before its batch."""
+        inference = answer.inference
+        if answer.response.final and inference in self._deferred:
+            self._deferred.remove(inference)
+            self.inflight -= 1
+        flow = inference.flow
+        if flow is not None:
+            flow.coming(answer.weight)
+        self._dispatcher.respond(answer)
+        if flow is not None:
+            flow.arrived(answer.weight)
+        self._on_completed()
+
+    def _failed(self, batch: list[Inference], error: InferenceError) -> BatchOutcome:
+        now = self._clock.monotonic_ns()
+        return BatchOutcome(batch, None, error, now, now)

@@ -1,0 +1,55 @@
+"""Resources that the instances of all models share: an instance takes what it needs for each batch.
+
+One `Resources` per process is given to every pool of instances (`instance_pool.py`). An instance that is refused waits, and is called back
+when its resources may be available, so that a batch of one model that ends wakes the scheduler of another one.
+"""
+
+import typing
+
+
+class ResourceUser(typing.Protocol):
+    """An instance that takes resources."""
+
+    @property
+    def name(self) -> str:
+        """The instance's name (row 11.32)."""
+        ...
+
+    def retry(self) -> None:
+        """The resources may be available now. If the instance still needs them, it calls `acquire` again before this returns."""
+        ...
+
+
+class Resources(typing.Protocol):
+    """Grants resources. All methods are called on the event loop."""
+
+    def acquire(self, user: ResourceUser) -> bool:
+        """Take the resources of an instance for one batch.
+
+        Returns:
+            False if they are not available: the instance waits, and its `retry` is called once, later. An instance that then does not
+            acquire them needs them no longer: the next one in turn must be called.
+        """
+        ...
+
+    def release(self, user: ResourceUser) -> None:
+        """Return what `acquire` granted; may call `retry` of instances that wait, before this returns."""
+        ...
+
+    def withdraw(self, user: ResourceUser) -> None:
+        """Remove an instance that waits; its `retry` is not called any more. No effect for one that does not wait."""
+        ...
+
+
+class UnlimitedResources:
+    """Grants everything."""
+
+    def acquire(self, user: ResourceUser) -> bool:
+        """See `Resources`."""
+        return True
+
+    def release(self, user: ResourceUser) -> None:
+        """See `Resources`."""
+
+    def withdraw(self, user: ResourceUser) -> None:
+        """See `Resources`."""
