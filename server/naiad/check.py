@@ -171,7 +171,7 @@ def _models(location: str, *, config_name: str) -> list[pathlib.Path]:
         )
     if _is_model(folder, config_name=config_name):
         return [folder if folder.name else folder.resolve()]
-    models = store.model_folders()
+    models = [store.checkout(name).folder for name in store.names()]
     if not models:
         raise UsageError(
             f"{location} holds no model: a repository holds one folder a model, each with a config.pbtxt"

@@ -100,7 +100,7 @@ def fetch(uri: str, folder: pathlib.Path) -> str:
         OSError: the folder cannot be written.
     """
     root = local_root(uri, option="")
-    models = len(LocalStore(root, option="").model_folders())
+    models = len(LocalStore(root, option="").names())
     source = pathlib.Path(root)
     folder = folder.absolute()
     _check_apart(source, folder)

@@ -84,7 +84,7 @@ def test_what_init_containers_start_is_a_command_of_the_server(
     command = [*server.FETCH_COMMAND, *server.fetch_arguments(f"file://{source}", str(there))]
     monkeypatch.setattr(sys, "argv", command)
     assert __main__.main() == 0, capsys.readouterr().err
-    assert [model.name for model in open_store(str(there)).model_folders()] == ["a"]
+    assert open_store(str(there)).names() == ["a"]
 
 
 def test_a_server_reads_the_folders_that_its_init_containers_fill() -> None:

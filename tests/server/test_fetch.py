@@ -69,7 +69,7 @@ def test_a_repository_comes_whole_and_a_server_can_read_it(
     assert (status, err) == (0, "")
     assert out == f"naiad fetch: 2 models, 4 files, 2 kB, in {folder}\n"
     assert tree(folder) == tree(repository)
-    assert [m.name for m in open_store(str(folder)).model_folders()] == ["a", "b"]
+    assert open_store(str(folder)).names() == ["a", "b"]
     copied = (folder / "a" / "1" / "model.onnx").stat()
     assert copied.st_mtime_ns == (repository / "a" / "1" / "model.onnx").stat().st_mtime_ns
     assert beside(folder) == [".fetched.lock"]

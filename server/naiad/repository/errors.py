@@ -1,4 +1,4 @@
-"""The errors of the repository: requests for models that are not served (row 2.8), failed loads (7.11, 7.12), invalid names (7.14). Pure."""
+"""The errors of the repository: requests for models that are not served (row 2.8) and loads that fail (7.11, 7.12). Pure."""
 
 import collections.abc
 import typing
@@ -107,21 +107,3 @@ def failed_load(
         f"load failed for model '{name}': {failures}"
         + (" What was loaded before goes on serving." if serving else "")
     )
-
-
-def check_name(name: str) -> None:
-    """Check the name of a model that is to be loaded (row 7.14).
-
-    Raises:
-        InferenceError: INVALID_ARG: it is empty, or leads out of the repository.
-    """
-    trimmed = name.strip()
-    if not trimmed:
-        raise invalid(
-            "Model name cannot be empty. Please enter a valid name to deploy: that of a folder in the model repository"
-        )
-    if trimmed in (".", "..") or "/" in trimmed or "\0" in trimmed:
-        raise invalid(
-            f"invalid model name '{name}', model name must not contain path traversal characters: "
-            "give the name of a folder in the model repository"
-        )

@@ -59,6 +59,16 @@ class LoadRetrier(typing.Generic[S]):
         Returns:
             What serves it: the version is LOADING, and the caller changes that. None if every attempt failed: it is UNAVAILABLE.
         """
+        version.copy.share()
+        served = None
+        try:
+            served = await self._load_or_retry(version)
+        finally:
+            if served is None:
+                version.copy.release()
+        return served
+
+    async def _load_or_retry(self, version: Version[S]) -> S | None:
         async with self._slots:
             for retries_left in range(self._retry_count, -1, -1):
                 version.apply(Event.LOAD)

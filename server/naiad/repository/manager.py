@@ -17,21 +17,19 @@ import typing
 from naiad.core.clock import Clock
 from naiad.core.request import LATEST
 from naiad.errors import InferenceError, unavailable
-from naiad.repository.errors import (
-    Versions,
-    check_name,
-    failed_load,
-    failed_plan,
-    not_polled,
-    not_served,
-)
-from naiad.repository.fingerprint import Fingerprint
+from naiad.repository.errors import Versions, failed_load, failed_plan, not_polled, not_served
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.per_model_lock import PerModelLock
-from naiad.repository.plan import ModelPlan, VersionPlan, without_duplicates
-from naiad.repository.reading import RepositoryReader
-from naiad.repository.reload import untouched
+from naiad.repository.plan import (
+    LoadedFrom,
+    ModelPlan,
+    VersionPlan,
+    untouched,
+    without_duplicates,
+)
+from naiad.repository.reading import LocalCopy, RepositoryReader
+from naiad.repository.store import StoredModel, check_name
 from naiad.repository.unloaded import Unloaded
 from naiad.repository.unloads import Memory, Unloads
 from naiad.repository.version import (
@@ -90,7 +88,7 @@ class Repository(typing.Generic[S]):
         self._models: dict[str, dict[int, Version[S]]] = {}
         self._failed_plans: dict[str, ModelPlan] = {}
         self._latest: dict[str, S] = {}
-        self._loaded_from: dict[str, Fingerprint] = {}
+        self._loaded_from: dict[str, LoadedFrom] = {}
         self._unloaded = Unloaded()
         self._locks = PerModelLock()
         self._closed = False
@@ -107,31 +105,32 @@ class Repository(typing.Generic[S]):
         Raises:
             InferenceError: a repository cannot be read.
         """
-        folders = await self._reader.folders()
-        missing = set[str]() if names is None else set(names) - {folder.name for folder in folders}
+        models = await self._reader.models()
+        missing = set[str]() if names is None else set(names) - {model.name for model in models}
         for name in sorted(missing):
             log.error("failed to poll model '%s': %s", name, self._not_found_reason())
         if names is not None:
-            folders = [folder for folder in folders if folder.name in names]
-        unique, refused = without_duplicates(folders)
-        found = await self._reader.fingerprints(unique)
-        plans = [*refused, *await asyncio.gather(*(self._plan(folder) for folder in unique))]
+            models = [model for model in models if model.name in names]
+        unique, refused = without_duplicates(models)
+        fingerprints = await self._reader.fingerprints(unique)
+        planned = list(await asyncio.gather(*map(self._plan, unique)))
+        plans = [*refused, *(plan for plan, _ in planned)]
         plans.sort(key=lambda plan: plan.name)
         if names is None or names:
             self._progress.planned(plans)
         for plan in plans:
             if plan.reason:
                 self._record_failed_plan(plan)
-            else:
+        loads = list[collections.abc.Awaitable[None]]()
+        for model, (plan, copy) in zip(unique, planned, strict=True):
+            if copy is not None:
                 self._models[plan.name] = {
-                    version.version: Version(plan=version) for version in plan.versions
+                    each.version: Version(plan=each, copy=copy) for each in plan.versions
                 }
-        await asyncio.gather(
-            *(
-                self._locks.run(name, functools.partial(self._load_at_start, name, found[name]))
-                for name in tuple(self._models)
-            )
-        )
+                source = LoadedFrom(model, fingerprints[plan.name])
+                load = functools.partial(self._load_at_start, plan.name, copy, source)
+                loads.append(self._locks.run(plan.name, load))
+        await asyncio.gather(*loads)
         return not missing and all(state.state is State.READY for state in self.states())
 
     async def load(self, name: str, *, requested_by: str = "") -> None:
@@ -174,7 +173,7 @@ class Repository(typing.Generic[S]):
         )
         self._latest.clear()
         await self._unloads.join()
-        self._reader.close()
+        await self._reader.aclose()
 
     async def names(self) -> list[str]:
         """The models that the stores hold now, loaded or not (row 7.2).
@@ -182,7 +181,7 @@ class Repository(typing.Generic[S]):
         Raises:
             InferenceError: a repository cannot be read, or does not respond.
         """
-        return sorted({folder.name for folder in await self._reader.folders()})
+        return sorted({model.name for model in await self._reader.models()})
 
     def get(self, name: str, version: int = LATEST) -> S:
         """The served version of a model; without a version the highest READY one (row 2.8).
@@ -232,22 +231,32 @@ class Repository(typing.Generic[S]):
         known += [failed_plan_state(plan) for plan in self._failed_plans.values()]
         return sorted(known, key=lambda state: (state.name, state.version or 0))
 
-    async def _plan(self, folder: pathlib.Path) -> ModelPlan:
+    async def _plan(self, model: StoredModel) -> tuple[ModelPlan, LocalCopy | None]:
+        """Check a model out and read its config. A plan with versions comes with the copy; the caller releases it."""
+        copy: LocalCopy | None = None
         async with self._slots:
             try:
-                return await self._resolve(folder)
+                copy = await self._reader.checkout(model)
+                plan = await self._resolve(copy.folder)
             except InferenceError as error:
-                return ModelPlan(name=folder.name, reason=error.message)
+                plan = ModelPlan(name=model.name, reason=error.message)
             except Exception as error:
-                log.exception("reading the model folder %s failed", folder)
-                return ModelPlan(name=folder.name, reason=f"{type(error).__name__}: {error}")
+                log.exception("reading the model %s failed", model.location)
+                plan = ModelPlan(name=model.name, reason=f"{type(error).__name__}: {error}")
+        if copy is not None and plan.reason:
+            copy.release()
+            copy = None
+        return plan, copy
 
-    async def _load_at_start(self, name: str, found: Fingerprint) -> None:
+    async def _load_at_start(self, name: str, copy: LocalCopy, source: LoadedFrom) -> None:
         """Load a model at start. Unlike in a later load, a version that fails does not affect the others."""
         known = self._models[name]
-        await asyncio.gather(*(self._load_one_at_start(version) for version in known.values()))
-        if all(each.state is State.READY for each in known.values()):
-            self._loaded_from[name] = found
+        try:
+            await asyncio.gather(*map(self._load_one_at_start, known.values()))
+        finally:
+            copy.release()
+        if all(version.state is State.READY for version in known.values()):
+            self._loaded_from[name] = source
 
     async def _load_one_at_start(self, version: Version[S]) -> None:
         served = await self._retrier.load(version)
@@ -260,36 +269,38 @@ class Repository(typing.Generic[S]):
             raise unavailable(
                 f"model '{name}' is not loaded: the server is stopping; use another server"
             )
-        folders = [folder for folder in await self._reader.folders() if folder.name == name]
-        unique, refused = without_duplicates(folders)
+        models = [model for model in await self._reader.models() if model.name == name]
+        unique, refused = without_duplicates(models)
         if refused:
             self._record_failed_plan(refused[0])
             raise not_polled(name, refused[0].details)
         if not unique:
             raise self._not_found(name)
-        folder = unique[0]
-        now = await self._reader.fingerprint(folder)
-        before = self._loaded_from.get(name)
-        if before == now:
+        model = unique[0]
+        source = LoadedFrom(model, await self._reader.fingerprint(model))
+        if self._loaded_from.get(name) == source:
             self._clear_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
             return
-        plan = await self._plan(folder)
-        if plan.reason:
+        plan, copy = await self._plan(model)
+        if copy is None:
             self._record_failed_plan(plan)
             raise failed_plan(plan, serving=bool(self.ready_versions(name)))
-        await self._swap(plan, before=before or {}, now=now)
+        try:
+            await self._swap(plan, copy, source)
+        finally:
+            copy.release()
 
-    async def _swap(self, plan: ModelPlan, *, before: Fingerprint, now: Fingerprint) -> None:
+    async def _swap(self, plan: ModelPlan, copy: LocalCopy, source: LoadedFrom) -> None:
         """Load the versions that changed beside those that serve; then replace these in one step (row 7.22)."""
         name = plan.name
         known = self._models.setdefault(name, {})
         self._failed_plans.pop(name, None)
         serving = {n: each for n, each in known.items() if each.state is State.READY}
         plans = {number: each.plan for number, each in serving.items()}
-        stay = untouched(plan.versions, plans, before=before, now=now)
+        stay = untouched(plan.versions, plans, before=self._loaded_from.get(name), now=source)
         coming = {
-            each.version: Version[S](plan=each, replaces=bool(serving))
+            each.version: Version[S](plan=each, copy=copy, replaces=bool(serving))
             for each in plan.versions
             if each.version not in stay
         }
@@ -316,7 +327,7 @@ class Repository(typing.Generic[S]):
         self._unload(name, (each for number, each in serving.items() if number not in stay))
         self._remember_latest(name)
         self._clear_failures(name)
-        self._loaded_from[name] = now
+        self._loaded_from[name] = source
 
     def _not_found(self, name: str) -> InferenceError:
         if all(each.state is State.UNAVAILABLE for each in self._models.get(name, {}).values()):

@@ -1,6 +1,7 @@
-"""What to load: one plan per model, made of its folder and its config (rows 7.6, 7.20, 7.29, 7.40).
+"""What to load: one plan per model, made of its folder and its config (rows 7.6, 7.20, 7.29, 7.40). Pure.
 
-A plan holds either the versions to load and their config, or the reason why the model cannot be served.
+A plan holds either the versions to load and their config, or the reason why the model cannot be served. A reload loads those versions of a
+plan that have changed.
 """
 
 import collections
@@ -10,6 +11,8 @@ import pathlib
 import msgspec
 
 from naiad.config.model_config import ModelConfig
+from naiad.repository.fingerprint import Fingerprint
+from naiad.repository.store import StoredModel
 
 DUPLICATE = "model appears in two or more repositories"
 
@@ -46,20 +49,67 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def without_duplicates(
-    folders: collections.abc.Iterable[pathlib.Path],
-) -> tuple[list[pathlib.Path], list[ModelPlan]]:
-    """Split folders into those with a unique name, and failed plans for the others (row 7.6)."""
-    by_name: dict[str, list[pathlib.Path]] = collections.defaultdict(list)
-    for folder in folders:
-        by_name[folder.name].append(folder)
-    unique = [paths[0] for paths in by_name.values() if len(paths) == 1]
+    models: collections.abc.Iterable[StoredModel],
+) -> tuple[list[StoredModel], list[ModelPlan]]:
+    """Split models into those with a unique name, and failed plans for the others (row 7.6)."""
+    by_name: dict[str, list[StoredModel]] = collections.defaultdict(list)
+    for model in models:
+        by_name[model.name].append(model)
+    unique = [same[0] for same in by_name.values() if len(same) == 1]
     refused = [
         ModelPlan(
             name=name,
             reason=DUPLICATE,
-            details=f"{DUPLICATE}: {', '.join(str(path) for path in paths)}; rename or remove all but one",
+            details=f"{DUPLICATE}: {', '.join(model.location for model in same)}; rename or remove all but one",
         )
-        for name, paths in by_name.items()
-        if len(paths) > 1
+        for name, same in by_name.items()
+        if len(same) > 1
     ]
     return unique, refused
+
+
+class LoadedFrom(msgspec.Struct, frozen=True):
+    """What a model was loaded from: equal when neither its place nor its files have changed."""
+
+    model: StoredModel
+    fingerprint: Fingerprint
+
+
+def untouched(
+    plans: collections.abc.Iterable[VersionPlan],
+    serving: collections.abc.Mapping[int, VersionPlan],
+    *,
+    before: LoadedFrom | None,
+    now: LoadedFrom,
+) -> frozenset[int]:
+    """The versions that a reload keeps as they are: nothing that they depend on has changed (rows 7.21, 7.22, 7.25).
+
+    A version depends on its own folder, on what all versions share (files and folders other than versions), and on the
+    config; a config file that was rewritten with the same meaning is not a change.
+
+    Args:
+        plans: the versions to serve.
+        serving: the versions that serve now, by number.
+        before: what they were loaded from; None if that is not known.
+        now: what the plans were made from.
+    """
+    if before is None or before.model != now.model:
+        return frozenset()
+    old_files, files = before.fingerprint, now.fingerprint
+    if _shared(old_files) != _shared(files):
+        return frozenset()
+    return frozenset(
+        plan.version
+        for plan in plans
+        if (old := serving.get(plan.version)) is not None
+        and old.config == plan.config
+        and old_files.get(str(plan.version)) == files.get(str(plan.version))
+    )
+
+
+def _shared(files: Fingerprint) -> Fingerprint:
+    return {
+        name: found
+        for name, found in files.items()
+        if not name.isdecimal() and name != "configs" and not name.endswith(".pbtxt")
+    }

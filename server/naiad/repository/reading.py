@@ -2,25 +2,62 @@
 
 A system call into a mount that hangs cannot be cancelled. So its thread is abandoned, the number of these threads is bounded, and no
 other work uses them. Calls that come while a listing runs share the next one.
+
+It also owns the local copies of models until the last version that was loaded from a copy has been unloaded.
 """
 
 import asyncio
 import collections.abc
 import concurrent.futures
+import contextlib
+import functools
+import logging
 import pathlib
 import typing
 
 from naiad.errors import unavailable
-from naiad.repository.fingerprint import Fingerprint, fingerprint
-from naiad.repository.store import Store
+from naiad.repository.fingerprint import Fingerprint
+from naiad.repository.store import Checkout, Store, StoredModel
+
+log = logging.getLogger("naiad.repository")
 
 TIMEOUT_SECONDS = 30.0
 """Large repositories on slow disks take a second."""
 
-_LOOKING_THREADS = 8
+_SCAN_THREADS = 8
+_CHECKOUT_THREADS = 64
+"""More than the models that load at the same time; checkouts beyond that wait."""
 
 _Result = typing.TypeVar("_Result")
-_Folders = list[pathlib.Path]
+_Models = list[StoredModel]
+
+
+class LocalCopy:
+    """A model's local folder, shared by the versions that were loaded from it. All of it belongs to the event loop.
+
+    Whoever gets a copy holds one use of it; `share` adds one for another holder. The last `release` ends the checkout.
+    """
+
+    def __init__(
+        self, checkout: Checkout, end: collections.abc.Callable[["LocalCopy"], None]
+    ) -> None:
+        self.folder: pathlib.Path = checkout.folder
+        self.checkout = checkout
+        self._end = end
+        self._uses = 1
+
+    def share(self) -> "LocalCopy":
+        """Add a use."""
+        assert self._uses, "a copy that nothing uses any more cannot be shared"
+        self._uses += 1
+        return self
+
+    def release(self) -> None:
+        """End one use."""
+        assert self._uses, "each use ends once"
+        self._uses -= 1
+        if not self._uses:
+            self._end(self)
 
 
 class RepositoryReader:
@@ -28,68 +65,99 @@ class RepositoryReader:
 
     Args:
         stores: where models live.
-        look: scans a model's folder.
-        timeout_seconds: limit of a listing, and of the scan of a model's folder; None: no limit.
+        timeout_seconds: limit of a listing, and of the scan of a model; None: no limit.
     """
 
     def __init__(
         self,
         stores: collections.abc.Sequence[Store],
         *,
-        look: collections.abc.Callable[[pathlib.Path], Fingerprint] = fingerprint,
         timeout_seconds: float | None = TIMEOUT_SECONDS,
     ) -> None:
         self._timeout_seconds = timeout_seconds
         self._stores = stores
-        self._look = look
         self._listers = concurrent.futures.ThreadPoolExecutor(1, "repository-list")
-        self._lookers = concurrent.futures.ThreadPoolExecutor(_LOOKING_THREADS, "repository-look")
-        self._listing: asyncio.Future[_Folders] | None = None
-        self._next: asyncio.Future[_Folders] | None = None
+        self._scanners = concurrent.futures.ThreadPoolExecutor(_SCAN_THREADS, "repository-scan")
+        self._checkouts = concurrent.futures.ThreadPoolExecutor(
+            _CHECKOUT_THREADS, "repository-checkout"
+        )
+        self._listing: asyncio.Future[_Models] | None = None
+        self._next: asyncio.Future[_Models] | None = None
+        self._copies = set[LocalCopy]()
+        self._releases = set[asyncio.Future[None]]()
 
     @property
     def locations(self) -> str:
         """For messages."""
         return ", ".join(store.location for store in self._stores)
 
-    async def folders(self) -> _Folders:
-        """The folders of all models.
+    async def models(self) -> _Models:
+        """The models of all stores; a name may be in several.
 
         Raises:
             InferenceError: a repository cannot be read; UNAVAILABLE when it does not answer in time.
         """
         return await self._in_time(self._new_listing(), self.locations)
 
-    async def fingerprint(self, folder: pathlib.Path) -> Fingerprint:
-        """The fingerprint of a model's folder.
+    async def fingerprint(self, model: StoredModel) -> Fingerprint:
+        """The fingerprint of a model.
 
         Raises:
-            InferenceError: UNAVAILABLE when it does not answer in time.
+            InferenceError: it cannot be read; UNAVAILABLE when its store does not answer in time.
         """
-        loop = asyncio.get_running_loop()
-        look = loop.run_in_executor(self._lookers, self._look, folder)
+        scan = self._scan(model)
         try:
-            return await self._in_time(look, str(folder))
+            return await self._in_time(scan, model.location)
         finally:
             # One that has not begun would wait behind those that hang, and each further load would add one more.
-            look.cancel()
+            scan.cancel()
 
     async def fingerprints(
-        self, folders: collections.abc.Sequence[pathlib.Path]
+        self, models: collections.abc.Sequence[StoredModel]
     ) -> dict[str, Fingerprint]:
-        """The fingerprints of many folders, by name, and without a timeout: for the start of the server."""
-        loop = asyncio.get_running_loop()
-        found = await asyncio.gather(
-            *(loop.run_in_executor(self._lookers, self._look, folder) for folder in folders)
-        )
-        return {folder.name: look for folder, look in zip(folders, found, strict=True)}
+        """The fingerprints of many models, by name, and without a timeout: for the start of the server."""
+        scanned = await asyncio.gather(*map(self._scan, models))
+        return {model.name: scan for model, scan in zip(models, scanned, strict=True)}
 
-    def close(self) -> None:
-        """Begin nothing more, and do not wait for threads that hang."""
-        for executor in (self._listers, self._lookers):
+    async def checkout(self, model: StoredModel) -> LocalCopy:
+        """Make a model available as a local folder; the caller has one use of it. It may take as long as a download.
+
+        Raises:
+            InferenceError: it cannot be read.
+        """
+        work = self._checkouts.submit(model.store.checkout, model.name)
+        try:
+            checkout = await asyncio.wrap_future(work)
+        except asyncio.CancelledError:
+            work.add_done_callback(_release_unused)
+            raise
+        copy = LocalCopy(checkout, self._end)
+        self._copies.add(copy)
+        return copy
+
+    async def aclose(self) -> None:
+        """Begin nothing more, and release every copy that is left; do not wait for reads that hang."""
+        for copy in tuple(self._copies):
+            self._end(copy)
+        if self._releases:
+            await asyncio.wait(self._releases)
+        for executor in (self._listers, self._scanners, self._checkouts):
             executor.shutdown(wait=False, cancel_futures=True)
 
-    def _new_listing(self) -> asyncio.Future[_Folders]:
+    def _end(self, copy: LocalCopy) -> None:
+        self._copies.discard(copy)
+        if copy.checkout.release is None:
+            return
+        loop = asyncio.get_running_loop()
+        work = loop.run_in_executor(self._checkouts, _release, copy.checkout)
+        self._releases.add(work)
+        work.add_done_callback(self._releases.discard)
+
+    def _scan(self, model: StoredModel) -> asyncio.Future[Fingerprint]:
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self._scanners, model.store.fingerprint, model.name)
+
+    def _new_listing(self) -> asyncio.Future[_Models]:
         """A listing that begins now, or after the one that runs."""
         if self._listing is None:
             self._listing = self._list()
@@ -98,21 +166,21 @@ class RepositoryReader:
             self._next = asyncio.get_running_loop().create_future()
         return self._next
 
-    def _list(self) -> asyncio.Future[_Folders]:
+    def _list(self) -> asyncio.Future[_Models]:
         listing = asyncio.get_running_loop().run_in_executor(self._listers, self._list_all)
         listing.add_done_callback(self._listed)
         return listing
 
-    def _listed(self, listing: asyncio.Future[_Folders]) -> None:
+    def _listed(self, listing: asyncio.Future[_Models]) -> None:
         if not listing.cancelled():
             listing.exception()  # or asyncio would log one that came too late for every caller
         following, self._listing, self._next = self._next, None, None
         if following is not None and not following.done():
             self._listing = self._list()
-            self._listing.add_done_callback(lambda done: _copy(done, following))
+            self._listing.add_done_callback(functools.partial(_pass_on, following))
 
-    def _list_all(self) -> _Folders:
-        return [folder for store in self._stores for folder in store.model_folders()]
+    def _list_all(self) -> _Models:
+        return [StoredModel(store, name) for store in self._stores for name in store.names()]
 
     async def _in_time(self, work: asyncio.Future[_Result], what: str) -> _Result:
         done, _ = await asyncio.wait({work}, timeout=self._timeout_seconds)
@@ -124,13 +192,30 @@ class RepositoryReader:
         )
 
 
-def _copy(done: asyncio.Future[_Folders], following: asyncio.Future[_Folders]) -> None:
+def _release(checkout: Checkout) -> None:
+    assert checkout.release is not None, "there is something to release"
+    try:
+        checkout.release()
+    except Exception:
+        log.exception("releasing the local copy %s failed", checkout.folder)
+
+
+def _release_unused(work: "concurrent.futures.Future[Checkout]") -> None:
+    """Release a checkout that was completed after its caller had been cancelled; in the thread that made it."""
+    with contextlib.suppress(Exception):
+        checkout = work.result()
+        if checkout.release is not None:
+            _release(checkout)
+
+
+def _pass_on(following: asyncio.Future[_Models], listing: asyncio.Future[_Models]) -> None:
+    """Give the result of a listing to the callers that wait for it."""
     if following.done():
         return
-    if done.cancelled():
+    if listing.cancelled():
         following.cancel()
-    elif (error := done.exception()) is not None:
+    elif (error := listing.exception()) is not None:
         following.set_exception(error)
         following.exception()
     else:
-        following.set_result(done.result())
+        following.set_result(listing.result())

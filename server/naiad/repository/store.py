@@ -1,13 +1,18 @@
-"""Where model repositories are stored: an interface, and the local folder, which implements it.
+"""Where model repositories are stored: the store interface, and the local folder, which implements it.
 
-A store lists the folders of its models as local paths. Object-store addresses are refused here, before anything else starts.
+A store lists the names of its models, tells whether a model has changed, and makes a model available as a local folder; each for one model
+at a time, so that listing a repository reads no model. Object-store addresses are refused here, before anything else starts.
 """
 
+import collections.abc
 import pathlib
 import re
 import typing
 
+import msgspec
+
 from naiad.errors import InferenceError, invalid
+from naiad.repository.fingerprint import Fingerprint, fingerprint
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -15,8 +20,21 @@ OPTION = "--model-repository="
 """Precedes a location in the messages of the server; other commands take a location by itself."""
 
 
+class Checkout(msgspec.Struct, frozen=True):
+    """A model as a local folder, until it is released.
+
+    Attributes:
+        folder: holds the config and the versions; its last part is the model's name.
+        release: ends the use of the folder, which may be deleted then; called once, and may block. None: nothing to do, because the
+            folder is the repository's own.
+    """
+
+    folder: pathlib.Path
+    release: collections.abc.Callable[[], None] | None = None
+
+
 class Store(typing.Protocol):
-    """One model repository.
+    """One model repository. All methods may block; they are called in several threads at the same time.
 
     Attributes:
         location: as the user wrote it.
@@ -24,17 +42,45 @@ class Store(typing.Protocol):
 
     location: str
 
-    def model_folders(self) -> list[pathlib.Path]:
-        """The folders of its models, sorted by name. Blocking.
+    def names(self) -> list[str]:
+        """The names of its models, sorted.
 
         Raises:
             InferenceError: the repository cannot be read.
         """
         ...
 
+    def fingerprint(self, name: str) -> Fingerprint:
+        """What a model consists of now; another fingerprint than before means that it has changed.
+
+        Raises:
+            InferenceError: the model cannot be read.
+        """
+        ...
+
+    def checkout(self, name: str) -> Checkout:
+        """Make a model available as a local folder; the caller owns it and releases it.
+
+        Raises:
+            InferenceError: the model cannot be read.
+        """
+        ...
+
+
+class StoredModel(msgspec.Struct, frozen=True):
+    """A model of a store; nothing of it has been read yet."""
+
+    store: Store
+    name: str
+
+    @property
+    def location(self) -> str:
+        """Where it is stored, for messages."""
+        return f"{self.store.location.rstrip('/')}/{self.name}"
+
 
 class LocalStore:
-    """A repository that is a folder of this machine.
+    """A repository that is a folder of this machine: a checkout is the model's own folder.
 
     Args:
         location: as the user wrote it.
@@ -46,10 +92,10 @@ class LocalStore:
         self._given = f"{option}{location}"
         self._root = pathlib.Path(location)
 
-    def model_folders(self) -> list[pathlib.Path]:
+    def names(self) -> list[str]:
         """Every folder in the root, except hidden ones; files beside them are ignored, as in Triton."""
         try:
-            found = [
+            folders = [
                 entry
                 for entry in self._root.iterdir()
                 if entry.is_dir() and not entry.name.startswith(".")
@@ -66,12 +112,24 @@ class LocalStore:
             raise invalid(
                 f"{self._given}: this user may not read the folder; check its permissions"
             ) from None
-        if _is_model(self._root, found):
+        if _is_model(self._root, folders):
             raise invalid(
                 f"{self._given}: this is the folder of one model; give the folder around it, "
                 f"{self._root.absolute().parent}"
             )
-        return sorted(found)
+        return sorted(folder.name for folder in folders)
+
+    def fingerprint(self, name: str) -> Fingerprint:
+        """The files of the model's folder, by name, size and time; empty if there is no such folder."""
+        return fingerprint(self._folder(name))
+
+    def checkout(self, name: str) -> Checkout:
+        """The model's own folder."""
+        return Checkout(self._folder(name))
+
+    def _folder(self, name: str) -> pathlib.Path:
+        check_name(name)
+        return self._root / name
 
 
 def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:
@@ -80,6 +138,24 @@ def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:
     return bool(versions) and (
         (root / "config.pbtxt").is_file() or any(any(folder.glob("model.*")) for folder in versions)
     )
+
+
+def check_name(name: str) -> None:
+    """Check that a name is that of a folder directly in a repository (row 7.14).
+
+    Raises:
+        InferenceError: INVALID_ARG: it is empty, or leads out of the repository.
+    """
+    trimmed = name.strip()
+    if not trimmed:
+        raise invalid(
+            "Model name cannot be empty. Please enter a valid name to deploy: that of a folder in the model repository"
+        )
+    if trimmed in (".", "..") or "/" in trimmed or "\0" in trimmed:
+        raise invalid(
+            f"invalid model name '{name}', model name must not contain path traversal characters: "
+            "give the name of a folder in the model repository"
+        )
 
 
 def open_store(location: str, *, option: str = OPTION) -> Store:

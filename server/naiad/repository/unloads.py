@@ -90,6 +90,7 @@ class Unloads(typing.Generic[S]):
         except Exception:
             plan = version.plan
             log.exception("unloading %s version %d failed", plan.config.name, plan.version)
+        version.copy.release()
         leaves_cycles = served.leaves_cycles
         # A reference would keep its memory while `give_back` runs.
         del served

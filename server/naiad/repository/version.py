@@ -8,6 +8,7 @@ import msgspec
 
 from naiad.repository.lifecycle import Event, State, after
 from naiad.repository.plan import ModelPlan, VersionPlan
+from naiad.repository.reading import LocalCopy
 
 UNLOADED = "unloaded"
 
@@ -31,9 +32,17 @@ S = typing.TypeVar("S", bound=Served)
 
 @dataclasses.dataclass(slots=True, kw_only=True, eq=False)
 class Version(typing.Generic[S]):
-    """A version and its state. `served` is set exactly while it is READY; `replaces`: it is loaded beside versions that serve."""
+    """A version and its state.
+
+    Attributes:
+        plan: what to load.
+        copy: the local folder that it is loaded from; it has a use of it while it is LOADING, READY or UNLOADING.
+        served: set exactly while it is READY.
+        replaces: whether it is loaded beside versions that serve.
+    """
 
     plan: VersionPlan
+    copy: LocalCopy
     state: State = State.UNKNOWN
     reason: str = ""
     served: S | None = None

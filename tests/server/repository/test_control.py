@@ -296,6 +296,7 @@ async def test_requests_in_flight_hold_up_neither_an_unload_nor_the_next_load(
     tmp_path: pathlib.Path,
 ) -> None:
     world = World(tmp_path, stop_seconds=60)
+    ticking = asyncio.create_task(tick())
     world.write("m", "one")
     await world.repository.load("m")
     await world.repository.unload("m")
@@ -304,8 +305,15 @@ async def test_requests_in_flight_hold_up_neither_an_unload_nor_the_next_load(
     await world.repository.load("m")
     assert asyncio.get_running_loop().time() < 50
     assert world.states() == [("m", 1, State.READY, "")]
+    ticking.cancel()
     await world.repository.unload_all()
     assert [each.stopped for each in world.made] == [True, True]
+
+
+async def tick() -> None:
+    """Let virtual time pass in small steps: while a thread works it would pass up to the next timer at once."""
+    while True:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0.001)
 
 
 @pytest.mark.looptime

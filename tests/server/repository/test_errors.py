@@ -1,9 +1,9 @@
-"""Errors of failed loads (rows 7.11, 7.12) and of invalid names (row 7.14)."""
+"""Errors of failed loads (rows 7.11, 7.12)."""
 
 import pytest
 
-from naiad.errors import ErrorCode, InferenceError
-from naiad.repository.errors import check_name, failed_load, failed_plan
+from naiad.errors import ErrorCode
+from naiad.repository.errors import failed_load, failed_plan
 from naiad.repository.plan import ModelPlan
 
 
@@ -29,28 +29,3 @@ def test_every_version_that_failed_is_named(*, serving: bool) -> None:
     versions = "version 1 is at UNAVAILABLE state: a;version 2 is at UNAVAILABLE state: b;"
     assert versions in message
     assert ("goes on serving" in message) is serving
-
-
-@pytest.mark.parametrize("name", ["m", "a.b-c_d", "..a", "ü", "a b"])
-def test_the_name_of_a_folder_is_valid(name: str) -> None:
-    check_name(name)
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("", "Model name cannot be empty"),
-        (" \t", "Model name cannot be empty"),
-        ("..", "must not contain path traversal characters"),
-        (" .. ", "must not contain path traversal characters"),
-        (".", "must not contain path traversal characters"),
-        ("a/b", "must not contain path traversal characters"),
-        ("/etc", "must not contain path traversal characters"),
-        ("a\0b", "must not contain path traversal characters"),
-    ],
-)
-def test_other_names_are_refused(name: str, expected: str) -> None:
-    with pytest.raises(InferenceError) as caught:
-        check_name(name)
-    assert caught.value.code is ErrorCode.INVALID_ARG
-    assert expected in caught.value.message

@@ -13,6 +13,7 @@ from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from tests.server.repository.stores import FakeStore
 
 
 class FakeServed:
@@ -29,15 +30,6 @@ class FakeServed:
         self.stopped = True
         if self._fails_to_stop:
             raise RuntimeError("no")
-
-
-class FakeStore:
-    def __init__(self, root: str, *names: str) -> None:
-        self.location = root
-        self._names = names
-
-    def model_folders(self) -> list[pathlib.Path]:
-        return [pathlib.Path(self.location) / name for name in self._names]
 
 
 class Recorder:

@@ -6,14 +6,16 @@ from typing import Any
 import pytest
 
 from naiad.repository.fingerprint import Fingerprint
-from naiad.repository.plan import VersionPlan
-from naiad.repository.reload import untouched
+from naiad.repository.plan import LoadedFrom, VersionPlan, untouched
+from naiad.repository.store import LocalStore, StoredModel
+
+HERE, ELSEWHERE = (StoredModel(LocalStore(root), "m") for root in ("/r", "/other"))
 
 
-def plans(*versions: int, config: str = "config", folder: str = "/r/m") -> list[VersionPlan]:
+def plans(*versions: int, config: str = "config") -> list[VersionPlan]:
     any_config: Any = config
     return [
-        VersionPlan(config=any_config, version=version, model_dir=pathlib.Path(folder))
+        VersionPlan(config=any_config, version=version, model_dir=pathlib.Path("/r/m"))
         for version in versions
     ]
 
@@ -37,11 +39,10 @@ def files(**times: int) -> Fingerprint:
         (plans(1, 2), files(v1=1, v2=1, config=9), {1, 2}),
         (plans(1, 2, config="other"), files(v1=1, v2=1, config=9), set()),
         (plans(1, 2), files(v1=1, v2=1, config=1, labels=1), set()),
-        (plans(1, 2, folder="/other/m"), files(v1=1, v2=1, config=1), set()),
     ],
     ids=[
         "nothing changed", "a version came", "a version went", "a version changed", "the config says the same",
-        "the config says something else", "a shared file came", "it moved to another repository",
+        "the config says something else", "a shared file came",
     ],
 )  # fmt: skip
 def test_what_has_not_changed_goes_on_serving(
@@ -49,9 +50,17 @@ def test_what_has_not_changed_goes_on_serving(
 ) -> None:
     serving = {plan.version: plan for plan in plans(1, 2)}
     before = files(v1=1, v2=1, config=1)
-    assert untouched(planned, serving, before=before, now=now) == stay
+    source = LoadedFrom(HERE, now)
+    assert untouched(planned, serving, before=LoadedFrom(HERE, before), now=source) == stay
 
 
 def test_what_does_not_serve_is_loaded() -> None:
-    same = files(v1=1, config=1)
+    same = LoadedFrom(HERE, files(v1=1, config=1))
     assert untouched(plans(1), {}, before=same, now=same) == frozenset()
+
+
+def test_what_moved_to_another_repository_or_was_not_wholly_loaded_is_loaded() -> None:
+    serving = {plan.version: plan for plan in plans(1)}
+    same = files(v1=1, config=1)
+    for before in (LoadedFrom(HERE, same), None):
+        assert not untouched(plans(1), serving, before=before, now=LoadedFrom(ELSEWHERE, same))

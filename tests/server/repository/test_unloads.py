@@ -9,6 +9,8 @@ from typing_extensions import override
 
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.plan import VersionPlan
+from naiad.repository.reading import LocalCopy
+from naiad.repository.store import Checkout
 from naiad.repository.unloads import Unloads
 from naiad.repository.version import Version
 from tests.server.repository.world import Config, Memory, Progress, Served
@@ -28,7 +30,10 @@ class Stubborn(Served):
 def ready(served: Served) -> Version[Served]:
     """A READY version."""
     config: Any = Config("m", "")
-    version = Version[Served](plan=VersionPlan(config=config, version=1, model_dir=pathlib.Path()))
+    version = Version[Served](
+        plan=VersionPlan(config=config, version=1, model_dir=pathlib.Path()),
+        copy=LocalCopy(Checkout(pathlib.Path()), lambda _: None),
+    )
     version.apply(Event.LOAD)
     version.apply(Event.LOADED)
     version.served = served
