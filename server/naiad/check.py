@@ -12,24 +12,20 @@ import json
 import os
 import pathlib
 import sys
-import warnings
 from typing import Any
 
-from naiad.backends.instances import instance_specs
-from naiad.backends.onnxruntime.plan import plan_session
-from naiad.backends.registry import Registry
-from naiad.config import platforms, versions
-from naiad.config.document import FieldPath
-from naiad.config.model_config import ModelConfig
-from naiad.config.problem import Position, Problem
+from naiad.backends.catalog import Catalog
+from naiad.config import versions
+from naiad.config.problem import Problem
 from naiad.config.report import as_json, render
 from naiad.config.resolve import Resolution, config_file, resolve
-from naiad.core.clock import SystemClock
 from naiad.errors import InferenceError
 from naiad.options.backend_config import backend_setting
 from naiad.options.usage import UsageError
 from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import open_store
+
+_BACKENDS = Catalog()
 
 _ANY_GPU = range(64)
 """The machine that checks need not be the one that serves: unless told, every GPU id is taken to exist there."""
@@ -133,7 +129,6 @@ def _check(options: argparse.Namespace) -> list[Checked]:
     by_name: dict[str, list[pathlib.Path]] = collections.defaultdict(list)
     for folder in folders:
         by_name[folder.name].append(folder)
-    registry = Registry(clock=SystemClock())
     checked = []
     for folder in folders:
         resolution = resolve(
@@ -142,13 +137,12 @@ def _check(options: argparse.Namespace) -> list[Checked]:
             auto_complete=not options.disable_auto_complete_config,
             gpus=_ANY_GPU if options.gpus is None else range(options.gpus),
             backend_options=backend_options,
-            backends=registry.names,
+            backends=_BACKENDS,
         )
         problems = (
             *_duplicates(folder, by_name[folder.name]),
             *resolution.problems,
-            *_python_syntax(folder, resolution),
-            *_session_options(resolution, backend_options),
+            *_preflight(folder, resolution, backend_options),
         )
         checked.append(Checked(path=folder, resolution=resolution, problems=problems))
     return checked
@@ -212,67 +206,22 @@ def _duplicates(
     ]
 
 
-def _python_syntax(folder: pathlib.Path, resolution: Resolution) -> list[Problem]:
-    """What the compiler says of a python model's file; nothing in it is executed."""
-    config = resolution.config
-    if config is None or config.backend != platforms.PYTHON:
-        return []
-    problems = []
-    for version in resolution.versions:
-        path = folder / str(version) / config.default_model_filename
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # about its style, which is no problem
-                compile(path.read_bytes(), path, "exec", dont_inherit=True)
-        except FileNotFoundError:
-            continue  # `resolve` has said so, as far as it matters
-        except SyntaxError as error:
-            problems.append(_syntax_problem(path, error))
-        except (OSError, ValueError, RecursionError, MemoryError) as error:
-            text = f"the file cannot be compiled: {error}"
-            problems.append(Problem(path=path, position=None, message=text))
-    return problems
-
-
-def _session_options(
-    resolution: Resolution, backend_options: collections.abc.Mapping[str, dict[str, str]]
+def _preflight(
+    folder: pathlib.Path,
+    resolution: Resolution,
+    backend_options: collections.abc.Mapping[str, dict[str, str]],
 ) -> list[Problem]:
-    """What an ONNX model asks of its sessions and no session could give: the plan is made, no session."""
+    """What the backend finds that a server would find when it loads the model."""
     config = resolution.config
-    if config is None or config.backend != platforms.ONNXRUNTIME:
+    backend = _BACKENDS.find(config.backend) if config is not None else None
+    if config is None or backend is None or backend.preflight is None:
         return []
-    options = backend_options.get("", {}) | backend_options.get(config.backend, {})
-    messages: dict[str, None] = {}
-    for spec in instance_specs(config):
-        try:
-            plan_session(config, options, kind=spec.kind, device_id=spec.device_id)
-        except InferenceError as error:
-            messages[error.message] = None
-    return [
-        resolution.document.problem(_field_named(config, message), message) for message in messages
-    ]
-
-
-def _field_named(config: ModelConfig, message: str) -> FieldPath:
-    """The field that a message about a session quotes: one of the model's parameters, or an accelerator's."""
-    for key in config.parameters:
-        if f"'{key}'" in message or f"{key} " in message:
-            return ("parameters", key)
-    return ("optimization", "execution_accelerators")
-
-
-def _syntax_problem(path: pathlib.Path, error: SyntaxError) -> Problem:
-    message = f"Python cannot read this file: {error.msg}"
-    if error.lineno is None or error.text is None:
-        return Problem(path=path, position=None, message=message)
-    column = max(1, error.offset or 1)
-    same_line = error.end_lineno == error.lineno and error.end_offset is not None
-    width = (error.end_offset or 0) - column if same_line else 1
-    return Problem(
-        path=path,
-        position=Position(error.lineno, column, max(1, width)),
-        message=message,
-        line_text=error.text.rstrip("\r\n"),
+    return backend.preflight(
+        config,
+        document=resolution.document,
+        model_dir=folder,
+        versions=resolution.versions,
+        options=backend_options.get("", {}) | backend_options.get(config.backend, {}),
     )
 
 

@@ -7,6 +7,7 @@ import json
 import pathlib
 import tempfile
 
+from naiad.backends.catalog import Catalog
 from naiad.config.config_json import to_json
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.resolve import resolve
@@ -52,7 +53,7 @@ def check(data: bytes) -> None:
     compare(text)
     document = pbtxt.parse(text, path=_NOWHERE / "config.pbtxt")
     json.dumps(to_json(document.message))
-    found = resolve(_folder(), document=document, complete=lambda _: None)
+    found = resolve(_folder(), document=document, backends=Catalog(), complete=lambda _: None)
     for problem in found.problems:
         assert problem.message
         if problem.position is not None:

@@ -17,8 +17,6 @@ from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
 
-HostKind = typing.Literal["thread", "process"]
-
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     """What a backend loads.
@@ -178,11 +176,9 @@ class Backend(typing.Protocol):
 
     Attributes:
         name: as in the config's `backend`.
-        default_host: where its instances run unless somebody chose otherwise.
     """
 
     name: str
-    default_host: HostKind
 
     def complete(
         self,

@@ -1,4 +1,4 @@
-"""Defaults: what a model configuration means where it says nothing (rows 11.8, 11.21, 11.22, 11.31-11.33).
+"""Defaults of a model configuration (rows 11.8, 11.21, 11.22, 11.31-11.33).
 
 Every function changes the message it is given, so that `GET …/config` prints what Triton prints. Running one twice
 changes nothing more. Pure.
@@ -7,10 +7,8 @@ changes nothing more. Pure.
 import collections.abc
 from typing import Any
 
+from naiad.config.backend_type import BackendType
 from naiad.core.messages import model_config_pb2
-
-CPU_PAIR_BACKENDS = frozenset({"onnxruntime", "tensorflow"})
-"""Backends with two instances on a CPU unless the config says otherwise (row 11.31)."""
 
 _Group = model_config_pb2.ModelInstanceGroup
 
@@ -32,22 +30,26 @@ def normalise(message: Any) -> None:
             getattr(optimization, buffer).enable = True
 
 
-def normalise_instance_groups(message: Any, gpus: collections.abc.Sequence[int]) -> None:
+def normalise_instance_groups(
+    message: Any, gpus: collections.abc.Sequence[int], backend: BackendType | None
+) -> None:
     """Give every instance group its name, kind, count and GPUs; make one where there is none.
 
     Args:
-        message: the ModelConfig; `name` and `backend` must be set.
-        gpus: device ids that there are.
+        message: the ModelConfig; `name` must be set.
+        gpus: the device ids of this machine.
+        backend: the model's; None for an unknown one.
     """
+    takes_gpus = backend is None or "KIND_GPU" in backend.instance_kinds
     if not message.instance_group:
         message.instance_group.add(name=message.name)
     for index, group in enumerate(message.instance_group):
         group.name = group.name or f"{message.name}_{index}"
         if group.kind == _Group.KIND_AUTO:
-            there = bool(gpus) and all(gpu in gpus for gpu in group.gpus)
-            group.kind = _Group.KIND_GPU if there else _Group.KIND_CPU
+            on_gpus = takes_gpus and bool(gpus) and all(gpu in gpus for gpu in group.gpus)
+            group.kind = _Group.KIND_GPU if on_gpus else _Group.KIND_CPU
         if group.count < 1:
-            pair = group.kind == _Group.KIND_CPU and message.backend in CPU_PAIR_BACKENDS
-            group.count = 2 if pair else 1
+            on_cpu = group.kind == _Group.KIND_CPU
+            group.count = backend.cpu_instances if on_cpu and backend is not None else 1
         if group.kind == _Group.KIND_GPU and not group.gpus:
             group.gpus.extend(gpus)

@@ -1,122 +1,71 @@
-"""Which backend a model is for: platforms, backends and model files that belong together (rows 11.3-11.6).
-
-One table, in the order in which Triton asks: the first kind of model that the config or the version folder speaks for wins.
-Pure: what lies in the version folder is an argument.
-"""
+"""Which backend a model is for: backend, platform and model file, each from the others (rows 11.3-11.6). Pure."""
 
 import collections.abc
-import enum
 from typing import Any
 
-import msgspec
+from naiad.config.backend_type import BackendType, BackendTypes, ModelFormat
 
 ENSEMBLE = "ensemble"
-PYTHON = "python"
-ONNXRUNTIME = "onnxruntime"
 
 Listing = collections.abc.Mapping[str, bool]
-"""What lies in a version folder: name to whether it is a folder."""
+"""The entries of a version folder: name to whether it is a folder."""
 
 
-class _Shape(enum.Enum):
-    """What a model file has to be to speak for its backend."""
-
-    FILE = "file"
-    FOLDER = "folder"
-    EITHER = "either"
-
-
-class ModelKind(msgspec.Struct, frozen=True, kw_only=True):
-    """A kind of model.
-
-    Attributes:
-        backend: who runs it.
-        filename: the default name of the model file in a version folder.
-        platform: the platform filled in when the config gives none; "" for none.
-        shape: whether the file may be a folder.
-        aliases: other platform names that mean this kind.
-    """
-
-    backend: str
-    filename: str
-    platform: str = ""
-    shape: _Shape = _Shape.FILE
-    aliases: tuple[str, ...] = ()
-
-
-KINDS = (
-    ModelKind(
-        backend="tensorflow",
-        filename="model.savedmodel",
-        platform="tensorflow_savedmodel",
-        shape=_Shape.FOLDER,
-    ),
-    ModelKind(backend="tensorflow", filename="model.graphdef", platform="tensorflow_graphdef"),
-    ModelKind(backend="tensorrt", filename="model.plan", platform="tensorrt_plan"),
-    ModelKind(
-        backend=ONNXRUNTIME,
-        filename="model.onnx",
-        platform="onnxruntime_onnx",
-        shape=_Shape.EITHER,
-    ),
-    ModelKind(backend="openvino", filename="model.xml", shape=_Shape.EITHER),
-    ModelKind(
-        backend="pytorch",
-        filename="model.pt",
-        platform="pytorch_libtorch",
-        aliases=("libtorch",),
-    ),
-    ModelKind(backend="pytorch", filename="model.pt2", platform="torch_aoti"),
-    ModelKind(backend=PYTHON, filename="model.py", shape=_Shape.EITHER),
-)
-
-PLATFORMS = tuple(kind.platform for kind in KINDS if kind.platform)
-BACKENDS = tuple(dict.fromkeys(kind.backend for kind in KINDS))
-
-
-def fits(platform: str, backend: str) -> bool:
+def fits(platform: str, backend: BackendType | None) -> bool:
     """Whether a platform may stand beside a backend (row 11.3); a backend without a platform of its own takes any."""
-    platforms = {kind.platform for kind in KINDS if kind.backend == backend}
-    platforms.discard("")
+    platforms = backend.platforms if backend is not None else ()
     return not platforms or platform in platforms
 
 
-def autofill(message: Any, listing: Listing) -> None:
-    """Fill `backend`, `platform` and `default_model_filename` where they follow from what is given or lies there.
+def autofill(message: Any, listing: Listing, backends: BackendTypes) -> None:
+    """Fill in `backend`, `platform` and `default_model_filename` where they follow from the config or the version folder.
 
     Args:
         message: the ModelConfig, changed in place; its name must be set.
-        listing: what lies in the version folder.
+        listing: of the version folder.
+        backends: in the order in which Triton asks: the first one that the config or the folder names wins.
     """
-    kind = _kind(message, listing)
-    if kind is not None:
-        message.backend = message.backend or kind.backend
-        message.platform = message.platform or kind.platform
-        message.default_model_filename = message.default_model_filename or kind.filename
-    elif not _says_something(message) and "." in message.name:
+    match = _match(message, listing, backends)
+    if match is not None:
+        backend, model_format = match
+        message.backend = message.backend or backend.name
+        message.platform = message.platform or model_format.platform
+        message.default_model_filename = message.default_model_filename or model_format.filename
+    elif not _names_a_backend(message) and "." in message.name:
         message.backend = message.name.partition(".")[2]
         message.default_model_filename = f"model.{message.backend}"
 
 
-def _says_something(message: Any) -> bool:
+def _names_a_backend(message: Any) -> bool:
     return bool(message.backend or message.platform or message.default_model_filename)
 
 
-def _kind(message: Any, listing: Listing) -> ModelKind | None:
-    """The kind of model that the config speaks of, or else the one whose file lies there."""
-    kinds = [kind for kind in KINDS if message.backend in {"", kind.backend}]
+def _match(
+    message: Any, listing: Listing, backends: BackendTypes
+) -> tuple[BackendType, ModelFormat] | None:
+    """The backend and format that the config names, or else those whose file is in the folder."""
+    if message.backend:
+        backend = backends.find(message.backend)
+        if backend is None or not backend.formats:
+            return None
+        formats = (entry for entry in backend.formats if _is_meant(entry, message, listing))
+        return backend, next(formats, backend.formats[0])
+    if not _names_a_backend(message) and not listing:
+        return None
+    return next(
+        (
+            (backend, entry)
+            for backend in backends
+            for entry in backend.formats
+            if _is_meant(entry, message, listing)
+        ),
+        None,
+    )
+
+
+def _is_meant(model_format: ModelFormat, message: Any, listing: Listing) -> bool:
     if message.platform:
-        found = [kind for kind in kinds if message.platform in {kind.platform, *kind.aliases}]
-    elif message.default_model_filename:
-        found = [kind for kind in kinds if message.default_model_filename == kind.filename]
-    else:
-        found = [kind for kind in kinds if _lies_there(kind, listing)]
-    if not found and message.backend:
-        found = kinds
-    return found[0] if found else None
-
-
-def _lies_there(kind: ModelKind, listing: Listing) -> bool:
-    if kind.filename not in listing:
-        return False
-    return kind.shape is _Shape.EITHER or listing[kind.filename] is (kind.shape is _Shape.FOLDER)
+        return message.platform in {model_format.platform, *model_format.aliases}
+    if message.default_model_filename:
+        return bool(message.default_model_filename == model_format.filename)
+    return model_format.is_in(listing)

@@ -13,15 +13,14 @@ from typing import Any
 
 import msgspec
 
-from naiad.config import onnx_graph, platforms, versions
-from naiad.config.autocomplete import CompletionError, offline
+from naiad.config import platforms, versions
+from naiad.config.backend_type import BackendType, BackendTypes, Completer, CompletionError
 from naiad.config.checks.file_names import refuse_unusable
 from naiad.config.checks.no_effect import note_what_has_no_effect
 from naiad.config.checks.unsupported import CUSTOM_BATCHING_LIBRARY, find_unsupported
-from naiad.config.checks.validate import check_backend_exists, check_name, validate
+from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
-from naiad.config.graph_check import check_graph
 from naiad.config.model_config import ModelConfig
 from naiad.config.normalise import normalise, normalise_instance_groups
 from naiad.config.pbtxt import parser as pbtxt
@@ -29,19 +28,10 @@ from naiad.config.problem import Problem
 from naiad.config.typed import typed
 from naiad.errors import InferenceError
 
-Completer = collections.abc.Callable[..., None]
-"""`Backend.complete`: called as complete(message, model_dir=…, version_dir=…, options=…); may raise InferenceError."""
-
 CONFIG_FILE = "config.pbtxt"
 CONFIG_FOLDER = "configs"
 
-_NOT_FOUND = {
-    platforms.ONNXRUNTIME: "unable to load model '{model}': unable to find '{path}'",
-    platforms.PYTHON: "Python model file not found in '{path}'",
-}
-"""What the backends say of a model file that is not there (rows 15.1, 16.1)."""
-
-_SAY_WHICH_FILE = ("default_model_filename", "backend", "platform")
+_NAMING_THE_FILE = ("default_model_filename", "backend", "platform")
 """Fields from which a model file's name follows."""
 
 _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
@@ -78,27 +68,27 @@ def config_file(model_dir: pathlib.Path, config_name: str) -> pathlib.Path:
 def resolve(
     model_dir: pathlib.Path,
     *,
+    backends: BackendTypes,
     config_name: str = "",
     auto_complete: bool = True,
     gpus: collections.abc.Sequence[int] = (),
     complete: collections.abc.Callable[[str], Completer | None] | None = None,
     backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NO_OPTIONS,
-    backends: collections.abc.Collection[str] = (),
     document: Document | None = None,
 ) -> Resolution:
     """Read a model's configuration. May block: it reads files and runs the backend's completion.
 
     Args:
         model_dir: the model's folder; its name is the model's.
+        backends: the backends that there are; a model of another is refused at its line (row 11.53).
         config_name: `--model-config-name` (row 7.34).
         auto_complete: whether the backend may complete the config, and the file may be missing (row 11.48). The
             backend is found by the files present either way, as the real server does (2.51 and newer; the row has it
             otherwise).
-        gpus: device ids that there are.
-        complete: a backend's completion by the backend's name, None for one that has none; without it, what needs no
+        gpus: the device ids of this machine.
+        complete: gives a backend's completion by the backend's name, None for none; by default the one that needs no
             framework.
         backend_options: `--backend-config` by backend name, "" for all.
-        backends: those that there are, to refuse any other at its line (row 11.53); without it, loading finds out.
         document: a config in place of the model's own.
     """
     if document is None:
@@ -108,7 +98,7 @@ def resolve(
         document=document,
         auto_complete=auto_complete,
         gpus=gpus,
-        complete=complete or offline,
+        complete=complete,
         backend_options=backend_options,
         backends=backends,
     ).run()
@@ -124,9 +114,9 @@ class _Resolving:
         document: Document,
         auto_complete: bool,
         gpus: collections.abc.Sequence[int],
-        complete: collections.abc.Callable[[str], Completer | None],
+        complete: collections.abc.Callable[[str], Completer | None] | None,
         backend_options: collections.abc.Mapping[str, collections.abc.Mapping[str, str]],
-        backends: collections.abc.Collection[str],
+        backends: BackendTypes,
     ) -> None:
         self._model_dir = model_dir
         self._document = document
@@ -142,6 +132,7 @@ class _Resolving:
         )
         self._findings = Findings(there)
         self._message: Any = document.message
+        self._backend: BackendType | None = None
         self._present: tuple[int, ...] = ()
         self._versions: tuple[int, ...] = ()
 
@@ -159,18 +150,20 @@ class _Resolving:
         self._message.name = self._model_dir.name
         refuse_unusable(self._message, self._findings)
         self._find_versions()
-        platforms.autofill(self._message, self._listing())
-        find_unsupported(self._message, self._findings, self._gpus)
+        platforms.autofill(self._message, self._listing(), self._backends)
+        self._backend = (
+            self._backends.find(self._message.backend) if self._message.backend else None
+        )
+        find_unsupported(self._message, self._findings, gpus=self._gpus, backend=self._backend)
         note_what_has_no_effect(self._message, self._findings)
         self._find_custom_batching()
         normalise(self._message)
         self._serve_versions()
-        normalise_instance_groups(self._message, self._gpus)
+        normalise_instance_groups(self._message, self._gpus, self._backend)
         self._complete_and_compare()
         normalise(self._message)
-        if self._backends:
-            check_backend_exists(self._message, self._findings, self._backends)
-        validate(self._message, self._findings, self._gpus)
+        check_backend_is_supported(self._message, self._findings, self._backends)
+        validate(self._message, self._findings, gpus=self._gpus, backends=self._backends)
         self._check_labels()
         problems = in_order([*self._document.problems, *self._findings.problems])
         return Resolution(
@@ -255,22 +248,30 @@ class _Resolving:
         }
         if self._auto_complete and not self._document.problems:
             self._run_completion(failures)
-        if self._message.backend == platforms.ONNXRUNTIME:
+        check = self._backend.check if self._backend is not None else None
+        if check is not None:
             for version in self._versions:
-                if version not in failures and (found := self._compare(version)):
-                    failures[version] = found
-        everything = [problem for found in failures.values() for problem in found]
+                findings = Findings(self._findings.document)
+                if version not in failures:
+                    check(self._message, self._model_file(version), findings)
+                if findings.problems:
+                    failures[version] = findings.problems
+        everything = [problem for problems in failures.values() for problem in problems]
         if len(failures) == len(self._versions):
             self._findings.problems.extend(everything)
         else:
             self._findings.warnings.extend(
                 f"version {version} will not load: {problem.message}"
-                for version, found in sorted(failures.items())
-                for problem in found
+                for version, problems in sorted(failures.items())
+                for problem in problems
             )
 
     def _run_completion(self, failures: dict[int, list[Problem]]) -> None:
-        complete = self._complete(self._message.backend)
+        complete: Completer | None
+        if self._complete is not None:
+            complete = self._complete(self._message.backend)
+        else:
+            complete = self._backend.complete if self._backend is not None else None
         if complete is None:
             return
         for version in reversed(self._versions):
@@ -309,19 +310,20 @@ class _Resolving:
         )
 
     def _model_file(self, version: int) -> pathlib.Path:
+        folder = self._model_dir / str(version)
         filename = self._message.default_model_filename
-        return onnx_graph.model_file(self._model_dir / str(version), filename)
+        return self._backend.model_file(folder, filename) if self._backend else folder / filename
 
     def _missing_file(self, version: int) -> Problem | None:
         """A model file that is not in its version's folder; the file that may have been meant is named."""
-        said = _NOT_FOUND.get(self._message.backend)
+        template = self._backend.missing_file if self._backend is not None else ""
         path = self._model_file(version)
-        if said is None or self._message.cc_model_filenames or path.exists():
+        if not template or self._message.cc_model_filenames or path.exists():
             return None
         alike = sorted(entry.name for entry in path.parent.glob(f"*{glob.escape(path.suffix)}"))
-        text = said.format(path=path, model=self._message.name)
+        text = template.format(path=path, model=self._message.name)
         document = self._findings.document
-        written = (field for field in _SAY_WHICH_FILE if (field,) in document.positions)
+        written = (field for field in _NAMING_THE_FILE if (field,) in document.positions)
         return document.problem(
             (next(written, "default_model_filename"),),
             text,
@@ -329,22 +331,6 @@ class _Resolving:
             if alike
             else f"put it there: {path.parent} has {_names(path.parent)}",
         )
-
-    def _compare(self, version: int) -> list[Problem]:
-        """What in the config this version's graph contradicts."""
-        path = self._model_file(version)
-        try:
-            graph = onnx_graph.read(path)
-        except onnx_graph.OnnxFileError as error:
-            text = f"unable to load model '{self._message.name}': {error}"
-            return [Problem(path=path, position=None, message=text)]
-        findings = Findings(self._findings.document)
-        check_graph(self._message, graph, findings)
-        for name in sorted(graph.external_files):
-            if not (path.parent / name).is_file():
-                text = f"the weights file '{name}' that this model names is not beside it"
-                findings.problems.append(Problem(path=path, position=None, message=text))
-        return findings.problems
 
     def _check_labels(self) -> None:
         """A label file is inside the model's folder and can be read (row 11.17)."""

@@ -14,20 +14,15 @@ import math
 import pathlib
 import typing
 
-from naiad.backends.backend import (
-    Backend,
-    CompletesApart,
-    HostKind,
-    Instance,
-    LoadedModel,
-    ModelSource,
-)
+from naiad.backends.backend import Backend, CompletesApart, Instance, LoadedModel, ModelSource
 from naiad.backends.instances import instance_specs
+from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
+from naiad.config.backend_type import Completer
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
 from naiad.config.report import render
-from naiad.config.resolve import Completer, Resolution, resolve
+from naiad.config.resolve import Resolution, resolve
 from naiad.core.clock import Clock
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal, invalid
@@ -113,10 +108,10 @@ class Loader:
         loop = asyncio.get_running_loop()
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
-        backend = await self._in_a_thread(self._registry.get, plan.config.backend)
+        plugin = await self._in_a_thread(self._registry.plugin, plan.config.backend)
         options = self.options_of(plan.config.backend)
         hosts: list[Host]
-        if host_of(plan.config, backend.default_host, options) == "process":
+        if host_of(plan.config, plugin.default_host, options) == "process":
             hosts, release = await self._in_processes(plan, statistics)
             leaves_cycles = False
         else:
@@ -188,7 +183,7 @@ class Loader:
             gpus=self._gpus,
             complete=self._completer,
             backend_options=self._backend_options,
-            backends=self._registry.names,
+            backends=self._registry.catalog,
         )
         for warning in resolution.warnings:
             log.warning("%s: %s", folder.name, warning)
@@ -207,12 +202,15 @@ class Loader:
 
     def _completer(self, name: str) -> Completer | None:
         try:
-            backend = self._registry.get(name)
+            backend, default_host = (
+                self._registry.get(name),
+                self._registry.plugin(name).default_host,
+            )
         except InferenceError:
-            return None  # said again, with the backend's name, when the version is loaded
+            return None  # reported with the backend's name when the version is loaded
         if not isinstance(backend, CompletesApart):
             return backend.complete
-        return functools.partial(_complete, backend)
+        return functools.partial(_complete, backend, default_host)
 
     async def _in_processes(
         self, plan: VersionPlan, statistics: ModelStatistics
@@ -296,6 +294,7 @@ def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Ar
 
 def _complete(
     backend: Backend,
+    default_host: HostKind,
     message: typing.Any,
     *,
     model_dir: pathlib.Path,
@@ -304,7 +303,7 @@ def _complete(
 ) -> None:
     """Have a model complete its config where its instances will run, so that its code stays out of the server's process."""
     chosen = message.parameters.get(HOST_PARAMETER)
-    wanted = (chosen and chosen.string_value) or options.get("host") or backend.default_host
+    wanted = (chosen and chosen.string_value) or options.get("host") or default_host
     if _known_host(wanted, message.name, message.backend) == "thread":
         backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
         return

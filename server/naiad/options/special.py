@@ -5,7 +5,6 @@ import difflib
 
 import msgspec
 
-from naiad.options.backend_config import backend_setting
 from naiad.options.table import Flag
 from naiad.options.usage import UsageError
 from naiad.repository.control_mode import ControlMode
@@ -17,21 +16,6 @@ CATEGORIES = (
     "health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics", "trace", "logging",
 )  # fmt: skip
 """What restricted-api options may name (row 17.15)."""
-
-
-_NO_REGION = "tensors reach Python models through anonymous memory, which nobody sizes"
-_NO_STUB = (
-    "there is no stub: a worker process may load for as long as it needs, or as naiad.load_timeout says, and one that hangs later is found "
-    "by naiad.execute_timeout"
-)
-_IDLE_OF_PYTHON = {
-    "shm-default-byte-size": _NO_REGION,
-    "shm-growth-byte-size": _NO_REGION,
-    "shm-region-prefix-name": _NO_REGION,
-    "stub-timeout-seconds": _NO_STUB,
-    "thread-pool-size": "calls of models need no threads",
-}
-"""Triton's `--backend-config=python,…` (row 15.32)."""
 
 
 class Collected(msgspec.Struct):
@@ -105,12 +89,13 @@ def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
 
 
 def _backend_config(said: Collected, flag: Flag, value: str) -> None:
+    # What reads help and other options imports no backend.
+    from naiad.options.backend_config import backend_setting  # noqa: PLC0415
+
     setting = backend_setting(value)
     said.backends.setdefault(setting.backend, {})[setting.key] = setting.value
-    if setting.backend == "python" and setting.key in _IDLE_OF_PYTHON:
-        said.notes.append(
-            f"--{flag.name}=python,{setting.key} has no effect here: {_IDLE_OF_PYTHON[setting.key]}"
-        )
+    if setting.note:
+        said.notes.append(setting.note)
 
 
 def _http_restricted(said: Collected, flag: Flag, value: str) -> None:

@@ -8,7 +8,7 @@ import threading
 import uvloop
 
 from naiad import __version__, logs
-from naiad.backends.registry import NAMES
+from naiad.backends.catalog import own_names
 from naiad.options.options import Options
 from naiad.serve import descriptors, interpreter
 from naiad.serve.console import open_console
@@ -51,7 +51,7 @@ def serve(options: Options, *, command: str) -> int:
 
 def _say_what_starts() -> None:
     """One line with the versions, for readers of a log."""
-    python, backends = sys.version.split()[0], sorted(NAMES)
+    python, backends = sys.version.split()[0], own_names()
     log.info(
         "Naiad %s on Python %s; backends: %s",
         __version__,

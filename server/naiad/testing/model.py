@@ -11,6 +11,7 @@ import msgspec
 from google.protobuf import json_format
 
 from naiad.backends.backend import Answer, ModelSource
+from naiad.backends.catalog import Catalog
 from naiad.backends.instances import instance_specs
 from naiad.backends.python.backend import PythonBackend
 from naiad.backends.python.instance import PythonInstance
@@ -276,9 +277,9 @@ def _loaded(
         resolve,
         model_dir,
         document=document,
-        complete={"python": backend.complete}.get,
+        complete={backend.name: backend.complete}.get,
         backend_options=_OPTIONS,
-        backends=("python",),
+        backends=Catalog(),
     )
     if resolution.config is None:
         raise invalid(render(resolution.problems, colour=False))
@@ -314,8 +315,8 @@ def _require_python(model_dir: pathlib.Path, document: Document) -> None:
     versions = [entry for entry in model_dir.iterdir() if entry.name.isdecimal()]
     newest = max(versions, key=lambda entry: int(entry.name), default=None)
     listing = newest.iterdir() if newest is not None and newest.is_dir() else ()
-    platforms.autofill(message, {entry.name: entry.is_dir() for entry in listing})
-    if message.backend not in {"", platforms.PYTHON} and not document.problems:
+    platforms.autofill(message, {entry.name: entry.is_dir() for entry in listing}, Catalog())
+    if message.backend not in {"", PythonBackend.name} and not document.problems:
         raise invalid(
             f"model '{model_dir.name}' is for the backend '{message.backend}', and load_model runs Python models (model.py) only: "
             "start a server with `naiad serve` to test this one, or let a Python model call it and give load_model a fake of it (models=…)"

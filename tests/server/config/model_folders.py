@@ -1,15 +1,22 @@
 """Model folders for the tests: a config, and what lies in the version folders."""
 
+import functools
 import pathlib
 from collections.abc import Mapping, Sequence
 
 import onnx
 
+from naiad.backends.catalog import Catalog
+from naiad.config import resolve as resolving
 from naiad.config.problem import Problem
 from naiad.config.resolve import Resolution
 
 Shown = tuple[int, int, str]
 """Line and column (0, 0 without a place) and the message of a problem."""
+
+
+resolve = functools.partial(resolving.resolve, backends=Catalog())
+"""With the server's own backends."""
 
 
 def make_model(

@@ -7,6 +7,7 @@ import pytest
 from google.protobuf import json_format, text_format
 from hypothesis import given, strategies as st
 
+from naiad.backends.catalog import Catalog
 from naiad.config.config_json import to_json
 from naiad.config.normalise import normalise, normalise_instance_groups
 from naiad.core.messages import model_config_pb2
@@ -60,7 +61,7 @@ ANSWER = (
 def test_the_real_server_prints_the_same_bytes() -> None:
     message = text_format.Parse(FULL, model_config_pb2.ModelConfig())
     normalise(message)
-    normalise_instance_groups(message, ())
+    normalise_instance_groups(message, (), Catalog().find(message.backend))
     assert json.dumps(to_json(message), separators=(",", ":")) == ANSWER
 
 

@@ -3,6 +3,7 @@
 import pytest
 from google.protobuf import text_format
 
+from naiad.backends.catalog import Catalog
 from naiad.config.config_json import to_json
 from naiad.config.normalise import normalise, normalise_instance_groups
 from naiad.core.messages import model_config_pb2
@@ -10,9 +11,9 @@ from naiad.core.messages import model_config_pb2
 
 def groups(config: str, *, gpus: tuple[int, ...] = ()) -> list[tuple[str, str, int, list[int]]]:
     message = text_format.Parse(f'name: "m" {config}', model_config_pb2.ModelConfig())
-    normalise_instance_groups(message, gpus)
+    normalise_instance_groups(message, gpus, Catalog().find(message.backend))
     once = to_json(message)
-    normalise_instance_groups(message, gpus)
+    normalise_instance_groups(message, gpus, Catalog().find(message.backend))
     assert to_json(message) == once
     return [(g["name"], g["kind"], g["count"], g["gpus"]) for g in once["instance_group"]]
 

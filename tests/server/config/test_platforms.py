@@ -2,13 +2,14 @@
 
 import pytest
 
+from naiad.backends.catalog import Catalog
 from naiad.config import platforms
 from naiad.core.messages import model_config_pb2
 
 
 def filled(given: dict[str, str], *, files: dict[str, bool] | None = None, name: str = "m") -> str:
     message = model_config_pb2.ModelConfig(name=name, **given)
-    platforms.autofill(message, files or {})
+    platforms.autofill(message, files or {}, Catalog())
     return f"{message.backend}|{message.platform}|{message.default_model_filename}"
 
 
@@ -81,4 +82,4 @@ def test_a_name_with_a_dot_says_the_backend_when_nothing_else_does() -> None:
     ],
 )
 def test_a_platform_fits_its_own_backend(platform: str, backend: str, *, fits: bool) -> None:
-    assert platforms.fits(platform, backend) is fits
+    assert platforms.fits(platform, Catalog().find(backend)) is fits

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from naiad.config.config_json import to_json
-from naiad.config.resolve import config_file, resolve
+from naiad.config.resolve import config_file
 from naiad.core.messages import model_config_pb2
 from naiad.errors import internal
-from tests.server.config.model_folders import make_model, only, shown
+from tests.server.config.model_folders import make_model, only, resolve, shown
 from tests.server.config.onnx_models import model, value
 
 X = model([value("x", ["N", 2])], [value("y", ["N", 2])])

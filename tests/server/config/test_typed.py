@@ -13,9 +13,8 @@ from naiad.config.model_config import (
     TimeoutAction,
     VersionPolicy,
 )
-from naiad.config.resolve import resolve
 from naiad.core import datatypes
-from tests.server.config.model_folders import make_model
+from tests.server.config.model_folders import make_model, resolve
 
 CONFIG = """
 backend: "python" max_batch_size: 8 default_model_filename: "model.py"

@@ -4,8 +4,8 @@ import collections.abc
 
 import pytest
 
+from naiad.backends.onnxruntime.completion import default_max_batch_size
 from naiad.backends.onnxruntime.plan import plan_session
-from naiad.config.autocomplete import default_max_batch_size
 from naiad.config.model_config import InstanceKind
 from naiad.errors import InferenceError
 from naiad.options.backend_config import BackendSetting, backend_setting
@@ -19,7 +19,6 @@ from tests.server.backends.configs import model_config
         ("onnxruntime,host=process", BackendSetting("onnxruntime", "host", "process")),
         ("default-max-batch-size=8", BackendSetting("", "default-max-batch-size", "8")),
         ("python,wheel-dir=/a,b=c", BackendSetting("python", "wheel-dir", "/a,b=c")),
-        ("python,shm-region-prefix-name=", BackendSetting("python", "shm-region-prefix-name", "")),
         ("onnxruntime,default-max-batch-size=-1", BackendSetting("onnxruntime", "default-max-batch-size", "-1")),
         ("onnxruntime,intra_op_thread_count=", BackendSetting("onnxruntime", "intra_op_thread_count", "")),
         ("onnxruntime,enable-global-threadpool=ON", BackendSetting("onnxruntime", "enable-global-threadpool", "ON")),
@@ -30,6 +29,14 @@ def test_a_word_is_one_setting_of_one_backend_or_of_all(
     text: str, expected: BackendSetting
 ) -> None:
     assert backend_setting(text) == expected
+
+
+def test_a_setting_of_tritons_that_has_no_effect_says_why() -> None:
+    setting = backend_setting("python,shm-region-prefix-name=x")
+    assert setting.note.startswith(
+        "--backend-config=python,shm-region-prefix-name has no effect here: tensors reach"
+    )
+    assert not backend_setting("onnxruntime,shm-region-prefix-name=x").note
 
 
 @pytest.mark.parametrize("text", ["", "onnxruntime", "onnxruntime,host", "onnxruntime,=x", "=x"])

@@ -11,7 +11,6 @@ from typing import Any
 from naiad.backends import batch as batches
 from naiad.backends.backend import (
     Execution,
-    HostKind,
     Instance,
     InstanceSpec,
     ModelSource,
@@ -19,7 +18,9 @@ from naiad.backends.backend import (
 )
 from naiad.backends.batch import Array
 from naiad.backends.onnxruntime import signature as signatures, string_tensors
+from naiad.backends.onnxruntime.completion import complete
 from naiad.backends.onnxruntime.plan import plan_session
+from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.backends.onnxruntime.runner import Runner
 from naiad.backends.onnxruntime.session import (
     GlobalThreadPool,
@@ -27,8 +28,7 @@ from naiad.backends.onnxruntime.session import (
     run_options,
     signature_of,
 )
-from naiad.config import onnx_graph
-from naiad.config.autocomplete import complete_offline
+from naiad.backends.plugin import BackendContext
 from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.core.clock import Clock
@@ -38,6 +38,11 @@ from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 
 
+def make(context: BackendContext) -> "OnnxRuntimeBackend":
+    """Make the backend."""
+    return OnnxRuntimeBackend(clock=context.clock)
+
+
 class OnnxRuntimeBackend:
     """The backend `onnxruntime`.
 
@@ -45,8 +50,7 @@ class OnnxRuntimeBackend:
         clock: for the moments that an `Execution` carries.
     """
 
-    name = "onnxruntime"
-    default_host: HostKind = "thread"
+    name = PLUGIN.name
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -61,7 +65,7 @@ class OnnxRuntimeBackend:
         options: collections.abc.Mapping[str, str],
     ) -> None:
         """Fill in what the graph says (row 11.51), from the file, without a session."""
-        complete_offline(message, model_dir=model_dir, version_dir=version_dir, options=options)
+        complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
 
     def load(self, source: ModelSource) -> "OnnxModel":
         """Load a model version: the session of its CPU instances, when it has any, is made here."""
@@ -118,7 +122,7 @@ class OnnxModel:
         source = self._source
         config = source.config
         plan = plan_session(config, source.options, kind=kind, device_id=device_id)
-        path = onnx_graph.model_file(source.version_dir, config.default_model_filename)
+        path = PLUGIN.model_file(source.version_dir, config.default_model_filename)
         session = make_session(path, plan, model=config.name, pool=self._pool)
         signature = signature_of(session, path)
         signatures.check(config, signature)

@@ -9,11 +9,10 @@ from typing import Any
 
 import onnxruntime
 
-from naiad.backends.onnxruntime import plan as plans
+from naiad.backends.onnxruntime import onnx_graph, plan as plans
+from naiad.backends.onnxruntime.onnx_graph import GraphTensor
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
 from naiad.backends.onnxruntime.signature import Signature, graph_tensor
-from naiad.config import onnx_graph
-from naiad.config.onnx_graph import GraphTensor
 from naiad.errors import ErrorCode, InferenceError, invalid
 
 _SEVERITY_ERROR = 3

@@ -8,8 +8,8 @@ import collections.abc
 
 import msgspec
 
+from naiad.backends.onnxruntime.onnx_graph import GraphTensor
 from naiad.config.model_config import ModelConfig, TensorSpec
-from naiad.config.onnx_graph import GraphTensor
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.errors import InferenceError, invalid

@@ -13,7 +13,8 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from naiad.backends.backend import HostKind, InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.backend import InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.plugin import BackendContext
 from naiad.backends.python import prints
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
@@ -23,6 +24,7 @@ from naiad.backends.python.completion import may_complete, shown
 from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
+from naiad.backends.python.plugin import PLUGIN
 from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
 from naiad.core.clock import Clock
@@ -35,6 +37,11 @@ _COMPLETED = ("input", "output")
 _FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 
+def make(context: BackendContext) -> "PythonBackend":
+    """Make the backend."""
+    return PythonBackend(clock=context.clock, server=context.server)
+
+
 class PythonBackend:
     """The backend `python`.
 
@@ -43,8 +50,7 @@ class PythonBackend:
         server: what models may ask.
     """
 
-    name = "python"
-    default_host: HostKind = "process"
+    name = PLUGIN.name
 
     def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
         self._clock = clock

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from naiad.config.backend_type import BackendType
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings
 from naiad.config.places import dotted, written
-from naiad.config.platforms import PYTHON
 from naiad.core.messages import model_config_pb2
 
 CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
@@ -72,14 +72,19 @@ MODEL_FILES = Feature(
 
 
 def find_unsupported(
-    message: Any, findings: Findings, gpus: collections.abc.Collection[int] = ()
+    message: Any,
+    findings: Findings,
+    *,
+    gpus: collections.abc.Collection[int],
+    backend: BackendType | None,
 ) -> None:
     """Add a problem for each thing in the config that is not supported yet.
 
     Args:
         message: the ModelConfig as it was written.
         findings: where problems and notes go.
-        gpus: device ids that there are.
+        gpus: the device ids of this machine.
+        backend: the model's; None for an unknown one.
     """
     for index, sample in enumerate(message.model_warmup):
         if sample.batch_size:
@@ -87,7 +92,8 @@ def find_unsupported(
         else:
             findings.notes.append(f"model_warmup[{index}] has no effect: its batch_size is 0")
     if message.cc_model_filenames:
-        if message.backend != PYTHON and _on_gpus(message, gpus):
+        reads_them = backend is None or backend.has_files_per_gpu
+        if reads_them and _on_gpus(message, gpus):
             _refuse(findings, ("cc_model_filenames",), MODEL_FILES)
         else:
             findings.notes.append(

@@ -7,14 +7,15 @@ the reference's words, because people search for them, and each comes with what 
 import collections.abc
 from typing import Any
 
+from naiad.config.backend_type import BackendType, BackendTypes, supported_names
 from naiad.config.checks.tensors import check_tensors
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.pbtxt.cursor import placeholder_in
-from naiad.config.platforms import BACKENDS, ENSEMBLE, PLATFORMS, fits
+from naiad.config.platforms import ENSEMBLE, fits
 from naiad.core.messages import model_config_pb2
 
-_SAY_BACKEND: tuple[FieldPath, ...] = (("backend",), ("platform",), ("default_model_filename",))
+_NAME_BACKEND: tuple[FieldPath, ...] = (("backend",), ("platform",), ("default_model_filename",))
 
 _Group = model_config_pb2.ModelInstanceGroup
 
@@ -22,16 +23,24 @@ _MOST_GPUS = 16
 """More of them are named by the first and the last; `naiad check` takes every id up to 63 to exist."""
 
 
-def validate(message: Any, findings: Findings, gpus: collections.abc.Sequence[int]) -> None:
-    """Check everything that can be said without looking at the model itself.
+def validate(
+    message: Any,
+    findings: Findings,
+    *,
+    gpus: collections.abc.Sequence[int],
+    backends: BackendTypes,
+) -> None:
+    """Check everything that does not depend on the model file.
 
     Args:
         message: the ModelConfig, completed and normalised.
         findings: where problems go.
-        gpus: device ids that there are.
+        gpus: the device ids of this machine.
+        backends: the backends that there are.
     """
+    backend = backends.find(message.backend) if message.backend else None
     _note_placeholders(message, findings)
-    _check_backend(message, findings)
+    _check_backend(message, findings, backend, backends)
     if message.max_batch_size < 0:
         findings.add(
             ("max_batch_size",),
@@ -43,8 +52,8 @@ def validate(message: Any, findings: Findings, gpus: collections.abc.Sequence[in
         _check_preferred_sizes(message, findings)
         _check_priorities(message, findings)
         _check_order(message, findings)
-    for index, group in enumerate(message.instance_group):
-        _check_group(message, findings, ("instance_group", index), group, gpus)
+    for index in range(len(message.instance_group)):
+        _check_group(message, findings, index, gpus=gpus, backend=backend)
 
 
 def check_name(message: Any, findings: Findings, folder: str) -> None:
@@ -58,17 +67,16 @@ def check_name(message: Any, findings: Findings, folder: str) -> None:
         )
 
 
-def check_backend_exists(
-    message: Any, findings: Findings, backends: collections.abc.Collection[str]
-) -> None:
-    """The backend is one that this server has (row 11.53)."""
-    if not message.backend or message.backend in backends:
+def check_backend_is_supported(message: Any, findings: Findings, backends: BackendTypes) -> None:
+    """The backend is one that this server can run (row 11.53)."""
+    backend = backends.find(message.backend) if message.backend else None
+    if not message.backend or (backend is not None and backend.supported):
         return
     path = ("backend",) if ("backend",) in findings.document.positions else ("platform",)
     findings.add(
         path,
         f"unable to find backend library for backend '{message.backend}'",
-        _instead_of(message.backend, backends),
+        _instead_of(message.backend, backend, backends),
     )
 
 
@@ -82,42 +90,53 @@ def _note_placeholders(message: Any, findings: Findings) -> None:
             )
 
 
-def _instead_of(backend: str, backends: collections.abc.Collection[str]) -> str:
-    here = f"this server has {', '.join(sorted(backends))}"
-    if backend in BACKENDS:  # no slip of the pen
+def _instead_of(name: str, backend: BackendType | None, backends: BackendTypes) -> str:
+    names = supported_names(backends)
+    here = f"this server has {', '.join(names)}"
+    if backend is not None:  # not a typing mistake
         return f"that backend is not supported yet: {here}"
-    return did_you_mean(backend, backends) or here
+    return did_you_mean(name, names) or here
 
 
-def _check_backend(message: Any, findings: Findings) -> None:
+def _check_backend(
+    message: Any, findings: Findings, backend: BackendType | None, backends: BackendTypes
+) -> None:
     if ENSEMBLE in {message.platform, message.WhichOneof("scheduling_choice")}:
         return  # refused as a whole, by its own problem
     if not message.backend and not message.platform:
-        if all(map(findings.trusted, _SAY_BACKEND)):
+        if all(map(findings.trusted, _NAME_BACKEND)):
             findings.add(
                 ("default_model_filename",),
                 f"must specify 'platform' or 'backend' for '{message.name}': Could not determine backend "
                 f"for model '{message.name}' with no backend in model configuration",
-                'write backend: "python" or backend: "onnxruntime", or put model.py or model.onnx '
-                "into the version folder",
+                _ways_to_name_one(backends),
             )
     elif not message.backend:
-        as_backend = message.platform if message.platform in BACKENDS else ""
+        as_backend = backends.find(message.platform)
+        platforms = [platform for entry in backends for platform in entry.platforms]
         findings.add(
             ("platform",),
             f"unexpected platform type '{message.platform}' for {message.name}",
-            f'write backend: "{as_backend}"'
-            if as_backend
-            else did_you_mean(message.platform, PLATFORMS)
-            or f"platforms are {', '.join(PLATFORMS)}",
+            f'write backend: "{message.platform}"'
+            if as_backend is not None
+            else did_you_mean(message.platform, platforms)
+            or f"platforms are {', '.join(platforms)}",
         )
-    elif not fits(message.platform, message.backend):
+    elif not fits(message.platform, backend):
         written = ("platform",) if ("platform",) in findings.document.positions else ("backend",)
         findings.add(
             written,
             f"unexpected 'platform' and 'backend' pair, got:{message.platform}, {message.backend}",
             "leave platform out: backend says it all",
         )
+
+
+def _ways_to_name_one(backends: BackendTypes) -> str:
+    """What to write, or which file to add, so that a config names a backend."""
+    supported = [entry for entry in backends if entry.supported and entry.formats]
+    fields = " or ".join(f'backend: "{entry.name}"' for entry in supported)
+    files = " or ".join(entry.formats[0].filename for entry in supported)
+    return f"write {fields}, or put {files} into the version folder"
 
 
 def _check_preferred_sizes(message: Any, findings: Findings) -> None:
@@ -201,15 +220,24 @@ def _check_order(message: Any, findings: Findings) -> None:
 def _check_group(
     message: Any,
     findings: Findings,
-    path: FieldPath,
-    group: Any,
+    index: int,
+    *,
     gpus: collections.abc.Sequence[int],
+    backend: BackendType | None,
 ) -> None:
+    group = message.instance_group[index]
+    path: FieldPath = ("instance_group", index)
     label = f"instance group {group.name} of model {message.name}"
-    if group.kind == _Group.KIND_GPU:
+    kind = _Group.Kind.Name(group.kind)
+    if backend is not None and kind not in backend.instance_kinds:
+        findings.add(
+            (*path, "kind"),
+            f"{label} has kind {kind}, which backend '{backend.name}' does not support",
+            f"write kind: {' or '.join(sorted(backend.instance_kinds))}",
+        )
+    elif group.kind == _Group.KIND_GPU:
         _check_gpus(findings, path, group, label, gpus)
     elif group.gpus:
-        kind = _Group.Kind.Name(group.kind)
         findings.add(
             (*path, "gpus"),
             f"{label} has kind {kind} but specifies one or more GPUs",
@@ -217,7 +245,7 @@ def _check_group(
             if gpus
             else "take gpus out: this machine has no GPU",
         )
-    if group.profile and message.platform != "tensorrt_plan":
+    if group.profile and not (backend is not None and backend.has_profiles):
         findings.add(
             (*path, "profile"),
             f"{label} and platform {message.platform or message.backend} specifies profile field which is "

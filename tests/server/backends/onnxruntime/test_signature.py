@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from naiad.backends.onnxruntime.onnx_graph import GraphTensor
 from naiad.backends.onnxruntime.signature import Signature, check, graph_tensor
-from naiad.config.onnx_graph import GraphTensor
 from naiad.core import datatypes
 from naiad.errors import InferenceError
 from tests.server.backends.configs import model_config, spec

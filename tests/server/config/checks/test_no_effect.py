@@ -5,8 +5,7 @@ import pathlib
 import pytest
 
 from naiad.config.checks.no_effect import ACCEPTED
-from naiad.config.resolve import resolve
-from tests.server.config.model_folders import make_model, only
+from tests.server.config.model_folders import make_model, only, resolve
 
 ASKED = {
     ("response_cache", "enable"): "response_cache { enable: true }",

@@ -5,8 +5,7 @@ import pathlib
 import pytest
 
 from naiad.config.problem import Problem
-from naiad.config.resolve import resolve
-from tests.server.config.model_folders import Shown, make_model, only, shown
+from tests.server.config.model_folders import Shown, make_model, only, resolve, shown
 
 DIMENSION = (
     "dimension must be integer >= 1, or -1 to indicate a variable-size dimension for m; this is"

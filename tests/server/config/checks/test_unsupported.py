@@ -5,8 +5,7 @@ import pathlib
 import pytest
 
 from naiad.config.checks.unsupported import FEATURES
-from naiad.config.resolve import resolve
-from tests.server.config.model_folders import make_model, only, shown
+from tests.server.config.model_folders import make_model, only, resolve, shown
 
 SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: true }'
 

@@ -4,8 +4,7 @@ import pathlib
 
 import pytest
 
-from naiad.config.resolve import resolve
-from tests.server.config.model_folders import Shown, make_model, only, shown
+from tests.server.config.model_folders import Shown, make_model, only, resolve, shown
 
 PYTHON = 'backend: "python"\n'
 
@@ -194,16 +193,10 @@ def test_gpus_are_held_against_those_that_there_are(
             ),
         ),
         (
-            'platform: "onnxruntime_onnx" backend: "tensorrt"',
-            (1, 11),
-            "unexpected 'platform' and 'backend' pair, got:onnxruntime_onnx, tensorrt",
-            "leave platform out: backend says it all",
-        ),
-        (
             'default_model_filename: "net.py"',
             (1, 25),
             "must specify 'platform' or 'backend' for 'm': Could not determine backend for model 'm'",
-            'write backend: "python"',
+            'write backend: "onnxruntime" or backend: "python", or put model.onnx or model.py',
         ),
         (
             'name: "n" backend: "python"',
@@ -222,6 +215,16 @@ def test_backend_and_name_are_explained(
     assert problem.message.startswith(fragment)
     assert problem.suggestion.startswith(suggestion)
     assert problem.line_text == config
+
+
+def test_a_platform_of_another_backend_is_refused(tmp_path: pathlib.Path) -> None:
+    folder = make_model(tmp_path, 'platform: "onnxruntime_onnx" backend: "tensorrt"')
+    problem, unsupported = resolve(folder).problems
+    assert shown([problem]) == [
+        (1, 11, "unexpected 'platform' and 'backend' pair, got:onnxruntime_onnx, tensorrt")
+    ]
+    assert problem.suggestion == "leave platform out: backend says it all"
+    assert unsupported.message == "unable to find backend library for backend 'tensorrt'"
 
 
 def test_a_folder_that_says_nothing_of_a_backend_is_explained(tmp_path: pathlib.Path) -> None:
@@ -281,8 +284,7 @@ def test_a_backend_that_is_not_there_is_refused_at_its_line(
     tmp_path: pathlib.Path, config: str, place: tuple[int, int], backend: str, suggestion: str
 ) -> None:
     folder = make_model(tmp_path, config)
-    assert resolve(folder).problems == ()
-    problem = only(resolve(folder, backends=("python", "onnxruntime")))
+    problem = only(resolve(folder))
     assert shown([problem]) == [(*place, f"unable to find backend library for backend '{backend}'")]
     assert problem.suggestion == suggestion
 

@@ -10,14 +10,14 @@ import pytest
 from google.protobuf import text_format
 from onnx import TensorProto, helper
 
-from naiad.config.autocomplete import CompletionError, complete_offline, offline
+from naiad.backends.onnxruntime.completion import complete
+from naiad.config.backend_type import CompletionError
 from naiad.config.config_json import to_json
-from naiad.config.resolve import resolve
 from naiad.core.messages import model_config_pb2
 from naiad.errors import ErrorCode
-from tests.server.config.model_folders import make_model, only
+from tests.server.backends.onnxruntime.test_onnx_graph import ort_shape, real_models
+from tests.server.config.model_folders import make_model, only, resolve
 from tests.server.config.onnx_models import model, value
-from tests.server.config.test_onnx_graph import ort_shape, real_models
 
 BATCHING = model(
     [value("x", ["N", 3], TensorProto.INT64)], [value("y", ["N", "k"]), value("z", ["N"])]
@@ -35,7 +35,7 @@ def completed(
     """What completion sets or changes, as JSON."""
     folder = make_model(root, files={"1/model.onnx": proto})
     message = text_format.Parse(f'name: "m" {given}', model_config_pb2.ModelConfig())
-    complete_offline(message, model_dir=folder, version_dir=folder / "1", options=options or {})
+    complete(message, model_dir=folder, version_dir=folder / "1", options=options or {})
     return {
         key: item
         for key, item in to_json(message).items()
@@ -116,7 +116,7 @@ def test_a_config_with_inputs_and_outputs_is_left_alone_and_the_file_unread(
 ) -> None:
     given = 'name: "m" input { name: "a" } output { name: "b" }'
     message = text_format.Parse(given, model_config_pb2.ModelConfig())
-    complete_offline(message, model_dir=tmp_path, version_dir=tmp_path / "none", options={})
+    complete(message, model_dir=tmp_path, version_dir=tmp_path / "none", options={})
     assert message == text_format.Parse(given, model_config_pb2.ModelConfig())
 
 
@@ -164,13 +164,8 @@ def test_a_missing_file_is_unavailable(tmp_path: pathlib.Path) -> None:
     with pytest.raises(
         CompletionError, match=r"unable to load model 'm': unable to find"
     ) as caught:
-        complete_offline(message, model_dir=tmp_path, version_dir=tmp_path, options={})
+        complete(message, model_dir=tmp_path, version_dir=tmp_path, options={})
     assert caught.value.code is ErrorCode.UNAVAILABLE
-
-
-def test_only_the_onnx_backend_can_complete_offline() -> None:
-    assert offline("onnxruntime") is complete_offline
-    assert offline("python") is None
 
 
 @pytest.mark.parametrize("path", real_models(), ids=lambda path: path.stem)

@@ -4,16 +4,39 @@ Compared are names, datatypes and dims, with the words of the reference where it
 reference: a dimension that the file leaves free may be known only to onnxruntime, which works out shapes. Pure.
 """
 
+import pathlib
 from typing import Any
 
-from naiad.config.autocomplete import export_help, fixed_first, unsupported_kind
+from naiad.backends.onnxruntime.completion import export_help, fixed_first, unsupported_kind
+from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, OnnxGraph, read
 from naiad.config.checks.tensors import shown
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
-from naiad.config.onnx_graph import GraphTensor, OnnxGraph
+from naiad.config.problem import Problem
 from naiad.core.messages import model_config_pb2
 
 _TYPE_INVALID = model_config_pb2.TYPE_INVALID
+
+
+def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
+    """Add a problem for everything in the config that the model file contradicts, and for weights files that are missing.
+
+    Args:
+        message: the ModelConfig, completed.
+        path: a version's model file.
+        findings: where problems go.
+    """
+    try:
+        graph = read(path)
+    except OnnxFileError as error:
+        text = f"unable to load model '{message.name}': {error}"
+        findings.problems.append(Problem(path=path, position=None, message=text))
+        return
+    check_graph(message, graph, findings)
+    for name in sorted(graph.external_files):
+        if not (path.parent / name).is_file():
+            text = f"the weights file '{name}' that this model names is not beside it"
+            findings.problems.append(Problem(path=path, position=None, message=text))
 
 
 def check_graph(message: Any, graph: OnnxGraph, findings: Findings) -> None:

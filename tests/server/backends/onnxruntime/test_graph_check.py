@@ -7,8 +7,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from naiad.config.problem import Problem
-from naiad.config.resolve import resolve
-from tests.server.config.model_folders import Shown, make_model, only, shown
+from tests.server.config.model_folders import Shown, make_model, only, resolve, shown
 from tests.server.config.onnx_models import model, value
 
 MAGIKA = model(

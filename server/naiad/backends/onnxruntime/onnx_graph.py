@@ -14,7 +14,7 @@ import pathlib
 
 import msgspec
 
-from naiad.config.wire_format import LENGTH, MAX_TEXT, Field, MalformedError, Wire
+from naiad.backends.onnxruntime.wire_format import LENGTH, MAX_TEXT, Field, MalformedError, Wire
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 
@@ -114,12 +114,6 @@ class OnnxGraph(msgspec.Struct, frozen=True, kw_only=True):
     outputs: tuple[GraphTensor, ...]
     initializers: frozenset[str]
     external_files: frozenset[str]
-
-
-def model_file(version_dir: pathlib.Path, filename: str) -> pathlib.Path:
-    """Where the graph is: the file, or `model.onnx` inside it when it is a folder (row 16.1)."""
-    path = version_dir / (filename or "model.onnx")
-    return path / "model.onnx" if path.is_dir() else path
 
 
 def read(path: pathlib.Path) -> OnnxGraph:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from naiad.config import onnx_graph, wire_format
-from naiad.config.onnx_graph import OnnxFileError, read
+from naiad.backends.onnxruntime import onnx_graph, wire_format
+from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, read
+from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.core import datatypes
 from tests.server.config.onnx_models import model, save, value
 
@@ -235,7 +236,7 @@ def test_real_models_look_as_onnxruntime_sees_them(path: pathlib.Path) -> None:
 
 
 def test_a_folder_called_model_onnx_holds_the_model(tmp_path: pathlib.Path) -> None:
-    assert onnx_graph.model_file(tmp_path, "") == tmp_path / "model.onnx"
-    assert onnx_graph.model_file(tmp_path, "net.onnx") == tmp_path / "net.onnx"
+    assert PLUGIN.model_file(tmp_path, "") == tmp_path / "model.onnx"
+    assert PLUGIN.model_file(tmp_path, "net.onnx") == tmp_path / "net.onnx"
     (tmp_path / "model.onnx").mkdir()
-    assert onnx_graph.model_file(tmp_path, "model.onnx") == tmp_path / "model.onnx" / "model.onnx"
+    assert PLUGIN.model_file(tmp_path, "model.onnx") == tmp_path / "model.onnx" / "model.onnx"

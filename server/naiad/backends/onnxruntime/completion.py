@@ -1,4 +1,4 @@
-"""What an ONNX file lets one leave out of its config: inputs, outputs, batching (rows 11.49-11.51).
+"""Completion of a config from its ONNX file: inputs, outputs, batching (rows 11.49-11.51).
 
 Reads the file's outside only (`onnx_graph`), so that `naiad check` completes a config as the server would, without a framework.
 """
@@ -7,17 +7,11 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.config.document import FieldPath
-from naiad.config.onnx_graph import (
-    GraphTensor,
-    OnnxFileError,
-    OnnxGraph,
-    model_file,
-    read,
-)
-from naiad.config.platforms import ONNXRUNTIME
+from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, OnnxGraph, read
+from naiad.backends.onnxruntime.plugin import PLUGIN
+from naiad.config.backend_type import CompletionError
 from naiad.core.messages import model_config_pb2
-from naiad.errors import ErrorCode, InferenceError
+from naiad.errors import ErrorCode
 
 DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
 """The `--backend-config` setting of row 11.50."""
@@ -25,36 +19,7 @@ DEFAULT_MAX_BATCH_SIZE = "default-max-batch-size"
 _DEFAULT = "4"
 
 
-class CompletionError(InferenceError):
-    """A config that cannot be completed.
-
-    Args:
-        message: what is wrong.
-        field: the field of the config that it is about; () for the model file.
-        suggestion: what to write instead.
-        code: as for any InferenceError.
-    """
-
-    def __init__(
-        self,
-        message: str,
-        *,
-        field: FieldPath = (),
-        suggestion: str = "",
-        code: ErrorCode = ErrorCode.INVALID_ARG,
-    ) -> None:
-        super().__init__(code, f"{message}: {suggestion}" if suggestion else message)
-        self.plain = message
-        self.field = field
-        self.suggestion = suggestion
-
-
-def offline(backend: str) -> collections.abc.Callable[..., None] | None:
-    """The completion that needs no framework and runs no user's code, for a backend that has one."""
-    return complete_offline if backend == ONNXRUNTIME else None
-
-
-def complete_offline(
+def complete(
     message: Any,
     *,
     model_dir: pathlib.Path,
@@ -65,7 +30,7 @@ def complete_offline(
 
     Args:
         message: the ModelConfig, normalised; changed in place.
-        model_dir: the model's folder; unused, the signature is that of `Backend.complete`.
+        model_dir: the model's folder, which is not read.
         version_dir: the folder of the version whose file is read.
         options: `--backend-config` settings of the backend.
 
@@ -75,7 +40,7 @@ def complete_offline(
     if message.input and message.output:
         return
     try:
-        graph = read(model_file(version_dir, message.default_model_filename))
+        graph = read(PLUGIN.model_file(version_dir, message.default_model_filename))
     except OnnxFileError as error:
         raise CompletionError(
             f"unable to load model '{message.name}': {error}", code=ErrorCode.UNAVAILABLE
@@ -89,7 +54,7 @@ def complete_from(
     """The same for a graph that was read already.
 
     Raises:
-        CompletionError: as `complete_offline`.
+        CompletionError: as `complete`.
     """
     for side, tensors in (("input", graph.inputs), ("output", graph.outputs)):
         if not getattr(message, side):

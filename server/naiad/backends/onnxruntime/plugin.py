@@ -1,0 +1,36 @@
+"""The backend `onnxruntime`, declared: what configs and options know of it. Imports neither onnxruntime nor numpy."""
+
+import types
+
+from naiad.backends.plugin import BackendPlugin, deferred
+from naiad.config.backend_type import Form, ModelFormat
+from naiad.config.option_values import boolean, whole_number
+
+_THREADS = whole_number(example="2", or_empty=True)
+
+PLUGIN = BackendPlugin(
+    name="onnxruntime",
+    make=deferred("naiad.backends.onnxruntime.backend:make"),
+    package="onnxruntime",
+    install="pip install 'naiad[server]' (or 'naiad[server-gpu]' in its place where there is an NVIDIA GPU)",
+    formats=(
+        ModelFormat(
+            filename="model.onnx",
+            platform="onnxruntime_onnx",
+            form=Form.EITHER,
+            inner="model.onnx",
+        ),
+    ),
+    cpu_instances=2,
+    has_files_per_gpu=True,
+    options=types.MappingProxyType(
+        {
+            "intra_op_thread_count": _THREADS,
+            "inter_op_thread_count": _THREADS,
+            "enable-global-threadpool": boolean(),
+        }
+    ),
+    complete=deferred("naiad.backends.onnxruntime.completion:complete"),
+    check=deferred("naiad.backends.onnxruntime.graph_check:check_file"),
+    preflight=deferred("naiad.backends.onnxruntime.preflight:preflight"),
+)

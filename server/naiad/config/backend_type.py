@@ -1,0 +1,217 @@
+"""What configs and options have to know of a backend, without its framework: its model files, defaults, options and checks.
+
+A backend declares one `BackendType` (`backends/plugin.py` adds how it is made). The rules of this package are given a `BackendTypes` and know
+no backend by name. Light: what reads `--help` imports it.
+"""
+
+import collections.abc
+import enum
+import pathlib
+import types
+import typing
+from typing import Any
+
+import msgspec
+
+from naiad.config.document import Document, FieldPath
+from naiad.config.findings import Findings
+from naiad.config.option_values import OptionValues
+from naiad.config.problem import Problem
+from naiad.errors import ErrorCode, InferenceError
+
+if typing.TYPE_CHECKING:
+    from naiad.config.model_config import ModelConfig
+
+ALL_KINDS = frozenset(("KIND_CPU", "KIND_GPU", "KIND_MODEL"))
+
+
+def _nothing() -> collections.abc.Mapping[str, Any]:
+    return types.MappingProxyType({})
+
+
+class Form(enum.Enum):
+    """Whether a model file is a file, a folder of that name, or either."""
+
+    FILE = "file"
+    FOLDER = "folder"
+    EITHER = "either"
+
+
+class ModelFormat(msgspec.Struct, frozen=True, kw_only=True):
+    """A format of model files that a backend runs.
+
+    Attributes:
+        filename: the default name of the model file in a version folder.
+        platform: the platform filled in when the config gives none; "" for none.
+        aliases: other platform names that mean this format.
+        form: whether the file may be a folder.
+        inner: the model file inside such a folder; "" when the folder itself is the model.
+    """
+
+    filename: str
+    platform: str = ""
+    aliases: tuple[str, ...] = ()
+    form: Form = Form.FILE
+    inner: str = ""
+
+    def is_in(self, listing: collections.abc.Mapping[str, bool]) -> bool:
+        """Whether a version folder holds such a file.
+
+        Args:
+            listing: the folder's entries: name to whether it is a folder.
+        """
+        is_folder = listing.get(self.filename)
+        if is_folder is None:
+            return False
+        return self.form is Form.EITHER or is_folder is (self.form is Form.FOLDER)
+
+
+class CompletionError(InferenceError):
+    """A config that cannot be completed.
+
+    Args:
+        message: what is wrong.
+        field: the field of the config that it is about; () for the model file.
+        suggestion: what to write instead.
+        code: as for any InferenceError.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: FieldPath = (),
+        suggestion: str = "",
+        code: ErrorCode = ErrorCode.INVALID_ARG,
+    ) -> None:
+        super().__init__(code, f"{message}: {suggestion}" if suggestion else message)
+        self.plain = message
+        self.field = field
+        self.suggestion = suggestion
+
+
+class Completer(typing.Protocol):
+    """Fills in what the model itself knows (rows 11.49-11.51)."""
+
+    def __call__(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
+    ) -> None:
+        """Complete a config.
+
+        Args:
+            message: the model_config_pb2.ModelConfig, normalised; changed in place.
+            model_dir: the model's folder.
+            version_dir: the folder of the highest version that will be served.
+            options: `--backend-config` settings of this backend.
+
+        Raises:
+            InferenceError: the model cannot be read, or contradicts its config; a CompletionError names the field.
+        """
+        ...
+
+
+ModelCheck = collections.abc.Callable[[Any, pathlib.Path, Findings], None]
+"""Holds a completed config (the message) against a version's model file and adds every contradiction to the findings."""
+
+
+class Preflight(typing.Protocol):
+    """Further checks of `naiad check`, which a server leaves to loading. Loads no framework and runs no model's code."""
+
+    def __call__(
+        self,
+        config: "ModelConfig",
+        *,
+        document: Document,
+        model_dir: pathlib.Path,
+        versions: collections.abc.Sequence[int],
+        options: collections.abc.Mapping[str, str],
+    ) -> list[Problem]:
+        """Check a model.
+
+        Args:
+            config: without problems so far.
+            document: the config file, for places.
+            model_dir: the model's folder.
+            versions: those that would be served, ascending.
+            options: `--backend-config` settings of this backend.
+        """
+        ...
+
+
+class BackendType(msgspec.Struct, frozen=True, kw_only=True):
+    """A backend, as configs and options know it.
+
+    Attributes:
+        name: as in the config's `backend`.
+        formats: of its model files; the first is the default. None for a backend without model files.
+        supported: whether this server can run it. One that it cannot is known by name, so that messages say so.
+        cpu_instances: the default count of a KIND_CPU group (row 11.31).
+        instance_kinds: the kinds of instances that it can have, as in config.pbtxt.
+        has_profiles: whether it reads an instance group's `profile` (row 11.34).
+        has_files_per_gpu: whether it reads `cc_model_filenames` (row 11.7).
+        options: the `--backend-config` keys whose values are checked at start.
+        options_without_effect: Triton's keys that are accepted, with the reason why each has no effect.
+        missing_file: the error message of a model file that is missing, with {model} and {path}; "" to leave that to loading.
+        complete: the completion that needs no framework and runs no model's code; None for none.
+        check: holds configs against model files, without a framework; None for none.
+        preflight: what `naiad check` checks besides; None for nothing.
+    """
+
+    name: str
+    formats: tuple[ModelFormat, ...] = ()
+    supported: bool = True
+    cpu_instances: int = 1
+    instance_kinds: frozenset[str] = ALL_KINDS
+    has_profiles: bool = False
+    has_files_per_gpu: bool = False
+    options: collections.abc.Mapping[str, OptionValues] = msgspec.field(default_factory=_nothing)
+    options_without_effect: collections.abc.Mapping[str, str] = msgspec.field(
+        default_factory=_nothing
+    )
+    missing_file: str = "unable to load model '{model}': unable to find '{path}'"
+    complete: Completer | None = None
+    check: ModelCheck | None = None
+    preflight: Preflight | None = None
+
+    @property
+    def platforms(self) -> tuple[str, ...]:
+        """The platforms of its formats."""
+        return tuple(entry.platform for entry in self.formats if entry.platform)
+
+    def model_file(self, version_dir: pathlib.Path, filename: str) -> pathlib.Path:
+        """Where a version's model file is expected.
+
+        Args:
+            version_dir: the version's folder.
+            filename: the config's `default_model_filename`; "" means the default.
+
+        Returns:
+            The file; the version's folder for a backend without model files.
+        """
+        if not self.formats:
+            return version_dir / filename
+        default = self.formats[0]
+        path = version_dir / (filename or default.filename)
+        return path / default.inner if default.inner and path.is_dir() else path
+
+
+class BackendTypes(typing.Protocol):
+    """The backends that there are."""
+
+    def find(self, name: str) -> BackendType | None:
+        """The backend of that name, supported or not."""
+        ...
+
+    def __iter__(self) -> collections.abc.Iterator[BackendType]:
+        """All of them, in the order in which their model files decide (row 11.4). Going on may look for installed ones."""
+        ...
+
+
+def supported_names(backends: BackendTypes) -> list[str]:
+    """The names of the backends that this server can run, sorted, for messages."""
+    return sorted(entry.name for entry in backends if entry.supported)
