@@ -19,8 +19,8 @@ from naiad.protocol.access_log import AccessLog, LoggedAccess, Recorder
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.http.admin.control_plane import ControlPlane
+from naiad.protocol.http.message import Receive, Scope, Send
 from naiad.protocol.http.routes import HttpOptions, Routes
-from naiad.protocol.http.transport.bridge import Receive, Scope, Send
 from naiad.protocol.http.transport.listener import HttpListener, ListenError
 from naiad.protocol.http.transport.settings import HttpSettings
 from naiad.protocol.metrics_endpoint import MetricsRoutes

@@ -9,9 +9,8 @@ needs the header of every restriction.
 
 import re
 
-from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.message import AsgiApp, HttpReply, Receive, Scope, Send
 from naiad.protocol.http.replies import refusal
-from naiad.protocol.http.transport.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.transport.head import holds_control
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 

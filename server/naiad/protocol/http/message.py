@@ -6,6 +6,7 @@ Paths that no `FastRoutes` claims go to the ASGI application through `bridge.py`
 
 import collections.abc
 import typing
+from typing import Any
 
 from naiad.core.record import Record
 
@@ -32,6 +33,14 @@ class SpelledHeaders(dict[bytes, bytes]):
 def spelling_of(headers: Headers, name: bytes) -> bytes:
     """A header's name as the client wrote it, from its name in lower case."""
     return headers.spelling.get(name, name) if isinstance(headers, SpelledHeaders) else name
+
+
+Message = collections.abc.MutableMapping[str, Any]
+Scope = collections.abc.MutableMapping[str, Any]
+Receive = collections.abc.Callable[[], collections.abc.Awaitable[Message]]
+Send = collections.abc.Callable[[Message], collections.abc.Awaitable[None]]
+AsgiApp = collections.abc.Callable[[Scope, Receive, Send], collections.abc.Awaitable[None]]
+"""An ASGI 3 application."""
 
 
 class HttpRequest(Record, frozen=True):

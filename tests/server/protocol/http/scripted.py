@@ -13,14 +13,17 @@ from naiad.core.clock import ManualClock
 from naiad.protocol.access_log import AccessEntry, AccessLog
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.message import (
+    AsgiApp,
     Cancellable,
     FastHandler,
     Headers,
     HttpReply,
     HttpRequest,
     OnReply,
+    Receive,
+    Scope,
+    Send,
 )
-from naiad.protocol.http.transport.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.http.transport.framing import ReplyFramer

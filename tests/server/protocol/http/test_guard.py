@@ -1,7 +1,7 @@
 import pytest
 
 from naiad.protocol.http.guard import Guard, category_of
-from naiad.protocol.http.transport.bridge import Message, Receive, Scope, Send
+from naiad.protocol.http.message import Message, Receive, Scope, Send
 from naiad.protocol.restricted import Category, Restriction
 
 

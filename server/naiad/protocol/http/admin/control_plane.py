@@ -11,10 +11,9 @@ import logging
 from naiad.engine.api import Engine
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.http.guard import Guard, answer, header_of, is_open
-from naiad.protocol.http.message import FastRoutes
+from naiad.protocol.http.message import AsgiApp, FastRoutes, Receive, Scope, Send
 from naiad.protocol.http.replies import RETRY_AFTER, refusal
 from naiad.protocol.http.routes import NO_TOKEN
-from naiad.protocol.http.transport.bridge import AsgiApp, Receive, Scope, Send
 from naiad.protocol.restricted import Restrictions
 from naiad.protocol.tokens import HEADER, TokenFile
 

@@ -6,10 +6,13 @@ lenient reading of chunk sizes is how requests are smuggled. Pure: no sockets, n
 """
 
 import collections.abc
+import io
 import re
 import typing
 
+from naiad.protocol.http.message import FastHandler
 from naiad.protocol.http.transport.framing import HttpError, too_large
+from naiad.protocol.http.transport.head import RequestHead
 
 Feed = collections.abc.Callable[[bytes], None]
 
@@ -217,3 +220,47 @@ class ChunkedBody:
 
     def _finished(self, data: bytes, at: int, feed: Feed) -> int:
         return at
+
+
+Dispatch = collections.abc.Callable[[RequestHead, FastHandler, bytes, int], None]
+"""Calls the handler of a complete request: its head, handler, body and `Exchange.started_ns`."""
+
+
+class WholeBody:
+    """Collects the body of a fast-lane request: a single piece is kept as it came, several are copied once.
+
+    Args:
+        head: the request that the body belongs to.
+        handler: its handler.
+        started_ns: as in `Exchange`.
+        dispatch: called at the end.
+    """
+
+    __slots__ = ("_buffer", "_dispatch", "_first", "_handler", "head", "started_ns")
+
+    def __init__(
+        self, head: RequestHead, handler: FastHandler, started_ns: int, dispatch: Dispatch
+    ) -> None:
+        self.head = head
+        self.started_ns = started_ns
+        self._handler = handler
+        self._dispatch = dispatch
+        self._first = b""
+        self._buffer: io.BytesIO | None = None
+
+    def feed(self, piece: bytes) -> None:
+        """The next piece."""
+        if self._buffer is not None:
+            self._buffer.write(piece)
+        elif not self._first:
+            self._first = piece
+        else:
+            self._buffer = io.BytesIO()
+            self._buffer.write(self._first)
+            self._buffer.write(piece)
+
+    def end(self) -> None:
+        """The body is complete."""
+        # getvalue hands the buffer itself over when nothing else writes to it: no second copy
+        whole = self._first if self._buffer is None else self._buffer.getvalue()
+        self._dispatch(self.head, self._handler, whole, self.started_ns)

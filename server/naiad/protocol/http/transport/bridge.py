@@ -7,9 +7,8 @@ what is written here goes straight to the client.
 import asyncio
 import collections.abc
 import logging
-import typing
-from typing import Any
 
+from naiad.protocol.http.message import AsgiApp, Message, Scope
 from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.framing import (
     CLOSE,
@@ -20,48 +19,11 @@ from naiad.protocol.http.transport.framing import (
     status_line,
 )
 from naiad.protocol.http.transport.head import RequestHead
+from naiad.protocol.http.transport.response_sender import ResponseSender
 
 _logger = logging.getLogger(__name__)
 _OURS = frozenset({b"connection", b"transfer-encoding"})
 """Reply headers that only the transport may set."""
-
-Message = collections.abc.MutableMapping[str, Any]
-Scope = collections.abc.MutableMapping[str, Any]
-Receive = collections.abc.Callable[[], collections.abc.Awaitable[Message]]
-Send = collections.abc.Callable[[Message], collections.abc.Awaitable[None]]
-AsgiApp = collections.abc.Callable[[Scope, Receive, Send], collections.abc.Awaitable[None]]
-
-
-class BridgeCallbacks(typing.Protocol):
-    """The callbacks of the bridge to its connection."""
-
-    def write(self, data: bytes) -> None:
-        """Send bytes now."""
-        ...
-
-    def drained(self) -> asyncio.Future[None] | None:
-        """The future to await before the next write; None if the client reads fast enough."""
-        ...
-
-    def want_body(self) -> None:
-        """The application waits for body bytes."""
-        ...
-
-    def hold_body(self) -> None:
-        """Enough of the body is buffered: read no more of it."""
-        ...
-
-    def may_stay(self) -> bool:
-        """Whether the connection can be kept after a reply that begins now."""
-        ...
-
-    def finished(self, *, status: int, size: int, keep: bool) -> None:
-        """The reply is complete; `size` in body bytes."""
-        ...
-
-    def cut(self) -> None:
-        """The reply cannot be completed: abort the connection, so that the client notices."""
-        ...
 
 
 class AsgiExchange:
@@ -71,15 +33,19 @@ class AsgiExchange:
         app: the application.
         head: the request's head.
         scope: the connection's part of the scope: client and server.
-        callbacks: the connection.
+        sender: sends the response.
+        read_body: called with whether the application wants more of the body, or has enough for now.
+        finished: called when the response is complete, with whether the connection can be kept.
         body_high: body bytes waiting here above which reading stops.
         started_ns: as in `Exchange`.
 
     Attributes:
         head: the request's head.
         started_ns: as given.
-        begun: the head of the reply is out.
-        received: body bytes that came.
+        begun: the head of the response was sent.
+        received: bytes of the request's body.
+        status: of the response; 0 until the application has given it.
+        sent: bytes of the response's body.
     """
 
     def __init__(
@@ -88,7 +54,9 @@ class AsgiExchange:
         head: RequestHead,
         scope: Scope,
         *,
-        callbacks: BridgeCallbacks,
+        sender: ResponseSender,
+        read_body: collections.abc.Callable[[bool], None],
+        finished: collections.abc.Callable[[bool], None],
         body_high: int,
         started_ns: int,
     ) -> None:
@@ -98,7 +66,9 @@ class AsgiExchange:
         self.received = 0
         self._app = app
         self._scope = scope
-        self._callbacks = callbacks
+        self._sender = sender
+        self._read_body = read_body
+        self._finished = finished
         self._body_high = body_high
         self._pieces: list[bytes] = []
         self._waiting = 0
@@ -108,10 +78,10 @@ class AsgiExchange:
         self._task: asyncio.Task[None] | None = None
         self._gone = False
         self._done = False
-        self._status = 0
+        self.status = 0
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
         self._declared: int | None = None
-        self._sent = 0
+        self.sent = 0
         self._chunked = False
         self._bodyless = False
         self._keep = False
@@ -140,7 +110,7 @@ class AsgiExchange:
             self._pieces.append(piece)
             self._waiting += len(piece)
             if self._waiting > self._body_high:
-                self._callbacks.hold_body()
+                self._read_body(False)
             self._wakeup.set()
 
     def end(self) -> None:
@@ -171,15 +141,16 @@ class AsgiExchange:
     def _break_off(self) -> None:
         """The application ended without a complete reply."""
         if self.begun:
-            self._callbacks.cut()
+            self._sender.cut()
             return
         reply = server_fault()
-        keep = self.head.keep_alive and self._callbacks.may_stay()
+        keep = self.head.keep_alive and self._sender.may_stay()
         tail = CLOSE if not keep else KEEP if self.head.minor else KEEP_1_0
         first, _ = ReplyFramer(join_bytes=1 << 16).frame(reply, tail, head_only=self.head.head_only)
         self._done = True
-        self._callbacks.write(first)
-        self._callbacks.finished(status=500, size=len(reply.body[0]), keep=keep)
+        self._sender.write(first)
+        self.status, self.sent = 500, len(reply.body[0])
+        self._finished(keep)
 
     async def _receive(self) -> Message:
         while True:
@@ -191,10 +162,10 @@ class AsgiExchange:
                 self._waiting = 0
                 self._end_given = self._ended
                 if not self._ended:
-                    self._callbacks.want_body()
+                    self._read_body(True)
                 return {"type": "http.request", "body": body, "more_body": not self._ended}
             if not self._ended:
-                self._callbacks.want_body()
+                self._read_body(True)
             self._wakeup.clear()
             await self._wakeup.wait()
 
@@ -202,15 +173,15 @@ class AsgiExchange:
         if self._gone or self._done:
             return
         kind = message["type"]
-        if kind == "http.response.start" and not self._status:
-            self._status = message["status"]
+        if kind == "http.response.start" and not self.status:
+            self.status = message["status"]
             self._headers = tuple(
                 (bytes(name), bytes(value)) for name, value in message.get("headers", ())
             )
-        elif kind == "http.response.body" and self._status:
+        elif kind == "http.response.body" and self.status:
             more = message.get("more_body", False)
             self._write(message.get("body", b""), more=more)
-            room = self._callbacks.drained() if more else None
+            room = self._sender.drained() if more else None
             if room is not None:
                 await room
         else:
@@ -221,27 +192,23 @@ class AsgiExchange:
     def _write(self, body: bytes, *, more: bool) -> None:
         data = [] if self.begun else [self._begin(len(body), more=more)]
         if self._declared is not None:
-            body = body[: self._declared - self._sent]  # more would be read as the next reply
+            body = body[: self._declared - self.sent]  # more would be read as the next reply
         if body and not self._bodyless:
-            self._sent += len(body)
+            self.sent += len(body)
             data += (b"%x\r\n" % len(body), body, b"\r\n") if self._chunked else (body,)
         if not more and self._chunked and not self._bodyless:
             data.append(b"0\r\n\r\n")
         if data:
-            self._callbacks.write(b"".join(data))
+            self._sender.write(b"".join(data))
         if not more:
             self._done = True
             self._wakeup.set()
-            short = (
-                self._declared is not None and not self._bodyless and self._sent < self._declared
-            )
-            self._callbacks.finished(
-                status=self._status, size=self._sent, keep=self._keep and not short
-            )
+            short = self._declared is not None and not self._bodyless and self.sent < self._declared
+            self._finished(self._keep and not short)
 
     def _begin(self, size: int, *, more: bool) -> bytes:
         """The reply's head: how long its body is, or how its end will be known, and whether the connection stays."""
-        self._keep = self.head.keep_alive and self._callbacks.may_stay()
+        self._keep = self.head.keep_alive and self._sender.may_stay()
         lines = []
         for name, value in self._headers:
             lowered = name.lower()
@@ -251,7 +218,7 @@ class AsgiExchange:
                 self._keep = False
             if lowered not in _OURS:
                 lines.append((name, value))
-        without = self._status < 200 or self._status in (204, 304)  # noqa: PLR2004 - statuses without a body
+        without = self.status < 200 or self.status in (204, 304)  # noqa: PLR2004 - statuses without a body
         self._bodyless = without or self.head.head_only
         if self._declared is None and not without:
             if not more:
@@ -262,7 +229,7 @@ class AsgiExchange:
                 lines.append((b"transfer-encoding", b"chunked"))
             else:
                 self._keep = False  # HTTP/1.0: the end of the connection is the end of the body
-        head = status_line(self._status) + header_lines(tuple(lines))
+        head = status_line(self.status) + header_lines(tuple(lines))
         self.begun = True
         tail = CLOSE if not self._keep else KEEP if self.head.minor else KEEP_1_0
         return head + tail[2:]

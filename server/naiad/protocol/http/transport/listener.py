@@ -12,9 +12,8 @@ import socket
 from naiad.core.clock import Clock
 from naiad.protocol.access_log import AccessLog
 from naiad.protocol.http.access_log import AccessRecorder
-from naiad.protocol.http.message import FastRoutes
+from naiad.protocol.http.message import AsgiApp, FastRoutes
 from naiad.protocol.http.replies import error_reply
-from naiad.protocol.http.transport.bridge import AsgiApp
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.http.transport.framing import HttpError, ReplyFramer

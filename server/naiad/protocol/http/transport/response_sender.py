@@ -1,80 +1,155 @@
-"""The sending side of a connection: sends the replies in the order of their requests, and decides which is the last.
+"""The requests in progress of a connection: calls their handlers, sends the responses in the order of the requests, decides which is the last.
 
-`request_receiver.py` is the other side. A reply that is ready early waits in the pipeline; a streamed one stays at
-the front of the pipeline until it has ended. It decides whether a reply says that the connection closes; the
-connection closes it. No timeouts, no requests.
+A response that is ready early waits in the pipeline; a streamed one stays at
+the front of the pipeline until it has ended. No input, no timeouts.
 """
 
 import asyncio
 import collections
+import collections.abc
 import logging
-import typing
 
-from naiad.protocol.http.message import HttpReply
+from typing_extensions import override
+
+from naiad.core.inference import Inference
+from naiad.protocol.access_log import inference_of
+from naiad.protocol.http.message import Cancellable, FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
-from naiad.protocol.http.transport.exchange import Exchange
 from naiad.protocol.http.transport.framing import CLOSE, KEEP, KEEP_1_0
+from naiad.protocol.http.transport.head import RequestHead
+from naiad.protocol.http.transport.lifecycle import Event, Lifecycle, State
 from naiad.protocol.http.transport.peer import Peer
+from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.http.transport.streamed import StreamedReply
+
+_OPEN = State.OPEN  # looking up a member of an enum takes longer than this name
 
 _logger = logging.getLogger(__name__)
 
 
-class SenderCallbacks(typing.Protocol):
-    """The callbacks of the sender to its connection."""
+class Exchange:
+    """A request of the fast lane whose handler was called and whose response was not sent yet.
 
-    def in_body(self) -> bool:
-        """Whether the body of a request is being received."""
-        ...
+    Attributes:
+        head: the request's head.
+        answer: the response, once there is one; it waits here for the responses before it.
+        handle: cancels the work in progress, if the handler gave one.
+        started_ns: when its headers were complete (monotonic); 0 without an access log.
+    """
 
-    def sent(self) -> None:
-        """Replies were sent: continue with the input that waited for that."""
-        ...
+    __slots__ = ("_sender", "answer", "handle", "head", "started_ns")
 
-    def stream_ended(self) -> None:
-        """A streamed reply has ended and the connection stays open: continue."""
-        ...
+    def __init__(self, sender: "ResponseSender", head: RequestHead, started_ns: int) -> None:
+        self._sender: ResponseSender | None = sender
+        self.head = head
+        self.answer: HttpReply | None = None
+        self.handle: Cancellable | None = None
+        self.started_ns = started_ns
 
-    def take_no_more(self) -> None:
-        """A reply says that the connection closes: take no further request."""
-        ...
+    def reply(self, reply: HttpReply) -> None:
+        """The handler's callback. A second response, or one after the client has gone, is dropped."""
+        sender = self._sender
+        if sender is None or self.answer is not None:
+            return
+        self.answer = reply
+        # It holds this callback: without a cycle the request ends here, not in the garbage collector. A stream goes on.
+        self.handle = reply.stream
+        sender.answered(self)
 
-    def sent_last(self) -> None:
-        """The reply with Connection: close was sent."""
-        ...
+    @property
+    def received(self) -> int:
+        """Bytes of the request's body."""
+        return max(self.head.length, 0)
 
-    def cut(self) -> None:
-        """A reply cannot be completed: abort the connection."""
-        ...
+    @property
+    def inference(self) -> Inference | None:
+        """The inference that the request caused; kept for the access log only."""
+        return None
+
+    def refuse(self, reply: HttpReply) -> None:
+        """Respond in place of the handler and cancel its work, unless it has responded."""
+        if self.answer is None:
+            handle = self.handle
+            self.reply(reply)
+            self._cancel(handle)
+
+    def abandon(self) -> None:
+        """The client has gone: nothing is sent, and the work is cancelled."""
+        self._sender = None
+        if self.answer is None or self.answer.stream is not None:
+            self._cancel(self.handle)
+
+    def _cancel(self, handle: Cancellable | None) -> None:
+        try:
+            if handle is not None:
+                handle.cancel()
+        except Exception:
+            _logger.exception("cancelling %s failed", self.head.path)
+
+
+class LoggedExchange(Exchange):
+    """An exchange with what the access log needs.
+
+    Args:
+        sender, head, started_ns: as in `Exchange`.
+        received: bytes of the request's body.
+    """
+
+    __slots__ = ("_inference", "_received")
+
+    def __init__(
+        self, sender: "ResponseSender", head: RequestHead, started_ns: int, *, received: int
+    ) -> None:
+        super().__init__(sender, head, started_ns)
+        self._received = received
+        self._inference: Inference | None = None
+
+    @property
+    @override
+    def received(self) -> int:
+        return self._received
+
+    @property
+    @override
+    def inference(self) -> Inference | None:
+        return self._inference
+
+    @override
+    def reply(self, reply: HttpReply) -> None:
+        if self.answer is None:
+            self._inference = inference_of(self.handle)
+        super().reply(reply)
 
 
 class ResponseSender:
-    """The replies of one connection.
+    """The responses of one connection.
 
     Args:
         service: what all connections share.
-        callbacks: the connection.
-        transport: its socket.
+        life: the state of the connection.
+        receiver: the receiving side.
+        transport: the socket.
         peer: notes the time of the last write.
+        resume: continues with the input that waited for responses.
 
     Attributes:
-        pipeline: requests of the fast lane without a sent reply, oldest first.
+        pipeline: requests of the fast lane without a sent response, oldest first.
         barred: the next request waits until the pipeline is empty.
-        ending: the last reply says Connection: close.
         paused: the client does not read.
     """
 
     __slots__ = (
-        "_callbacks",
         "_frame",
+        "_life",
         "_peer",
+        "_receiver",
         "_recorder",
         "_registry",
+        "_resume",
         "_streamed",
         "_transport",
         "barred",
-        "ending",
         "paused",
         "pipeline",
     )
@@ -82,32 +157,61 @@ class ResponseSender:
     def __init__(
         self,
         service: HttpService,
-        callbacks: SenderCallbacks,
+        life: Lifecycle,
+        receiver: RequestReceiver,
         *,
         transport: asyncio.Transport,
         peer: Peer,
+        resume: collections.abc.Callable[[], None],
     ) -> None:
-        self._callbacks = callbacks
+        self._life = life
+        self._receiver = receiver
         self._transport = transport
         self._peer = peer
+        self._resume = resume
         self._registry = service.registry
         self._frame = service.framer.frame
         self._recorder = service.recorder
-        self._streamed: StreamedReply | None = (
-            None  # the reply to the first request of the pipeline
-        )
+        # the response to the first request of the pipeline, if it is streamed
+        self._streamed: StreamedReply | None = None
         self.pipeline: collections.deque[Exchange] = collections.deque()
         self.barred = False
-        self.ending = False
         self.paused = False
 
+    def dispatch(self, head: RequestHead, handler: FastHandler, body: bytes, now_ns: int) -> None:
+        """Call the handler of a complete request. `now_ns` as in `Exchange.started_ns`."""
+        if self._recorder is None:
+            exchange = Exchange(self, head, now_ns)
+        else:
+            exchange = LoggedExchange(self, head, now_ns, received=len(body))
+        self.pipeline.append(exchange)
+        if self._life.state is not _OPEN:
+            self._life.on(Event.LAST_REQUEST)
+        try:
+            exchange.handle = handler(
+                HttpRequest(head.method, head.path, head.headers, body), exchange.reply
+            )
+        except Exception:
+            _logger.exception("%s failed", head.path)
+            exchange.reply(server_fault())
+
+    def dispatch_refused(self, head: RequestHead, reply: HttpReply, now_ns: int) -> None:
+        """Send a response to a request that no handler gets, after the responses to earlier ones."""
+        exchange = Exchange(self, head, now_ns)
+        self.pipeline.append(exchange)
+        exchange.reply(reply)
+
     def is_clear(self) -> bool:
-        """Whether every request has its reply; if not, no request is taken until they have."""
+        """Whether every request has its response; if not, no request is taken until they have."""
         self.barred = bool(self.pipeline)
         return not self.barred
 
+    def may_stay(self) -> bool:
+        """Whether the connection can be kept after a response that begins now."""
+        return self._life.state is _OPEN and self._receiver.small_rest()
+
     def answered(self, exchange: Exchange) -> None:
-        """A reply is ready: send it and those that wait behind it, unless it has to wait itself."""
+        """A response is ready: send it and those that wait behind it, unless it has to wait itself."""
         pipeline = self.pipeline
         if pipeline[0] is not exchange:
             return
@@ -121,12 +225,27 @@ class ResponseSender:
             exchange = pipeline[0]
             if exchange.answer is None:
                 break
-        self._callbacks.sent()
+        receiver = self._receiver
+        if receiver.unread or receiver.eof:
+            self._resume()
 
     def write(self, data: bytes | memoryview) -> None:
         """Send bytes now."""
         self._peer.since = self._registry.now
         self._transport.write(data)
+
+    def drained(self) -> asyncio.Future[None] | None:
+        """The future to await before the next write; None if the client reads fast enough."""
+        return self._peer.wait(self._registry.loop) if self.paused else None
+
+    def cut(self) -> None:
+        """A response cannot be completed: abort the connection, so that the client notices."""
+        self._life.on(Event.CUT)
+
+    def all_sent(self) -> None:
+        """The last response was sent: close the connection."""
+        early = self._receiver.body is not None or self._receiver.unread
+        self._life.on(Event.SENT_EARLY if early else Event.ALL_SENT)
 
     def pause(self) -> None:
         """The client does not read."""
@@ -143,14 +262,14 @@ class ResponseSender:
             self._streamed.stream.resume()
 
     def probe_stream(self) -> bool:
-        """Have the streamed reply probe whether the client is still there; False if there is none."""
+        """Have the streamed response probe whether the client is still there; False if there is none."""
         if self._streamed is None:
             return False
         self._streamed.stream.probe()
         return True
 
     def refuse_all(self, reply: HttpReply) -> None:
-        """Send this reply to every request without one, unless a streamed reply is being sent."""
+        """Send this response to every request without one, unless a streamed response is being sent."""
         if self._streamed is None:
             for exchange in tuple(self.pipeline):
                 exchange.refuse(reply)
@@ -165,39 +284,14 @@ class ResponseSender:
         for exchange in abandoned:
             exchange.abandon()
 
-    def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
-        """A streamed reply is complete: continue with the replies behind it."""
-        self._streamed = None
-        exchange.handle = None
-        pipeline = self.pipeline
-        pipeline.popleft()
-        self._record(exchange, reply, size)
-        if not keep:
-            for behind in pipeline:
-                behind.abandon()
-            pipeline.clear()
-            self._callbacks.sent_last()
-        elif self.ending and not pipeline and not self._callbacks.in_body():
-            self._callbacks.sent_last()
-        elif pipeline and pipeline[0].answer is not None:
-            self.answered(pipeline[0])
-        else:
-            self.barred = self.barred and bool(pipeline)
-            self._callbacks.stream_ended()
-
-    def cut(self) -> None:
-        """A streamed reply cannot be completed."""
-        self._callbacks.cut()
-
     def _send(self, exchange: Exchange) -> None:
         head, reply, close, tail = exchange.head, exchange.answer, False, KEEP
         assert reply is not None
         if reply.stream is not None:
-            self._stream(exchange, reply)
+            self._begin_stream(exchange, reply)
             return
-        if self.ending or not head.plain:
-            is_end = self.ending and not self.pipeline and not self._callbacks.in_body()
-            close = is_end or not head.keep_alive
+        if self._life.state is not _OPEN or not head.plain:
+            close = not head.keep_alive or self._is_last()
             tail = CLOSE if close else KEEP if head.minor else KEEP_1_0
         try:
             first, rest = self._frame(reply, tail, head_only=head.head_only)
@@ -212,19 +306,48 @@ class ResponseSender:
             size = 0 if head.head_only else sum(memoryview(part).nbytes for part in reply.body)
             self._record(exchange, reply, size)
         if close:
-            self._callbacks.sent_last()
+            self.all_sent()
 
-    def _stream(self, exchange: Exchange, reply: HttpReply) -> None:
-        """Begin a streamed reply, which stays at the front of the pipeline until it has ended."""
+    def _is_last(self) -> bool:
+        """Whether no request is left to which another response follows."""
+        return not (self._life.state is _OPEN or self.pipeline or self._receiver.body is not None)
+
+    def _begin_stream(self, exchange: Exchange, reply: HttpReply) -> None:
+        """Begin a streamed response, which stays at the front of the pipeline until it has ended."""
         exchange.answer = None
         self.pipeline.appendleft(exchange)
-        keep = exchange.head.keep_alive and not self.ending
-        self._streamed = StreamedReply(self, exchange, reply, keep=keep)
+        keep = exchange.head.keep_alive and self._life.state is _OPEN
+        self._streamed = StreamedReply(
+            exchange.head, reply, keep=keep, write=self.write, ended=self._end_stream
+        )
         if not self._streamed.keeps:
-            self._callbacks.take_no_more()
+            self._life.on(Event.LAST_REQUEST)
         self._streamed.start()
         if self.paused and self._streamed is not None:
             self._streamed.stream.pause()
+
+    def _end_stream(self, streamed: StreamedReply, *, whole: bool) -> None:
+        """A streamed response has ended: continue with the responses behind it, or abort if it is not whole."""
+        if not whole:
+            self.cut()
+            return
+        self._streamed = None
+        pipeline = self.pipeline
+        exchange = pipeline.popleft()
+        exchange.handle = None
+        self._record(exchange, streamed.reply, streamed.size)
+        if not streamed.keeps:
+            for behind in pipeline:
+                behind.abandon()
+            pipeline.clear()
+            self.all_sent()
+        elif self._is_last():
+            self.all_sent()
+        elif pipeline and pipeline[0].answer is not None:
+            self.answered(pipeline[0])
+        else:
+            self.barred = self.barred and bool(pipeline)
+            self._resume()
 
     def _record(self, exchange: Exchange, reply: HttpReply, size: int) -> None:
         if self._recorder is not None:

@@ -4,11 +4,12 @@ It stays at the front of its connection's pipeline until it has ended, so that r
 for HTTP/1.0, which has none, the end of the connection is the end of the body.
 """
 
+import collections.abc
 import typing
 
 from naiad.protocol.http.message import BodyStream, HttpReply
-from naiad.protocol.http.transport.exchange import Exchange
 from naiad.protocol.http.transport.framing import CLOSE, KEEP, header_lines, status_line
+from naiad.protocol.http.transport.head import RequestHead
 
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
 _COPIED = 1 << 16
@@ -17,19 +18,11 @@ _COPIED = 1 << 16
 _LAST_CHUNK = b"0\r\n\r\n"
 
 
-class StreamCallbacks(typing.Protocol):
-    """The callbacks of a streamed reply to its connection."""
+class OnStreamEnd(typing.Protocol):
+    """Called once, when a streamed response has ended."""
 
-    def write(self, data: bytes | memoryview) -> None:
-        """Send bytes now."""
-        ...
-
-    def cut(self) -> None:
-        """Abort the connection and cancel its requests."""
-        ...
-
-    def streamed(self, exchange: Exchange, *, reply: HttpReply, size: int, keep: bool) -> None:
-        """The reply is complete, with `size` bytes of body; `keep`: its head left the connection open."""
+    def __call__(self, streamed: "StreamedReply", *, whole: bool) -> None:
+        """`whole`: the body is complete; if not, it cannot be completed."""
         ...
 
 
@@ -37,28 +30,37 @@ class StreamedReply:
     """Implements `BodyWriter`.
 
     Args:
-        callbacks: the connection.
-        exchange: the request.
-        reply: the reply with the stream.
+        head: the request's head.
+        reply: the response with the stream.
         keep: whether the connection may stay open after it.
+        write: sends bytes now.
+        ended: the callback at the end.
 
     Attributes:
-        keeps: whether it does.
+        reply: as given.
+        keeps: whether the connection stays open after it.
+        size: bytes of the body that were sent.
         stream: the body.
     """
 
-    __slots__ = ("_callbacks", "_chunked", "_exchange", "_reply", "_size", "keeps", "stream")
+    __slots__ = ("_chunked", "_ended", "_write", "keeps", "reply", "size", "stream")
 
     def __init__(
-        self, callbacks: StreamCallbacks, exchange: Exchange, reply: HttpReply, *, keep: bool
+        self,
+        head: RequestHead,
+        reply: HttpReply,
+        *,
+        keep: bool,
+        write: collections.abc.Callable[[bytes | memoryview], None],
+        ended: OnStreamEnd,
     ) -> None:
         assert reply.stream is not None
-        self._callbacks: StreamCallbacks | None = callbacks
-        self._exchange = exchange
-        self._reply = reply
-        self._chunked = bool(exchange.head.minor)
+        self._write = write
+        self._ended: OnStreamEnd | None = ended  # None: nothing more is sent
+        self._chunked = bool(head.minor)
+        self.reply = reply
         self.keeps = keep and self._chunked
-        self._size = 0
+        self.size = 0
         self.stream: BodyStream = reply.stream
 
     def start(self) -> None:
@@ -67,40 +69,40 @@ class StreamedReply:
         Raises:
             ValueError: a header holds a line break.
         """
-        assert self._callbacks is not None
-        head = status_line(self._reply.status) + header_lines(self._reply.headers)
+        head = status_line(self.reply.status) + header_lines(self.reply.headers)
         if self._chunked:
             head += _CHUNKED
-        self._callbacks.write(head + (KEEP if self.keeps else CLOSE)[2:])
+        self._write(head + (KEEP if self.keeps else CLOSE)[2:])
         self.stream.begin(self)
 
     def write(self, data: bytes | memoryview) -> None:
         """See `BodyWriter`; nothing is sent to a client that has gone."""
-        if self._callbacks is None or not data:  # an empty chunk would be the last one
+        if self._ended is None or not data:  # an empty chunk would be the last one
             return
-        self._size += len(data)
+        self.size += len(data)
         if not self._chunked:
-            self._callbacks.write(data)
+            self._write(data)
         elif len(data) <= _COPIED:
-            self._callbacks.write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
+            self._write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
         else:
             for part in (b"%x\r\n" % len(data), data, b"\r\n"):
-                self._callbacks.write(part)
+                self._write(part)
 
     def end(self) -> None:
         """See `BodyWriter`."""
-        callbacks, self._callbacks = self._callbacks, None
-        if callbacks is not None:
-            if self._chunked:
-                callbacks.write(_LAST_CHUNK)
-            callbacks.streamed(self._exchange, reply=self._reply, size=self._size, keep=self.keeps)
+        if self._ended is not None and self._chunked:
+            self._write(_LAST_CHUNK)
+        self._end(whole=True)
 
     def cut(self) -> None:
         """See `BodyWriter`."""
-        callbacks, self._callbacks = self._callbacks, None
-        if callbacks is not None:
-            callbacks.cut()
+        self._end(whole=False)
 
     def abandon(self) -> None:
-        """The connection is gone."""
-        self._callbacks = None
+        """The client has gone."""
+        self._ended = None
+
+    def _end(self, *, whole: bool) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(self, whole=whole)

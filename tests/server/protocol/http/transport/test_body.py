@@ -5,8 +5,10 @@ import itertools
 import pytest
 from hypothesis import given, strategies as st
 
-from naiad.protocol.http.transport.body import Body, ChunkedBody, LengthBody
+from naiad.protocol.http.message import HttpRequest, OnReply
+from naiad.protocol.http.transport.body import Body, ChunkedBody, LengthBody, WholeBody
 from naiad.protocol.http.transport.framing import HttpError
+from naiad.protocol.http.transport.head import NO_HEAD
 
 
 def take_all(body: Body, data: bytes, step: int) -> tuple[bytes, bytes]:
@@ -109,3 +111,29 @@ def test_many_small_chunks_of_one_read_are_taken_a_part_at_a_time_and_joined() -
 def test_exactly_the_limits_pass() -> None:
     stream = b"4\r\n1234\r\n3\r\n567\r\n3\r\n890\r\n0\r\n\r\n"
     assert take_all(ChunkedBody(limit=10, max_chunks=3), stream, 7) == (b"1234567890", b"")
+
+
+def whole(*pieces: bytes) -> bytes:
+    """What a handler gets of a body that came in pieces."""
+    got: list[bytes] = []
+    body = WholeBody(NO_HEAD, _handler, 0, lambda _head, _handler, whole, _now: got.append(whole))
+    for piece in pieces:
+        body.feed(piece)
+    body.end()
+    return got[0]
+
+
+def _handler(request: HttpRequest, on_reply: OnReply) -> None: ...
+
+
+def test_a_single_piece_is_kept_without_a_copy() -> None:
+    piece = bytes(100)
+    assert whole(piece) is piece
+
+
+def test_several_pieces_become_one() -> None:
+    assert whole(b"a", b"bc", b"def") == b"abcdef"
+
+
+def test_no_piece_is_an_empty_body() -> None:
+    assert whole() == b""

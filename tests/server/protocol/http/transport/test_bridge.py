@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from naiad.protocol.http.transport.bridge import Message, Receive, Scope, Send
+from naiad.protocol.http.message import Message, Receive, Scope, Send
 from naiad.protocol.http.transport.settings import HttpSettings
 from tests.server.protocol.http.scripted import Client, post, request, settle
 

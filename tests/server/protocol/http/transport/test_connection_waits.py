@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from naiad.protocol.http.transport.bridge import Receive, Scope, Send
+from naiad.protocol.http.message import Receive, Scope, Send
 from naiad.protocol.http.transport.settings import HttpSettings
 from tests.server.protocol.http.scripted import Client, post, request, settle
 
@@ -257,6 +257,24 @@ async def test_draining_ends_with_the_application_s_reply_too() -> None:
     client.connection.drain(close_idle=True)
     await settle()
     assert client.reply().headers["connection"] == "close"
+    assert client.is_closed()
+
+
+async def test_a_drain_during_the_application_s_response_closes_the_connection_after_it() -> None:
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"a", "more_body": True})
+        await rest.wait()
+        await send({"type": "http.response.body", "body": b"b"})
+
+    rest = asyncio.Event()
+    client = Client(app=app, settings=SETTINGS)
+    client.send(request("GET", "/app"))
+    await settle()
+    client.connection.drain(close_idle=True)
+    rest.set()
+    await settle()
+    assert client.reply().body == b"ab"
     assert client.is_closed()
 
 

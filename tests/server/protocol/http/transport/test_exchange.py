@@ -1,10 +1,11 @@
 """An exchange ends with its reply, by reference counts alone: the garbage collector must find nothing to do on the hot path."""
 
 import gc
+import typing
 
-from naiad.protocol.http.message import HttpReply, HttpRequest, OnReply
-from naiad.protocol.http.transport.exchange import Exchange, WholeBody
+from naiad.protocol.http.message import HttpReply, OnReply
 from naiad.protocol.http.transport.head import NO_HEAD
+from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
 
 
 class Work:
@@ -30,7 +31,7 @@ REPLY = HttpReply(200, (), (b"",))
 
 
 def make(pipeline: Pipeline) -> tuple[Exchange, Work]:
-    exchange = Exchange(pipeline, NO_HEAD, 0)
+    exchange = Exchange(typing.cast("ResponseSender", pipeline), NO_HEAD, 0)
     work = Work(exchange.reply)
     exchange.handle = work
     return exchange, work
@@ -67,24 +68,3 @@ def test_a_client_that_leaves_after_its_reply_cancels_nothing() -> None:
     work.on_reply(REPLY)
     exchange.abandon()
     assert not work.cancelled
-
-
-def handler(request: HttpRequest, on_reply: OnReply) -> None: ...
-
-
-def test_a_single_piece_is_kept_without_a_copy() -> None:
-    piece = bytes(100)
-    body = WholeBody(NO_HEAD, handler, 0)
-    body.feed(piece)
-    assert body.whole() is piece
-
-
-def test_several_pieces_become_one() -> None:
-    body = WholeBody(NO_HEAD, handler, 0)
-    for piece in (b"a", b"bc", b"def"):
-        body.feed(piece)
-    assert body.whole() == b"abcdef"
-
-
-def test_no_piece_is_an_empty_body() -> None:
-    assert WholeBody(NO_HEAD, handler, 0).whole() == b""

@@ -10,7 +10,7 @@ import pytest
 import uvloop
 
 from naiad.core.clock import SystemClock
-from naiad.protocol.http.transport.bridge import AsgiApp, Receive, Scope, Send
+from naiad.protocol.http.message import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.transport.listener import HttpListener, ListenError
 from naiad.protocol.http.transport.settings import HttpSettings
 from tests.server.protocol.http.scripted import (
@@ -218,7 +218,7 @@ def test_vanished_peers_are_probed_for() -> None:
         sock = socket.create_connection(server.address)
         sock.sendall(post("/hold"))
         await until(lambda: bool(routes.held))
-        connection = routes.held[0].on_reply.__self__._pipeline  # type: ignore[attr-defined]  # reach the socket
+        connection = routes.held[0].on_reply.__self__._sender  # type: ignore[attr-defined]  # reach the socket
         accepted = connection._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60

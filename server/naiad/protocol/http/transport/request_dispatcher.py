@@ -1,0 +1,239 @@
+"""Begins the requests of a connection: selects the handler of each, receives its body, and calls the handler or the application.
+
+The requests of the usual case do not pass here: see `Connection.data_received`. What the input of one iteration of the event loop may
+take is limited, so that other connections are not kept from it.
+"""
+
+import asyncio
+import collections.abc
+
+from naiad.protocol.http.message import FastHandler, HttpReply
+from naiad.protocol.http.transport.body import WholeBody
+from naiad.protocol.http.transport.bridge import AsgiExchange
+from naiad.protocol.http.transport.framing import CONTINUE
+from naiad.protocol.http.transport.head import RequestHead
+from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle
+from naiad.protocol.http.transport.peer import Peer
+from naiad.protocol.http.transport.request_receiver import RequestReceiver
+from naiad.protocol.http.transport.response_sender import ResponseSender
+from naiad.protocol.http.transport.service import HttpService
+
+
+class RequestDispatcher:
+    """The requests of one connection.
+
+    Args:
+        service: what all connections share.
+        life: the state of the connection.
+        receiver: gives the requests.
+        sender: sends the responses.
+        transport: the socket.
+        peer: the client.
+        resume: continues with the input, after a request in the application or in the next iteration of the event loop.
+        update_reading: pauses or resumes reading.
+
+    Attributes:
+        bridge: the request in the application, if there is one.
+        yielding: other connections have the event loop first, then this one continues.
+    """
+
+    __slots__ = (
+        "_life",
+        "_loop",
+        "_max_pipelined",
+        "_peer",
+        "_receiver",
+        "_recorder",
+        "_registry",
+        "_resume",
+        "_sender",
+        "_service",
+        "_settings",
+        "_transport",
+        "_update_reading",
+        "bridge",
+        "yielding",
+    )
+
+    def __init__(
+        self,
+        service: HttpService,
+        life: Lifecycle,
+        receiver: RequestReceiver,
+        sender: ResponseSender,
+        *,
+        transport: asyncio.Transport,
+        peer: Peer,
+        resume: collections.abc.Callable[[], None],
+        update_reading: collections.abc.Callable[[], None],
+    ) -> None:
+        self._service = service
+        self._settings = service.settings
+        self._registry = service.registry
+        self._loop = service.registry.loop
+        self._recorder = service.recorder
+        self._max_pipelined = service.settings.max_pipelined
+        self._life = life
+        self._receiver = receiver
+        self._sender = sender
+        self._transport = transport
+        self._peer = peer
+        self._resume = resume
+        self._update_reading = update_reading
+        self.bridge: AsgiExchange | None = None
+        self.yielding = False
+
+    def take(self) -> None:
+        """Begin requests and receive bodies, as much as one iteration of the event loop allows, and at least one step.
+
+        Raises:
+            HttpError: an invalid request; the rest of the input cannot be used.
+        """
+        receiver = self._receiver
+        began_ns, first = self._service.clock.monotonic_ns(), True
+        while receiver.unread:
+            if not first and self._iteration_is_over(began_ns):
+                self.yielding = True
+                self._loop.call_soon(self._next_iteration)
+            first = False
+            if receiver.body is not None:
+                if self.yielding:
+                    return
+                receiver.read_body()
+                continue
+            head = receiver.read_head() if self.may_take() else None
+            if head is None or not self._begin(head):
+                return
+
+    def _iteration_is_over(self, began_ns: int) -> bool:
+        settings = self._settings
+        if self._receiver.body is None:
+            unsent = self._transport.get_write_buffer_size()
+            if unsent >= settings.turn_bytes:
+                return True
+        return self._service.clock.monotonic_ns() - began_ns >= settings.turn_seconds * 1e9
+
+    def _next_iteration(self) -> None:
+        self.yielding = False
+        self._resume()
+
+    def may_take(self) -> bool:
+        """Whether the next request may be begun now."""
+        sender = self._sender
+        return not (
+            self._life.state not in TAKING
+            or self.yielding
+            or sender.barred
+            or sender.paused
+            or self.bridge is not None
+            or len(self._sender.pipeline) >= self._max_pipelined
+        )
+
+    def _begin(self, head: RequestHead) -> bool:
+        """Begin a request; False if it waits for the responses to earlier ones.
+
+        Raises:
+            HttpError: it is refused before its body is received.
+        """
+        service, receiver = self._service, self._receiver
+        handler = service.find(head)
+        if service.waits(head, handler) and not self._sender.is_clear():
+            return False
+        if not head.keep_alive:
+            self._life.on(Event.LAST_REQUEST)
+        if head.length:
+            self._begin_with_body(head, handler)
+            return True
+        receiver.take_head()
+        if handler is None:
+            self._begin_in_application(head).end()
+        else:
+            self._sender.dispatch(head, handler, b"", self.stamp())
+        return True
+
+    def _begin_with_body(self, head: RequestHead, handler: FastHandler | None) -> None:
+        service, receiver, sender = self._service, self._receiver, self._sender
+        refused = None
+        if handler is not None:
+            refused = service.refusal(head, may_stay=sender.may_stay())
+        body = service.body_of(head)
+        receiver.take_head()
+        if refused is not None:
+            receiver.expect_body(body, None)
+            sender.dispatch_refused(head, refused, self.stamp())
+            return
+        if head.expects_continue:
+            receiver.wait_to_continue()
+        if handler is None:
+            receiver.expect_body(body, self._begin_in_application(head))
+        else:
+            receiver.expect_body(body, WholeBody(head, handler, self.stamp(), sender.dispatch))
+            if receiver.owes_continue:
+                self._read_body(True)
+
+    def _begin_in_application(self, head: RequestHead) -> AsgiExchange:
+        self.bridge = AsgiExchange(
+            self._service.app,
+            head,
+            {"client": self._peer.address(), "server": self._peer.address("sockname")},
+            sender=self._sender,
+            read_body=self._read_body,
+            finished=self._finished,
+            body_high=self._settings.body_high_bytes,
+            started_ns=self.stamp(),
+        )
+        self.bridge.start(self._loop)
+        return self.bridge
+
+    def _read_body(self, wanted: bool) -> None:  # noqa: FBT001 - a callback
+        """Receive more of the body, or no more of it for now."""
+        if not wanted:
+            self._receiver.body_held = True
+        elif self._receiver.want_body():
+            self._sender.write(CONTINUE)
+        else:
+            self._peer.since = self._registry.now
+        self._update_reading()
+
+    def _finished(self, keep: bool) -> None:  # noqa: FBT001 - a callback
+        """The application's response is complete."""
+        bridge, self.bridge = self.bridge, None
+        assert bridge is not None
+        self._peer.since = self._registry.now
+        if self._recorder is not None:
+            self._recorder.record(
+                bridge.head,
+                self._peer.address(),
+                HttpReply(bridge.status, (), ()),
+                bridge.sent,
+                bridge.started_ns,
+                received=bridge.received,
+            )
+        self._receiver.ignore_body()
+        if keep:
+            self._resume()
+        else:
+            self._sender.all_sent()
+            self._update_reading()
+
+    def disconnect(self) -> None:
+        """The client has gone, or does not send the rest of the body: the application learns it."""
+        if self.bridge is not None:
+            self.bridge.disconnect()
+            self.bridge = None
+
+    def cancel(self) -> bool:
+        """Cancel the request in the application. Returns whether its response has begun."""
+        bridge, self.bridge = self.bridge, None
+        if bridge is None:
+            return False
+        bridge.cancel()
+        return bridge.begun
+
+    def stamp(self) -> int:
+        """Monotonic nanoseconds; 0 without an access log."""
+        return 0 if self._recorder is None else self._recorder.stamp()
+
+    def in_progress(self) -> bool:
+        """Whether a request was begun whose response was not sent yet."""
+        return bool(self._sender.pipeline) or self.bridge is not None
