@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
 # Most tests wait for a server, so there are more processes than cores; tests/parallel.py says what they share. What is compiled is
-# kept, also where the environment forbids it: compiling anew takes most of each start.
+# kept, also where the environment forbids it: compiling again takes most of each start.
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
@@ -27,11 +27,12 @@ test-fast: $(VENV)/.dev ## the tests of one part each and those that drive the r
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25
 
-lint: $(VENV)/.dev ## check style, types and layers
+lint: $(VENV)/.dev ## check style, types, layers and the project's English
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	PYTHONPATH=server:operator $(BIN)/lint-imports --no-cache
+	$(BIN)/python .ci/prose
 
 format: $(VENV)/.dev ## put the code into shape
 	$(BIN)/ruff check --fix

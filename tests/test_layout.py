@@ -9,7 +9,7 @@ from tests.apiserver import objects
 ROOT = pathlib.Path(__file__).parent.parent
 
 
-def test_import_roots_are_no_packages() -> None:
+def test_import_roots_are_not_packages() -> None:
     """`operator/__init__.py` would shadow the standard library's operator; `server/` is kept alike."""
     for folder in ("server", "operator"):
         assert (ROOT / folder).is_dir()
