@@ -83,7 +83,7 @@ def _as_protobuf(data: bytes, found: "InferRequest | InferenceError") -> None:
     assert (found.model_name, found.id) == (message.model_name, message.id)
     assert [each.name for each in found.inputs] == [each.name for each in message.inputs]
     assert [each.shape for each in found.inputs] == [tuple(each.shape) for each in message.inputs]
-    assert found.requested_outputs == [each.name for each in message.outputs]
+    assert found.output_names == [each.name for each in message.outputs]
     for tensor, raw in zip(found.inputs, message.raw_input_contents, strict=False):
         if tensor.fault is None and tensor.array.dtype != object:
             assert tensor.array.tobytes() == raw

@@ -81,7 +81,7 @@ def whole(request: InferRequest) -> None:
     ):
         if isinstance(text, str):
             text.encode()  # it goes to workers and into responses
-    assert all(isinstance(name, str) for name in request.requested_outputs)
+    assert all(isinstance(name, str) for name in request.output_names)
     assert all(isinstance(value, (bool, int, float, str)) for value in request.parameters.values())
     assert isinstance(request.priority, int)
     assert isinstance(request.timeout_us, int)
@@ -111,7 +111,7 @@ def summary(request: InferRequest) -> tuple[object, ...]:
         )
     )
     return (
-        request.model_name, request.model_version, request.id, inputs, tuple(request.requested_outputs), parameters,
+        request.model_name, request.model_version, request.id, inputs, tuple(request.output_names), parameters,
         request.priority, request.timeout_us, request.correlation_id, request.flags,
     )  # fmt: skip
 

@@ -53,10 +53,10 @@ def wanted_names(batch: collections.abc.Sequence[Inference], all_names: list[str
     """The outputs that some request of the batch asks for, in the model's order; `all_names` itself when that is all."""
     asked: set[str] = set()
     for inference in batch:
-        names = inference.request.requested_outputs
-        if not names:
+        outputs = inference.request.requested_outputs
+        if not outputs:
             return all_names
-        asked.update(names)
+        asked.update([output.name for output in outputs])
     return [name for name in all_names if name in asked]
 
 
@@ -157,7 +157,7 @@ def split(
     ]
     answers: list[list[Tensor]] = []
     for i, inference in enumerate(batch):
-        names = inference.request.requested_outputs
+        names = inference.request.output_names
         tensors: list[Tensor] = []
         for name, datatype, parts in columns:
             if not names or name in names:

@@ -61,7 +61,7 @@ class ReceivedRequest:
 
     __slots__ = (
         "__weakref__", "_room", "cancelled", "correlation_id", "flags", "id", "inputs", "number", "on_cancel",
-        "parameters", "requested_outputs", "timeout_us",
+        "output_names", "parameters", "timeout_us",
     )  # fmt: skip
 
     id: str
@@ -69,7 +69,7 @@ class ReceivedRequest:
     flags: int
     timeout_us: int
     parameters: "dict[str, Any]"
-    requested_outputs: "list[str]"
+    output_names: "list[str]"
     cancelled: bool
     inputs: "list[Any]"
 

@@ -27,7 +27,7 @@ from naiad.core import datatypes
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
-from naiad.core.request import LATEST, InferRequest
+from naiad.core.request import LATEST, InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
@@ -139,7 +139,7 @@ class WholeBackend:
             model_version=LATEST,
             id=received.id,
             inputs=inputs,
-            requested_outputs=received.requested_outputs,
+            requested_outputs=[RequestedOutput(name) for name in received.output_names],
             parameters=received.parameters,
             timeout_us=received.timeout_us,
             correlation_id=received.correlation_id,

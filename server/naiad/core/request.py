@@ -12,6 +12,20 @@ SEQUENCE_START = 1
 SEQUENCE_END = 2
 
 
+class RequestedOutput(Record, frozen=True, eq=True):
+    """An output that a request asks for, and the form in which the client wants it.
+
+    Attributes:
+        name: the output's name.
+        classes: the number of classes with the highest values to send in place of the values (row 5.1); 0 for the values.
+        region: the shared memory region to write it to (row 5.18); None for the response.
+    """
+
+    name: str
+    classes: int = 0
+    region: str | None = None
+
+
 class InferRequest(Record, frozen=True):
     """A request, decoded and not yet judged against any model.
 
@@ -20,7 +34,7 @@ class InferRequest(Record, frozen=True):
         model_version: the version asked for, or LATEST.
         id: the client's own name for the request; "" when it gave none.
         inputs: in the order they came; names may still be unknown or doubled.
-        requested_outputs: names of the outputs asked for, in order; empty means all (row 3.29).
+        requested_outputs: the outputs that it asks for, in order; empty means all (row 3.29).
         parameters: the client's own parameters, for the backend (row 3.26).
         priority: 0 means the model's default level (row 4.14).
         timeout_us: microseconds it may wait in the queue, where the model allows it (row 12.14); 0 means none.
@@ -32,12 +46,17 @@ class InferRequest(Record, frozen=True):
     model_version: int
     id: str
     inputs: list[Tensor]
-    requested_outputs: list[str]
+    requested_outputs: list[RequestedOutput]
     parameters: Parameters
     priority: int = 0
     timeout_us: int = 0
     correlation_id: int | str = 0
     flags: int = 0
+
+    @property
+    def output_names(self) -> list[str]:
+        """The names of the requested outputs."""
+        return [output.name for output in self.requested_outputs]
 
     @property
     def label(self) -> str:

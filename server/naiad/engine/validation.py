@@ -106,7 +106,7 @@ class RequestValidator:
         )
 
     def _check_outputs(self, request: InferRequest) -> None:
-        wanted = request.requested_outputs
+        wanted = request.output_names
         if len(set(wanted)) != len(wanted):
             twice = next(name for name in wanted if wanted.count(name) > 1)
             raise _invalid(

@@ -45,7 +45,7 @@ def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
         requests.append(
             (
                 request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
-                request.requested_outputs, inference.cancelled, inputs,
+                request.output_names, inference.cancelled, inputs,
             )
         )  # fmt: skip
     return orjson.dumps(requests), payload

@@ -1,5 +1,6 @@
 """What clients can ask for and this version does not support yet, in the same words over HTTP and gRPC. Pure."""
 
+from naiad.core.request import RequestedOutput
 from naiad.errors import InferenceError, not_found, unsupported
 
 _OFF = "Client shared memory is disabled: this version of the server does not support it yet"
@@ -32,8 +33,19 @@ def shared_memory_tensor(region: str, tensor: str) -> InferenceError:
     )
 
 
-def classification(output: str) -> InferenceError:
-    """An output of an infer request is asked for as classes (row 5.1): UNSUPPORTED."""
+def check_output(output: RequestedOutput) -> None:
+    """Refuse an output in a form that is not supported yet.
+
+    Raises:
+        InferenceError: NOT_FOUND for an output in shared memory (row 5.18), UNSUPPORTED for classes (row 5.1).
+    """
+    if output.region is not None:
+        raise shared_memory_tensor(output.region, output.name)
+    if output.classes:
+        raise _classification(output.name)
+
+
+def _classification(output: str) -> InferenceError:
     return unsupported(
         f"output '{output}' asks for classification, which this version of the server does not support yet: leave out the parameter "
         "'classification', and take the highest values of the output in the client"

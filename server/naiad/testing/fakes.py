@@ -55,7 +55,7 @@ class FakeServer(ModelMetrics):
             correlation_id=asked.correlation_id,
             flags=asked.flags,
             timeout_us=asked.timeout_us,
-            requested_outputs=asked.requested_outputs,
+            requested_outputs=asked.output_names,
         )
         self.asked.append((asked.model_name, request))
         replies = self._replies(asked.model_name, request, decoupled=decoupled)

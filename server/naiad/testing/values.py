@@ -9,7 +9,7 @@ import numpy as np
 from naiad.config.model_config import TensorSpec
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
-from naiad.core.request import LATEST, InferRequest, ParameterValue
+from naiad.core.request import LATEST, InferRequest, ParameterValue, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, invalid
@@ -115,7 +115,7 @@ def to_request(
         inputs=[
             to_tensor(name, values, known.get(name)) for name, values in request.inputs.items()
         ],
-        requested_outputs=list(request.requested_outputs),
+        requested_outputs=[RequestedOutput(name) for name in request.requested_outputs],
         parameters=dict(request.parameters),
         timeout_us=request.timeout_us,
         correlation_id=request.correlation_id,

@@ -18,7 +18,7 @@ from naiad.core import datatypes
 from naiad.core.datatypes import DataType
 from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
-from naiad.core.request import InferRequest, Parameters
+from naiad.core.request import InferRequest, Parameters, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 
@@ -85,7 +85,13 @@ def inference(
 ) -> Inference:
     """A request whose batch size is the first dimension of its first input, or `rows`."""
     request = InferRequest(
-        "m", 1, request_id, list(inputs), list(outputs), parameters or {}, **more
+        "m",
+        1,
+        request_id,
+        list(inputs),
+        [RequestedOutput(name) for name in outputs],
+        parameters or {},
+        **more,
     )
     size = rows if rows is not None else inputs[0].shape[0]
     return Inference(request, ignore, batch_size=size, received_ns=0)

@@ -14,7 +14,7 @@ from naiad.config.model_config import (
     VersionPolicy,
 )
 from naiad.core import datatypes
-from naiad.core.request import LATEST, InferRequest
+from naiad.core.request import LATEST, InferRequest, RequestedOutput
 from naiad.core.tensor import Tensor
 from naiad.engine.validation import RequestValidator
 from naiad.errors import ErrorCode, InferenceError
@@ -42,7 +42,9 @@ def tensor(
 
 
 def request(*inputs: Tensor, outputs: tuple[str, ...] = (), id: str = "") -> InferRequest:  # noqa: A002 - the protocol's name
-    return InferRequest("m", LATEST, id, list(inputs), list(outputs), {})
+    return InferRequest(
+        "m", LATEST, id, list(inputs), [RequestedOutput(name) for name in outputs], {}
+    )
 
 
 def refusal(validator: RequestValidator, asked: InferRequest) -> str:

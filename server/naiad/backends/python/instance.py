@@ -159,7 +159,7 @@ class PythonInstance(ServedModel):
             request.model_name,
             self._version,
             request.id,
-            self._outputs_of(tensors, request.requested_outputs, kept=kept),
+            self._outputs_of(tensors, request.output_names, kept=kept),
             parameters or NO_PARAMETERS,
             None,
             final,

@@ -71,7 +71,7 @@ class PythonRunner(ServedModel):
         """See `Runner`."""
         returned, begun_ns, ended_ns = self._call(requests)
         answers = [
-            None if response is APART else self._answer(response, request.requested_outputs)
+            None if response is APART else self._answer(response, request.output_names)
             for response, request in zip(returned, requests)  # noqa: B905 - 3.8 knows no strict; they are as long as each other
         ]
         return Outcome(answers, begun_ns, ended_ns)
@@ -80,7 +80,7 @@ class PythonRunner(ServedModel):
         self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
     ) -> None:
         """See `Outlet`."""
-        answer = None if response is None else self._answer(response, call.requested_outputs)
+        answer = None if response is None else self._answer(response, call.output_names)
         self._post(call, answer, final=final, begun_ns=begun_ns)
 
     def pace(self, call: Any) -> None:  # type: ignore[explicit-override]  # as above

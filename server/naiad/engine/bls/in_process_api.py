@@ -22,7 +22,7 @@ from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of, wrap
 from naiad.backends.python.instance import DATATYPES
 from naiad.core import datatypes
-from naiad.core.request import InferRequest
+from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.bls.control import STOPPING, Control, is_ready
@@ -174,7 +174,7 @@ def _request(asked: Asked, *, keep: bool) -> InferRequest:
         model_version=asked.model_version,
         id=asked.id,
         inputs=[_tensor(tensor, keep=keep) for tensor in asked.inputs],
-        requested_outputs=asked.requested_outputs,
+        requested_outputs=[RequestedOutput(name) for name in asked.output_names],
         parameters=asked.parameters,
         timeout_us=asked.timeout_us,
         correlation_id=asked.correlation_id,

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from naiad.core import datatypes
-from naiad.core.request import InferRequest
+from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.bls.control import STOPPING, Control, is_ready
@@ -98,7 +98,7 @@ class ModelRpcHandler:
             model_version=version,
             id=request_id,
             inputs=[_tensor(base, each) for each in inputs],
-            requested_outputs=outputs,
+            requested_outputs=[RequestedOutput(name) for name in outputs],
             parameters=parameters,
             timeout_us=timeout_us,
             correlation_id=correlation_id,

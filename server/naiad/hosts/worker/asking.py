@@ -56,7 +56,7 @@ class AskingServer:
                 "infer",
                 (
                     asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
-                    asked.parameters, asked.requested_outputs, inputs,
+                    asked.parameters, asked.output_names, inputs,
                 ),
                 (batch[0].number, len(batch)) if batch else None,
                 caller.thread == threading.get_ident(),

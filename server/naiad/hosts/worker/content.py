@@ -58,7 +58,7 @@ def requests_of(base: Any, header: "bytes | bytearray", first: int) -> "list[Rec
         request = ReceivedRequest(number)
         (
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
-            request.requested_outputs, request.cancelled,
+            request.output_names, request.cancelled,
         ) = fields  # fmt: skip
         request.inputs = [_tensor(base, *each) for each in inputs]
         found.append(request)

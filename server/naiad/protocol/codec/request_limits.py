@@ -52,7 +52,7 @@ def short(error: InferenceError) -> str:
 
 def _texts(request: InferRequest) -> list[str]:
     texts = [tensor.name for tensor in request.inputs]
-    texts += request.requested_outputs
+    texts += request.output_names
     texts += request.parameters
     values = (request.correlation_id, *request.parameters.values())
     texts += [value for value in values if isinstance(value, str)]

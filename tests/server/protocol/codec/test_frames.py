@@ -6,7 +6,7 @@ import pytest
 
 from naiad.core import datatypes
 from naiad.core.datatypes import BYTES, FP32
-from naiad.core.request import InferRequest
+from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.tensor import PackedStrings, Tensor, pack, packed_strings
 from naiad.protocol.codec import frames
 
@@ -17,7 +17,9 @@ def there_and_back(value: typing.Any) -> typing.Any:
 
 def test_a_request_comes_back_as_it_was() -> None:
     x = Tensor("x", FP32, (2, 2), np.arange(4, dtype=np.float32).reshape(2, 2))
-    request = InferRequest("m", 3, "id", [x], ["y"], {"a": 1, "b": "text"}, 2, 5, "s", 1)
+    request = InferRequest(
+        "m", 3, "id", [x], [RequestedOutput("y", 3)], {"a": 1, "b": "text"}, 2, 5, "s", 1
+    )
     back = there_and_back(request)
     for field in InferRequest.__struct_fields__:
         if field != "inputs":

@@ -71,7 +71,7 @@ class Received(Protocol):
         flags: sequence flags.
         timeout_us: microseconds it may wait in the queue; 0 for no limit.
         parameters: by name.
-        requested_outputs: names; empty means all.
+        output_names: names; empty means all.
         inputs: each with a `name` and an `array`; BF16 as an array of a 2-byte dtype called bfloat16.
     """
 
@@ -80,7 +80,7 @@ class Received(Protocol):
     flags: int
     timeout_us: int
     parameters: "dict[str, Any]"
-    requested_outputs: "list[str]"
+    output_names: "list[str]"
     inputs: "list[Any]"
 
 
@@ -175,7 +175,7 @@ class InferenceRequest:
         else:
             raise _no_correlation_id(correlation_id)
         asked.correlation_id = correlation_id
-        asked.requested_outputs = sorted(names)
+        asked.output_names = sorted(names)
         asked.model_version = _number("model_version", model_version, -1, _INT64)
         asked.flags = _number("flags", flags, 0, _UINT32)
         asked.timeout_us = _number("timeout", timeout, 0, _INT64)
@@ -232,7 +232,7 @@ class InferenceRequest:
 
     def requested_output_names(self) -> "set[str]":
         """The outputs that it asks for; all of the model's when the client named none."""
-        names = self._received.requested_outputs
+        names = self._received.output_names
         return set(names if names or self._outlet is None else self._outlet.all_outputs)
 
     def preferred_memory(self) -> PreferredMemory:

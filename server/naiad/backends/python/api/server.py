@@ -28,7 +28,7 @@ class Asked:
         flags: sequence flags.
         timeout_us: microseconds it may wait in the queue; 0 for no limit.
         parameters: by name.
-        requested_outputs: names, sorted; empty means all.
+        output_names: names, sorted; empty means all.
         inputs: pb_utils tensors.
         model_name: whom to ask.
         model_version: -1 for the newest.
@@ -37,8 +37,8 @@ class Asked:
     """
 
     __slots__ = (
-        "correlation_id", "flags", "id", "inputs", "model_name", "model_version", "parameters", "preferred_memory",
-        "requested_outputs", "timeout_us", "trace",
+        "correlation_id", "flags", "id", "inputs", "model_name", "model_version", "output_names", "parameters",
+        "preferred_memory", "timeout_us", "trace",
     )  # fmt: skip
 
     id: str
@@ -46,7 +46,7 @@ class Asked:
     flags: int
     timeout_us: int
     parameters: "dict[str, Any]"
-    requested_outputs: "list[str]"
+    output_names: "list[str]"
     inputs: "list[Any]"
     model_name: str
     model_version: int

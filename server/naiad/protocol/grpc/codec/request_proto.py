@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 from naiad.core.datatypes import BY_NAME, DataType
 from naiad.core.messages import service_pb2
 from naiad.core.record import Record
-from naiad.core.request import LATEST, InferRequest
+from naiad.core.request import LATEST, InferRequest, RequestedOutput
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol import not_supported, raw_tensors
@@ -54,7 +54,7 @@ class _Plan(Record, frozen=True):
     """Everything of a request but its id and its values."""
 
     inputs: list[_Place]
-    outputs: list[str]
+    outputs: list[RequestedOutput]
     parameters: RequestParameters
 
 
@@ -223,7 +223,7 @@ def _first_request(incoming: Incoming) -> InferRequest:
     places: list[_Place] = []
     for io in message.inputs:
         if "shared_memory_region" in io.parameters:
-            raise _no_region(io, model, is_input=True)
+            raise _no_region(io, model)
         if not io.HasField("contents"):
             place = _place(io, model)
             places.append(place)
@@ -238,7 +238,7 @@ def _first_request(incoming: Incoming) -> InferRequest:
             )
         else:
             inputs.append(_typed(io, model))
-    outputs = [_output_name(io, model) for io in message.outputs]
+    outputs = [_requested_output(io) for io in message.outputs]
     plan = _Plan(places, outputs, parameters)
     if len(places) == len(inputs):
         head.plan = plan
@@ -331,9 +331,9 @@ def _no_data(name: str, model: str) -> InferenceError:
     )
 
 
-def _no_region(io: typing.Any, model: str, *, is_input: bool) -> InferenceError:
+def _no_region(io: typing.Any, model: str) -> InferenceError:
     """Rows 10.13 and 5.18: no region can be there, because clients cannot register any (row 5.7)."""
-    if is_input and io.HasField("contents"):
+    if io.HasField("contents"):
         return invalid(
             f"unexpected 'content' provided when using shared memory for input tensor '{io.name}' for model '{model}'"
         )
@@ -341,19 +341,24 @@ def _no_region(io: typing.Any, model: str, *, is_input: bool) -> InferenceError:
     return not_supported.shared_memory_tensor(region, io.name)
 
 
-def _output_name(io: typing.Any, model: str) -> str:
-    if "shared_memory_region" in io.parameters:
-        raise _no_region(io, model, is_input=False)
-    name: str = io.name
-    if "classification" in io.parameters:
-        value = io.parameters["classification"]
+def _requested_output(io: typing.Any) -> RequestedOutput:
+    parameters = io.parameters
+    if not parameters:
+        return RequestedOutput(io.name)
+    classes, region = 0, None
+    if "shared_memory_region" in parameters:
+        region = parameters["shared_memory_region"].string_param
+    elif "classification" in parameters:
+        value = parameters["classification"]
         if value.WhichOneof("parameter_choice") != "int64_param":
             raise invalid(
-                f"invalid value type for 'classification' parameter, expected int64_param (output '{name}')"
+                f"invalid value type for 'classification' parameter, expected int64_param (output '{io.name}')"
             )
         if value.int64_param <= 0:
             raise invalid(
-                f"invalid value for 'classification' parameter, expected > 0, got {value.int64_param} (output '{name}')"
+                f"invalid value for 'classification' parameter, expected > 0, got {value.int64_param} (output '{io.name}')"
             )
-        raise not_supported.classification(name)
-    return name
+        classes = value.int64_param
+    output = RequestedOutput(io.name, classes, region)
+    not_supported.check_output(output)
+    return output

@@ -12,7 +12,7 @@ import orjson
 from naiad.core import datatypes
 from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
-from naiad.core.request import InferRequest, ParameterValue
+from naiad.core.request import InferRequest, ParameterValue, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal, invalid
@@ -149,7 +149,7 @@ class _InputReader:
         if has_data:
             return self._from_json(entry["data"], name, datatype, dims, count)
         if not has_size:
-            raise _unknown_region(parameters, name)
+            raise not_supported.shared_memory_tensor(_region(parameters), name)
         size = parameters["binary_data_size"]
         if type(size) is not int or not 0 <= size <= MAX_INT64:
             raise wrong_type(
@@ -230,12 +230,11 @@ def _not_one_source(entry: Members, parameters: Members) -> InferenceError:
     )
 
 
-def _unknown_region(parameters: Members, name: str) -> InferenceError:
-    """Shared memory is switched off, so that no region can be known (rows 5.7, 5.18)."""
+def _region(parameters: Members) -> str:
     region = parameters["shared_memory_region"]
     if type(region) is not str:
-        return wrong_type("shared_memory_region", "string", "a region's name")
-    return not_supported.shared_memory_tensor(region, name)
+        raise wrong_type("shared_memory_region", "string", "a region's name")
+    return region
 
 
 def _read_datatype(entry: Members, name: str) -> DataType:
@@ -281,22 +280,30 @@ def _read_outputs(root: Members, request: InferRequest, form: ReplyForm) -> Repl
         if type(name) is not str:
             raise missing_member(entry, "name", "string", "the output's name")
         parameters = entry.get("parameters")
-        listed[name] = type(parameters) is dict and _wants_binary(parameters, name)
-        request.requested_outputs.append(name)
+        if type(parameters) is dict:
+            output = _requested_output(name, parameters)
+            not_supported.check_output(output)
+            listed[name] = _wants_binary(parameters)
+        else:
+            output = RequestedOutput(name)
+            listed[name] = False
+        request.requested_outputs.append(output)
     return ReplyForm(form.binary, listed)
 
 
-def _wants_binary(parameters: Members, name: str) -> bool:
+def _requested_output(name: str, parameters: Members) -> RequestedOutput:
     if "shared_memory_region" in parameters:
-        raise _unknown_region(parameters, name)
+        return RequestedOutput(name, region=_region(parameters))
     classes = parameters.get("classification", 0)
     if type(classes) is not int or classes < 0:
         raise internal(
             "Unable to set 'classification': attempt to access JSON non-unsigned-integer as unsigned-integer: send how many "
             f"classes of output '{name}' you want, or leave it out"
         )
-    if classes:
-        raise not_supported.classification(name)
+    return RequestedOutput(name, classes)
+
+
+def _wants_binary(parameters: Members) -> bool:
     binary = parameters.get("binary_data", False)
     if type(binary) is not bool:
         raise wrong_type("binary_data", "boolean", "true or false")

@@ -72,7 +72,7 @@ def test_exec_gives_the_one_response(server: ScriptedServer) -> None:
     ((sent, caller, decoupled),) = server.asked
     assert (sent.model_name, sent.id, sent.correlation_id, sent.flags) == ("other", "7", 5, 3)
     assert (sent.timeout_us, sent.parameters) == (9, {"k": True})
-    assert sent.requested_outputs == ["A", "B"]
+    assert sent.output_names == ["A", "B"]
     assert caller.instance == "m_0"
     assert not decoupled
 

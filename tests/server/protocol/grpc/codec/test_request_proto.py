@@ -9,8 +9,9 @@ import pytest
 
 from naiad.core.datatypes import ALL, BYTES
 from naiad.core.messages import service_pb2
-from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, InferRequest
+from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, InferRequest, RequestedOutput
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol import not_supported
 from naiad.protocol.grpc.codec.request_proto import RequestReader, version_number
 from tests.server.protocol.grpc.scripted_engine import add_input, message, small_request
 
@@ -39,7 +40,7 @@ def test_names_id_version_and_outputs_arrive_in_order() -> None:
         ("A", [1, 2]),
         ("B", [3]),
     ]
-    assert found.requested_outputs == ["Y", "X"]
+    assert found.output_names == ["Y", "X"]
     assert found.parameters == {}
 
 
@@ -92,7 +93,7 @@ def test_what_one_request_does_to_its_lists_does_not_reach_the_next() -> None:
     first.requested_outputs.clear()
     first.parameters["k"] = 9
     second = decode(request, reader)
-    assert second.requested_outputs == ["Y"]
+    assert second.output_names == ["Y"]
     assert second.parameters == {"k": 1}
 
 
@@ -260,6 +261,19 @@ def test_a_shared_memory_input_has_no_region_to_be_in() -> None:
     error = refused(request)
     assert error.code is ErrorCode.INVALID_ARG
     assert "unexpected 'content' provided when using shared memory" in error.message
+
+
+def test_a_requested_output_has_its_classes_or_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(not_supported, "check_output", lambda _: None)
+    request = message()
+    request.outputs.add(name="X").parameters["classification"].int64_param = 3
+    request.outputs.add(name="Y").parameters["shared_memory_region"].string_param = "r"
+    request.outputs.add(name="Z")
+    assert decode(request).requested_outputs == [
+        RequestedOutput("X", classes=3),
+        RequestedOutput("Y", region="r"),
+        RequestedOutput("Z"),
+    ]
 
 
 def test_a_shared_memory_output_has_no_region_to_go_to() -> None:

@@ -80,7 +80,7 @@ def documents(draw: some.DrawFn) -> tuple[bytes, bytes]:
 def check(request: InferRequest) -> None:
     """Hold a decoded request to what core promises."""
     assert isinstance(request.id, str)
-    for name in request.requested_outputs:
+    for name in request.output_names:
         assert isinstance(name, str)
     for value in request.parameters.values():
         assert isinstance(value, (bool, int, float, str))

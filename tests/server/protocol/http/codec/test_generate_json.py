@@ -47,7 +47,7 @@ def test_keys_of_inputs_are_tensors_and_all_others_parameters() -> None:
     assert request.inputs[0].array.tolist() == [b"hi"]
     # The id too, as in Triton, and names that are reserved elsewhere.
     assert request.parameters == {"n": 1, "f": 2.5, "b": True, "s": "x", "triton_x": 1, "id": "r"}
-    assert request.requested_outputs == []
+    assert request.output_names == []
 
 
 def test_the_nested_object_is_read_by_the_same_rule() -> None:

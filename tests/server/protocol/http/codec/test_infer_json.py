@@ -5,10 +5,11 @@ import orjson
 import pytest
 
 from naiad.core.datatypes import BYTES, FP16, FP32, INT32
-from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START
+from naiad.core.request import LATEST, SEQUENCE_END, SEQUENCE_START, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol import not_supported
 from naiad.protocol.http.codec import infer_json
 from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded, ReplyForm
 from tests.server.protocol.http.scripted_engine import body_of, header_of, json_of, response, tensor
@@ -39,7 +40,7 @@ def binary(size: typing.Any, **more: typing.Any) -> Members:
 def test_a_request_in_json_is_read() -> None:
     request = decode({"id": "r", "inputs": [ONE]}).request
     assert (request.model_name, request.model_version, request.id) == ("m", 3, "r")
-    assert request.requested_outputs == []
+    assert request.output_names == []
     assert request.parameters == {}
     (only,) = request.inputs
     assert (only.name, only.datatype, only.shape) == ("IN", FP32, (1, 2))
@@ -50,9 +51,9 @@ def test_a_request_in_json_is_read() -> None:
 def test_requests_share_nothing_that_can_be_changed() -> None:
     first, second = (decode({"inputs": [ONE]}).request for _ in range(2))
     first.parameters["a"] = 1
-    first.requested_outputs.append("OUT")
+    first.requested_outputs.append(RequestedOutput("OUT"))
     assert second.parameters == {}
-    assert second.requested_outputs == []
+    assert second.output_names == []
 
 
 def test_binary_tensors_come_in_the_order_of_the_inputs_that_have_a_size() -> None:
@@ -80,14 +81,14 @@ def test_outputs_that_are_listed_say_themselves_whether_they_are_binary() -> Non
     decoded = decode(
         {"inputs": [ONE], "outputs": outputs, "parameters": {"binary_data_output": True}}
     )
-    assert decoded.request.requested_outputs == ["A", "B"]
+    assert decoded.request.output_names == ["A", "B"]
     assert decoded.form.listed == {"A": True, "B": False}
     assert decoded.form.binary
 
 
 def test_an_output_that_is_named_twice_is_left_to_the_engine_to_refuse() -> None:
     outputs = [{"name": "A"}, {"name": "A"}]
-    assert decode({"inputs": [ONE], "outputs": outputs}).request.requested_outputs == ["A", "A"]
+    assert decode({"inputs": [ONE], "outputs": outputs}).request.output_names == ["A", "A"]
 
 
 def without(member: str) -> Members:
@@ -231,6 +232,22 @@ def test_a_shared_memory_region_is_unknown(where: str) -> None:
     error = refused(document)
     assert error.code is ErrorCode.NOT_FOUND
     assert "Unable to find shared memory region: 'r'" in error.message
+
+
+def test_a_requested_output_has_its_classes_or_its_region(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(not_supported, "check_output", lambda _: None)
+    outputs = [
+        {"name": "A", "parameters": {"classification": 3, "binary_data": True}},
+        {"name": "B", "parameters": {"shared_memory_region": "r"}},
+        {"name": "C"},
+    ]
+    decoded = decode({"inputs": [ONE], "outputs": outputs})
+    assert decoded.request.requested_outputs == [
+        RequestedOutput("A", classes=3),
+        RequestedOutput("B", region="r"),
+        RequestedOutput("C"),
+    ]
+    assert decoded.form.listed == {"A": True, "B": False, "C": False}
 
 
 def test_classification_is_refused_and_zero_classes_are_an_ordinary_output() -> None:
