@@ -31,6 +31,19 @@ class Seen(msgspec.Struct, frozen=True, kw_only=True):
     variables: collections.abc.Mapping[str, str | None]
 
 
+def beyond_a_thread(
+    specs: collections.abc.Iterable[InstanceSpec], slices: collections.abc.Collection[int]
+) -> list[int]:
+    """The device ids of instances that a thread of the server cannot reach: CUDA opens one MIG slice per process, the first device.
+
+    Args:
+        specs: a model's instances.
+        slices: the device ids that are MIG slices.
+    """
+    devices = sorted({spec.device_id for spec in specs if spec.kind is InstanceKind.GPU})
+    return [device for device in devices if device and (device in slices or 0 in slices)]
+
+
 def seen_by(
     spec: InstanceSpec,
     *,
@@ -47,7 +60,7 @@ def seen_by(
         environ: the server's variables: where the server itself sees only some devices, a model's numbers count among those.
 
     Raises:
-        InferenceError: INVALID_ARG: `naiad.visible_gpus` is something else.
+        InferenceError: INVALID_ARG: `naiad.visible_gpus` is not valid, or is `all` for an instance on another MIG slice than the first.
     """
     wanted = parameters.get(PARAMETER, "own")
     if wanted not in {"own", "all"}:
@@ -55,11 +68,16 @@ def seen_by(
             f"unable to load model '{model}': its parameter {PARAMETER} is '{wanted}': it must be own (each worker sees the GPU of its "
             "instance as cuda:0: the default) or all"
         )
+    visible = [name.strip() for name in environ.get(DEVICES, "").split(",") if name.strip()]
     if spec.kind is not InstanceKind.GPU or wanted == "all":
+        if spec.kind is InstanceKind.GPU and spec.device_id and any(map(_is_slice, visible)):
+            raise invalid(
+                f"unable to load model '{model}': its parameter {PARAMETER} is all and its instance '{spec.name}' is on GPU {spec.device_id}: "
+                "CUDA opens one MIG slice per process, the first that it sees: write own, or take the parameter out"
+            )
         return Seen(spec=spec, variables={})
     own = str(spec.device_id)
     variables: dict[str, str | None] = {}
-    visible = [each.strip() for each in environ.get(DEVICES, "").split(",") if each.strip()]
     if spec.device_id < len(visible):
         own = visible[spec.device_id]
     elif _ORDER not in environ:
@@ -67,3 +85,7 @@ def seen_by(
         variables[_ORDER] = "PCI_BUS_ID"
     variables[DEVICES] = own
     return Seen(spec=msgspec.structs.replace(spec, device_id=0), variables=variables)
+
+
+def _is_slice(name: str) -> bool:
+    return name.startswith("MIG-")

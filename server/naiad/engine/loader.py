@@ -18,6 +18,7 @@ from naiad.backends.backend import Backend, CompletesApart, Instance, LoadedMode
 from naiad.backends.instances import instance_specs
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
+from naiad.backends.visible_devices import beyond_a_thread
 from naiad.config.backend_type import Completer
 from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
@@ -62,7 +63,8 @@ class Loader:
         backend_options: `--backend-config` by backend name; "" holds what is meant for all of them.
         config_name: `--model-config-name` (row 7.34).
         auto_complete: whether missing config fields are filled in (row 11.48).
-        gpus: device ids that there are.
+        gpus: the device ids of this machine.
+        slices: those that are MIG slices.
         threads: how many models are read or loaded at once.
         clock: for load and compute times.
         resources: what the instances of all models share.
@@ -77,6 +79,7 @@ class Loader:
         config_name: str,
         auto_complete: bool,
         gpus: collections.abc.Sequence[int],
+        slices: frozenset[int] = frozenset(),
         threads: int,
         clock: Clock,
         resources: Resources,
@@ -89,6 +92,7 @@ class Loader:
         self._config_name = config_name
         self._auto_complete = auto_complete
         self._gpus = gpus
+        self._slices = slices
         self._clock = clock
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=threads + _NESTED, thread_name_prefix="load"
@@ -111,7 +115,7 @@ class Loader:
         plugin = await self._in_a_thread(self._registry.plugin, plan.config.backend)
         options = self.options_of(plan.config.backend)
         hosts: list[Host]
-        if host_of(plan.config, plugin.default_host, options) == "process":
+        if host_of(plan.config, plugin.default_host, options, self._slices) == "process":
             hosts, release = await self._in_processes(plan, statistics)
             leaves_cycles = False
         else:
@@ -260,15 +264,35 @@ class Loader:
 
 
 def host_of(
-    config: ModelConfig, default: HostKind, options: collections.abc.Mapping[str, str]
+    config: ModelConfig,
+    default: HostKind,
+    options: collections.abc.Mapping[str, str],
+    slices: frozenset[int] = frozenset(),
 ) -> HostKind:
-    """Where a model's instances run: the model's own word, else `--backend-config`, else the backend's default.
+    """Where a model's instances run: the model's setting, else `--backend-config`, else the backend's default.
+
+    Instances on MIG slices run in processes by default, since a thread of the server reaches one slice only.
+
+    Args:
+        config: the model's.
+        default: the backend's.
+        options: of the backend.
+        slices: the device ids that are MIG slices.
 
     Raises:
-        InferenceError: INVALID_ARG: somebody chose a host that there is not.
+        InferenceError: INVALID_ARG: the host is not a valid one, or cannot reach the GPUs of the model's instances.
     """
-    wanted = config.parameters.get(HOST_PARAMETER) or options.get("host") or default
-    return _known_host(wanted, config.name, config.backend)
+    chosen = config.parameters.get(HOST_PARAMETER) or options.get("host")
+    beyond = beyond_a_thread(instance_specs(config), slices)
+    if not chosen and beyond:
+        return "process"
+    host = _known_host(chosen or default, config.name, config.backend)
+    if host == "thread" and beyond:
+        raise invalid(
+            f"model '{config.name}' has instances on GPU {', '.join(map(str, beyond))} and host=thread: CUDA opens one MIG slice per process, "
+            f"and the server's is GPU 0: take host=thread out (parameter {HOST_PARAMETER}, or --backend-config), or write gpus: [ 0 ]"
+        )
+    return host
 
 
 def _known_host(wanted: str, model: str, backend: str) -> HostKind:

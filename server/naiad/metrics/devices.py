@@ -30,7 +30,8 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU of this machine, or a MIG slice of one.
 
     Attributes:
-        index: its number, from 0, with each slice in the place of the GPU that was cut.
+        index: its number in configs, from 0, with each slice in the place of the GPU that was cut.
+        board: NVML's number of the whole GPU.
         uuid: `GPU-…` or `MIG-…`, as CUDA_VISIBLE_DEVICES takes them.
         name: as nvidia-smi shows it.
         compute_capability: "9.0" as a number.
@@ -38,6 +39,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     index: int
+    board: int
     uuid: str
     name: str
     compute_capability: float
@@ -85,13 +87,11 @@ class GpuMonitor:
         ]
         self._energy_at_start = [self._energy(handle) for handle in self._handles]
         found: list[Gpu] = []
-        for handle in self._handles:
+        for board, handle in enumerate(self._handles):
             slices = self._slices(handle)
-            if slices is None:
-                found.append(self._describe(len(found), handle, handle, is_slice=False))
-                continue
-            for each in slices:
-                found.append(self._describe(len(found), each, handle, is_slice=True))
+            for device in [handle] if slices is None else slices:
+                is_slice = slices is not None
+                found.append(self._describe(len(found), board, device, is_slice=is_slice))
         return tuple(found)
 
     def read(self) -> tuple[GpuReading, ...]:
@@ -120,10 +120,12 @@ class GpuMonitor:
         ]
         return [each for each in slices if each is not None]
 
-    def _describe(self, index: int, handle: Any, whole: Any, *, is_slice: bool) -> Gpu:
+    def _describe(self, index: int, board: int, handle: Any, *, is_slice: bool) -> Gpu:
+        whole = self._handles[board]
         major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", whole) or (0, 0)
         return Gpu(
             index=index,
+            board=board,
             uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
             name=_text(self._ask("nvmlDeviceGetName", handle)),
             compute_capability=major + minor / 10,

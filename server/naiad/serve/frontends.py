@@ -74,7 +74,7 @@ class Frontends:
         engine: ServingEngine,
         states: collections.abc.Callable[[], collections.abc.Sequence[VersionState]],
         figures: collections.abc.Callable[[], collections.abc.Sequence[Series]],
-        gpu_uuids: tuple[str, ...],
+        gpu_uuids: collections.abc.Mapping[int, str],
         clock: Clock,
     ) -> None:
         self._options = options
@@ -277,7 +277,7 @@ class Frontends:
                 for gpu in group.gpus
             }
         )
-        return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu < len(self._gpu_uuids))
+        return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu in self._gpu_uuids)
 
 
 def access_log(options: Options) -> AccessLog | None:

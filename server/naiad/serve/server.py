@@ -88,6 +88,7 @@ class Server:
             config_name=options.model_config_name,
             auto_complete=not options.disable_auto_complete_config,
             gpus=tuple(gpu.index for gpu in gpus),
+            slices=frozenset(gpu.index for gpu in gpus if gpu.is_slice),
             threads=options.model_load_thread_count,
             clock=self._clock,
             resources=UnlimitedResources(),
@@ -112,7 +113,7 @@ class Server:
                 engine=engine,
                 states=repository.states,
                 figures=lambda: [*custom.series(), self._lag.series(), *figures.series()],
-                gpu_uuids=tuple(gpu.uuid for gpu in gpus),
+                gpu_uuids={gpu.index: gpu.uuid for gpu in gpus},
                 clock=self._clock,
             )
             await figures.start()

@@ -48,3 +48,10 @@ def test_a_model_can_ask_to_see_all() -> None:
     assert found == Seen(spec=gpu(3), variables={})
     with pytest.raises(InferenceError, match=r"naiad\.visible_gpus is 'some'.*own.*all"):
         seen(gpu(3), {"naiad.visible_gpus": "some"})
+
+
+def test_a_worker_that_sees_all_slices_could_open_only_the_first() -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": "MIG-a,MIG-b"}
+    assert seen(gpu(0), {"naiad.visible_gpus": "all"}, environ).variables == {}
+    with pytest.raises(InferenceError, match="CUDA opens one MIG slice per process"):
+        seen(gpu(1), {"naiad.visible_gpus": "all"}, environ)

@@ -1,7 +1,7 @@
-"""Which GPUs this server may use, numbered as `gpus` in a config numbers them: whole ones, and MIG slices one by one.
+"""The GPUs that this server may use, numbered as `gpus` in a config numbers them: whole ones, and MIG slices one by one.
 
-CUDA opens one MIG slice per process, and knows it by its UUID only. So where NVML finds slices, CUDA_VISIBLE_DEVICES gets the UUIDs of everything that was
-found, unless it is set: a worker is then started with the one of its instance (`backends/visible_devices.py`).
+CUDA opens one MIG slice per process, and knows it by its UUID only. So where there are slices, CUDA_VISIBLE_DEVICES is set to the UUIDs of the GPUs that the
+server may use, and a worker is started with the one of its instance (`backends/visible_devices.py`).
 """
 
 import collections.abc
@@ -30,9 +30,10 @@ def find_gpus(
     if environ.get("TRITON_SERVER_CPU_ONLY"):
         return ()
     found = visible(monitor.open(), environ.get(DEVICES))
-    if any(gpu.is_slice for gpu in found) and not environ.get(DEVICES):
-        environ[DEVICES] = ",".join(gpu.uuid for gpu in found)
-        _log.info("found MIG slices: %s=%s", DEVICES, environ[DEVICES])
+    uuids = ",".join(gpu.uuid for gpu in found)
+    if any(gpu.is_slice for gpu in found) and environ.get(DEVICES) != uuids:
+        environ[DEVICES] = uuids
+        _log.info("found MIG slices: %s=%s", DEVICES, uuids)
     for gpu in found:
         if gpu.compute_capability < least_capability:
             _log.warning(
@@ -43,18 +44,28 @@ def find_gpus(
 
 
 def visible(found: tuple[Gpu, ...], devices: str | None) -> tuple[Gpu, ...]:
-    """The GPUs of which CUDA_VISIBLE_DEVICES says UUIDs, numbered in its order. Numbers in it say nothing here: CUDA may count in another order.
+    """The GPUs that CUDA_VISIBLE_DEVICES names, numbered in its order; as CUDA does, up to the first name that is unknown.
+
+    A UUID may be shortened. A number is that of a whole GPU, in NVML's order, and means all of its slices.
 
     Args:
         found: by NVML.
-        devices: the variable; None where it is not set.
+        devices: the variable; None where it is not set, which means every GPU.
     """
-    named = [each.strip() for each in (devices or "").split(",") if each.strip()]
-    if not named or not all(each.startswith(("GPU-", "MIG-")) for each in named):
+    if devices is None:
         return found
-    chosen = [next((gpu for gpu in found if gpu.uuid.startswith(each)), None) for each in named]
-    return tuple(
-        msgspec.structs.replace(gpu, index=index)
-        for index, gpu in enumerate(chosen)
-        if gpu is not None
-    )
+    chosen: list[Gpu] = []
+    for name in devices.split(","):
+        named = _named(found, name.strip())
+        if not named:
+            break
+        chosen += named
+    return tuple(msgspec.structs.replace(gpu, index=index) for index, gpu in enumerate(chosen))
+
+
+def _named(found: tuple[Gpu, ...], name: str) -> list[Gpu]:
+    if name.isdecimal():
+        return [gpu for gpu in found if gpu.board == int(name)]
+    if name.startswith(("GPU-", "MIG-")):
+        return [gpu for gpu in found if gpu.uuid.startswith(name)][:1]
+    return []

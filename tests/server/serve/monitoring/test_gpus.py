@@ -114,16 +114,35 @@ def test_a_gpu_in_mig_mode_without_slices_is_no_device(monkeypatch: pytest.Monke
     [
         ("MIG-b", [(0, "MIG-b")]),
         ("MIG-c, MIG-a", [(0, "MIG-c"), (1, "MIG-a")]),
-        ("0", [(0, "MIG-a"), (1, "MIG-b"), (2, "MIG-c")]),
+        ("0", [(0, "MIG-a"), (1, "MIG-b")]),
+        ("1,0", [(0, "MIG-c"), (1, "MIG-a"), (2, "MIG-b")]),
+        ("2,GPU-2,0", [(0, "GPU-2"), (1, "GPU-2"), (2, "MIG-a"), (3, "MIG-b")]),
+        ("1,GPU-9,0", [(0, "MIG-c")]),
     ],
 )
-def test_what_the_server_was_told_to_see_counts(
+def test_the_devices_that_the_server_sees_are_numbered_in_its_order_and_named_by_uuid(
     monkeypatch: pytest.MonkeyPatch, variable: str, devices: list[tuple[int, str]]
 ) -> None:
     environ = {"CUDA_VISIBLE_DEVICES": variable}
-    nvml = Nvml([(0, "a"), (1, "b")], [(0, "c")])
+    nvml = Nvml([(0, "a"), (1, "b")], [(0, "c")], None)
     assert found(monkeypatch, nvml, environ) == devices
+    for device_id, uuid in devices:
+        assert worker_of(device_id, environ) == {"CUDA_VISIBLE_DEVICES": uuid}
+
+
+@pytest.mark.parametrize("variable", ["", "-1", "NoDevFiles"])
+def test_a_variable_that_hides_every_gpu_leaves_none(
+    monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": variable}
+    assert found(monkeypatch, Nvml(None, [(0, "a")]), environ) == []
     assert environ == {"CUDA_VISIBLE_DEVICES": variable}
+
+
+def test_one_of_two_whole_gpus_is_one_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"CUDA_VISIBLE_DEVICES": "1"}
+    assert found(monkeypatch, Nvml(None, None), environ) == [(0, "GPU-1")]
+    assert worker_of(0, environ) == {"CUDA_VISIBLE_DEVICES": "1"}
 
 
 def test_a_server_that_shall_use_no_gpu_asks_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
