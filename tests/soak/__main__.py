@@ -56,9 +56,8 @@ def print_result(result: Result) -> None:
         print(f"  {name:7} {found}")
 
 
-def _show(done: int) -> None:
-    if done % 10_000 == 0 or sys.stdout.isatty():
-        print(f"\r{done} requests", end="" if sys.stdout.isatty() else "\n", flush=True)
+def _show(progress: str) -> None:
+    print(progress, flush=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def lag_ms(log: str) -> float:
 
 
 def run(
-    folder: pathlib.Path, plan: Plan, *, progress: collections.abc.Callable[[int], None]
+    folder: pathlib.Path, plan: Plan, *, progress: collections.abc.Callable[[str], None]
 ) -> Result:
     """What came of it. Models and the server's log (`log`) are written into the folder."""
     models = repository.make(folder / "models")

@@ -25,6 +25,7 @@ MOST_GROWN = 12_000_000
 """Bytes that the server may have more than at first, however long it ran: allocators settle within 3 MB, and a leak of 100 bytes a request
 passes this in 200,000."""
 
+_REQUESTS_SHOWN = 10_000
 _QUIET_S = 60.0
 _WARM_LOADS = 3
 _NARROW, _WIDE = 4, 20_000
@@ -92,7 +93,7 @@ class Soak:
         server: it serves `repository.make`'s models, with explicit model control.
         models: their folder.
         plan: how much of what.
-        progress: told now and then how many requests were answered.
+        progress: called now and then with how far it is, in words.
     """
 
     def __init__(
@@ -101,7 +102,7 @@ class Soak:
         models: pathlib.Path,
         plan: Plan,
         *,
-        progress: collections.abc.Callable[[int], None],
+        progress: collections.abc.Callable[[str], None],
     ) -> None:
         assert server.process is not None
         self._pid = server.process.pid
@@ -163,8 +164,10 @@ class Soak:
         connection = Connection(self._port)
         while self._left > 0:
             self._left -= 1
-            if self._left % 1000 == 0:
-                self._progress(self._plan.requests - self._left)
+            if self._left % _REQUESTS_SHOWN == 0:
+                self._progress(
+                    f"{self._plan.requests - self._left} of {self._plan.requests} requests"
+                )
             await self._ask_once(connection)
         connection.drop()
 

@@ -20,6 +20,7 @@ MOST_GROWN = 8_000_000
 """Bytes besides: the last thousand states, and what the allocator keeps."""
 
 _AT_ONCE = 8
+_NAMES_SHOWN = 1000
 _WARM = 200
 _POOLED_THREADS = 16
 _BODY = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"data":[1,2]}]}'
@@ -33,7 +34,7 @@ class Tenants:
         server: it serves `models`, with explicit model control.
         models: the folder of its models, with those of `repository.make`.
         count: how many names.
-        progress: told now and then how many are done.
+        progress: called now and then with how far it is, in words.
     """
 
     def __init__(
@@ -42,7 +43,7 @@ class Tenants:
         models: pathlib.Path,
         count: int,
         *,
-        progress: collections.abc.Callable[[int], None],
+        progress: collections.abc.Callable[[str], None],
     ) -> None:
         assert server.process is not None
         self._pid = server.process.pid
@@ -51,6 +52,7 @@ class Tenants:
         self._count = count
         self._progress = progress
         self._faults: list[str] = []
+        self._done = 0
 
     async def run(self) -> list[str]:
         """What should not have been, in words."""
@@ -59,6 +61,7 @@ class Tenants:
         warm = min(_WARM, self._count)
         await self._come_and_go(range(warm))
         before = census.take(self._pid)
+        self._done = 0
         await self._come_and_go(range(warm, warm + self._count))
         after = census.take(self._pid)
         grown = after.resident - before.resident
@@ -79,15 +82,16 @@ class Tenants:
 
     async def _client(self, names: collections.abc.Iterator[str]) -> None:
         connection = Connection(self._port)
-        for done, name in enumerate(names):
+        for name in names:
             folder = self._models / name
             shutil.copytree(self._models / repository.ONNX, folder)
             await self._post(connection, f"/v2/repository/models/{name}/load")
             await self._post(connection, f"/v2/models/{name}/infer", _BODY)
             await self._post(connection, f"/v2/repository/models/{name}/unload")
             shutil.rmtree(folder)
-            if done % 100 == 0:
-                self._progress(done * _AT_ONCE)
+            self._done += 1
+            if self._done % _NAMES_SHOWN == 0:
+                self._progress(f"{self._done} of {self._count} model names")
         connection.drop()
 
     async def _post(self, connection: Connection, path: str, body: bytes = b"") -> None:
