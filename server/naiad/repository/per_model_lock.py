@@ -11,8 +11,8 @@ import collections.abc
 import functools
 import logging
 
-from naiad.core.cycles import cycle_through
 from naiad.errors import InferenceError, internal, invalid, unavailable
+from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
 
 log = logging.getLogger("naiad.repository")
 
@@ -25,7 +25,7 @@ class PerModelLock:
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Task[InferenceError | None]] = {}
         self._tasks = set[asyncio.Task[InferenceError | None]]()
-        self._waits_for: dict[str, list[str]] = {}
+        self._waits_for = DependencyGraph()
 
     async def run(self, name: str, operation: Operation, *, requested_by: str = "") -> None:
         """Run an operation after all earlier ones on this model. Cancelling the caller does not cancel the operation.
@@ -41,23 +41,17 @@ class PerModelLock:
         if not requested_by:
             await self._run(name, operation)
             return
-        waits_for = self._waits_for.setdefault(requested_by, [])
-        waits_for.append(name)
         try:
-            self._check_cycle(name, requested_by)
-            await self._run(name, operation)
-        finally:
-            waits_for.remove(name)
-            if not waits_for:
-                self._waits_for.pop(requested_by, None)
-
-    def _check_cycle(self, name: str, requested_by: str) -> None:
-        cycle = cycle_through(requested_by, lambda model: self._waits_for.get(model, ()))
-        if cycle:
+            self._waits_for.add(requested_by, name)
+        except DependencyCycleError as error:
             raise invalid(
                 f"model '{name}' cannot be loaded or unloaded from initialize of model '{requested_by}', which it would wait for: "
-                + " asks for ".join(f"'{model}'" for model in (*cycle, requested_by))
-            )
+                + " asks for ".join(f"'{model}'" for model in (*error.cycle, requested_by))
+            ) from None
+        try:
+            await self._run(name, operation)
+        finally:
+            self._waits_for.remove(requested_by, name)
 
     async def _run(self, name: str, operation: Operation) -> None:
         previous = self._last.get(name)

@@ -38,6 +38,7 @@ class World:
         self.asks = asks
         self.began: list[str] = []
         self.refusals: list[str] = []
+        self.made: list[Served] = []
         self.at_once = self.most_at_once = 0
         for name in asks:
             (root / name / "1").mkdir(parents=True)
@@ -74,7 +75,9 @@ class World:
         self.most_at_once = max(self.most_at_once, self.at_once)
         await asyncio.sleep(1)
         self.at_once -= 1
-        return Served(name, seconds=0)
+        served = Served(name, seconds=0)
+        self.made.append(served)
+        return served
 
 
 async def test_a_model_loads_another_although_only_one_may_load_at_once(
@@ -128,3 +131,51 @@ async def test_what_was_refused_can_be_asked_for_again(tmp_path: pathlib.Path) -
     world.asks["b"] = []
     await world.repository.load("a")
     assert world.ready() == ["a", "b"]
+
+
+async def test_at_the_end_a_model_finishes_before_those_that_it_loaded_are_unloaded(
+    tmp_path: pathlib.Path,
+) -> None:
+    asks: dict[str, list[str]] = {"a": ["b"], "b": ["c"], "c": [], "z": []}
+    world = World(tmp_path, slots=4, asks=asks)
+    for name in ("a", "z"):
+        await world.repository.load(name)
+    for served in world.made:
+        served.seconds = 1
+    stopping = asyncio.create_task(world.repository.unload_all())
+    await asyncio.sleep(0.5)
+    assert world.ready() == ["b", "c"]
+    await asyncio.sleep(1)
+    assert world.ready() == ["c"]
+    assert world.repository.get("c")
+    await stopping
+    assert world.ready() == []
+    assert asyncio.get_running_loop().time() - 0.5 > 2
+
+
+async def test_a_model_that_was_unloaded_depends_on_nothing(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, slots=1, asks={"a": ["b"], "b": []})
+    await world.repository.load("a")
+    await world.repository.unload("a")
+    world.asks = {"a": [], "b": ["a"]}
+    await world.repository.unload("b")
+    await world.repository.load("b")
+    for served in world.made:
+        served.seconds = 1
+    stopping = asyncio.create_task(world.repository.unload_all())
+    await asyncio.sleep(0.5)
+    assert world.ready() == ["a"]
+    await stopping
+
+
+async def test_models_that_loaded_each_other_one_after_the_other_are_all_unloaded(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, slots=1, asks={"a": ["b"], "b": []})
+    await world.repository.load("a")
+    await world.repository.unload("b")
+    world.asks["b"] = ["a"]
+    await world.repository.load("b")
+    assert world.ready() == ["a", "b"]
+    await world.repository.unload_all()
+    assert world.ready() == []

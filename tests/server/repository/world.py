@@ -24,16 +24,16 @@ class Config:
 
 
 class Served:
-    """A version in service: what its file said; stopping takes as long as told."""
+    """A version in service: what its file said; stopping takes `seconds`."""
 
     def __init__(self, text: str, *, seconds: float) -> None:
         self.text = text
         self.leaves_cycles = text.startswith("cycles")
         self.stopped = False
-        self._seconds = seconds
+        self.seconds = seconds
 
     async def stop(self) -> None:
-        await asyncio.sleep(self._seconds)
+        await asyncio.sleep(self.seconds)
         self.stopped = True
 
 

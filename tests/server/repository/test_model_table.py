@@ -8,8 +8,8 @@ import pytest
 
 from naiad.errors import InferenceError
 from naiad.repository.lifecycle import State
+from naiad.repository.model_table import KEPT_MODELS, KEPT_VERSIONS, UnloadedVersions
 from naiad.repository.plan import VersionPlan
-from naiad.repository.unloaded import KEPT_MODELS, KEPT_VERSIONS, Unloaded
 from naiad.repository.version import Version, VersionState
 from tests.server.repository.world import Config, World
 
@@ -19,7 +19,7 @@ def state(name: str, version: int = 1) -> VersionState:
 
 
 def test_the_models_that_were_unloaded_last_are_remembered() -> None:
-    unloaded = Unloaded()
+    unloaded = UnloadedVersions()
     for number in range(KEPT_MODELS + 10):
         unloaded.remember(1, state(f"m{number}"))
         unloaded.remember(1, state("again and again"))
@@ -31,14 +31,14 @@ def test_the_models_that_were_unloaded_last_are_remembered() -> None:
 
 
 def test_of_a_model_the_highest_versions_are_remembered() -> None:
-    unloaded = Unloaded()
+    unloaded = UnloadedVersions()
     for number in range(1, KEPT_VERSIONS + 4):
         unloaded.remember(number, state("m", number))
     assert sorted(unloaded.of("m")) == list(range(4, KEPT_VERSIONS + 4))
 
 
 def test_what_is_loaded_again_or_gone_is_forgotten() -> None:
-    unloaded = Unloaded()
+    unloaded = UnloadedVersions()
     for number in (1, 2):
         unloaded.remember(number, state("m", number))
     unloaded.forget("m", 1)
