@@ -21,8 +21,8 @@ smoke: $(VENV)/.server ## the same, but answer once and exit
 test: $(VENV)/.dev ## run every test, in four processes
 	@$(PYTEST) --durations=25
 
-test-fast: $(VENV)/.dev ## the tests of one part each and those that drive the real server; not those beside Triton or Kubernetes
-	@$(PYTEST) -m "not conformance and not apiserver" --ignore=tests/soak --ignore=tests/benchmarks --ignore=tests/fuzz
+test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones, Triton and Kubernetes
+	@$(PYTEST) -m "not slow" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25

@@ -32,11 +32,21 @@ def spread_collection(config: pytest.Config) -> None:
     """
     if config.args != config.getini("testpaths"):
         return
-    folders = sorted(str(path) for path in _TESTS.rglob("*") if (path / "__init__.py").exists())
+    ignored = [config.invocation_params.dir / path for path in config.getoption("ignore") or ()]
+    folders = folders_to_collect(ignored)
     number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
     count = int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
     first = len(folders) * number // count
     config.args = [*folders[first:], *folders[:first], *config.args]
+
+
+def folders_to_collect(ignored: list[pathlib.Path]) -> list[str]:
+    """All folders with tests, without those that a run is to ignore: pytest does not ignore what it is given by name."""
+    return sorted(
+        str(path)
+        for path in _TESTS.rglob("*")
+        if (path / "__init__.py").exists() and not any(map(path.is_relative_to, ignored))
+    )
 
 
 def arrange(items: list[pytest.Item]) -> None:

@@ -1,8 +1,23 @@
 """Reports travel between the processes of a parallel run, whatever a test has logged."""
 
+import pathlib
+
 import execnet
 
-from tests.parallel import sendable
+from tests.parallel import folders_to_collect, sendable
+
+_TESTS = pathlib.Path(__file__).parent
+
+
+def test_folders_that_a_run_ignores_are_not_named_to_pytest() -> None:
+    everything = folders_to_collect([])
+    assert str(_TESTS / "soak") in everything
+    assert str(_TESTS / "operator" / "live") in everything
+    fewer = folders_to_collect([_TESTS / "soak", _TESTS / "operator" / "live"])
+    assert set(everything) - set(fewer) == {
+        str(_TESTS / "soak"),
+        str(_TESTS / "operator" / "live"),
+    }
 
 
 def test_a_log_line_that_is_not_text_can_be_sent() -> None:

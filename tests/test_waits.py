@@ -56,6 +56,8 @@ def _found(
 def _is_sleep(node: ast.AST, *, virtual: bool) -> bool:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return False
+    if node.func.attr != "sleep":
+        return False
     called = ast.unparse(node.func)
     if called == "asyncio.sleep":
         return not virtual and ast.unparse(node.args[0]) != "0"

@@ -17,6 +17,8 @@ from tests.large_requests.measuring import measure
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 _BOUND_MS = 50
 _TRIES = 5
 """Other work on the machine can make any one request late; code that blocks the loop is late each time. The first two large gRPC messages are late too:

@@ -14,9 +14,12 @@ import yaml
 from tests.monitoring import files
 
 PROMTOOL = shutil.which("promtool")
-pytestmark = pytest.mark.skipif(
-    PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        PROMTOOL is None, reason="promtool is not installed: apt-get install prometheus"
+    ),
+]
 
 IDENTITY = 'namespace="models",inference_service="demo",pod="demo-1"'
 MODEL = f'{IDENTITY},model="magika",version="1"'

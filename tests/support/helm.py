@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import typing
 
-from naiad_operator.api import yaml_text
+from tests.support import fast_yaml
 
 CHART = pathlib.Path(__file__).parent.parent.parent / "charts" / "naiad"
 
@@ -54,7 +54,7 @@ def _manifests(values: str, name: str, namespace: str) -> list[Manifest]:
         manifest
         for file, text in sorted(rendered.items())
         if file.endswith(".yaml")
-        for manifest in yaml_text.read(text)
+        for manifest in fast_yaml.read(text)
     ]
 
 

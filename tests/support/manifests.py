@@ -4,9 +4,10 @@ import functools
 import pathlib
 import typing
 
-from naiad_operator.api import service, yaml_text
+from naiad_operator.api import service
 from naiad_operator.builders import KINDS, build
 from naiad_operator.builders.facts import ClusterFacts, Defaults
+from tests.support import fast_yaml
 
 DATA = pathlib.Path(__file__).parent.parent / "data" / "operator"
 INPUTS = sorted((DATA / "input").glob("*.yaml"))
@@ -52,7 +53,7 @@ def facts(
 @functools.cache
 def example(path: pathlib.Path) -> tuple[Manifest, ClusterFacts]:
     """A resource of the examples, and the facts that its file names beside it."""
-    manifest, *beside = yaml_text.read(path.read_text())
+    manifest, *beside = fast_yaml.read(path.read_text())
     said = beside[0]["facts"] if beside else {}
     given = facts(missing=said.get("missing", ()), current_replicas=said.get("currentReplicas"))
     parsed = service.parse(manifest)

@@ -11,7 +11,7 @@ import tritonclient.http as http_client
 from tritonclient.utils import InferenceServerException
 
 from tests.wire.plain_http import get
-from tests.wire.test_process import launched
+from tests.wire.test_process import ADD, SLOW, launched
 
 
 def infer(client: typing.Any, module: typing.Any, model: str = "add") -> None:
@@ -23,7 +23,7 @@ def infer(client: typing.Any, module: typing.Any, model: str = "add") -> None:
 def test_every_request_of_both_protocols_is_a_line_with_fields(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path, "--log-format=json", "--access-log") as server:
+    with launched(models, tmp_path, *ADD, "--log-format=json", "--access-log") as server:
         with http_client.InferenceServerClient(server.http) as client:
             infer(client, http_client)
         with grpc_client.InferenceServerClient(server.grpc) as client:
@@ -57,7 +57,7 @@ def test_every_request_of_both_protocols_is_a_line_with_fields(
 def test_only_slow_requests_are_logged_when_only_they_are_asked_for(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    with launched(models, tmp_path, "--log-format=json", "--slow-request-ms=200") as server:
+    with launched(models, tmp_path, *SLOW, "--log-format=json", "--slow-request-ms=200") as server:
         get(server.http, "/v2/health/live")
         with grpc_client.InferenceServerClient(server.grpc) as client:
             tensor = grpc_client.InferInput("SECONDS", [1], "FP32")

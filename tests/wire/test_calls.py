@@ -15,7 +15,7 @@ from tests.support.waiting import wait_until, within
 from tests.wire import calling_models
 from tests.wire.plain_http import call, get
 
-HOSTS = ("thread", "process")
+HOSTS = ("thread", pytest.param("process", marks=pytest.mark.slow))
 
 # Worker processes start side by side, and a machine may be busy.
 pytestmark = pytest.mark.timeout(180)
@@ -179,6 +179,7 @@ def test_a_call_to_a_worker_that_dies_fails_and_its_caller_lives(
         assert get(server.http, "/v2/models/survives/ready")[0] == 200
 
 
+@pytest.mark.slow
 def test_a_caller_that_dies_leaves_its_call_cancelled_and_its_metrics_gone(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -15,7 +15,7 @@ from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.wire.plain_http import call
 from tests.wire.raw_http import exchange
-from tests.wire.test_process import launched
+from tests.wire.test_process import ADD, launched
 
 _JSON = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3,4]}]}'
 _GZIP = gzip.compress(_JSON)
@@ -109,8 +109,10 @@ def test_what_is_well_compressed_is_answered(
         ("deflate", _ZLIB + b"\0", 400),
         ("gzip", gzip.compress(b""), 400),
         ("gzip", gzip.compress(b"\0" * 1000), 500),
-        ("gzip", bomb, 400),
-        ("deflate", lambda: zlib.compress(b" " * 300_000_000), 400),
+        pytest.param("gzip", bomb, 400, marks=pytest.mark.slow),
+        pytest.param(
+            "deflate", lambda: zlib.compress(b" " * 300_000_000), 400, marks=pytest.mark.slow
+        ),
     ],
     ids=itertools.count(),
 )
@@ -173,6 +175,7 @@ def test_a_header_length_is_that_of_the_decompressed_body(server: ServerProcess,
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ["generate", "generate_stream"])
 def test_generate_takes_no_compressed_body(server: ServerProcess, path: str) -> None:
     status, reply = call(
@@ -186,7 +189,7 @@ def alone(
     models: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> collections.abc.Iterator[ServerProcess]:
     """A server of this module's own, for what it holds."""
-    with launched(models, tmp_path_factory.mktemp("alone")) as running:
+    with launched(models, tmp_path_factory.mktemp("alone"), *ADD) as running:
         yield running
 
 
@@ -197,6 +200,7 @@ def resident_mib(server: ServerProcess) -> float:
     return int(line.split()[1]) / 1024
 
 
+@pytest.mark.slow
 def test_bombs_leave_no_memory_behind(alone: ServerProcess) -> None:
     infer(alone, "gzip", bomb)
     before = resident_mib(alone)

@@ -83,21 +83,39 @@ def write_weights(models: pathlib.Path) -> None:
     save(made, models / "add" / "1" / "model.onnx")
 
 
-@pytest.fixture
-def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A repository that the test may change."""
-    return repository.make(tmp_path / "models")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A repository that the tests may change: they ask `answer`, which each of them writes."""
+    return repository.make(tmp_path_factory.mktemp("controlled") / "models")
 
 
-@pytest.fixture
-def controlled(
-    folder: pathlib.Path, tmp_path: pathlib.Path
-) -> collections.abc.Iterator[ServerProcess]:
+@pytest.fixture(scope="module")
+def shared(folder: pathlib.Path) -> collections.abc.Iterator[ServerProcess]:
     """A server that loads nothing by itself."""
     with ServerProcess(
-        naiad_program(), [folder], log=tmp_path / "log", options=[_EXPLICIT]
+        naiad_program(), [folder], log=folder.parent / "log", options=[_EXPLICIT]
     ) as running:
         yield running
+
+
+@pytest.fixture
+def controlled(shared: ServerProcess) -> collections.abc.Iterator[ServerProcess]:
+    """The server with no model, also after a test that has left `answer` loaded."""
+    yield shared
+    with client("http", shared) as (asked, _):
+        asked.unload_model("answer")
+
+
+@pytest.fixture
+def alone(
+    tmp_path: pathlib.Path,
+) -> collections.abc.Iterator[tuple[ServerProcess, pathlib.Path]]:
+    """A server and a repository of the test's own."""
+    models = repository.make(tmp_path / "models")
+    with ServerProcess(
+        naiad_program(), [models], log=tmp_path / "log", options=[_EXPLICIT]
+    ) as running:
+        yield running, models
 
 
 def ask(asked: Any, module: Any) -> float:
@@ -161,6 +179,7 @@ def test_what_cannot_be_loaded_says_why_and_the_old_model_answers_on(
         assert ask(asked, module) == 1
 
 
+@pytest.mark.slow
 def test_reloads_under_load_lose_no_request(
     controlled: ServerProcess, folder: pathlib.Path
 ) -> None:
@@ -196,15 +215,16 @@ def test_reloads_under_load_lose_no_request(
     assert set(answers) == set(range(9))
 
 
-def test_a_stop_during_a_load_ends_with_0(controlled: ServerProcess, folder: pathlib.Path) -> None:
+def test_a_stop_during_a_load_ends_with_0(alone: tuple[ServerProcess, pathlib.Path]) -> None:
+    server, folder = alone
     write_answer(folder, 1, seconds=1.0)
-    with grpc_client.InferenceServerClient(controlled.grpc) as asked:
+    with grpc_client.InferenceServerClient(server.grpc) as asked:
         loading = threading.Thread(target=_ignore, args=(asked.load_model, "answer"))
         loading.start()
-        wait_until(lambda: "loading: answer version 1" in controlled.output())
-        assert controlled.process is not None
-        controlled.process.send_signal(signal.SIGTERM)
-        assert controlled.process.wait(20) == 0
+        wait_until(lambda: "loading: answer version 1" in server.output())
+        assert server.process is not None
+        server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == 0
         loading.join()
 
 
@@ -216,29 +236,31 @@ def _ignore(call: collections.abc.Callable[[str], None], name: str) -> None:
         return
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("model", ["add", "answer"])
 def test_cycles_of_load_and_unload_leave_no_model_behind(
-    model: str, controlled: ServerProcess, folder: pathlib.Path
+    model: str, alone: tuple[ServerProcess, pathlib.Path]
 ) -> None:
     """64 MB a cycle, five cycles: one model that stays would show, and nothing else is as large.
 
     An allocator's heap may keep a piece of one; how much that is over many cycles is measured (`benchmarks/cycles.py`).
     """
+    server, folder = alone
     write_weights(folder)
     write_answer(folder, 1, floats=16_000_000)
-    assert controlled.process is not None
-    process = psutil.Process(controlled.process.pid)
+    assert server.process is not None
+    process = psutil.Process(server.process.pid)
     x = np.zeros((1, 4), np.float32)
     left: list[int] = []
 
     def freed() -> list[str]:
         return re.findall(
             rf"unloaded {model} version 1: resident memory \S+ MB -> \S+ MB \((\S+) MB\)",
-            controlled.output(),
+            server.output(),
         )
 
-    with client("http", controlled) as (asked, module):
+    with client("http", server) as (asked, module):
         for cycle in range(1, 6):
             asked.load_model(model)
             if model == "add":

@@ -8,6 +8,8 @@ import pytest
 
 from tests.reference.process import ServerProcess, naiad_program
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = pathlib.Path(__file__).parents[2] / "examples"
 
 

@@ -11,7 +11,7 @@ from tests.support.waiting import wait_until
 from tests.support.wheels import wheel
 from tests.wire.plain_http import call
 
-pytestmark = pytest.mark.timeout(180)  # installers are as fast as the disk
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]  # installers are as fast as the disk
 _PATIENCE_S = 120
 
 CONFIG = """\

@@ -18,7 +18,7 @@ from tests.support.waiting import wait_until
 from tests.wire.raw_grpc import INFER, RawConnection
 from tests.wire.test_clients import tensor
 from tests.wire.test_grpc_memory import MIB, resident
-from tests.wire.test_process import launched
+from tests.wire.test_process import ADD, launched
 from tests.wire.test_refused_counts import counted
 
 TOKEN = ("authorization", "Bearer first")
@@ -32,7 +32,8 @@ def server(
 ) -> collections.abc.Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "token").write_text("first\n")
-    with launched(models, folder, f"--auth-token-file={folder / 'token'}") as running:
+    options = (*ADD, "--load-model=slow", f"--auth-token-file={folder / 'token'}")
+    with launched(models, folder, *options) as running:
         neighbour(running)  # what the first call of all makes is not counted
         yield running
         log = running.output()
@@ -156,6 +157,7 @@ def test_a_message_that_inflates_is_not_even_taken_without_a_token(server: Serve
         assert resident(server) - before < ALLOWED
 
 
+@pytest.mark.slow
 def test_a_storm_of_deadlines_and_cancels(server: ServerProcess) -> None:
     chance = random.Random(5)
     request = pb.ModelInferRequest(model_name="slow")

@@ -9,7 +9,9 @@ from tritonclient.grpc import service_pb2 as pb
 
 from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
-from tests.wire.test_process import launched
+from tests.wire.test_process import ADD, launched
+
+pytestmark = pytest.mark.slow
 
 MIB = 1 << 20
 MESSAGE = 32 * MIB
@@ -26,7 +28,7 @@ def server(
 ) -> collections.abc.Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("server")
     (folder / "token").write_text("first\n")
-    with launched(models, folder, f"--auth-token-file={folder / 'token'}") as running:
+    with launched(models, folder, *ADD, f"--auth-token-file={folder / 'token'}") as running:
         yield running
 
 

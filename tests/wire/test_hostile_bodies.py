@@ -11,7 +11,7 @@ import pytest
 from tests.reference.process import ServerProcess
 from tests.wire.plain_http import call
 from tests.wire.raw_http import connect
-from tests.wire.test_process import launched
+from tests.wire.test_process import ADD, launched
 
 _CLIENTS = 8
 _PIECE = b"x" * (1 << 20)
@@ -26,7 +26,7 @@ def server(
 ) -> collections.abc.Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("tokens")
     (folder / "token").write_text("open\n")
-    with launched(models, folder, f"--auth-token-file={folder / 'token'}") as running:
+    with launched(models, folder, *ADD, f"--auth-token-file={folder / 'token'}") as running:
         yield running
 
 

@@ -13,7 +13,9 @@ from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.wire.plain_http import get
 from tests.wire.raw_http import connect
-from tests.wire.test_process import launched
+from tests.wire.test_process import ADD, launched
+
+pytestmark = pytest.mark.slow
 
 _CLIENTS = 200
 
@@ -26,6 +28,7 @@ def server(
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "token").write_text("open\n")
     options = (
+        *ADD,
         f"--auth-token-file={folder / 'token'}",
         "--http-idle-timeout-secs=1",
         "--http-body-timeout-secs=1",

@@ -75,6 +75,7 @@ _INPUT = '{"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3,4
         (pipelined("POST", "/v2/models/nope/infer", "Content-Length: 2", body="{}"), b"404"),
         (pipelined("GET", "/v2"), b"200"),
     ],
+    ids=["live", "wrong method", "infer", "unknown model", "metadata"],
 )  # fmt: skip
 def test_every_pipelined_request_gets_its_reply(
     server: ServerProcess, data: bytes, status: bytes

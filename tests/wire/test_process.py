@@ -68,10 +68,11 @@ def test_sighup_of_a_closed_terminal_ends_with_a_drain(
     assert "worker process" not in log.split("SIGHUP: stopping")[1]
 
 
+@pytest.mark.slow
 def test_nohup_keeps_the_server(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     program = naiad_program()
     program = dataclasses.replace(program, command=("nohup", *program.command))
-    with ServerProcess(program, [models], log=tmp_path / "log") as server:
+    with ServerProcess(program, [models], log=tmp_path / "log", options=ADD) as server:
         assert server.process is not None
         server.process.send_signal(signal.SIGHUP)
         server.process.send_signal(signal.SIGTERM)
@@ -161,6 +162,7 @@ def test_during_the_delay_it_is_not_ready_and_still_answers(
         assert server.process.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_no_request_is_lost_while_it_drains_under_load(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -192,6 +194,7 @@ def test_no_request_is_lost_while_it_drains_under_load(
     assert lost == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("host", ["process", "thread"])
 def test_what_does_not_end_in_time_is_refused_and_said_and_exits_with_1(
     host: str, models: pathlib.Path, tmp_path: pathlib.Path

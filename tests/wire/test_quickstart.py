@@ -17,6 +17,8 @@ import pytest
 from tests.reference.process import ServerProcess, naiad_program
 from tests.wire.test_classifier import classifier
 
+pytestmark = pytest.mark.slow
+
 ROOT = pathlib.Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "quickstart.md").read_text()
 ONNX, PYTORCH = PAGE.split("## A PyTorch model")

@@ -80,6 +80,7 @@ def counted(server: ServerProcess, family: str, **labels: str) -> int:
     )
 
 
+@pytest.mark.slow
 def test_requests_without_a_running_instance_and_without_a_model_are_all_counted(
     server: ServerProcess, tmp_path: pathlib.Path
 ) -> None:

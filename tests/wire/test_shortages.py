@@ -21,6 +21,8 @@ from tritonclient.utils import InferenceServerException
 from tests.reference.process import ServerProcess, naiad_program
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 CONFIG = """\
 backend: "python"
 max_batch_size: 0

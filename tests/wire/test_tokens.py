@@ -12,7 +12,7 @@ import tritonclient.utils
 from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.wire.plain_http import get
-from tests.wire.test_process import launched
+from tests.wire.test_process import ADD, launched
 
 TOKEN = {"Authorization": "Bearer first"}
 
@@ -29,7 +29,7 @@ def server(
     models: pathlib.Path, token_file: pathlib.Path, tmp_path_factory: pytest.TempPathFactory
 ) -> collections.abc.Iterator[ServerProcess]:
     folder = tmp_path_factory.mktemp("server")
-    with launched(models, folder, f"--auth-token-file={token_file}") as running:
+    with launched(models, folder, *ADD, f"--auth-token-file={token_file}") as running:
         yield running
 
 
@@ -64,7 +64,7 @@ def test_a_new_token_counts_on_a_connection_that_was_there(
 ) -> None:
     path = tmp_path / "token"
     path.write_text("first")
-    with launched(models, tmp_path, f"--auth-token-file={path}") as server:
+    with launched(models, tmp_path, *ADD, f"--auth-token-file={path}") as server:
         connection = http.client.HTTPConnection(server.http, timeout=10)
 
         def infer() -> int:

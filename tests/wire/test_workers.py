@@ -105,6 +105,7 @@ def restarts(server: ServerProcess, model: str, reason: str) -> int:
     raise AssertionError(f"no restarts of {model} for {reason}")
 
 
+@pytest.mark.slow
 def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_back(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -165,6 +166,7 @@ def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_
         assert restarts(server, "other", "died") == 0
 
 
+@pytest.mark.slow
 def test_a_dead_worker_is_unavailable_over_grpc(tmp_path: pathlib.Path) -> None:
     models = repository(tmp_path, victim=("", MODEL))
     with (
@@ -184,6 +186,7 @@ def test_a_dead_worker_is_unavailable_over_grpc(tmp_path: pathlib.Path) -> None:
         assert told[0].status() == str(grpc.StatusCode.UNAVAILABLE)
 
 
+@pytest.mark.slow
 def test_a_model_that_hangs_is_found_its_stack_logged_and_its_worker_replaced(
     tmp_path: pathlib.Path,
 ) -> None:
@@ -202,6 +205,7 @@ def test_a_model_that_hangs_is_found_its_stack_logged_and_its_worker_replaced(
         assert "in execute" in log
 
 
+@pytest.mark.slow
 def test_nothing_is_left_when_the_server_is_killed(tmp_path: pathlib.Path) -> None:
     models = repository(tmp_path, one=("", MODEL), two=("", MODEL))
     with launched(models, tmp_path) as server:
@@ -290,7 +294,11 @@ def test_the_host_is_chosen_by_the_model_the_backend_s_setting_or_the_default(
         naiad_program(),
         [mine, models],
         log=tmp_path / "log",
-        options=["--backend-config=onnxruntime,host=process"],
+        options=[
+            "--backend-config=onnxruntime,host=process",
+            "--model-control-mode=explicit",
+            *(f"--load-model={name}" for name in ("apart", "inside", "add")),
+        ],
     ) as server:
         assert server.process is not None
         assert ask(server, "inside") == server.process.pid

@@ -8,7 +8,7 @@ import pytest
 from kubernetes_validate import utils
 
 from naiad_operator.api import yaml_text
-from tests.support import manifests
+from tests.support import fast_yaml, manifests
 
 MINORS = sorted(
     {v.rpartition(".")[0] for v in utils.all_versions()}, key=lambda v: int(v.split(".")[1])
@@ -20,8 +20,15 @@ CUSTOM = ("keda.sh/", "gateway.networking.k8s.io/", "monitoring.coreos.com/")
 @pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)
 def test_an_example_makes_the_manifests_that_are_written_down(path: pathlib.Path) -> None:
     """`make generate` writes them again; the change is then there to be read."""
-    written = yaml_text.read(manifests.expected(path).read_text())
+    written = fast_yaml.read(manifests.expected(path).read_text())
     assert manifests.built(path) == written
+
+
+def test_what_tests_read_fast_is_what_the_operator_reads() -> None:
+    odd = "a: 2020-01-01\nb: y\nc: 1e3\nd: 2.0\n5: 010\ne: ~\nf: '1'\n---\n---\nx: &x [1]\ny: *x\n"
+    example = manifests.expected(manifests.INPUTS[0]).read_text()
+    for text in (odd, example):
+        assert repr(fast_yaml.read(text)) == repr(yaml_text.read(text))
 
 
 @pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)

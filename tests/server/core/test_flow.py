@@ -108,6 +108,7 @@ def test_what_comes_for_a_client_that_takes_nothing_is_counted_until_it_takes_ag
     assert not flow.overran()
 
 
+@pytest.mark.slow
 def test_no_wake_up_is_lost_between_threads_that_race() -> None:
     flow = Flow(limit=8)
     senders = [Sender(flow, 2000) for _ in range(2)]

@@ -70,6 +70,7 @@ def test_an_environment_is_built_from_wheels_once_and_holds_nothing_of_the_serve
     assert caplog.text == ""
 
 
+@pytest.mark.slow
 def test_a_server_without_pip_builds_all_the_same(
     environments: Environments, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,6 +85,7 @@ def test_a_server_without_pip_builds_all_the_same(
     assert printed(found, "import greeting; print(greeting.WORD)") == "hello"
 
 
+@pytest.mark.slow
 def test_a_failure_shows_what_the_installer_said_and_leaves_nothing(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:

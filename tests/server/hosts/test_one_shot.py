@@ -92,6 +92,7 @@ def test_a_model_completes_its_config_in_a_process_that_is_gone_afterwards(
     assert open_descriptors() == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "code", "said"),
     [

@@ -21,6 +21,8 @@ from tests.server.hosts.workers import (
     until,
 )
 
+pytestmark = pytest.mark.slow
+
 
 async def test_a_child_that_a_model_forks_ends_by_the_signal_that_a_pool_ends_its_own_by(
     hosts: Hosts,

@@ -53,6 +53,7 @@ async def test_kill_9_fails_what_was_there_with_unavailable_and_the_next_worker_
     assert hosted.restarts == [RestartReason.DIED]
 
 
+@pytest.mark.slow
 async def test_a_batch_that_comes_while_there_is_no_worker_fails_and_does_not_wait(
     hosts: Hosts,
 ) -> None:
@@ -74,6 +75,7 @@ async def test_a_batch_that_comes_while_there_is_no_worker_fails_and_does_not_wa
     assert error.code is ErrorCode.UNAVAILABLE
 
 
+@pytest.mark.slow
 async def test_a_worker_that_cannot_load_any_more_is_tried_again_and_again(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +98,7 @@ async def test_a_worker_that_cannot_load_any_more_is_tried_again_and_again(
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
 
 
+@pytest.mark.slow
 async def test_a_batch_that_takes_too_long_has_its_stack_logged_its_worker_killed_and_its_clients_told(
     hosts: Hosts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -124,6 +127,7 @@ async def test_a_batch_that_takes_too_long_has_its_stack_logged_its_worker_kille
     assert answers(await hosted.run(ask((0, 1)))) == [{"OUT": [[0, 1]]}]
 
 
+@pytest.mark.slow
 async def test_a_load_that_takes_too_long_is_ended_and_says_so(hosts: Hosts) -> None:
     hosted = hosts.make(
         """
@@ -144,6 +148,7 @@ async def test_a_load_that_takes_too_long_is_ended_and_says_so(hosts: Hosts) -> 
     assert hosted.restarts == []
 
 
+@pytest.mark.slow
 async def test_a_new_worker_that_hangs_while_it_loads_shows_where_and_the_next_one_serves(
     hosts: Hosts, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -179,6 +184,7 @@ async def test_a_batch_in_time_leaves_the_watchdog_asleep(hosts: Hosts) -> None:
     assert hosted.restarts == []
 
 
+@pytest.mark.slow
 async def test_a_model_that_closes_its_link_is_ended(hosts: Hosts) -> None:
     hosted = await hosts.start(
         """
@@ -224,6 +230,7 @@ async def test_close_waits_for_the_batch_has_the_model_finalize_and_leaves_no_pr
     await hosted.host.close()
 
 
+@pytest.mark.slow
 async def test_a_model_that_does_not_finalize_is_killed_after_a_time(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +248,7 @@ async def test_a_model_that_does_not_finalize_is_killed_after_a_time(
     assert not exists(pid)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_while_it_finalizes_is_no_death_to_make_good(hosts: Hosts) -> None:
     hosted = await hosts.start(
         """
@@ -254,6 +262,7 @@ async def test_a_worker_that_dies_while_it_finalizes_is_no_death_to_make_good(ho
     assert hosted.restarts == []
 
 
+@pytest.mark.slow
 async def test_a_close_that_comes_while_a_dead_worker_is_replaced_ends_it_all(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
@@ -277,6 +286,7 @@ async def test_a_close_that_comes_while_a_dead_worker_is_replaced_ends_it_all(
     assert not exists(pid)
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_end(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
@@ -290,6 +300,7 @@ async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_
     assert out.result().error is not None
 
 
+@pytest.mark.slow
 async def test_a_kill_that_comes_too_late_hides_neither_how_a_worker_ended_nor_its_children(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
@@ -322,6 +333,7 @@ async def test_a_kill_that_comes_too_late_hides_neither_how_a_worker_ended_nor_i
     await until(lambda: not exists(child))
 
 
+@pytest.mark.slow
 async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
     async def life() -> None:
         hosted = await hosts.start(SAME)

@@ -140,6 +140,7 @@ async def test_coroutines_of_a_decoupled_model_run_side_by_side(hosts: Hosts) ->
     assert told(hosted) == ["1.0!", "1.0!"]
 
 
+@pytest.mark.slow
 async def test_a_coroutine_that_lets_no_other_run_is_found_and_its_worker_replaced(
     hosts: Hosts, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -290,6 +291,7 @@ async def test_a_cancel_that_comes_right_behind_its_batch_or_before_it_is_not_lo
     assert outcome.execution is not None
 
 
+@pytest.mark.slow
 async def test_a_flood_of_cancels_to_a_worker_that_does_not_listen_arrives_later(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
@@ -320,6 +322,7 @@ async def test_a_flood_of_cancels_to_a_worker_that_does_not_listen_arrives_later
     assert values(answer) == {"OUT": [[3000, 0]]}
 
 
+@pytest.mark.slow
 async def test_a_worker_that_dies_fails_everybody_who_still_waits_for_answers(
     hosts: Hosts,
 ) -> None:

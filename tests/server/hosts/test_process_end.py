@@ -61,6 +61,7 @@ async def test_a_process_that_not_even_sigkill_ends_is_left_behind_and_reaped_wh
     assert hosted.restarts == []
 
 
+@pytest.mark.slow
 async def test_a_hung_worker_that_not_even_sigkill_ends_is_replaced(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,6 +14,8 @@ from naiad.core.flow import Flow
 from tests.server.backends.configs import spec
 from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, told, until
 
+pytestmark = pytest.mark.slow
+
 TOLD_TO_BEGIN = """
 def initialize(self, args):
     self.go = args["model_repository"] + "/go"

@@ -25,6 +25,8 @@ from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.workers import SAME, TO_THE_LAST, Hosts, ask, told, until
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 COUNT = 20_000
 """So many numbers of four bytes need a segment."""
 

@@ -58,6 +58,7 @@ def held() -> int:
     return sum(isinstance(each, Config | Version | VersionPlan) for each in gc.get_objects())
 
 
+@pytest.mark.slow
 async def test_a_thousand_models_that_were_loaded_and_unloaded_leave_only_their_last_states(
     tmp_path: pathlib.Path,
 ) -> None:

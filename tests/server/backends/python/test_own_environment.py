@@ -122,6 +122,7 @@ def test_a_config_is_completed_where_what_the_model_imports_is(
     assert "only_there" not in sys.modules
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("body", "error"),
     [
