@@ -73,7 +73,7 @@ class ScheduledModel:
             received_ns=self.clock.monotonic_ns(),
             on_response=on_response,
         )
-        self.scheduler.enqueue(inference)
+        self.scheduler.submit(inference)
         return inference
 
     @property

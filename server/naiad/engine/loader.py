@@ -143,8 +143,6 @@ class Loader:
             config=plan.config,
             version=plan.version,
             scheduler=scheduler,
-            hosts=hosts,
-            statistics=statistics,
             release=release,
             leaves_cycles=leaves_cycles,
             clock=self._clock,

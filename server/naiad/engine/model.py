@@ -1,4 +1,4 @@
-"""A loaded model version: its validator, its scheduler, its instances and its statistics.
+"""A loaded model version: its validator, its scheduler and its statistics.
 
 Made by the loader, owned by the repository, called by the engine. All of it belongs to the event loop.
 """
@@ -15,8 +15,6 @@ from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.engine.validation import RequestValidator
 from naiad.errors import InferenceError
-from naiad.hosts.host import Host
-from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.scheduler import Occupancy, Scheduler
 
 
@@ -26,12 +24,10 @@ class Model:
     Args:
         config: its config.
         version: its number.
-        scheduler: runs its inferences, and closes its hosts.
-        hosts: one per instance; give the readiness.
-        statistics: its counters, shared with the scheduler.
-        release: releases what the instances shared; blocking; called once, after the hosts are closed.
-        leaves_cycles: whether its objects form reference cycles after that.
+        scheduler: runs its inferences; stopped with the model.
         clock: gives arrival times.
+        release: releases what the instances shared; blocking; called once, after the scheduler has stopped. None: there is nothing.
+        leaves_cycles: whether its objects form reference cycles after that.
     """
 
     def __init__(
@@ -40,20 +36,16 @@ class Model:
         config: ModelConfig,
         version: int,
         scheduler: Scheduler,
-        hosts: collections.abc.Sequence[Host],
-        statistics: ModelStatistics,
-        release: collections.abc.Callable[[], None],
-        leaves_cycles: bool,
         clock: Clock,
+        release: collections.abc.Callable[[], None] | None = None,
+        leaves_cycles: bool = False,
     ) -> None:
         self.config = config
         self.version = version
-        self.statistics = statistics
+        self.statistics = scheduler.statistics
         self._scheduler = scheduler
-        self._hosts = hosts
         self._release = release
         self.leaves_cycles = leaves_cycles
-        self._released = False
         self._clock = clock
         self._validator = RequestValidator(config)
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
@@ -82,7 +74,7 @@ class Model:
             request, on_response, batch_size=batch_size, received_ns=received_ns, flow=flow
         )
         try:
-            self._scheduler.enqueue(inference)
+            self._scheduler.submit(inference)
         except InferenceError as error:
             inference.settled = True
             # Every refusal counts: a full queue, no running instance, a model that is being stopped (row 8.16).
@@ -98,30 +90,23 @@ class Model:
         return self._scheduler.inflight()
 
     def occupancy(self) -> Occupancy:
-        """The batches of its instances."""
+        """What it executes."""
         return self._scheduler.occupancy()
 
     def ready_now(self) -> bool | None:
         """The result of `ready` if it is known without a call to an instance; None: call `ready`."""
-        known = [host.ready_now() for host in self._hosts]
-        if False in known:
-            return False
-        return None if None in known else True
+        return self._scheduler.ready_now()
 
     async def ready(self) -> bool:
-        """Whether every instance could run a batch now (rows 2.7, 2.12)."""
-        known = self.ready_now()
-        if known is not None:
-            return known
-        unknown = [host for host in self._hosts if host.ready_now() is None]
-        return all(await asyncio.gather(*(host.ready() for host in unknown)))
+        """Whether it could execute an inference now (rows 2.7, 2.12)."""
+        return await self._scheduler.ready()
 
     async def stop(self) -> None:
         """Finish the requests in flight, close the instances, release memory. Idempotent."""
         await self._scheduler.stop()
-        if not self._released:
-            self._released = True
-            await asyncio.to_thread(self._release)
+        release, self._release = self._release, None
+        if release is not None:
+            await asyncio.to_thread(release)
 
 
 def _metadata(

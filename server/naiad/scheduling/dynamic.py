@@ -5,8 +5,8 @@ in one iteration of the loop are considered together at its end, so that they sh
 several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. The default scheduler
 has nothing to wait for and sends at once.
 
-Ownership: from `enqueue` on, an inference is in the queue, in the pool of instances, or completed. The state is consistent when a response
-callback is called, because that may enqueue and cancel.
+Ownership: from `submit` on, an inference is in the queue, in the pool of instances, or completed. The state is consistent when a response
+callback is called, because that may submit and cancel.
 """
 
 import asyncio
@@ -66,7 +66,7 @@ class DynamicScheduler:
         self._hold = hold
         self._pool = pool
         self._free = pool.free
-        self._statistics = statistics
+        self.statistics = statistics
         self._now = clock.monotonic_ns
         self._loop = loop
         self._scheduling = False
@@ -80,7 +80,7 @@ class DynamicScheduler:
         self._drained = asyncio.Event()
         pool.open(on_free=self._on_free, on_lost=self._on_lost, on_completed=self._check_drained)
 
-    def enqueue(self, inference: Inference) -> None:
+    def submit(self, inference: Inference) -> None:
         """See `Scheduler`. A refused inference is not counted here: the error's `reason` says under which counter it belongs."""
         if self._stopping or not self._pool.usable:
             raise self._shutting_down(inference) if self._stopping else self._no_instance()
@@ -94,7 +94,7 @@ class DynamicScheduler:
             self._schedule_now()
             queue.push(inference, now)
         inference.on_cancel = self._withdraw
-        self._statistics.pending += 1
+        self.statistics.pending += 1
         if self._hold:
             self._hold -= 1
         if self._scheduling_is_due or self._hold:
@@ -121,6 +121,14 @@ class DynamicScheduler:
         """See `Scheduler`."""
         pool = self._pool
         return Occupancy(pool.executions(), self._queue.__contains__, pool.kept())
+
+    def ready_now(self) -> bool | None:
+        """See `Scheduler`."""
+        return self._pool.ready_now()
+
+    async def ready(self) -> bool:
+        """See `Scheduler`."""
+        return await self._pool.ready()
 
     async def stop(self) -> None:
         """See `Scheduler`."""
@@ -194,8 +202,8 @@ class DynamicScheduler:
             slot = pool.acquire(pool.last_used)
             if slot is None:
                 return
-            self._statistics.record_close(decision.reason)
-            self._statistics.pending -= decision.count
+            self.statistics.record_close(decision.reason)
+            self.statistics.pending -= decision.count
             pool.send(slot, queue.take(decision.count))
 
     def _on_free(self, batch: list[Inference] | None) -> None:
@@ -233,7 +241,7 @@ class DynamicScheduler:
 
     def _drop(self, inference: Inference, error: InferenceError) -> None:
         """End an inference that was removed from the queue."""
-        self._statistics.pending -= 1
+        self.statistics.pending -= 1
         self._dispatcher.fail(inference, error)
         self._check_drained()
 

@@ -195,6 +195,21 @@ class InstancePool:
             for outcome in order.early()
         ]
 
+    def ready_now(self) -> bool | None:
+        """The result of `ready` if it is known without a call to an instance; None: call `ready`."""
+        known = [slot.host.ready_now() for slot in self._slots]
+        if False in known:
+            return False
+        return None if None in known else True
+
+    async def ready(self) -> bool:
+        """Whether every instance could run a batch now (rows 2.7, 2.12)."""
+        known = self.ready_now()
+        if known is not None:
+            return known
+        unknown = [slot.host for slot in self._slots if slot.host.ready_now() is None]
+        return all(await asyncio.gather(*(host.ready() for host in unknown)))
+
     def abandoned(self) -> set[Inference]:
         """All inferences it owns, if no client waits for any of them; else none."""
         left = self._deferred.union(*(slot.batch for slot in self._slots if slot.batch is not None))

@@ -103,7 +103,7 @@ class Scheduling(RuleBasedStateMachine):
         # The order in which it is taken counts, and taking it may already answer others.
         self.taken.append(inference)
         try:
-            self.scheduler.enqueue(inference)
+            self.scheduler.submit(inference)
         except InferenceError:
             self.taken.remove(inference)
             self.may_refuse()

@@ -279,6 +279,6 @@ async def test_who_left_before_it_was_queued_is_refused_as_cancelled() -> None:
     inference = make_inference()
     inference.cancel()
     with pytest.raises(InferenceError) as caught:
-        model.scheduler.enqueue(inference)
+        model.scheduler.submit(inference)
     assert caught.value.code is ErrorCode.CANCELLED
     model.nothing_left()

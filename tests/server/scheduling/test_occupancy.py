@@ -13,17 +13,17 @@ async def test_instances_show_their_batch_and_the_queue_its_requests() -> None:
     one, two, three = model.send(), model.send(), model.send()
     await turn()
     seen = model.scheduler.occupancy()
-    assert list(seen.instances) == [("m_0_0", [one]), ("m_0_1", [two])]
+    assert list(seen.executions) == [("m_0_0", [one]), ("m_0_1", [two])]
     assert [seen.waits(each) for each in (one, two, three)] == [False, False, True]
     model.hosts[0].finish()
     await turn()
     seen = model.scheduler.occupancy()
-    assert list(seen.instances) == [("m_0_0", [three]), ("m_0_1", [two])]
+    assert list(seen.executions) == [("m_0_0", [three]), ("m_0_1", [two])]
     assert not seen.waits(three)
     for host in model.hosts:
         host.finish()
     await turn()
-    assert [batch for _, batch in model.scheduler.occupancy().instances] == [None, None]
+    assert [batch for _, batch in model.scheduler.occupancy().executions] == [None, None]
     model.nothing_left()
 
 

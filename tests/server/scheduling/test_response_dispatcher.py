@@ -113,7 +113,7 @@ async def test_a_response_that_cannot_be_sent_does_not_affect_the_others(
         raise ValueError("the connection is gone")
 
     unlucky = make_inference(on_response=explode)
-    model.scheduler.enqueue(unlucky)
+    model.scheduler.submit(unlucky)
     lucky = model.send()
     await turn()
     with caplog.at_level(logging.ERROR):
@@ -143,9 +143,9 @@ async def test_a_client_may_send_its_next_request_from_its_callback() -> None:
     def again(_: InferResponse) -> None:
         seen.append(model.now_ms)
         if len(seen) < 3:
-            model.scheduler.enqueue(make_inference(on_response=again))
+            model.scheduler.submit(make_inference(on_response=again))
 
-    model.scheduler.enqueue(make_inference(on_response=again))
+    model.scheduler.submit(make_inference(on_response=again))
     await asyncio.sleep(1)
     assert seen == [10.0, 20.0, 30.0]
 
@@ -231,7 +231,7 @@ async def test_a_request_is_counted_before_its_response_is_sent() -> None:
     def look(_: InferResponse) -> None:
         seen.append((statistics.success_count, statistics.execution_count))
 
-    model.scheduler.enqueue(make_inference(on_response=look))
+    model.scheduler.submit(make_inference(on_response=look))
     await turn()
     model.host.finish()
     assert seen == [(1, 1)]

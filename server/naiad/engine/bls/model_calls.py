@@ -204,7 +204,7 @@ class ModelCalls:
         occupancies = {model: model.occupancy() for model in models}
         executed_in: dict[Inference, int] = {}
         for occupancy in occupancies.values():
-            for _, batch in occupancy.instances:
+            for _, batch in occupancy.executions:
                 executed_in.update((each, id(batch)) for each in batch or ())
             for kept, before in occupancy.kept:
                 executed_in.update((each, id(before)) for each in kept)
@@ -231,7 +231,7 @@ class ModelCalls:
                 )
             )
         pools = {
-            model: [None if batch is None else id(batch) for _, batch in occupancy.instances]
+            model: [None if batch is None else id(batch) for _, batch in occupancy.executions]
             for model, occupancy in occupancies.items()
         }
         return [self._calls[wait.number] for wait in find_cycle(waits, pools, self._now())]
@@ -255,7 +255,7 @@ class ModelCalls:
 
 def _what_for(call: ModelCall) -> str:
     assert call.model is not None, "a call in a cycle has found its model"
-    held = [name for name, batch in call.model.occupancy().instances if batch is not None]
+    held = [name for name, batch in call.model.occupancy().executions if batch is not None]
     return f"model '{call.request.model_name}' (held: {', '.join(held)})"
 
 
