@@ -20,7 +20,7 @@ import uvloop
 
 from benchmarks import models
 from naiad.backends.onnxruntime import backend as onnxruntime_backend
-from naiad.backends.onnxruntime.runner import Runner
+from naiad.backends.onnxruntime.runner import SessionRunner
 from naiad.backends.registry import Registry
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
@@ -104,7 +104,7 @@ async def _compare(folder: pathlib.Path, tensor: Tensor, *, pairs: int) -> Cost:
     plan = await loader.plan(folder)
     sessions: list[typing.Any] = []
     with unittest.mock.patch.object(
-        onnxruntime_backend, "Runner", functools.partial(_noting, sessions)
+        onnxruntime_backend, "SessionRunner", functools.partial(_noting, sessions)
     ):
         model = await loader.load(plan.versions[0])
     interpreter.settle()
@@ -131,9 +131,9 @@ async def _compare(folder: pathlib.Path, tensor: Tensor, *, pairs: int) -> Cost:
 
 def _noting(
     sessions: list[typing.Any], session: typing.Any, *rest: typing.Any, **named: typing.Any
-) -> Runner:
+) -> SessionRunner:
     sessions.append(session)
-    return Runner(session, *rest, **named)
+    return SessionRunner(session, *rest, **named)
 
 
 async def _infer(model: Model, tensor: Tensor) -> int:

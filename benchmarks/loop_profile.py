@@ -26,13 +26,13 @@ from typing_extensions import override
 from benchmarks import models, request_steps
 from benchmarks.request_steps import Steps
 from benchmarks.requests import small
-from naiad.backends.backend import Instance
 from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
-from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.host import BatchOutcome, OnDeferred, OnOutcome
+from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.worker_rpc import ClosedRpcHandler
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
@@ -70,7 +70,12 @@ class _InPlace:
     """A `Host` that runs a batch where it is called, and answers in the next turn of the loop."""
 
     def __init__(
-        self, name: str, instance: Instance, *, clock: SystemClock, loop: asyncio.AbstractEventLoop
+        self,
+        name: str,
+        instance: LocalInstance,
+        *,
+        clock: SystemClock,
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.name = name
         self._instance = instance
@@ -82,7 +87,7 @@ class _InPlace:
         execution = self._instance.execute(batch)
         self._loop.call_soon(on_outcome, BatchOutcome(batch, execution, None, started, self._now()))
 
-    def answers_to(self, on_answer: OnAnswer) -> None:
+    def deferred_to(self, on_deferred: OnDeferred) -> None:
         """Every answer is in its batch."""
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
@@ -92,7 +97,7 @@ class _InPlace:
         return True
 
     async def close(self) -> None:
-        self._instance.close()
+        self._instance.instance.close()
 
 
 class _Counting(asyncio.Transport):

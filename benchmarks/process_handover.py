@@ -25,7 +25,8 @@ import typing
 import numpy as np
 import uvloop
 
-from naiad.backends.backend import InstanceSpec, ModelSource
+from naiad.backends.backend import ModelSource
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.python.backend import PythonBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.config.typed import typed

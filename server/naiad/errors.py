@@ -3,10 +3,15 @@
 Every failure a client can see is one `InferenceError`: a code (what kind of failure, the eight codes of
 Triton's C API), a message that says what to do, and a reason (which failure counter it belongs to, row 8.15).
 `protocol/status.py` turns codes into wire statuses where an answer leaves the process, and nowhere else.
+
+Limits: those of `backends/instance.py`, whose worker processes use it: the standard library, Python 3.8.
 """
 
 import enum
-from typing import Self
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 class ErrorCode(enum.Enum):
@@ -51,7 +56,7 @@ class InferenceError(Exception):
         self.message = message
         self.reason = reason
 
-    def bare(self) -> Self:
+    def bare(self) -> "Self":
         """Itself, without what it remembers of where it was raised: for a response.
 
         The frames of a traceback hold the request and whoever waits for its answer, and each frame the one that called it. A circle

@@ -17,14 +17,16 @@ import typing
 
 import numpy as np
 
-from naiad.backends.backend import Answer, WorkerPlan
+from naiad.backends.backend import WorkerPlan
+from naiad.backends.instance import InstanceSpec
+from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.hosts import worker_process
-from naiad.hosts.host import BatchOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse
 from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
@@ -55,7 +57,13 @@ _CONFIG = model_config(
     inputs=[spec("x", datatypes.FP32, (-1,))],
     outputs=[spec("y", datatypes.FP32, (-1,)), spec("s", datatypes.BYTES, (1,))],
 )
-_PLAN = WorkerPlan(executable="python", runner="none:none", settings={}, environ={})
+_PLAN = WorkerPlan(
+    executable="python",
+    load="none:none",
+    settings={},
+    environ={},
+    instance=InstanceSpec("m_0_0", InstanceKind.CPU, 0),
+)
 
 _OUTCOME = b'[[null,{},[["y","FP32",[1,4],0,16]]]]' + bytes(16)
 
@@ -81,7 +89,7 @@ def seeds() -> list[bytes]:
         + _packet(link.OUTCOME, b"[null]" + bytes(16)),
         b"\1\1"
         + _packet(
-            link.BATCH, b'[["",0,0,0,{},[],false,[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)
+            link.BATCH, b'[["",0,0,0,{},[],false,1,[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)
         ),
         b"\1\1"
         + _packet(link.RESULT, b'[true,[null,{},[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)),
@@ -271,7 +279,7 @@ async def _send_to_server(packets: list[tuple[bytes, list[int]]]) -> None:
 
 async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
     loop = asyncio.get_running_loop()
-    answers: list[Answer] = []
+    answers: list[DeferredResponse] = []
     outcomes: list[BatchOutcome] = []
     host = ProcessHost(
         Identity("m", 1, "m_0_0"),
@@ -283,7 +291,7 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
         clock=ManualClock(),
         loop=loop,
     )
-    host.answers_to(answers.append)
+    host.deferred_to(answers.append)
     loading = loop.create_task(host.start())
     await _settle()
     first, *others = packets
@@ -319,7 +327,9 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
     far.close()
 
 
-def _responses(outcomes: list[BatchOutcome], answers: list[Answer]) -> list[InferResponse]:
+def _responses(
+    outcomes: list[BatchOutcome], answers: list[DeferredResponse]
+) -> list[InferResponse]:
     found = [each.response for each in answers]
     for outcome in outcomes:
         if outcome.execution is not None:

@@ -3,12 +3,14 @@
 import asyncio
 import collections.abc
 
-from naiad.backends.backend import Execution
+from typing_extensions import override
+
+from naiad.backends.instance import Execution, Instance, Response
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
-from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.host import BatchOutcome, OnDeferred, OnOutcome
 from tests.support.inferences import make_response
 
 Script = collections.abc.Callable[
@@ -51,7 +53,7 @@ class ScriptedHost:
         self.out: list[Inference] | None = None
         self.takes_s = takes_s
         self.respond = respond
-        self.on_answer: OnAnswer | None = None
+        self.on_deferred: OnDeferred | None = None
         self.closed = 0
         self.aborted: list[str] = []
         self._clock = clock
@@ -74,8 +76,8 @@ class ScriptedHost:
         if self.takes_s is not None:
             self._loop.call_later(self.takes_s, self.finish)
 
-    def answers_to(self, on_answer: OnAnswer) -> None:
-        self.on_answer = on_answer
+    def deferred_to(self, on_deferred: OnDeferred) -> None:
+        self.on_deferred = on_deferred
 
     def finish(self, *, input_ns: int = 0, output_ns: int = 0) -> None:
         """The batch that is out comes back, answered by `respond`; the rest of its time is compute_infer."""
@@ -102,7 +104,10 @@ class ScriptedHost:
         self._end(None, error, self._clock.monotonic_ns())
 
     def _end(
-        self, execution: Execution | None, error: InferenceError | None, ended_ns: int
+        self,
+        execution: Execution[InferResponse] | None,
+        error: InferenceError | None,
+        ended_ns: int,
     ) -> None:
         batch, on_outcome = self.out, self._on_outcome
         assert batch is not None
@@ -127,18 +132,16 @@ class ScriptedHost:
         self.closed += 1
 
 
-class ScriptedInstance:
+class ScriptedInstance(Instance):
     """Implements `Instance`.
 
     Attributes:
         executed: every batch it ran.
-        script: called with each batch; its result is the execution's responses; it may raise.
+        script: called with each batch; what it gives becomes the execution's responses; it may raise.
         readiness: called by `ready`.
         asks_model: as in `Instance`.
         closed: how often it was closed.
     """
-
-    holds_interpreter = False
 
     def __init__(
         self,
@@ -153,12 +156,26 @@ class ScriptedInstance:
         self.readiness = readiness
         self.closed = 0
 
-    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
+    @override
+    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution[Response]:
         self.executed.append(list(batch))
-        return Execution(self.script(batch), 0, 0)
+        return self.scripted(batch)
 
+    def scripted(self, batch: collections.abc.Sequence[Inference]) -> Execution[Response]:
+        """What the script gives."""
+        responses = [None if each is None else as_made(each) for each in self.script(batch)]
+        return Execution(responses, 0, 0)
+
+    @override
     def ready(self) -> bool:
         return self.readiness()
 
+    @override
     def close(self) -> None:
         self.closed += 1
+
+
+def as_made(response: InferResponse) -> Response:
+    """A response as an instance makes it."""
+    outputs = [(each.name, each.datatype.name, each.array) for each in response.outputs]
+    return Response(outputs, response.parameters, response.error)

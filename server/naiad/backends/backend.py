@@ -1,8 +1,7 @@
-"""What a framework must offer to serve models: three small protocols (roadmap: a backend is one file or folder).
+"""What a framework offers to serve models, on the server's side: `Backend`.
 
-`Backend` makes a `LoadedModel` of a model version (weights, sessions: what its instances share), which makes an `Instance`
-for each place in the instance groups. All three are blocking and are called off the event loop: a
-thread host or a worker process calls them, one call at a time for one instance (`ready` alone may come beside `execute`).
+A backend makes a `LoadedModel` of a model version (weights, sessions: what its instances share), which makes the `Instance`s that its
+instance groups name (`instance.py`). All of it is blocking and is called off the event loop.
 """
 
 import collections.abc
@@ -12,10 +11,8 @@ from typing import Any
 
 import msgspec
 
-from naiad.config.model_config import InstanceKind, ModelConfig
-from naiad.core.inference import Inference
-from naiad.core.record import Record
-from naiad.core.response import InferResponse
+from naiad.backends.instance import InstanceSpec, LoadedModel
+from naiad.config.model_config import ModelConfig
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,130 +33,22 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     options: collections.abc.Mapping[str, str]
 
 
-class InstanceSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """One instance to make.
-
-    Attributes:
-        name: `<group>_<k>` (row 11.32).
-        kind: where it runs.
-        device_id: the GPU for KIND_GPU, else 0.
-    """
-
-    name: str
-    kind: InstanceKind
-    device_id: int
-
-
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """How one instance runs in a worker process.
+    """What runs in a worker process.
 
     Attributes:
-        runner: where its `Runner` is made, as `module:callable`; called with `settings` in the worker.
+        load: `module:callable`, called with `settings` in the worker; gives a `LoadedModel`, or, of a one-shot task, its result.
         settings: for JSON.
         executable: the interpreter.
+        instance: the instance to make there; None for a one-shot task.
         environ: what differs in its environment variables from the server's; None takes one out.
     """
 
-    runner: str
+    load: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
+    instance: InstanceSpec | None = None
     environ: collections.abc.Mapping[str, str | None] = msgspec.field(default_factory=dict)
-
-
-class Execution(Record, frozen=True):
-    """What running a batch gave.
-
-    Attributes:
-        responses: one for each inference of the batch, in its order; a failed request has its `error` set (its reason
-            BACKEND), the others are unharmed. Outputs that were not requested are already left out. None for an inference
-            that is answered apart, through what `AnswersApart.answer_through` was given: before, now or later.
-        input_end_ns: when inputs were ready and compute began (monotonic); what came before is compute_input.
-        output_start_ns: when compute ended and outputs were split; what comes after is compute_output.
-    """
-
-    responses: collections.abc.Sequence[InferResponse | None]
-    input_end_ns: int
-    output_start_ns: int
-
-
-class Answer(Record, frozen=True, gc=True):
-    """One response to an inference that is answered apart from its batch.
-
-    Attributes:
-        inference: whose.
-        response: as in `Execution`; the last one is final.
-        begun_ns: when its batch began to compute (monotonic).
-        weight: bytes, as `Flow.sent` was told; 0 when it was told nothing.
-    """
-
-    inference: Inference
-    response: InferResponse
-    begun_ns: int
-    weight: int = 0
-
-
-Post = collections.abc.Callable[[Answer], None]
-"""Takes an answer, in any thread; does not wait."""
-
-
-@typing.runtime_checkable
-class AnswersApart(typing.Protocol):
-    """What an instance offers besides `Instance` when it may answer inferences apart from their batch."""
-
-    def answer_through(self, post: Post) -> None:
-        """Where such answers go from now on. Called once, before the first batch."""
-        ...
-
-
-class Instance(typing.Protocol):
-    """One place where batches run, one at a time.
-
-    Attributes:
-        holds_interpreter: whether most of its work holds Python's interpreter lock; a thread host places it accordingly.
-        asks_model: whether `ready` runs the model's own code, which may take any time, and is therefore called in a thread of its
-            own; otherwise it is called on the event loop.
-    """
-
-    holds_interpreter: bool
-    asks_model: bool
-
-    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
-        """Run a batch whose tensors agree in shape.
-
-        Raises:
-            InferenceError: the whole batch failed.
-        """
-        ...
-
-    def ready(self) -> bool:
-        """Whether it could run a batch now (row 2.12); see `asks_model`."""
-        ...
-
-    def close(self) -> None:
-        """Give everything back. Called once, after the last batch."""
-        ...
-
-
-class LoadedModel(typing.Protocol):
-    """A model version in memory: what its instances share.
-
-    Attributes:
-        leaves_cycles: whether what is left after `close` refers to itself, so that only the garbage collector frees it.
-    """
-
-    leaves_cycles: bool
-
-    def make_instance(self, spec: InstanceSpec) -> Instance:
-        """Make one instance.
-
-        Raises:
-            InferenceError: it cannot be made; the message is the reason shown in the index.
-        """
-        ...
-
-    def close(self) -> None:
-        """Give back what the instances shared. Called once, after every instance is closed."""
-        ...
 
 
 @typing.runtime_checkable
@@ -210,7 +99,7 @@ class Backend(typing.Protocol):
         ...
 
     def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
-        """How an instance runs in a worker process: by a runner of the backend's own, or by `whole_backend` as it is.
+        """How an instance runs in a worker process: by code of its own that needs less than the server, or by `backend_runner`.
 
         Raises:
             InferenceError: it cannot be loaded.
@@ -230,7 +119,7 @@ class CompletesApart(typing.Protocol):
         version_dir: pathlib.Path,
         options: collections.abc.Mapping[str, str],
     ) -> WorkerPlan | None:
-        """What to call there: its `runner` is a function of the settings; None when the model has nothing to say.
+        """What to call there: its `load` is a function of the settings; None when the model has nothing to say.
 
         Raises:
             InferenceError: the model contradicts its config.

@@ -12,17 +12,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from naiad.backends.instance import Call, InputTensor, Output
 from naiad.config.model_config import ModelConfig, TensorSpec
-from naiad.core import response
-from naiad.core.inference import Inference
-from naiad.core.response import InferResponse
-from naiad.core.tensor import Tensor
 from naiad.errors import FailureReason, InferenceError, internal
 
 Array = np.ndarray[Any, Any]
 
 
-def merge(requests: collections.abc.Sequence[collections.abc.Sequence[Tensor]]) -> dict[str, Array]:
+def merge(
+    requests: collections.abc.Sequence[collections.abc.Sequence[InputTensor]],
+) -> dict[str, Array]:
     """One array for each input, the requests' rows one after the other.
 
     Args:
@@ -49,14 +48,14 @@ def _readable(array: Array) -> Array:
     return array if flags.aligned and flags.c_contiguous else array.copy()
 
 
-def wanted_names(batch: collections.abc.Sequence[Inference], all_names: list[str]) -> list[str]:
+def wanted_names(batch: collections.abc.Sequence[Call], all_names: list[str]) -> list[str]:
     """The outputs that some request of the batch asks for, in the model's order; `all_names` itself when that is all."""
     asked: set[str] = set()
     for inference in batch:
-        outputs = inference.request.requested_outputs
-        if not outputs:
+        names = inference.request.output_names
+        if not names:
             return all_names
-        asked.update([output.name for output in outputs])
+        asked.update(names)
     return [name for name in all_names if name in asked]
 
 
@@ -104,13 +103,6 @@ class OutputRule(msgspec.Struct, frozen=True):
                 f"its config says {[-1, *expected] if self.batched else list(expected)}"
             )
 
-    def client_view(self, array: Array) -> Array:
-        """The array in the shape that clients see (row 4.12): a view, or the array itself."""
-        spec = self.spec
-        if spec.reshape is None:
-            return array
-        return array.reshape(client_shape(spec, array.shape, batched=self.batched))
-
 
 def output_rules(config: ModelConfig) -> dict[str, OutputRule]:
     """A model's outputs by name, in the config's order."""
@@ -134,36 +126,31 @@ def client_shape(spec: TensorSpec, shape: tuple[int, ...], *, batched: bool) -> 
 
 
 def split(
-    batch: collections.abc.Sequence[Inference],
+    batch: collections.abc.Sequence[Call],
     outputs: collections.abc.Sequence[tuple[OutputRule, Array]],
-) -> list[list[Tensor]]:
+) -> list[list[Output]]:
     """Each request's outputs, only those it asked for: views of the batch's arrays.
 
     Args:
         batch: the requests that ran, in the order in which they were merged.
-        outputs: checked arrays of the whole batch, in the model's order and in the clients' shape: those that some request
-            asks for (`wanted_names`).
+        outputs: checked arrays of the whole batch, in the model's order: those that some request asks for (`wanted_names`).
     """
     if len(batch) == 1:
-        return [
-            [
-                Tensor(rule.spec.name, rule.spec.datatype, array.shape, array)
-                for rule, array in outputs
-            ]
-        ]
+        return [[(rule.spec.name, rule.spec.datatype.name, array) for rule, array in outputs]]
     sizes = [inference.batch_size for inference in batch]
     columns = [
-        (rule.spec.name, rule.spec.datatype, _rows_of(sizes, array)) for rule, array in outputs
+        (rule.spec.name, rule.spec.datatype.name, _rows_of(sizes, array)) for rule, array in outputs
     ]
-    answers: list[list[Tensor]] = []
+    answers: list[list[Output]] = []
     for i, inference in enumerate(batch):
         names = inference.request.output_names
-        tensors: list[Tensor] = []
-        for name, datatype, parts in columns:
-            if not names or name in names:
-                part = parts[i]
-                tensors.append(Tensor(name, datatype, part.shape, part))
-        answers.append(tensors)
+        answers.append(
+            [
+                (name, datatype, parts[i])
+                for name, datatype, parts in columns
+                if not names or name in names
+            ]
+        )
     return answers
 
 
@@ -174,11 +161,6 @@ def _rows_of(sizes: list[int], array: Array) -> list[Array]:
         return list(array[:, np.newaxis])
     ends = itertools.accumulate(sizes)
     return [array[end - size : end] for size, end in zip(sizes, ends, strict=True)]
-
-
-def failure(inference: Inference, error: InferenceError, *, version: int) -> InferResponse:
-    """The final response of a request that failed alone."""
-    return response.failure(inference.request, error, version=version)
 
 
 def broken(message: str) -> InferenceError:

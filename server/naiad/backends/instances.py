@@ -3,7 +3,7 @@
 Pure: kinds, counts, device ids and group names are already settled by the config's normalisation.
 """
 
-from naiad.backends.backend import InstanceSpec
+from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
 
 

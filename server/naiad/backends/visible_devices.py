@@ -8,7 +8,7 @@ import collections.abc
 
 import msgspec
 
-from naiad.backends.backend import InstanceSpec
+from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.errors import invalid
 
@@ -84,7 +84,7 @@ def seen_by(
         # So that the numbers are those of nvidia-smi, not of CUDA's guess at which device is fastest.
         variables[_ORDER] = "PCI_BUS_ID"
     variables[DEVICES] = own
-    return Seen(spec=msgspec.structs.replace(spec, device_id=0), variables=variables)
+    return Seen(spec=spec._replace(device_id=0), variables=variables)
 
 
 def _is_slice(name: str) -> bool:

@@ -14,7 +14,8 @@ import math
 import pathlib
 import typing
 
-from naiad.backends.backend import Backend, CompletesApart, Instance, LoadedModel, ModelSource
+from naiad.backends.backend import Backend, CompletesApart, ModelSource
+from naiad.backends.instance import Instance, LoadedModel
 from naiad.backends.instances import instance_specs
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
@@ -29,6 +30,7 @@ from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal, invalid
 from naiad.hosts.host import Host
 from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
+from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread import ThreadHost
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
@@ -126,7 +128,12 @@ class Loader:
             loaded, instances = await self._in_a_thread(self._load, plan)
             release, leaves_cycles = loaded.close, loaded.leaves_cycles
             hosts = [
-                ThreadHost(name=name, instance=instance, clock=self._clock, loop=loop)
+                ThreadHost(
+                    name,
+                    LocalInstance(instance, plan.config, plan.version),
+                    clock=self._clock,
+                    loop=loop,
+                )
                 for name, instance in instances
             ]
         statistics.load_ns = self._clock.monotonic_ns() - started_ns

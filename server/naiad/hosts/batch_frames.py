@@ -10,14 +10,15 @@ from typing import Any
 import orjson
 
 from naiad.backends import batch as batches
-from naiad.backends.backend import Answer, Execution
+from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
 from naiad.core.request import Parameters
-from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse, failure
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import DeferredResponse
 from naiad.hosts.tensor_frames import framed, tensor_at
 from naiad.hosts.worker.content import TIMES
 from naiad.hosts.worker.link import ALIGNED, Payload
@@ -45,7 +46,7 @@ def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
         requests.append(
             (
                 request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
-                request.output_names, inference.cancelled, inputs,
+                request.output_names, inference.cancelled, inference.batch_size, inputs,
             )
         )  # fmt: skip
     return orjson.dumps(requests), payload
@@ -66,7 +67,9 @@ class Answers:
         self._outputs = {spec.name: spec for spec in config.outputs}
         self._known: dict[bytes, list[_Answer | None]] = {}
 
-    def unpack(self, base: Any, header: bytes | bytearray, batch: list[Inference]) -> Execution:
+    def unpack(
+        self, base: Any, header: bytes | bytearray, batch: list[Inference]
+    ) -> Execution[InferResponse]:
         """What came of a batch.
 
         Args:
@@ -109,7 +112,9 @@ class Answers:
             self._known[text] = answers
         return answers
 
-    def response_of(self, base: Any, header: bytes | bytearray, inference: Inference) -> Answer:
+    def response_of(
+        self, base: Any, header: bytes | bytearray, inference: Inference
+    ) -> DeferredResponse:
         """A response that came apart from its batch; `base` is its own."""
         final, begun_ns, answer = orjson.loads(header)
         if answer is not None:
@@ -120,14 +125,14 @@ class Answers:
                 request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
             )
         if inference.flow is None:
-            return Answer(inference, response, begun_ns)
+            return DeferredResponse(inference, response, begun_ns)
         weight = RESPONSE_BYTES + len(base)
         inference.flow.sent(weight)
-        return Answer(inference, response, begun_ns, weight)
+        return DeferredResponse(inference, response, begun_ns, weight)
 
     def failure(self, inference: Inference, error: InferenceError) -> InferResponse:
         """The final response to a request that gets no other."""
-        return batches.failure(inference, error, version=self._version)
+        return failure(inference.request, error, version=self._version)
 
     def _resolved(self, answer: collections.abc.Sequence[Any]) -> _Answer:
         """An answer's error, parameters and outputs, each of these with its types and with the shape that clients see."""

@@ -7,9 +7,10 @@ A host takes batches from the event loop and returns their outcomes, with one wa
 import collections.abc
 import typing
 
-from naiad.backends.backend import Answer, Execution
+from naiad.backends.instance import Execution
 from naiad.core.inference import Inference
 from naiad.core.record import Record
+from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 
 
@@ -25,14 +26,30 @@ class BatchOutcome(Record, frozen=True):
     """
 
     batch: list[Inference]
-    execution: Execution | None
+    execution: Execution[InferResponse] | None
     error: InferenceError | None
     compute_start_ns: int
     compute_end_ns: int
 
 
+class DeferredResponse(Record, frozen=True, gc=True):
+    """A response to an inference whose batch came back without one.
+
+    Attributes:
+        inference: the request.
+        response: the last one is final.
+        begun_ns: when its batch began to compute (monotonic).
+        weight: bytes, as `Flow.sent` was called with; 0 if it was not.
+    """
+
+    inference: Inference
+    response: InferResponse
+    begun_ns: int
+    weight: int = 0
+
+
 OnOutcome = collections.abc.Callable[[BatchOutcome], None]
-OnAnswer = collections.abc.Callable[[Answer], None]
+OnDeferred = collections.abc.Callable[[DeferredResponse], None]
 
 
 class Host(typing.Protocol):
@@ -48,7 +65,7 @@ class Host(typing.Protocol):
         """Execute a batch; `on_outcome` is called on the loop exactly once, also when the instance dies."""
         ...
 
-    def answers_to(self, on_answer: OnAnswer) -> None:
+    def deferred_to(self, on_deferred: OnDeferred) -> None:
         """Set the callback for deferred responses, called on the loop in their order.
 
         Called once, before the first batch. Responses that were sent before a batch came back are passed on before its outcome.

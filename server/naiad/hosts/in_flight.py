@@ -4,8 +4,9 @@ Requests are numbered in the order in which they were sent, so that a batch is a
 Plain state: `process` looks up the request of a message, and the requests that fail when the worker dies.
 """
 
-from naiad.backends.backend import Execution
+from naiad.backends.instance import Execution
 from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
 
 _KEPT = 256
 
@@ -42,7 +43,7 @@ class InFlight:
         if self._answered_early:
             self._answered_early.clear()
 
-    def defer(self, execution: Execution) -> None:
+    def defer(self, execution: Execution[InferResponse]) -> None:
         """Keep the requests of the batch without a response: theirs are deferred, unless they came before the outcome."""
         batch = self.batch
         assert batch is not None

@@ -26,7 +26,7 @@ _GRACE_S = 2.0
 
 
 def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> Any:
-    """Call `plan.runner` with its settings in a new process.
+    """Call `plan.load` with its settings in a new process.
 
     Args:
         identity: for the log and messages.

@@ -13,15 +13,17 @@ import enum
 import functools
 import logging
 
-from naiad.backends.backend import Answer, Execution, WorkerPlan
+from naiad.backends.backend import WorkerPlan
+from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
+from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 from naiad.hosts import worker_errors
 from naiad.hosts.batch_frames import Answers, pack
 from naiad.hosts.heartbeat import Heartbeat
-from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse, OnDeferred, OnOutcome
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
 from naiad.hosts.loading import Loading
@@ -101,7 +103,7 @@ class ProcessHost:
         )
         self._state = _State.DOWN
         self._usable: collections.abc.Callable[[bool], None] = _ignore
-        self._on_answer: OnAnswer = _ignore
+        self._on_deferred: OnDeferred = _ignore
         self.worker: WorkerProcess | None = None
         self._loading: Loading | None = None
         self._in_flight = InFlight()
@@ -162,9 +164,9 @@ class ProcessHost:
         self._restarter.on_serving()
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
-    def answers_to(self, on_answer: OnAnswer) -> None:
+    def deferred_to(self, on_deferred: OnDeferred) -> None:
         """See `Host`."""
-        self._on_answer = on_answer
+        self._on_deferred = on_deferred
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         """See `Host`."""
@@ -266,7 +268,7 @@ class ProcessHost:
     def _on_outcome_message(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker = self.worker
         assert worker is not None
-        execution: Execution | None = None
+        execution: Execution[InferResponse] | None = None
         error: InferenceError | None = None
         try:
             execution = self._answers.unpack(worker.link.base, header, batch)
@@ -283,7 +285,9 @@ class ProcessHost:
         if execution is not None:
             worker.place.ran(execution.output_start_ns - execution.input_end_ns, len(batch))
 
-    def _end(self, execution: Execution | None, error: InferenceError | None) -> None:
+    def _end(
+        self, execution: Execution[InferResponse] | None, error: InferenceError | None
+    ) -> None:
         batch, on_outcome = self._in_flight.batch, self._on_outcome
         if batch is None or on_outcome is None:
             return
@@ -333,7 +337,7 @@ class ProcessHost:
             return
         if answer.response.final:
             self._in_flight.answered(number)
-        self._on_answer(answer)
+        self._on_deferred(answer)
 
     def _on_lost(self, lost: link.SegmentLostError) -> None:
         """A message came without its tensors: only the request, batch, load or call that it belongs to fails."""
@@ -348,7 +352,7 @@ class ProcessHost:
             if inference is not None:
                 self._in_flight.answered(lost.number)
                 worker.notify(link.CANCEL, lost.number)
-                self._on_answer(self._failure(inference, error))
+                self._on_deferred(self._failure(inference, error))
         elif lost.kind == link.REQUEST:
             worker.notify(link.ERROR, lost.number, error.message.encode())
         elif self._loading is not None:
@@ -372,10 +376,10 @@ class ProcessHost:
         error = worker_errors.is_down(self._identity, how)
         self._end(None, error)
         for inference in self._in_flight.take_deferred():
-            self._on_answer(self._failure(inference, error))
+            self._on_deferred(self._failure(inference, error))
 
-    def _failure(self, inference: Inference, error: InferenceError) -> Answer:
-        return Answer(inference, self._answers.failure(inference, error), self._now())
+    def _failure(self, inference: Inference, error: InferenceError) -> DeferredResponse:
+        return DeferredResponse(inference, self._answers.failure(inference, error), self._now())
 
     def _on_end(self, how: str) -> None:
         worker, self.worker = self.worker, None

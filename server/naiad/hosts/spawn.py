@@ -14,6 +14,7 @@ import typing
 import orjson
 
 from naiad.backends.backend import WorkerPlan
+from naiad.backends.instance import InstanceSpec
 from naiad.hosts import worker
 from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.output_log import Identity
@@ -107,11 +108,16 @@ def order(plan: WorkerPlan) -> bytes:
     """The header of LOAD and ONE_SHOT: a worker's plan."""
     return orjson.dumps(
         {
-            "runner": plan.runner,
+            "load": plan.load,
             "settings": dict(plan.settings),
+            "instance": None if plan.instance is None else _plain(plan.instance),
             "log_level": logging.getLogger("naiad").getEffectiveLevel(),
         }
     )
+
+
+def _plain(spec: InstanceSpec) -> tuple[str, str, int]:
+    return spec.name, spec.kind.value, spec.device_id
 
 
 def end_children(process: "subprocess.Popen[bytes]") -> None:

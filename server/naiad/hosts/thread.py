@@ -13,10 +13,11 @@ import logging
 import pathlib
 import threading
 
-from naiad.backends.backend import Answer, AnswersApart, Execution, Instance
+from naiad.backends.instance import Execution
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.core.record import Record
+from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts import probe
 from naiad.hosts.cpu_affinity import (
@@ -28,7 +29,8 @@ from naiad.hosts.cpu_affinity import (
     current_processor,
 )
 from naiad.hosts.eventfd_queues import LoopCallQueue, LoopQueue, ThreadQueue
-from naiad.hosts.host import BatchOutcome, OnAnswer, OnOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse, OnDeferred, OnOutcome
+from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.probe import Probe
 
 _log = logging.getLogger(__name__)
@@ -55,20 +57,21 @@ class ThreadHost:
     """
 
     def __init__(
-        self, name: str, instance: Instance, *, clock: Clock, loop: asyncio.AbstractEventLoop
+        self, name: str, instance: LocalInstance, *, clock: Clock, loop: asyncio.AbstractEventLoop
     ) -> None:
         self.name = name
-        self._instance = instance
+        self._local = instance
+        self._instance = instance.instance
         self._now = clock.monotonic_ns
         self._loop = loop
         self._affinity = AffinityPolicy(
-            SHORT_WITH_INTERPRETER_NS if instance.holds_interpreter else SHORT_NS
+            SHORT_WITH_INTERPRETER_NS if self._instance.holds_interpreter else SHORT_NS
         )
         self._binding = ThreadBinding()
         self._submitted = 0
         self._jobs: ThreadQueue[_Job | None] | None = None
-        self._on_answer: OnAnswer | None = None
-        self._answers: LoopQueue[Answer] | None = None
+        self._on_deferred: OnDeferred | None = None
+        self._deferred: LoopQueue[DeferredResponse] | None = None
         self._thread: threading.Thread | None = None
         self._probe = Probe(loop)
         self._asking: threading.Thread | None = None
@@ -83,9 +86,9 @@ class ThreadHost:
             self._binding.loop_is_on(current_processor())
         jobs.put(_Job(batch, on_outcome))
 
-    def answers_to(self, on_answer: OnAnswer) -> None:
+    def deferred_to(self, on_deferred: OnDeferred) -> None:
         """See `Host`."""
-        self._on_answer = on_answer
+        self._on_deferred = on_deferred
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         """See `Host`: a thread is always there."""
@@ -132,9 +135,9 @@ class ThreadHost:
     def _start(self) -> "ThreadQueue[_Job | None]":
         jobs: ThreadQueue[_Job | None] = ThreadQueue()
         calls = LoopCallQueue(self._loop)
-        if self._on_answer is not None and isinstance(self._instance, AnswersApart):
-            self._answers = LoopQueue(self._loop, self._on_answer)
-            self._instance.answer_through(self._answers.put)
+        if self._on_deferred is not None and self._instance.defers:
+            self._deferred = LoopQueue(self._loop, self._on_deferred)
+            self._local.respond_through(self._deferred.put)
         self._thread = threading.Thread(
             target=self._work, args=(jobs, calls), name=self.name, daemon=False
         )
@@ -147,12 +150,12 @@ class ThreadHost:
         get, run, post = jobs.get, self._run, calls.put
         affinity, binding = self._affinity, self._binding
         holds = self._instance.holds_interpreter
-        apart = self._answers is not None
+        defers = self._deferred is not None
         while (job := get()) is not None:
             outcome = run(job.batch)
             affinity.record(_time_apart(outcome, holds_interpreter=holds))
-            if apart:
-                post(functools.partial(self._after_answers, job.on_outcome, outcome))
+            if defers:
+                post(functools.partial(self._after_deferred, job.on_outcome, outcome))
             else:
                 post(functools.partial(job.on_outcome, outcome))
             binding.apply(together=affinity.together)
@@ -169,17 +172,10 @@ class ThreadHost:
 
     def _run(self, batch: list[Inference]) -> BatchOutcome:
         started = self._now()
-        execution: Execution | None = None
+        execution: Execution[InferResponse] | None = None
         error: InferenceError | None = None
         try:
-            execution = self._instance.execute(batch)
-            if len(execution.responses) != len(batch):
-                error = _failed(
-                    batch,
-                    f"answered {len(execution.responses)} responses to {len(batch)} requests; it must give "
-                    "one for each, in their order",
-                )
-                execution = None
+            execution = self._local.execute(batch)
         except InferenceError as failure:
             error = InferenceError(failure.code, failure.message, reason=FailureReason.BACKEND)
         except BaseException as failure:  # noqa: BLE001  also SystemExit: a model must not end the thread
@@ -187,11 +183,11 @@ class ThreadHost:
             error = _failed(batch, f"raised {type(failure).__name__}: {failure}")
         return BatchOutcome(batch, execution, error, started, self._now())
 
-    def _after_answers(self, on_outcome: OnOutcome, outcome: BatchOutcome) -> None:
+    def _after_deferred(self, on_outcome: OnOutcome, outcome: BatchOutcome) -> None:
         """A batch came back: pass on the deferred responses that were sent before, then the outcome."""
-        assert self._answers is not None
+        assert self._deferred is not None
         try:
-            self._answers.flush()
+            self._deferred.flush()
         finally:
             on_outcome(outcome)
 
@@ -211,8 +207,8 @@ class ThreadHost:
 
     def _finish(self, calls: LoopCallQueue) -> None:
         calls.close()
-        if self._answers is not None:
-            self._answers.close()
+        if self._deferred is not None:
+            self._deferred.close()
         assert self._ended is not None
         if not self._ended.done():
             self._ended.set_result(None)

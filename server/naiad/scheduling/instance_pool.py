@@ -12,11 +12,10 @@ import asyncio
 import collections.abc
 import functools
 
-from naiad.backends.backend import Answer
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.host import BatchOutcome, Host, OnOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse, Host, OnOutcome
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
@@ -117,7 +116,7 @@ class InstancePool:
         self._on_lost = on_lost
         self._on_completed = on_completed
         for slot in self._slots:
-            slot.host.answers_to(self._on_deferred)
+            slot.host.deferred_to(self._on_deferred)
             slot.host.watch(functools.partial(self._usable_changed, slot))
 
     def acquire(self, preferred: InstanceSlot | None) -> InstanceSlot | None:
@@ -272,7 +271,7 @@ class InstancePool:
             self.inflight += len(deferred)
         self._on_completed()
 
-    def _on_deferred(self, answer: Answer) -> None:
+    def _on_deferred(self, answer: DeferredResponse) -> None:
         """A deferred response came, perhaps before its batch."""
         inference = answer.inference
         if answer.response.final and inference in self._deferred:

@@ -7,12 +7,11 @@ and does not affect the other requests of the batch.
 
 import logging
 
-from naiad.backends.backend import Answer
 from naiad.core.clock import Clock
 from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts.host import BatchOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse
 from naiad.metrics.statistics import MICROSECOND, BatchTiming, ModelStatistics
 
 _log = logging.getLogger(__name__)
@@ -74,7 +73,7 @@ class ResponseDispatcher:
             ),
         )
 
-    def respond(self, answer: Answer) -> None:
+    def respond(self, answer: DeferredResponse) -> None:
         """Send a deferred response; the final one counts and completes the inference.
 
         The inference failed if any of its responses was an error. It computed from the beginning of its batch to its final response.

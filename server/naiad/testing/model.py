@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, Self, TypeVar
 import msgspec
 from google.protobuf import json_format
 
-from naiad.backends.backend import Answer, ModelSource
+from naiad.backends.backend import ModelSource
 from naiad.backends.catalog import Catalog
 from naiad.backends.instances import instance_specs
 from naiad.backends.python.backend import PythonBackend
@@ -28,6 +28,8 @@ from naiad.core.response import InferResponse
 from naiad.engine.validation import RequestValidator
 from naiad.environments.spec import PACKED_PARAMETER, REQUIREMENTS_FILE, REQUIREMENTS_OPTION
 from naiad.errors import InferenceError, invalid
+from naiad.hosts.host import DeferredResponse
+from naiad.hosts.local_instance import LocalInstance
 from naiad.testing.fakes import NO_MODELS, Fake, FakeServer
 from naiad.testing.tracebacks import shows_only_the_test
 from naiad.testing.values import Request, Response, Values, from_response, to_request
@@ -75,12 +77,13 @@ class ModelUnderTest:
         self._timeout_s = timeout_s
         self._close = close
         self._validator = RequestValidator(source.config)
-        self._answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+        self._answers: queue.SimpleQueue[DeferredResponse] = queue.SimpleQueue()
         self.python_model: Any = instance.model
         self.config: dict[str, Any] = json_format.MessageToDict(
             source.config.message, preserving_proto_field_name=True
         )
-        instance.answer_through(self._answers.put)
+        self._local = LocalInstance(instance, source.config, source.version)
+        self._local.respond_through(self._answers.put)
 
     def infer(
         self,
@@ -144,7 +147,7 @@ class ModelUnderTest:
         batch = [self._inference(request) for request in requests]
         responses: list[list[InferResponse]] = [[] for _ in batch]
         waited_for = {id(inference): place for place, inference in enumerate(batch)}
-        for place, response in enumerate(_apart(instance.execute, batch).responses):
+        for place, response in enumerate(_apart(self._local.execute, batch).responses):
             if response is not None:
                 responses[place].append(response)
                 del waited_for[id(batch[place])]
@@ -210,7 +213,7 @@ class ModelUnderTest:
             given, _nobody, batch_size=rows, received_ns=0, cancelled=request.cancelled
         )
 
-    def _next_answer(self, waiting: int) -> Answer:
+    def _next_answer(self, waiting: int) -> DeferredResponse:
         try:
             return self._answers.get(timeout=self._timeout_s)
         except queue.Empty:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.backends.backend import Instance
+from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.config.model_config import (
     InstanceGroup,
     InstanceKind,
@@ -21,6 +21,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import InferRequest, Parameters, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
+from naiad.hosts.local_instance import LocalInstance
 
 
 def spec(name: str, datatype: DataType, dims: tuple[int, ...], **more: Any) -> TensorSpec:
@@ -105,6 +106,29 @@ def values(response: InferResponse) -> dict[str, Any]:
     """What a response holds, as lists; fails when it holds an error."""
     assert response.error is None, response.error
     return {each.name: each.array.tolist() for each in response.outputs}
+
+
+class Instance(LocalInstance):
+    """An instance with the server's types around it; whatever else it has is its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.instance, name)
+
+
+class Loaded:
+    """A model version whose instances are such."""
+
+    def __init__(self, model: LoadedModel, config: ModelConfig, version: int = 1) -> None:
+        self.model = model
+        self.leaves_cycles = model.leaves_cycles
+        self._config = config
+        self._version = version
+
+    def make_instance(self, spec: InstanceSpec) -> Instance:
+        return Instance(self.model.make_instance(spec), self._config, self._version)
+
+    def close(self) -> None:
+        self.model.close()
 
 
 def run(instance: Instance, *batch: Inference) -> list[InferResponse]:

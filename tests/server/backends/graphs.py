@@ -6,13 +6,14 @@ from typing import Any
 
 from onnx import NodeProto, TensorProto, ValueInfoProto, helper
 
-from naiad.backends.backend import Instance, InstanceSpec, LoadedModel, ModelSource
+from naiad.backends.backend import ModelSource
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.onnxruntime.backend import OnnxRuntimeBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import Clock, ManualClock
 from naiad.core.inference import Inference
-from tests.server.backends.configs import inference, model_config, spec, tensor
+from tests.server.backends.configs import Instance, Loaded, inference, model_config, spec, tensor
 
 Shape = Sequence[int | str | None] | None
 
@@ -64,17 +65,16 @@ def load(
     *,
     options: Mapping[str, str] | None = None,
     clock: Clock | None = None,
-) -> LoadedModel:
+) -> Loaded:
     backend = OnnxRuntimeBackend(clock=clock or ManualClock())
-    return backend.load(
-        ModelSource(
-            config=config,
-            version=1,
-            model_dir=folder,
-            version_dir=folder / "1",
-            options=options or {},
-        )
+    source = ModelSource(
+        config=config,
+        version=1,
+        model_dir=folder,
+        version_dir=folder / "1",
+        options=options or {},
     )
+    return Loaded(backend.load(source), config)
 
 
 def instance_of(folder: pathlib.Path, config: ModelConfig, **more: Any) -> Instance:

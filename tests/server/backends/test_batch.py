@@ -45,8 +45,8 @@ def test_every_request_gets_as_many_rows_as_it_brought(sizes: tuple[int, ...]) -
     rows = np.arange(6, dtype=np.float32).reshape(3, 2)
     batch = [inference(tensor("A", np.zeros((size, 1)))) for size in sizes]
     parts = batches.split(batch, [(OutputRule(X, batched=True), rows)])
-    assert [part[0].shape for part in parts] == [(size, 2) for size in sizes]
-    assert np.concatenate([part[0].array for part in parts]).tolist() == rows.tolist()
+    assert [part[0][2].shape for part in parts] == [(size, 2) for size in sizes]
+    assert np.concatenate([part[0][2] for part in parts]).tolist() == rows.tolist()
 
 
 def test_a_batch_whose_datatype_is_not_the_configs_is_refused() -> None:

@@ -1,4 +1,4 @@
-from naiad.backends.backend import InstanceSpec
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.instances import instance_specs
 from naiad.config.model_config import InstanceGroup, InstanceKind
 from tests.server.backends.configs import model_config

@@ -2,7 +2,7 @@
 
 import pytest
 
-from naiad.backends.backend import InstanceSpec
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.visible_devices import Seen, seen_by
 from naiad.config.model_config import InstanceKind
 from naiad.errors import InferenceError

@@ -9,7 +9,7 @@ import pytest
 from naiad.core.clock import SystemClock
 from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.thread import ThreadHost
-from tests.server.hosts.threads import Hosted
+from tests.server.hosts.threads import Hosted, local
 from tests.server.hosts.workers import Hosts
 from tests.support.hosts import ScriptedInstance
 
@@ -29,7 +29,7 @@ async def hosted() -> collections.abc.AsyncIterator[Hosted]:
 
     def make(instance: ScriptedInstance) -> ThreadHost:
         loop = asyncio.get_running_loop()
-        host = ThreadHost("resnet_instance_0_1", instance, clock=SystemClock(), loop=loop)
+        host = ThreadHost("resnet_instance_0_1", local(instance), clock=SystemClock(), loop=loop)
         hosts.append(host)
         return host
 

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.backends.runner import Answer, Outcome, WorkerError
+from naiad.backends.instance import Execution, Response
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.errors import ErrorCode, InferenceError
+from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.hosts.batch_frames import Answers, pack
 from naiad.hosts.worker import content
 from tests.server.backends.configs import inference, spec, tensor
@@ -30,8 +30,8 @@ def words(*values: bytes) -> "tuple[str, str, np.ndarray[Any, Any]]":
     return "WORDS", "BYTES", np.array([values], np.object_)
 
 
-def ok(*outputs: "tuple[str, str, np.ndarray[Any, Any]]") -> Answer:
-    return Answer(list(outputs), {})
+def ok(*outputs: "tuple[str, str, np.ndarray[Any, Any]]") -> Response:
+    return Response(list(outputs), {})
 
 
 def asked(count: int) -> list[Inference]:
@@ -39,10 +39,10 @@ def asked(count: int) -> list[Inference]:
 
 
 def journey(
-    answers: Answers, *given: Answer | None
+    answers: Answers, *given: Response | None
 ) -> "collections.abc.Sequence[InferResponse | None]":
     """Through a worker's frames and back."""
-    header, payload = content.pack_outcome(Outcome(list(given), 11, 22))
+    header, payload = content.pack_outcome(Execution(list(given), 11, 22))
     execution = answers.unpack(bytearray(payload.joined()), header, asked(len(given)))
     assert (execution.input_end_ns, execution.output_start_ns) == (11, 22)
     return execution.responses
@@ -89,8 +89,8 @@ def test_words_empty_tensors_other_shapes_and_no_answer_yet_come_as_they_are() -
 
 def test_an_error_and_parameters_belong_to_one_answer_of_one_batch() -> None:
     answers = Answers(CONFIG, 1)
-    odd = Answer([numbers(1)], {"of": "mine"})
-    failed = Answer([], {}, ("INVALID_ARG", "too short"))
+    odd = Response([numbers(1)], {"of": "mine"})
+    failed = Response([], {}, invalid("too short"))
     for value in (1, 2):
         plain, marked, wrong = journey(answers, ok(numbers(value)), odd, failed)
         assert plain is not None
@@ -105,14 +105,14 @@ def test_an_error_and_parameters_belong_to_one_answer_of_one_batch() -> None:
 
 
 def test_a_batch_that_failed_as_a_whole_says_why() -> None:
-    header = content.pack_failure(WorkerError("INTERNAL", "no such thing"))
+    header = content.pack_failure(internal("no such thing"))
     with pytest.raises(InferenceError, match="no such thing"):
         Answers(CONFIG, 1).unpack(bytearray(), header, asked(1))
 
 
 def test_an_outcome_of_another_number_of_answers_is_refused_each_time() -> None:
     answers = Answers(CONFIG, 1)
-    header, payload = content.pack_outcome(Outcome([ok(numbers(1))], 0, 0))
+    header, payload = content.pack_outcome(Execution([ok(numbers(1))], 0, 0))
     for _ in range(2):
         with pytest.raises(ValueError, match="1 answers to 2 requests"):
             answers.unpack(bytearray(payload.joined()), header, asked(2))

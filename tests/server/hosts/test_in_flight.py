@@ -5,7 +5,7 @@ from typing import Never
 import numpy as np
 from typing_extensions import override
 
-from naiad.backends.backend import Execution
+from naiad.backends.instance import Execution
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.hosts.in_flight import InFlight
@@ -16,7 +16,7 @@ def asked(count: int) -> list[Inference]:
     return [inference(tensor("IN", np.ones((1, 1), np.float32))) for _ in range(count)]
 
 
-def outcome(*answered: bool) -> Execution:
+def outcome(*answered: bool) -> Execution[InferResponse]:
     response = InferResponse("m", 1, "", [], {})
     return Execution([response if each else None for each in answered], 0, 0)
 

@@ -11,8 +11,9 @@ import subprocess
 import numpy as np
 import pytest
 
-from naiad.backends import whole_backend
-from naiad.backends.backend import InstanceSpec, ModelSource
+from naiad.backends import backend_runner
+from naiad.backends.backend import ModelSource
+from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.errors import ErrorCode, FailureReason
@@ -313,7 +314,7 @@ async def test_a_backend_without_a_runner_of_its_own_runs_as_it_is(
         config=config, version=1, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
     )
     one = InstanceSpec(name="m_0_0", kind=InstanceKind.CPU, device_id=0)
-    hosted = await hosts.start(SAME, worker_plan=whole_backend.plan_of(source, one))
+    hosted = await hosts.start(SAME, worker_plan=backend_runner.plan_of(source, one))
     assert answers(await hosted.run(ask((3, 4)), ask((5, 6)))) == [
         {"OUT": [[3, 4]]},
         {"OUT": [[5, 6]]},

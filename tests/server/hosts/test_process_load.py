@@ -88,7 +88,7 @@ async def test_a_worker_gets_the_variables_of_its_plan_besides_the_server_s(
 
 
 async def test_an_interpreter_that_is_not_there_is_a_load_error(hosts: Hosts) -> None:
-    nowhere = WorkerPlan(runner="x:y", settings={}, executable="/nowhere/python")
+    nowhere = WorkerPlan(load="x:y", settings={}, executable="/nowhere/python")
     hosted = hosts.make(SAME, worker_plan=nowhere)
     with pytest.raises(InferenceError) as refusal:
         await hosted.host.start()

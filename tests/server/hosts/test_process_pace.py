@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from naiad.backends.backend import Answer
 from naiad.core import datatypes
 from naiad.core.flow import Flow
+from naiad.hosts.host import DeferredResponse
 from tests.server.backends.configs import spec
 from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, told, until
 
@@ -104,7 +104,7 @@ async def test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_d
         piled = 0
         flow.resume()
 
-    def on_answer(answer: Answer) -> None:
+    def on_deferred(answer: DeferredResponse) -> None:
         nonlocal piled, most
         hosted.answers.append(answer)
         piled += answer.weight
@@ -115,7 +115,7 @@ async def test_a_model_is_never_far_ahead_of_a_server_that_has_other_things_to_d
         flow.arrived(answer.weight)
         asyncio.get_running_loop().call_soon(go_on)
 
-    hosted.host.answers_to(on_answer)
+    hosted.host.deferred_to(on_deferred)
     out = hosted.submit(asked)
     for _ in range(10):
         time.sleep(0.05)  # noqa: ASYNC251 - this is the server that has other things to do
@@ -146,7 +146,7 @@ async def test_a_client_that_reads_large_answers_is_not_taken_for_one_that_does_
     flow = slow.flow = Flow()
     piled: list[bool] = []
 
-    def read(answer: Answer) -> None:
+    def read(answer: DeferredResponse) -> None:
         # As a protocol does: what is written fills the connection, and is gone from it a moment later.
         flow.coming(answer.weight)
         flow.pause()
@@ -154,7 +154,7 @@ async def test_a_client_that_reads_large_answers_is_not_taken_for_one_that_does_
         piled.append(flow.overran())
         asyncio.get_running_loop().call_later(0.2, flow.resume)
 
-    hosted.host.answers_to(read)
+    hosted.host.deferred_to(read)
     outcome = await hosted.run(slow)
     assert outcome.error is None
     await until(lambda: len(piled) == 7)

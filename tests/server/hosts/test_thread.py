@@ -11,12 +11,12 @@ import weakref
 import pytest
 from typing_extensions import override
 
-from naiad.backends.backend import Answer, Execution, Post
+from naiad.backends.instance import Execution, Responder, Response
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts import probe
-from naiad.hosts.host import BatchOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse
 from tests.server.hosts.threads import GIVE_UP_S, Hosted, run
 from tests.support.hosts import ScriptedInstance, answer_all
 from tests.support.inferences import make_inference, make_response, make_tensor
@@ -140,8 +140,8 @@ async def test_no_execution_at_all_is_an_error(
 async def test_an_idle_host_keeps_nothing_of_its_last_batch(hosted: Hosted) -> None:
     class Forgetful(ScriptedInstance):
         @override
-        def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
-            return Execution(self.script(batch), 0, 0)
+        def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution[Response]:
+            return self.scripted(batch)
 
     host = hosted(Forgetful())
     tensor = make_tensor("x", 1, 4)
@@ -237,13 +237,15 @@ async def test_no_answer_in_time_means_not_ready_and_asking_again_piles_nothing_
 class AnsweringInstance(ScriptedInstance):
     """Answers everybody apart, three times: twice while it runs, and once later from another thread."""
 
-    post: Post
-
-    def answer_through(self, post: Post) -> None:
-        self.post = post
+    defers = True
+    responder: Responder
 
     @override
-    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
+    def respond_through(self, responder: Responder) -> None:
+        self.responder = responder
+
+    @override
+    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution[Response]:
         for number in range(2):
             self.answer(batch, number, final=False)
         self.executed.append(list(batch))
@@ -253,8 +255,8 @@ class AnsweringInstance(ScriptedInstance):
         self, batch: collections.abc.Sequence[Inference], number: int, *, final: bool
     ) -> None:
         for each in batch:
-            response = InferResponse("m", 1, str(number), [], {}, final=final)
-            self.post(Answer(each, response, 0))
+            response = Response([], {"number": number})
+            self.responder.send(each, response, final=final, begun_ns=0)
 
 
 async def test_answers_apart_come_to_the_loop_those_sent_before_the_outcome_before_it(
@@ -262,16 +264,16 @@ async def test_answers_apart_come_to_the_loop_those_sent_before_the_outcome_befo
 ) -> None:
     instance = AnsweringInstance()
     host = hosted(instance)
-    told: list[str] = []
+    told: list[object] = []
     ended = asyncio.Event()
 
-    def on_answer(answer: Answer) -> None:
+    def on_deferred(answer: DeferredResponse) -> None:
         assert threading.current_thread() is threading.main_thread()
-        told.append(answer.response.id)
+        told.append(answer.response.parameters["number"])
         if answer.response.final:
             ended.set()
 
-    host.answers_to(on_answer)
+    host.deferred_to(on_deferred)
     batch = [make_inference()]
     came_back = asyncio.Event()
 
@@ -281,12 +283,12 @@ async def test_answers_apart_come_to_the_loop_those_sent_before_the_outcome_befo
 
     host.submit(batch, on_outcome)
     await asyncio.wait_for(came_back.wait(), GIVE_UP_S)
-    assert told == ["0", "1", "outcome"]
+    assert told == [0, 1, "outcome"]
     sender = threading.Thread(target=lambda: instance.answer(batch, 2, final=True))
     sender.start()
     await asyncio.wait_for(ended.wait(), GIVE_UP_S)
     sender.join(GIVE_UP_S)
-    assert told[-1] == "2"
+    assert told[-1] == 2
     await host.close()
     instance.answer(batch, 3, final=True)  # nobody listens, and nothing breaks
-    assert told[-1] == "2"
+    assert told[-1] == 2

@@ -12,7 +12,7 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.hosts import thread
 from naiad.hosts.thread import ThreadHost
-from tests.server.hosts.threads import GIVE_UP_S, Hosted, run
+from tests.server.hosts.threads import GIVE_UP_S, Hosted, local, run
 from tests.support.hosts import ScriptedInstance, answer_all
 from tests.support.inferences import make_inference
 
@@ -101,7 +101,7 @@ def test_an_outcome_for_a_loop_that_is_gone_is_dropped_and_the_thread_ends(
 
     instance = ScriptedInstance(script)
     loop = asyncio.new_event_loop()
-    host = ThreadHost("gone", instance, clock=SystemClock(), loop=loop)
+    host = ThreadHost("gone", local(instance), clock=SystemClock(), loop=loop)
     host.submit([make_inference()], lambda _: None)
     working = thread_of(host)
     loop.run_until_complete(host.close())  # it is left behind

@@ -26,7 +26,7 @@ sys.meta_path.insert(0, Refuse())
 sys.path[:] = [each for each in sys.path if each]
 main = importlib.machinery.SourceFileLoader("worker_main", sys.argv[1]).load_module()
 main._find_naiad()
-for name in ("naiad.hosts.worker.work", "naiad.backends.python.runner", "naiad.backends.python.completion"):
+for name in ("naiad.hosts.worker.work", "naiad.backends.python.worker_model", "naiad.backends.python.completion"):
     importlib.import_module(name)
 ours = [module.__file__ for name, module in sys.modules.items() if name.partition(".")[0] == "naiad"]
 print(json.dumps([*ours, sys.argv[1]]))

@@ -8,13 +8,14 @@ import pathlib
 import time
 from typing import Any
 
-from naiad.backends.backend import Answer, InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.backend import ModelSource, WorkerPlan
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.python.backend import PythonBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
-from naiad.hosts.host import BatchOutcome
+from naiad.hosts.host import BatchOutcome, DeferredResponse
 from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
@@ -106,7 +107,7 @@ class Hosted:
         rpc_handler: WorkerRpcHandler | None = None,
     ) -> None:
         self.usable: list[bool] = []
-        self.answers: list[Answer] = []
+        self.answers: list[DeferredResponse] = []
         self.restarts: list[RestartReason] = []
         self.host = ProcessHost(
             Identity("m", 1, "m_0_0"),
@@ -119,7 +120,7 @@ class Hosted:
             loop=asyncio.get_running_loop(),
         )
         self.host.watch(self.usable.append)
-        self.host.answers_to(self.answers.append)
+        self.host.deferred_to(self.answers.append)
 
     def submit(self, *batch: Inference) -> "asyncio.Future[BatchOutcome]":
         """Hand over a batch."""

@@ -5,12 +5,12 @@ import itertools
 
 import pytest
 
-from naiad.backends.backend import Answer
 from naiad.config.model_config import DynamicBatching
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.hosts.host import DeferredResponse
 from naiad.scheduling.drain import UNLOAD_GRACE_S, UNLOAD_LIMIT_S
 from tests.support.inferences import make_response, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, turn
@@ -30,8 +30,8 @@ def answer(
 ) -> None:
     tensors = [make_tensor("y", 1)] * outputs
     response = InferResponse("m", 1, inference.request.id, tensors, {}, error, final)
-    assert model.host.on_answer is not None
-    model.host.on_answer(Answer(inference, response, begun_ns, weight))
+    assert model.host.on_deferred is not None
+    model.host.on_deferred(DeferredResponse(inference, response, begun_ns, weight))
 
 
 def finals(model: ScheduledModel) -> list[bool]:

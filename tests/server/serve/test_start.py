@@ -23,7 +23,7 @@ _NOT_AT_START = (
     "psutil", "pynvml",
     # The first model that runs in a worker process.
     "naiad.hosts.process", "naiad.hosts.worker_process", "naiad.hosts.spawn", "naiad.hosts.one_shot", "naiad.engine.workers", "naiad.engine.bls.worker_rpc",
-    "naiad.backends.whole_backend",
+    "naiad.backends.backend_runner",
     # The first Python model.
     "naiad.backends.python.backend", "naiad.environments.environments",
     # protobuf's Python implementation, which nobody uses beside the C one.

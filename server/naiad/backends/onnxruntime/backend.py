@@ -8,20 +8,25 @@ import collections.abc
 import pathlib
 from typing import Any
 
+from typing_extensions import override
+
 from naiad.backends import batch as batches
-from naiad.backends.backend import (
+from naiad.backends.backend import ModelSource, WorkerPlan
+from naiad.backends.batch import Array
+from naiad.backends.instance import (
+    Call,
     Execution,
+    InputTensor,
     Instance,
     InstanceSpec,
-    ModelSource,
-    WorkerPlan,
+    Output,
+    Response,
 )
-from naiad.backends.batch import Array
 from naiad.backends.onnxruntime import signature as signatures, string_tensors
 from naiad.backends.onnxruntime.completion import complete
 from naiad.backends.onnxruntime.plan import plan_session
 from naiad.backends.onnxruntime.plugin import PLUGIN
-from naiad.backends.onnxruntime.runner import Runner
+from naiad.backends.onnxruntime.runner import SessionRunner
 from naiad.backends.onnxruntime.session import (
     GlobalThreadPool,
     make_session,
@@ -30,12 +35,11 @@ from naiad.backends.onnxruntime.session import (
 )
 from naiad.backends.plugin import BackendContext
 from naiad.config.model_config import InstanceKind
-from naiad.core import datatypes
 from naiad.core.clock import Clock
-from naiad.core.inference import Inference
-from naiad.core.response import NO_PARAMETERS, InferResponse
-from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
+
+_NO_OUTPUTS: list[Output] = []
+_NO_PARAMETERS: dict[str, Any] = {}
 
 
 def make(context: BackendContext) -> "OnnxRuntimeBackend":
@@ -75,9 +79,9 @@ class OnnxRuntimeBackend:
 
     def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
         """See `Backend`: as it is."""
-        from naiad.backends import whole_backend  # noqa: PLC0415 - with the first model that has workers, in a thread
+        from naiad.backends import backend_runner  # noqa: PLC0415 - with the first model that has workers, in a thread
 
-        return whole_backend.plan_of(source, spec)
+        return backend_runner.plan_of(source, spec)
 
 
 class OnnxModel:
@@ -95,7 +99,7 @@ class OnnxModel:
         self._source = source
         self._clock = clock
         self._pool = pool
-        self._shared: Runner | None = None
+        self._shared: SessionRunner | None = None
 
     def open(self) -> None:
         """Make the session that CPU instances share, if there are any.
@@ -112,13 +116,13 @@ class OnnxModel:
         runner = self._shared
         if runner is None or spec.kind is InstanceKind.GPU:
             runner = self._runner(spec.kind, spec.device_id)
-        return OnnxInstance(spec.name, runner, version=self._source.version, clock=self._clock)
+        return OnnxInstance(spec.name, runner, clock=self._clock)
 
     def close(self) -> None:
         """Drop the shared session; onnxruntime frees it with the last reference."""
         self._shared = None
 
-    def _runner(self, kind: InstanceKind, device_id: int) -> Runner:
+    def _runner(self, kind: InstanceKind, device_id: int) -> SessionRunner:
         source = self._source
         config = source.config
         plan = plan_session(config, source.options, kind=kind, device_id=device_id)
@@ -126,122 +130,93 @@ class OnnxModel:
         session = make_session(path, plan, model=config.name, pool=self._pool)
         signature = signature_of(session, path)
         signatures.check(config, signature)
-        return Runner(session, run_options(plan), config=config, signature=signature)
+        return SessionRunner(session, run_options(plan), config=config, signature=signature)
 
 
-class OnnxInstance:
+class OnnxInstance(Instance):
     """An instance: runs batches on its session.
 
     Args:
         name: for messages.
         runner: the session with all that is known of it.
-        version: the model's version.
         clock: for the moments that an `Execution` carries.
     """
 
-    holds_interpreter = False
-    asks_model = False
-
-    def __init__(self, name: str, runner: Runner, *, version: int, clock: Clock) -> None:
+    def __init__(self, name: str, runner: SessionRunner, *, clock: Clock) -> None:
         self._name = name
-        self._runner: Runner | None = runner
-        self._version = version
+        self._runner: SessionRunner | None = runner
         self._now_ns = clock.monotonic_ns
 
-    def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution:
-        """Run a batch. A request whose text is no UTF-8 fails alone, before the run.
+    @override
+    def execute(self, batch: collections.abc.Sequence[Call]) -> Execution[Response]:
+        """Run a batch. A request whose text is not UTF-8 fails alone, before the run.
 
         Raises:
-            InferenceError: INTERNAL: the run failed, or the model gave what its config does not say; nobody gets an answer.
+            InferenceError: INTERNAL: the run failed, or the model gave what its config does not say; no request gets a response.
         """
         runner = self._runner
         assert runner is not None, "closed"
         if runner.has_text:
             return self._execute_text(runner, batch)
-        feeds = batches.merge([each.request.inputs for each in batch])
+        return self._execute(runner, batch, [each.request.inputs for each in batch])
+
+    @override
+    def ready(self) -> bool:
+        """Whether it was not closed: onnxruntime itself has no say in this."""
+        return self._runner is not None
+
+    @override
+    def close(self) -> None:
+        """Drop the session."""
+        self._runner = None
+
+    def _execute(
+        self,
+        runner: SessionRunner,
+        batch: collections.abc.Sequence[Call],
+        inputs: collections.abc.Sequence[collections.abc.Sequence[InputTensor]],
+    ) -> Execution[Response]:
+        feeds = batches.merge(inputs)
         names = batches.wanted_names(batch, runner.output_names)
         input_end_ns = self._now_ns()
         arrays = self._run(runner, names, feeds)
         output_start_ns = self._now_ns()
         parts = batches.split(batch, runner.checked(names, arrays, batch))
-        return Execution(self._answers(batch, parts), input_end_ns, output_start_ns)
-
-    def ready(self) -> bool:
-        """Whether it was not closed: onnxruntime itself has no say in this."""
-        return self._runner is not None
-
-    def close(self) -> None:
-        """Drop the session."""
-        self._runner = None
+        responses = [Response(outputs, _NO_PARAMETERS) for outputs in parts]
+        return Execution(responses, input_end_ns, output_start_ns)
 
     def _execute_text(
-        self, runner: Runner, batch: collections.abc.Sequence[Inference]
-    ) -> Execution:
+        self, runner: SessionRunner, batch: collections.abc.Sequence[Call]
+    ) -> Execution[Response]:
         """`execute` for a model with BYTES inputs: each request's text is decoded before the batch is made."""
-        good: list[Inference] = []
-        inputs: list[list[Tensor]] = []
-        failed: dict[Inference, InferenceError] = {}
-        for inference in batch:
-            request = inference.request
+        good: list[Call] = []
+        inputs: list[list[InputTensor]] = []
+        failed: dict[int, Response] = {}
+        for index, call in enumerate(batch):
+            request = call.request
             try:
                 decoded = [
-                    string_tensors.decoded(each, label=request.label)
-                    if each.datatype is datatypes.BYTES
-                    else each
-                    for each in request.inputs
+                    string_tensors.decoded(each, label=request.label) for each in request.inputs
                 ]
             except InferenceError as error:
-                failed[inference] = error
+                failed[index] = Response(_NO_OUTPUTS, _NO_PARAMETERS, error.bare())
             else:
-                good.append(inference)
+                good.append(call)
                 inputs.append(decoded)
         if not good:
             now_ns = self._now_ns()
-            return Execution(self._merged_answers(batch, failed, []), now_ns, now_ns)
-        feeds = batches.merge(inputs)
-        names = batches.wanted_names(good, runner.output_names)
-        input_end_ns = self._now_ns()
-        arrays = self._run(runner, names, feeds)
-        output_start_ns = self._now_ns()
-        parts = batches.split(good, runner.checked(names, arrays, good))
-        answers = self._answers(good, parts)
-        return Execution(
-            self._merged_answers(batch, failed, answers) if failed else answers,
-            input_end_ns,
-            output_start_ns,
-        )
+            return Execution(list(failed.values()), now_ns, now_ns)
+        execution = self._execute(runner, good, inputs)
+        if not failed:
+            return execution
+        rest = iter(execution.responses)
+        merged = [failed[index] if index in failed else next(rest) for index in range(len(batch))]
+        return Execution(merged, execution.input_end_ns, execution.output_start_ns)
 
-    def _run(self, runner: Runner, names: list[str], feeds: dict[str, Any]) -> list[Array]:
+    def _run(self, runner: SessionRunner, names: list[str], feeds: dict[str, Any]) -> list[Array]:
         try:
             return runner.run(names, feeds)
         except Exception as error:
             raise batches.broken(
                 f"{error} (running model '{runner.model}', instance '{self._name}')"
             ) from error
-
-    def _answers(
-        self, batch: collections.abc.Sequence[Inference], parts: list[list[Tensor]]
-    ) -> list[InferResponse]:
-        version = self._version
-        answers: list[InferResponse] = []
-        for inference, outputs in zip(batch, parts, strict=True):
-            request = inference.request
-            answers.append(
-                InferResponse(request.model_name, version, request.id, outputs, NO_PARAMETERS)
-            )
-        return answers
-
-    def _merged_answers(
-        self,
-        batch: collections.abc.Sequence[Inference],
-        failed: dict[Inference, InferenceError],
-        answers: list[InferResponse],
-    ) -> list[InferResponse]:
-        """One answer for each request of the batch, in its order: failures where they belong."""
-        rest = iter(answers)
-        return [
-            batches.failure(inference, failed[inference], version=self._version)
-            if inference in failed
-            else next(rest)
-            for inference in batch
-        ]

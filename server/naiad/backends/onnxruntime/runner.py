@@ -14,17 +14,17 @@ import onnxruntime
 
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array, OutputRule
+from naiad.backends.instance import Call
 from naiad.backends.onnxruntime import string_tensors
 from naiad.backends.onnxruntime.signature import Signature
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
-from naiad.core.inference import Inference
 from naiad.errors import invalid
 
 _BF16_ELEMENT = 16  # TensorProto.BFLOAT16
 
 
-class Runner:
+class SessionRunner:
     """Runs a session.
 
     Args:
@@ -89,9 +89,9 @@ class Runner:
         self,
         names: list[str],
         arrays: list[Array],
-        batch: collections.abc.Sequence[Inference],
+        batch: collections.abc.Sequence[Call],
     ) -> list[tuple[OutputRule, Array]]:
-        """Outputs of a batch as clients see them: text as bytes, scalars and reshaped tensors in the config's dims.
+        """Outputs of a batch as the config says them: text as bytes, scalars in the config's dims.
 
         Raises:
             InferenceError: INTERNAL: an output is not what the config says.
@@ -106,7 +106,7 @@ class Runner:
             if array.ndim == 0 and not self._batched:
                 array = array.reshape((1,) * len(rule.spec.reshape or rule.spec.dims))
             rule.check(array, rows=rows, model=self.model)
-            outputs.append((rule, rule.client_view(array)))
+            outputs.append((rule, array))
         return outputs
 
     def _run_values(self, names: list[str], feeds: dict[str, Array]) -> list[Array]:
@@ -114,7 +114,7 @@ class Runner:
             name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
                 array.view(np.uint16), _BF16_ELEMENT
             )
-            if array.dtype == datatypes.BF16.dtype
+            if array.dtype.kind == "V"
             else onnxruntime.OrtValue.ortvalue_from_numpy(array)
             for name, array in feeds.items()
         }

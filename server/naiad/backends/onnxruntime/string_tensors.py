@@ -6,23 +6,28 @@ ONNX strings are UTF-8; a client may send any bytes. What is no UTF-8 is refused
 import numpy as np
 
 from naiad.backends.batch import Array
+from naiad.backends.instance import InputTensor
+from naiad.core import datatypes
 from naiad.core.tensor import Tensor
 from naiad.errors import FailureReason, InferenceError, invalid
 
 
-def decoded(tensor: Tensor, *, label: str) -> Tensor:
-    """The tensor with text in place of bytes.
+def decoded(tensor: InputTensor, *, label: str) -> InputTensor:
+    """The tensor with text in place of bytes; a tensor of numbers as it is.
 
     Raises:
         InferenceError: INVALID_ARG: an element is no UTF-8; names the input and the element.
     """
+    array = tensor.array  # once: it may be made when it is read
+    if not array.dtype.hasobject:
+        return tensor
     texts: list[str] = []
-    for element in tensor.array.ravel().tolist():
+    for element in array.ravel().tolist():
         try:
             texts.append(element.decode())
         except UnicodeDecodeError as error:
             raise _not_utf8(tensor.name, len(texts), error, label=label) from error
-    return Tensor(tensor.name, tensor.datatype, tensor.shape, _objects(texts, tensor.array.shape))
+    return Tensor(tensor.name, datatypes.BYTES, array.shape, _objects(texts, array.shape))
 
 
 def encoded(array: Array) -> Array:

@@ -13,7 +13,8 @@ from typing import Any
 
 from google.protobuf import json_format
 
-from naiad.backends.backend import InstanceSpec, ModelSource, WorkerPlan
+from naiad.backends.backend import ModelSource, WorkerPlan
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.plugin import BackendContext
 from naiad.backends.python import prints
 from naiad.backends.python.api import context
@@ -25,6 +26,7 @@ from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.modules import ModelPackage
 from naiad.backends.python.plugin import PLUGIN
+from naiad.backends.python.worker_model import check_file, class_of, initialized, load_error
 from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
 from naiad.core.clock import Clock
@@ -112,7 +114,7 @@ class PythonBackend:
             message.name, _spec(message, model_dir, version_dir, options), options
         )
         return WorkerPlan(
-            runner="naiad.backends.python.completion:complete",
+            load="naiad.backends.python.completion:complete",
             settings=settings,
             executable=executable,
             environ=variables,
@@ -154,12 +156,14 @@ class PythonBackend:
             "path": str(source.version_dir / (config.default_model_filename or "model.py")),
             "model_dir": str(source.model_dir),
             "outputs": [output.name for output in config.outputs],
+            "max_batch_size": config.max_batch_size,
             "decoupled": config.decoupled,
         }
         return WorkerPlan(
-            runner="naiad.backends.python.runner:PythonRunner",
+            load="naiad.backends.python.worker_model:WorkerModel",
             settings=settings,
             executable=executable,
+            instance=seen.spec,
             environ={**variables, **seen.variables},
         )
 
@@ -199,23 +203,14 @@ class PythonModel:
         source = self._source
         config = source.config
         running = self._code.enter(instance=spec.name)
-        arguments = _arguments(source, spec)
-        try:
-            model = self._code.entry_class()
-            if hasattr(model, "initialize"):
-                model.initialize(arguments)
-        except raised() as error:
-            raise invalid(
-                f"failed to initialize model '{config.name}' (instance '{spec.name}'): "
-                f"{describe(error, source.model_dir)}"
-            ) from error
         return PythonInstance(
-            model,
-            config,
-            version=source.version,
+            initialized(self._code.entry_class, _arguments(source, spec), source.model_dir),
             running=running,
             folder=source.model_dir,
-            clock=self._clock,
+            outputs=frozenset(output.name for output in config.outputs),
+            max_batch_size=config.max_batch_size,
+            decoupled=config.decoupled,
+            now_ns=self._clock.monotonic_ns,
         )
 
     def close(self) -> None:
@@ -296,20 +291,17 @@ class _ModelCode:
             InferenceError: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
         """
         path = self._path
-        if not path.is_file():
-            raise self._error(f"Python model file not found in '{path}'")
-        if path.suffix != ".py":
-            raise self._error(f"Model name must end with '.py'. Model name is \"{path.name}\".")
+        check_file(path, self._model)
         self._package.open()
         try:
             self.enter(instance="")
-            self.entry_class = self._find(self._package.load(path.stem))
+            self.entry_class = class_of(self._package.load(path.stem), path, self._model)
         except InferenceError:
             self.close()
             raise
         except raised() as error:
             self.close()
-            raise self._error(describe(error, self._folder)) from error
+            raise load_error(self._model, describe(error, self._folder)) from error
 
     def enter(self, *, instance: str) -> Running:
         """Say that this thread runs the model's code from now on; the result says the same to `context.current` later."""
@@ -332,23 +324,7 @@ class _ModelCode:
 
     def call_error(self, what: str, error: BaseException) -> InferenceError:
         """The error of a call into the model's code that failed."""
-        return self._error(f"{what} failed: {describe(error, self._folder)}")
-
-    def _find(self, module: Any) -> Any:
-        found = getattr(module, "TritonPythonModel", None)
-        if found is None:
-            raise self._error(
-                f"'{self._path}' does not define the class TritonPythonModel; it has to, with a method execute(self, requests)"
-            )
-        if not callable(getattr(found, "execute", None)):
-            raise self._error(
-                f"Python model {self._path} does not implement `execute` method: "
-                "add execute(self, requests) to its TritonPythonModel"
-            )
-        return found
-
-    def _error(self, text: str) -> InferenceError:
-        return invalid(f"unable to load model '{self._model}': {text}")
+        return load_error(self._model, f"{what} failed: {describe(error, self._folder)}")
 
 
 def _completed(code: _ModelCode, completer: Any, message: Any) -> dict[str, Any]:

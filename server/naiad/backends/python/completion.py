@@ -1,6 +1,6 @@
 """A model's `auto_complete_config` in a process of its own (row 15.27), so that a model's code never runs in the server.
 
-Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
+Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
 """
 
 import ast
@@ -14,8 +14,8 @@ from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.failures import describe, raised
-from naiad.backends.python.runner import entry_class
-from naiad.backends.runner import WorkerError
+from naiad.backends.python.worker_model import entry_class
+from naiad.errors import invalid
 
 _METHOD = "auto_complete_config"
 _CLASS = "TritonPythonModel"
@@ -44,7 +44,7 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
         settings: `name`, `path` (the model file), `model_dir`, `config` (as JSON text).
 
     Raises:
-        WorkerError: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
+        InferenceError: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
     """
     name = settings["name"]
     folder = pathlib.Path(settings["model_dir"])
@@ -56,14 +56,13 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
     try:
         completed = completer(ModelConfig(settings["config"]))
     except raised() as error:
-        raise WorkerError(
-            "INVALID_ARG",
-            f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}",
+        raise invalid(
+            f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}"
         ) from error
     try:
         return shown(name, completed)
     except ValueError as error:
-        raise WorkerError("INVALID_ARG", str(error)) from error
+        raise invalid(str(error)) from error
 
 
 def shown(name: str, completed: Any) -> "dict[str, Any]":

@@ -4,7 +4,7 @@ Made with the first coroutine. A coroutine of an ordinary model is waited for, a
 decoupled model run side by side, and its next batch may begin while they do. What a coroutine does to the loop (`sys.exit`, which asyncio
 lets end it, or `stop`) concerns no other coroutine: the loop goes on.
 
-Limits: those of `backends/runner.py`: Python 3.8.
+Limits: those of `backends/instance.py`: Python 3.8.
 """
 
 import concurrent.futures
@@ -52,7 +52,7 @@ class Coroutines:
         future.add_done_callback(self._running.discard)
         future.add_done_callback(on_end)
 
-    def beat(self, call: "Callable[[], None]") -> None:
+    def ping(self, call: "Callable[[], None]") -> None:
         """Have a call made between two steps of coroutines; at once where there are none."""
         loop = self._loop
         if loop is None:

@@ -1,13 +1,11 @@
 """A TritonPythonModel and the rules by which it is called, the same in a thread of the server and in a worker process.
 
 What `execute` may return (rows 15.6-15.10), coroutines, requests that are answered apart from it through senders (rows 15.16, 15.17),
-`is_ready` (row 2.12) and `finalize` (row 15.33). What a response becomes is the host's: `PythonInstance` in a thread,
-`PythonRunner` in a worker.
+`is_ready` (row 2.12) and `finalize` (row 15.33).
 
-Limits: those of `backends/runner.py`: standard library and numpy, Python 3.8.
+Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
 """
 
-import abc
 import concurrent.futures
 import functools
 import importlib
@@ -17,6 +15,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
+from naiad.backends.instance import Instance
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.errors import TritonError
@@ -36,23 +35,26 @@ from naiad.backends.python.api.response_sender import (
 )
 from naiad.backends.python.coroutines import Coroutines
 from naiad.backends.python.failures import describe, raised
-from naiad.backends.python.forgotten import Forgotten
+from naiad.backends.python.leaked_senders import LeakedSenderCollector
+from naiad.errors import ErrorCode, FailureReason, InferenceError
 
-APART: Any = object()
-"""Stands for a response that a sender sends."""
+DEFERRED: Any = object()
+"""Stands for responses that a sender sends."""
 
 
 _NEEDS_ITERATIVE = "to see it again needs sequence_batching with iterative_sequence in the config, which is not supported yet in this server"
+_RESCHEDULED = f"the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE); {_NEEDS_ITERATIVE}"
 
 
-class ServedModel(abc.ABC):
-    """A model; implements `Outlet` but for what a response becomes.
+class ServedModel(Instance):
+    """A model, called with batches; `PythonInstance` makes responses of what it returns.
 
     Args:
         model: the TritonPythonModel, initialised.
         running: says whose code runs.
         folder: the model's folder, whose lines come first in tracebacks.
         outputs: names of the config's outputs.
+        max_batch_size: the config's.
         decoupled: whether it may answer a request any number of times.
         now_ns: the time (monotonic).
     """
@@ -64,6 +66,7 @@ class ServedModel(abc.ABC):
         running: Running,
         folder: pathlib.Path,
         outputs: "frozenset[str]",
+        max_batch_size: int,
         decoupled: bool,
         now_ns: "Callable[[], int]",
     ) -> None:
@@ -73,6 +76,7 @@ class ServedModel(abc.ABC):
         self._folder = folder
         self._now_ns = now_ns
         self.all_outputs = outputs
+        self._max_batch_size = max_batch_size
         self.decoupled = decoupled
         self.begun_ns = 0
         self.has_senders = False
@@ -82,27 +86,13 @@ class ServedModel(abc.ABC):
         if inspect.iscoroutinefunction(getattr(model, "execute", None)):
             importlib.import_module("asyncio")  # its first request does not wait for it
         self._coroutines = Coroutines(running.instance)
-        self._forgotten = Forgotten(running.instance)
+        self._leaked = LeakedSenderCollector(running.instance)
         self._dropped: set[str] = set()
         self._log = model_logger(running.model)
 
-    @abc.abstractmethod
-    def send(
-        self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
-    ) -> None:
-        """See `Outlet`."""
-
-    @abc.abstractmethod
-    def pace(self, call: Any) -> None:
-        """See `Outlet`."""
-
-    @abc.abstractmethod
-    def _fail_apart(self, call: Any, text: str, begun_ns: int) -> None:
-        """Answer a request under way with an error of the model's, its last response. Safe in any thread."""
-
-    @abc.abstractmethod
-    def _error(self, message: str) -> Exception:
-        """The host's exception for a batch that failed."""
+    def _fail_deferred(self, call: Any, error: InferenceError, begun_ns: int) -> None:
+        """Respond to a request in progress with an error of the model's, its last response. Safe in any thread."""
+        raise NotImplementedError
 
     def lost(self, call: Any, begun_ns: int) -> None:
         """See `Outlet`."""
@@ -111,13 +101,15 @@ class ServedModel(abc.ABC):
             "and will not answer any more: it has to send pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL last. Perhaps the thread "
             "that held the sender ended with an exception; the server's log would show it"
         )
-        self._fail_apart(call, text, begun_ns)
+        self._fail_deferred(call, _error(text), begun_ns)
 
-    def beat(self, call: "Callable[[], None]") -> None:
-        """See `Runner`."""
-        self._coroutines.beat(call)
+    def ping(  # type: ignore[explicit-override]  # `override` is in no standard library of 3.8
+        self, pong: "Callable[[], None]"
+    ) -> None:
+        """See `Instance`."""
+        self._coroutines.ping(pong)
 
-    def ready(self) -> bool:
+    def ready(self) -> bool:  # type: ignore[explicit-override]  # as above
         """What the model's own `is_ready` says, if it has one (row 2.12)."""
         model = self._model
         if model is None:
@@ -142,7 +134,7 @@ class ServedModel(abc.ABC):
         """The TritonPythonModel; None at the end."""
         return self._model
 
-    def close(self) -> None:
+    def close(self) -> None:  # type: ignore[explicit-override]  # as above
         """As `finalize`; what the model raises is only logged (row 15.33)."""
         try:
             self.finalize()
@@ -156,7 +148,7 @@ class ServedModel(abc.ABC):
             Exception: whatever the model raises.
         """
         self._coroutines.close()
-        self._forgotten.close()
+        self._leaked.close()
         self._running.executes = False
         model, self._model = self._model, None
         if hasattr(model, "finalize"):
@@ -167,11 +159,13 @@ class ServedModel(abc.ABC):
         """Call the model's `execute` with a batch.
 
         Returns:
-            For each request what the model returned, or `APART`; when it began and when it ended.
+            For each request what the model returned, or `DEFERRED`; when it began and when it ended.
 
         Raises:
-            Exception: of `_error`: it raised, or returned what is no list with an element for each request.
+            InferenceError: INTERNAL: it raised, or did not return a list with an element for each request.
         """
+        if len(calls) > 1:
+            self._check_size(calls)
         running = self._running
         if not running.thread:
             running.thread = threading.get_ident()
@@ -186,7 +180,8 @@ class ServedModel(abc.ABC):
             running.batch = None
 
     def _call_now(self, calls: "Sequence[Any]") -> "tuple[list[Any], int, int]":
-        requests = [receive(call, self) for call in calls]
+        outlet: Any = self
+        requests = [receive(call, outlet) for call in calls]
         self.begun_ns = begun_ns = self._now_ns()
         if self.decoupled:
             return self._call_decoupled(calls, requests), begun_ns, self._now_ns()
@@ -233,8 +228,8 @@ class ServedModel(abc.ABC):
         elif returned is not None:
             _close(senders)
             raise self._failed(self._must_return_none(returned))
-        self._forgotten.watch(senders)
-        return [APART] * len(calls)
+        self._leaked.watch(senders)
+        return [DEFERRED] * len(calls)
 
     def _refuse_rescheduled(
         self,
@@ -246,8 +241,10 @@ class ServedModel(abc.ABC):
         for call, request, sender in zip(calls, requests, senders):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
             if is_rescheduled(request) and is_open(sender):
                 close(sender)
-                response = InferenceResponse(error=_reschedule_error())
-                self.send(call, response, final=True, begun_ns=begun_ns)
+                error = InferenceError(
+                    ErrorCode.UNSUPPORTED, _RESCHEDULED, reason=FailureReason.BACKEND
+                )
+                self._fail_deferred(call, error, begun_ns)
 
     def _coroutine_ended(
         self,
@@ -271,14 +268,14 @@ class ServedModel(abc.ABC):
         _close(senders)
         message = self._failure(text)
         for call in calls:
-            self._fail_apart(call, message, begun_ns)
+            self._fail_deferred(call, _error(message), begun_ns)
 
     def _without_senders(self, requests: "list[InferenceRequest]", returned: Any) -> Any:
         """What an ordinary model returned, with a mark in place of what it leaves to a sender (row 15.17)."""
         senders = [sender_of(request) for request in requests]
         if returned is None and None not in senders:
-            self._forgotten.watch(senders)
-            return [APART] * len(requests)
+            self._leaked.watch(senders)
+            return [DEFERRED] * len(requests)
         if type(returned) is not list or len(returned) != len(requests):
             _close(senders)
             return returned
@@ -294,8 +291,8 @@ class ServedModel(abc.ABC):
                 _close((sender,))
                 marked.append(answer)
             else:
-                marked.append(APART)
-        self._forgotten.watch(senders)
+                marked.append(DEFERRED)
+        self._leaked.watch(senders)
         return marked
 
     def _without_rescheduled(self, requests: "list[InferenceRequest]", returned: Any) -> Any:
@@ -318,7 +315,9 @@ class ServedModel(abc.ABC):
                     "Expected a None object in the execute function return list for reschduled request, found type "
                     f"'{type(answer)}'. A request is answered or seen again, not both; {_NEEDS_ITERATIVE}"
                 )
-            answers.append(InferenceResponse(error=_reschedule_error()))
+            answers.append(
+                InferenceResponse(error=TritonError(_RESCHEDULED, TritonError.UNSUPPORTED))
+            )
         return answers
 
     def _must_return_none(self, returned: Any) -> str:
@@ -337,6 +336,13 @@ class ServedModel(abc.ABC):
                 ", ".join(sorted(self.all_outputs)) or "none",
             )
 
+    def _check_size(self, calls: "Sequence[Any]") -> None:
+        size = sum([call.batch_size for call in calls])
+        if size > self._max_batch_size:
+            raise _error(
+                f"batch size {size} for '{self._running.instance}', max allowed is {self._max_batch_size}"
+            )
+
     def _check_response(self, answer: Any) -> None:
         if not isinstance(answer, InferenceResponse):
             raise self._failed(
@@ -344,8 +350,8 @@ class ServedModel(abc.ABC):
                 f"'{type(answer)}'."
             )
 
-    def _failed(self, text: str) -> Exception:
-        return self._error(self._failure(text))
+    def _failed(self, text: str) -> InferenceError:
+        return _error(self._failure(text))
 
     def _failure(self, text: str) -> str:
         message = f"Failed to process the request(s) for model '{self._running.instance}', message: {text}"
@@ -365,11 +371,8 @@ def _run(coroutine: "Coroutine[Any, Any, Any]") -> Any:
         return beside.submit(asyncio.run, coroutine).result()
 
 
-def _reschedule_error() -> TritonError:
-    return TritonError(
-        f"the model wants to see this request again (TRITONSERVER_REQUEST_RELEASE_RESCHEDULE); {_NEEDS_ITERATIVE}",
-        TritonError.UNSUPPORTED,
-    )
+def _error(message: str) -> InferenceError:
+    return InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
 
 
 def _close(senders: "Iterable[InferenceResponseSender | None]") -> None:

@@ -20,7 +20,6 @@ from naiad.backends.python.api.errors import TritonError, TritonErrorCode, Trito
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of, wrap
-from naiad.backends.python.instance import DATATYPES
 from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
@@ -194,7 +193,7 @@ def _tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
         if code == codes.BF16:
             array = array.view(datatypes.BF16.dtype)
     array.flags.writeable = False
-    return Tensor(name, DATATYPES[code], array.shape, array)
+    return Tensor(name, datatypes.BY_NAME[codes.WIRE_NAMES[code]], array.shape, array)
 
 
 def _call(call: collections.abc.Callable[[], None]) -> None:

@@ -2,10 +2,10 @@
 
 Read and written here by the worker; the server's side of the same (with its own types and faster JSON) is `hosts/batch_frames.py`.
 
-A batch's header is a list of requests, each `[id, correlation id, flags, timeout µs, parameters, requested outputs, cancelled, inputs]`,
+A batch's header is a list of requests, each `[id, correlation id, flags, timeout µs, parameters, requested outputs, cancelled, rows, inputs]`,
 an input or output being `[name, datatype, shape, offset, bytes]`. An outcome's is a list of answers, an answer
 being `[null, parameters, outputs]`, `[[code, message], {}, []]` or null for a deferred one, or, if the whole batch failed,
-`{"error": [code, message]}`; behind it stand the two times of `Outcome`, eight bytes each. The header of a RESPONSE is `[final, begun ns, answer]`, with null as the answer if it only ends the responses.
+`{"error": [code, message]}`; behind it stand the two times of `Execution`, eight bytes each. The header of a RESPONSE is `[final, begun ns, answer]`, with null as the answer if it only ends the responses.
 BYTES lie as in the wire protocol, each element behind its length (row 15.28); BF16 are two bytes of no dtype that numpy has.
 
 Most batches look like one before: same tensors, other numbers. Both sides remember what a header means, and a worker how it wrote
@@ -18,16 +18,19 @@ from typing import Any
 
 import numpy as np
 
+from naiad.backends.instance import Execution, Response
 from naiad.backends.python.api.byte_tensors import deserialize_bytes_tensor, serialize_byte_tensor
-from naiad.backends.runner import (
-    DTYPES,
-    Answer,
-    Outcome,
-    ReceivedRequest,
-    ReceivedTensor,
-    WorkerError,
-)
+from naiad.errors import InferenceError
 from naiad.hosts.worker.link import Payload
+from naiad.hosts.worker.requests import ReceivedRequest, ReceivedTensor
+
+DTYPES = {
+    "BOOL": np.dtype(np.bool_), "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16), "UINT32": np.dtype(np.uint32),
+    "UINT64": np.dtype(np.uint64), "INT8": np.dtype(np.int8), "INT16": np.dtype(np.int16), "INT32": np.dtype(np.int32),
+    "INT64": np.dtype(np.int64), "FP16": np.dtype(np.float16), "FP32": np.dtype(np.float32), "FP64": np.dtype(np.float64),
+    "BF16": np.dtype("V2"),
+}  # fmt: skip
+"""By wire name (row 2.16); BYTES are object arrays."""
 
 _to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), check_circular=False).encode
 _SHOWN = "replace"
@@ -58,7 +61,7 @@ def requests_of(base: Any, header: "bytes | bytearray", first: int) -> "list[Rec
         request = ReceivedRequest(number)
         (
             request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters,
-            request.output_names, request.cancelled,
+            request.output_names, request.cancelled, request.batch_size,
         ) = fields  # fmt: skip
         request.inputs = [_tensor(base, *each) for each in inputs]
         found.append(request)
@@ -101,13 +104,13 @@ def _tensor(  # noqa: PLR0917 - a message's own fields
     return ReceivedTensor(name, datatype, values)
 
 
-def pack_outcome(outcome: Outcome) -> "tuple[bytes, Payload]":
+def pack_outcome(outcome: "Execution[Response]") -> "tuple[bytes, Payload]":
     """The header and the tensors of an OUTCOME."""
     times = TIMES.pack(outcome.input_end_ns, outcome.output_start_ns)
     key: list[Any] = []
     parts: list[Any] = []
     plain = True
-    for answer in outcome.answers:
+    for answer in outcome.responses:
         if answer is None or answer.parameters or answer.error is not None:
             plain = False
             break
@@ -123,7 +126,7 @@ def pack_outcome(outcome: Outcome) -> "tuple[bytes, Payload]":
         text, places, size = known
         return text + times, Payload(list(zip(places, parts)), size)  # noqa: B905 - 3.8 knows no strict
     payload = Payload()
-    answers = ",".join([_packed(answer, payload) for answer in outcome.answers])
+    answers = ",".join([_packed(answer, payload) for answer in outcome.responses])
     text = f"[{answers}]".encode(errors=_SHOWN)
     if plain and len(text) <= _KNOWN_BYTES:
         if len(_layouts) >= _KNOWN:
@@ -133,14 +136,14 @@ def pack_outcome(outcome: Outcome) -> "tuple[bytes, Payload]":
 
 
 def pack_response(
-    answer: "Answer | None", *, final: bool, begun_ns: int
+    answer: "Response | None", *, final: bool, begun_ns: int
 ) -> "tuple[bytes, Payload]":
     """The header and the tensors of a RESPONSE."""
     payload = Payload()
     return f"[{int(final)},{begun_ns},{_packed(answer, payload)}]".encode(errors=_SHOWN), payload
 
 
-def _packed(answer: "Answer | None", payload: Payload) -> str:
+def _packed(answer: "Response | None", payload: Payload) -> str:
     """An answer as JSON, put together by hand: that takes a third of what an encoder takes."""
     if answer is None:
         return "null"
@@ -150,16 +153,17 @@ def _packed(answer: "Answer | None", payload: Payload) -> str:
         at, size = payload.add(part)
         # A list of numbers is written as JSON writes it.
         outputs.append(f'[{_quoted(name)},"{datatype}",{list(values.shape)},{at},{size}]')
-    error = "null" if answer.error is None else _to_json(answer.error)
+    failed = answer.error
+    error = "null" if failed is None else _to_json((failed.code.name, failed.message))
     parameters = _to_json(answer.parameters) if answer.parameters else "{}"
     return f"[{error},{parameters},[{','.join(outputs)}]]"
 
 
-def pack_refusal(refusal: WorkerError) -> bytes:
+def pack_refusal(refusal: InferenceError) -> bytes:
     """The header of a REFUSED."""
-    return _to_json({"error": (refusal.code, refusal.message)}).encode(errors=_SHOWN)
+    return _to_json({"error": (refusal.code.name, refusal.message)}).encode(errors=_SHOWN)
 
 
-def pack_failure(refusal: WorkerError) -> bytes:
+def pack_failure(refusal: InferenceError) -> bytes:
     """The header of an OUTCOME when the whole batch failed."""
     return pack_refusal(refusal) + TIMES.pack(0, 0)

@@ -166,4 +166,4 @@ if __name__ == "__main__":
 elif __name__ == "__mp_main__":
     # multiprocessing reads this file in a process that it starts for a model, before what the model sends there.
     _find_naiad()
-    importlib.import_module("naiad.backends.python.runner").know_the_model()
+    importlib.import_module("naiad.backends.python.worker_model").know_the_model()

@@ -10,13 +10,15 @@ import socket
 import sys
 import threading
 import traceback
-import weakref
+from collections.abc import Callable
 from typing import Any
 
+from naiad.backends.instance import Instance, InstanceSpec, LoadedModel, Response
 from naiad.backends.python.api import context
-from naiad.backends.runner import Answer, ReceivedRequest, WorkerError
+from naiad.errors import InferenceError, internal, unavailable
 from naiad.hosts.worker import content, link
 from naiad.hosts.worker.asking import AskingServer
+from naiad.hosts.worker.requests import ReceivedRequest, RequestsInProgress
 
 LOG_MARK = "\x1e"
 """In front of a line that is a log record: `[level, logger, path, line, message]` as JSON."""
@@ -38,8 +40,9 @@ class Worker:
     def __init__(self, data: socket.socket, control: socket.socket) -> None:
         self._link = link.Link(data)
         self._control = link.Link(control)
-        self._runner: Any = None
-        self._under_way = _UnderWay()
+        self._model: Any = None
+        self._instance: Any = None
+        self._in_progress = RequestsInProgress()
         self._ahead = _Ahead()
         self._process = os.getpid()
         self._server = AskingServer(self._link)
@@ -64,16 +67,15 @@ class Worker:
                     self._run_one_shot(header)
                     return 0
                 elif kind == link.CLOSE:
-                    self._runner.close()
+                    self._instance.close()
+                    self._model.close()
                     return 0
         except link.LinkBrokenError:
             return 1
 
     def _refuse(self, lost: link.SegmentLostError) -> None:
         """Fail what a message in turn was about, because its segment did not come; the next one may."""
-        refusal = WorkerError(
-            "UNAVAILABLE", f"its worker process could not take the request: {lost}"
-        )
+        refusal = unavailable(f"its worker process could not take the request: {lost}")
         if lost.kind == link.BATCH:
             self._link.send(link.OUTCOME, content.pack_failure(refusal))
         else:
@@ -81,13 +83,13 @@ class Worker:
 
     def _load(self, header: "bytes | bytearray") -> bool:
         context.worker_server = self._server
+        order = json.loads(header)
         try:
-            runner = _made(header)
-            runner.answer_through(self._respond)
-        except WorkerError as refusal:
+            self._model, self._instance = _guarded(_load_instance, order)
+        except InferenceError as refusal:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
             return False
-        self._runner = runner
+        self._instance.respond_through(self)
         # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
         gc.freeze()
         self._link.send(link.LOADED, b"{}")
@@ -95,54 +97,57 @@ class Worker:
 
     def _run_one_shot(self, header: "bytes | bytearray") -> None:
         try:
-            self._link.send(link.DONE, json.dumps({"result": _made(header)}).encode())
-        except WorkerError as refusal:
+            result = _guarded(_load, json.loads(header))
+            self._link.send(link.DONE, json.dumps({"result": result}).encode())
+        except InferenceError as refusal:
             self._link.send(link.REFUSED, content.pack_refusal(refusal))
 
     def _execute(self, header: "bytes | bytearray", first: int) -> None:
         payload = None
         try:
             answer, payload = self._answer(header, first)
-        except WorkerError as refusal:
+        except InferenceError as refusal:
             answer = content.pack_failure(refusal)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
             _log.exception("a batch failed")
-            answer = content.pack_failure(
-                WorkerError("INTERNAL", f"{type(error).__name__}: {error}")
-            )
+            answer = content.pack_failure(internal(f"{type(error).__name__}: {error}"))
         if os.getpid() != self._process:
             # A child that the model forked came back from execute as well: the answer is its parent's.
             os._exit(0)
-        self._under_way.ended()
+        self._in_progress.ended()
         # The batch is let go by now, so that the answer says only what the model still holds of it.
         try:
             self._link.send(link.OUTCOME, answer, payload)
         except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
             _log.exception("a batch's answer could not be handed over")
             text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
-            self._link.send(link.OUTCOME, content.pack_failure(WorkerError("INTERNAL", text)))
+            self._link.send(link.OUTCOME, content.pack_failure(internal(text)))
 
     def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Payload]":
         requests = content.requests_of(self._link.base, header, first)
-        self._under_way.begin(first, requests)
-        outcome = self._runner.execute(requests)
-        for request, answer in zip(requests, outcome.answers):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
-            if answer is None:
-                self._under_way.goes_on(request)
-        return content.pack_outcome(outcome)
+        self._in_progress.begin(first, requests)
+        execution = self._instance.execute(requests)
+        for request, response in zip(requests, execution.responses):  # noqa: B905 - 3.8 knows no strict; the server checks
+            if response is None:
+                self._in_progress.defer(request)
+        return content.pack_outcome(execution)
 
-    def _respond(
-        self, request: ReceivedRequest, answer: "Answer | None", *, final: bool, begun_ns: int
+    def send(
+        self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
     ) -> None:
-        """A response apart from its batch, from whatever thread."""
-        header, payload = content.pack_response(answer, final=final, begun_ns=begun_ns)
+        """See `Responder`."""
+        header, payload = content.pack_response(response, final=final, begun_ns=begun_ns)
         size = payload.size + len(header)
         self._ahead.goes(size)
         try:
-            self._link.notify(link.RESPONSE, header, payload, request.number)
+            self._link.notify(link.RESPONSE, header, payload, call.number)
         except BaseException:
             self._ahead.taken(size)
             raise
+
+    def wait_for_capacity(self, call: ReceivedRequest) -> None:
+        """See `Responder`."""
+        call.wait_for_capacity()
 
     def _listen(self) -> None:
         self._ahead.listener = threading.get_ident()
@@ -165,11 +170,11 @@ class Worker:
         if kind == link.GET_READY:
             self._ask_whether_ready()
         elif kind == link.CANCEL:
-            self._under_way.cancel(number)
+            self._in_progress.cancel(number)
         elif kind in (link.PAUSE, link.RESUME):
-            self._under_way.hold(number, held=kind == link.PAUSE)
+            self._in_progress.pause(number, paused=kind == link.PAUSE)
         elif kind == link.PING:
-            self._runner.beat(self._send_pong)
+            self._instance.ping(self._send_pong)
         elif kind == link.CREDIT:
             self._ahead.taken(number)
         elif kind == link.RESULT:
@@ -191,7 +196,7 @@ class Worker:
 
     def _say_ready(self) -> None:
         try:
-            answer = bool(self._runner is not None and self._runner.ready())
+            answer = bool(self._instance is not None and self._instance.ready())
         except BaseException:  # noqa: BLE001 - an exception of any kind means not ready (row 2.12)
             _log.exception("it could not say whether it is ready")
             answer = False
@@ -199,91 +204,34 @@ class Worker:
             self._link.notify(link.READY, b"", None, int(answer))
 
 
-def _made(header: "bytes | bytearray") -> Any:
-    """What an order's callable makes of its settings.
-
-    Raises:
-        WorkerError: it refused, or raised whatever else.
-    """
+def _load(order: "dict[str, Any]") -> Any:
+    """What the callable of an order makes of its settings."""
     context.in_worker = True
-    order = json.loads(header)
     logging.basicConfig(handlers=[_ToServer()], level=logging.WARNING, force=True)
     logging.getLogger("naiad").setLevel(order["log_level"])
-    module, _, name = order["runner"].partition(":")
+    module, _, name = order["load"].partition(":")
+    return getattr(importlib.import_module(module), name)(order["settings"])
+
+
+def _load_instance(order: "dict[str, Any]") -> "tuple[LoadedModel, Instance]":
+    model = _load(order)
+    return model, model.make_instance(InstanceSpec(*order["instance"]))
+
+
+def _guarded(load: "Callable[[dict[str, Any]], Any]", order: "dict[str, Any]") -> Any:
+    """Load.
+
+    Raises:
+        InferenceError: it refused, or raised whatever else.
+    """
     try:
-        return getattr(importlib.import_module(module), name)(order["settings"])
-    except WorkerError:
+        return load(order)
+    except InferenceError:
         raise
     except BaseException as error:
         # Also SystemExit: the server is told, whatever it is.
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        raise WorkerError("INTERNAL", text) from error
-
-
-class _UnderWay:
-    """The requests that somebody may still answer, by number: where a cancel finds them.
-
-    Without a lock, which would cost every batch: each thread writes what the other one reads, and then reads what the other one
-    writes, so that one of them sees both.
-    """
-
-    def __init__(self) -> None:
-        self._batch: tuple[int, list[ReceivedRequest]] = (0, [])
-        self._early: set[int] = set()
-        self._held: set[int] = set()
-        self._holding = threading.Lock()
-        self._deferred: weakref.WeakValueDictionary[int, ReceivedRequest] = (
-            weakref.WeakValueDictionary()
-        )
-
-    def begin(self, first: int, batch: "list[ReceivedRequest]") -> None:
-        """A batch is about to run."""
-        self._batch = (first, batch)
-        while self._early:
-            # Its client left while it was on its way here: the control socket was faster.
-            place = self._early.pop() - first
-            if 0 <= place < len(batch):
-                batch[place].cancelled = True
-        if self._held:
-            with self._holding:
-                self._held = {n for n in self._held if n >= first or n in self._deferred}
-                for number in self._held:
-                    if first <= number < first + len(batch):
-                        batch[number - first].hold(True)
-
-    def goes_on(self, request: ReceivedRequest) -> None:
-        """A request of the batch is answered apart; it is known here for as long as a sender knows it."""
-        self._deferred[request.number] = request
-
-    def ended(self) -> None:
-        """The batch is over."""
-        first, batch = self._batch
-        self._batch = (first + len(batch), [])
-
-    def cancel(self, number: int) -> None:
-        """Nobody wants an answer any more; called by the thread that listens."""
-        first, batch = self._batch
-        if number >= first + len(batch):
-            self._early.add(number)
-            first, batch = self._batch
-            if number >= first + len(batch):
-                return
-        if number >= first:
-            batch[number - first].cancel()
-            return
-        request = self._deferred.get(number)
-        if request is not None:
-            request.cancel()
-
-    def hold(self, number: int, *, held: bool) -> None:
-        """Whether who answers it shall wait; called by the thread that listens, for a few requests of many."""
-        with self._holding:
-            (self._held.add if held else self._held.discard)(number)
-            first, batch = self._batch
-            in_batch = first <= number < first + len(batch)
-            request = batch[number - first] if in_batch else self._deferred.get(number)
-            if request is not None:
-                request.hold(held)
+        raise internal(text) from error
 
 
 class _Ahead:

@@ -9,14 +9,21 @@ import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from naiad.backends.backend import Instance
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
 from naiad.core.datatypes import DataType
 from naiad.core.inference import Inference
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from tests.server.backends.configs import inference, model_config, run, spec, tensor, values
+from tests.server.backends.configs import (
+    Instance,
+    inference,
+    model_config,
+    run,
+    spec,
+    tensor,
+    values,
+)
 from tests.server.backends.graphs import ADD_CONFIG, add, instance_of, value, write_add, write_graph
 
 ELEMENTS = {

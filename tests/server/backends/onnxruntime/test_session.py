@@ -7,7 +7,7 @@ import onnxruntime
 import pytest
 from onnx import TensorProto, helper
 
-from naiad.backends.backend import InstanceSpec
+from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, Optimization
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock

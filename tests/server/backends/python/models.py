@@ -5,13 +5,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from naiad.backends.backend import Instance, InstanceSpec, LoadedModel, ModelSource
+from naiad.backends.backend import ModelSource
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.python.backend import PythonBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import Clock, ManualClock
 from naiad.core.inference import Inference
-from tests.server.backends.configs import inference, model_config, spec, tensor
+from tests.server.backends.configs import Instance, Loaded, inference, model_config, spec, tensor
 
 IDENTITY = """
     import triton_python_backend_utils as pb_utils
@@ -54,20 +55,19 @@ def load(
     *,
     version: int = 1,
     clock: Clock | None = None,
-) -> LoadedModel:
+) -> Loaded:
     backend = PythonBackend(clock=clock or ManualClock())
-    return backend.load(
-        ModelSource(
-            config=config or python_config(),
-            version=version,
-            model_dir=folder,
-            version_dir=folder / str(version),
-            options={},
-        )
+    source = ModelSource(
+        config=config or python_config(),
+        version=version,
+        model_dir=folder,
+        version_dir=folder / str(version),
+        options={},
     )
+    return Loaded(backend.load(source), source.config, version)
 
 
-def make_instance(model: LoadedModel, name: str = "m_0_0") -> Instance:
+def make_instance(model: Loaded, name: str = "m_0_0") -> Instance:
     return model.make_instance(InstanceSpec(name=name, kind=InstanceKind.CPU, device_id=0))
 
 

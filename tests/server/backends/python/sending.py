@@ -4,9 +4,9 @@ import pathlib
 import threading
 from typing import Any
 
-from naiad.backends.backend import Answer, AnswersApart, Instance
 from naiad.core.response import InferResponse
-from tests.server.backends.configs import values
+from naiad.hosts.host import DeferredResponse
+from tests.server.backends.configs import Instance, values
 from tests.server.backends.python.models import instance_of, python_config
 
 GIVE_UP_S = 10
@@ -29,10 +29,10 @@ class Answers:
     """What an instance posts, and a way to wait for it."""
 
     def __init__(self) -> None:
-        self.got: list[Answer] = []
+        self.got: list[DeferredResponse] = []
         self._news = threading.Condition()
 
-    def post(self, answer: Answer) -> None:
+    def post(self, answer: DeferredResponse) -> None:
         with self._news:
             self.got.append(answer)
             self._news.notify_all()
@@ -49,9 +49,8 @@ def made(folder: pathlib.Path, body: str, *, decoupled: bool = True) -> tuple[In
     indent = len(lines[0]) - len(lines[0].lstrip())
     text = HEAD + "\n".join("    " + line[indent:] for line in lines) + "\n"
     instance = instance_of(folder, text, python_config(decoupled=decoupled))
-    assert isinstance(instance, AnswersApart)
     answers = Answers()
-    instance.answer_through(answers.post)
+    instance.respond_through(answers.post)
     return instance, answers
 
 

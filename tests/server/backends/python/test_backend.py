@@ -156,7 +156,7 @@ def test_an_array_that_only_the_answer_holds_is_not_copied(
     )
     view = np.frombuffer(bytes(8), np.float32).reshape(1, 2)
     (answer,) = run(instance, inference(Tensor("IN", datatypes.FP32, (1, 2), view)))
-    assert answer.outputs[0].array.ctypes.data == vars(instance)["_model"].address
+    assert answer.outputs[0].array.ctypes.data == instance.model.address
 
 
 def test_what_the_client_did_not_ask_for_is_left_out(

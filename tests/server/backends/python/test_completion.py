@@ -75,10 +75,10 @@ def apart(folder: pathlib.Path, settings: dict[str, str]) -> Any:
     code = f"""
 import json
 from naiad.backends.python.completion import complete
-from naiad.backends.runner import WorkerError
+from naiad.errors import InferenceError
 try:
     print(json.dumps({{"result": complete({{**{settings!r}, "config": {config!r}}})}}))
-except WorkerError as refusal:
+except InferenceError as refusal:
     print(json.dumps({{"refusal": refusal.message}}))
 """
     ran = subprocess.run(

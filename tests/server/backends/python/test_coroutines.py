@@ -6,7 +6,6 @@ import threading
 import pytest
 
 from naiad.backends.python import coroutines
-from naiad.backends.python.instance import PythonInstance
 from naiad.core.flow import Flow
 from tests.server.backends.python.models import ask
 from tests.server.backends.python.sending import GIVE_UP_S, made, seen
@@ -148,7 +147,6 @@ def test_a_coroutine_that_will_not_end_keeps_nobody_from_closing(
             self.task = asyncio.create_task(go_on())
         """,
     )
-    assert isinstance(instance, PythonInstance)
     stop = instance.model
     instance.execute([ask()])
     answers.wait(1)

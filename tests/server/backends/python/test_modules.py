@@ -9,9 +9,8 @@ import types
 import pytest
 from typing_extensions import override
 
-from naiad.backends.backend import Instance, LoadedModel
 from naiad.core import datatypes
-from tests.server.backends.configs import inference, spec, tensor, values
+from tests.server.backends.configs import Instance, Loaded, inference, spec, tensor, values
 from tests.server.backends.python.models import load, make_instance, python_config, write
 
 TELLING = """
@@ -31,7 +30,7 @@ def telling(what: str, *, imports: str = "", lazily: str = "pass") -> str:
     return TELLING.format(what=what, imports=imports, lazily=lazily)
 
 
-def loaded(folder: pathlib.Path, files: dict[str, str], *, version: int = 1) -> LoadedModel:
+def loaded(folder: pathlib.Path, files: dict[str, str], *, version: int = 1) -> Loaded:
     config = python_config(outputs=[spec("OUT", datatypes.BYTES, ())])
     return load(write(folder, files), config, version=version)
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from naiad.backends.backend import InstanceSpec, ModelSource
+from naiad.backends.backend import ModelSource
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.python.backend import PythonBackend
 from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock

@@ -35,7 +35,7 @@ def test_initialize_learns_where_it_is(tmp_path: pathlib.Path) -> None:
             def execute(self, requests): ...
     """
     instance = instance_of(tmp_path, source)
-    model = vars(instance)["_model"]
+    model = instance.model
     args = dict(model.args)
     config = json.loads(args.pop("model_config"))
     assert args == {

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from naiad.backends.backend import InstanceSpec
+from naiad.backends.instance import InstanceSpec
 from naiad.backends.visible_devices import seen_by
 from naiad.config.model_config import InstanceKind
 from naiad.metrics.devices import GpuMonitor

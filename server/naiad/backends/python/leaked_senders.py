@@ -1,10 +1,10 @@
-"""Finds response senders that nobody can reach any more and that Python has not noticed: they hang in a circle of references.
+"""Finds response senders that nobody can reach any more and that Python has not noticed: they are part of a reference cycle.
 
 A sender that is let go of says so (`response_sender.py`), and its client hears of it. But an exception that was kept (`error = e`), or a
 function that calls itself, holds its frame, which holds it, and the sender with it, until the garbage collector comes by, which it
 does only once many objects were made: a worker that waits for its next request makes none. So while senders are open, it is called.
 
-Limits: those of `backends/runner.py`: standard library, Python 3.8.
+Limits: those of `backends/instance.py`: standard library, Python 3.8.
 """
 
 import collections
@@ -25,7 +25,7 @@ _ALL_EVERY = 10
 """Of so many looks, one goes through all objects; what was there after the load is frozen and not among them."""
 
 
-class Forgotten:
+class LeakedSenderCollector:
     """The senders of one instance. Its thread starts with the first one that is still open when its batch has come back.
 
     Args:
@@ -46,7 +46,7 @@ class Forgotten:
         self._open.extend(still)
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._look, name=f"{self._name}-forgotten", daemon=True
+                target=self._look, name=f"{self._name}-leaks", daemon=True
             )
             self._thread.start()
 

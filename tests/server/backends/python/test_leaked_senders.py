@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from naiad.backends.python import forgotten
+from naiad.backends.python import leaked_senders
 from naiad.errors import ErrorCode, FailureReason
 from tests.server.backends.python.models import ask
 from tests.server.backends.python.sending import made
@@ -87,7 +87,7 @@ CIRCLES = {
 def test_a_sender_that_hangs_in_a_circle_of_references_is_found(
     tmp_path: pathlib.Path, body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(forgotten, "LOOK_S", 0.02)
+    monkeypatch.setattr(leaked_senders, "LOOK_S", 0.02)
     before = set(threading.enumerate())
     gc.collect()
     gc.disable()  # as in a worker that has nothing to do

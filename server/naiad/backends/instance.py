@@ -1,0 +1,235 @@
+"""What a backend implements to run batches: `Instance`, the same in a thread of the server and in a worker process.
+
+Limits, so that a worker can live in the interpreter of a model's own environment: the standard library, numpy and `naiad.errors`, in
+Python 3.8. A request is whatever its host has (`Call`); responses are `Response`s, which the host turns into what it sends on.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, NamedTuple, Protocol, Tuple, TypeVar  # noqa: UP035 - as below
+
+import numpy as np
+
+from naiad.errors import InferenceError
+
+Output = Tuple[str, str, Any]  # noqa: UP006 - 3.8 cannot subscript the other one
+"""An output: its name, the wire name of its datatype (row 2.16), and a numpy array: an object or S array for BYTES, any dtype of two bytes
+for BF16."""
+
+Item = TypeVar("Item")
+
+
+class InputTensor(Protocol):
+    """An input. Read, never written: its memory is the client's or shared with another process."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def array(self) -> "np.ndarray[Any, Any]":
+        """Its values: an object array of `bytes` for BYTES; a dtype of two bytes that is no number's for BF16."""
+
+
+class Request(Protocol):
+    """What a client asks for."""
+
+    @property
+    def id(self) -> str:
+        """The caller's own name for it; "" when it gave none."""
+
+    @property
+    def correlation_id(self) -> "int | str":
+        """The sequence it belongs to; 0 or "" for none."""
+
+    @property
+    def flags(self) -> int:
+        """Sequence flags."""
+
+    @property
+    def timeout_us(self) -> int:
+        """Microseconds it may wait in the queue; 0 for no limit."""
+
+    @property
+    def parameters(self) -> "dict[str, Any]":
+        """Parameters by name."""
+
+    @property
+    def output_names(self) -> "list[str]":
+        """Names of outputs; empty means all."""
+
+    @property
+    def inputs(self) -> "Sequence[InputTensor]":
+        """The tensors."""
+
+    @property
+    def label(self) -> str:
+        """What messages about this request begin with (row 1.3)."""
+
+
+class Call(Protocol):
+    """A request in progress."""
+
+    @property
+    def request(self) -> Request:
+        """What was asked."""
+
+    @property
+    def batch_size(self) -> int:
+        """The number of rows; 1 for a model without a batch dimension."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the client has gone."""
+
+
+class Response:
+    """A response to one request.
+
+    Attributes:
+        outputs: those that the request asks for, in the model's order.
+        parameters: the model's own.
+        error: why the request failed; None if it did not.
+    """
+
+    __slots__ = ("error", "outputs", "parameters")
+
+    def __init__(
+        self,
+        outputs: "list[Output]",
+        parameters: "dict[str, Any]",
+        error: "InferenceError | None" = None,
+    ) -> None:
+        self.outputs = outputs
+        self.parameters = parameters
+        self.error = error
+
+
+class Execution(Generic[Item]):
+    """The result of a batch.
+
+    Attributes:
+        responses: one for each request of the batch, in its order; None for one whose responses are deferred: they were sent before, or
+            are sent later, through the `Responder`.
+        input_end_ns: when inputs were ready and compute began (monotonic, the same clock in every process); what came before is
+            compute_input.
+        output_start_ns: when compute ended and outputs were split; what comes after is compute_output.
+    """
+
+    __slots__ = ("input_end_ns", "output_start_ns", "responses")
+
+    def __init__(
+        self, responses: "Sequence[Item | None]", input_end_ns: int, output_start_ns: int
+    ) -> None:
+        self.responses = responses
+        self.input_end_ns = input_end_ns
+        self.output_start_ns = output_start_ns
+
+
+class Responder(Protocol):
+    """Takes deferred responses. Safe in any thread."""
+
+    def send(self, call: Any, response: "Response | None", *, final: bool, begun_ns: int) -> None:
+        """Send a response.
+
+        Args:
+            call: the request, as `execute` was given it.
+            response: None for an end that says nothing else.
+            final: no other follows.
+            begun_ns: when its batch began to compute (monotonic).
+        """
+        ...
+
+    def wait_for_capacity(self, call: Any) -> None:
+        """Return once the client of a request takes more responses, or has gone."""
+        ...
+
+
+class NoResponder:
+    """Until a host sets one: responses are dropped."""
+
+    def send(self, call: Any, response: "Response | None", *, final: bool, begun_ns: int) -> None:
+        """See `Responder`."""
+
+    def wait_for_capacity(self, call: Any) -> None:
+        """See `Responder`."""
+
+
+NO_RESPONDER = NoResponder()
+
+
+class Instance:
+    """Runs batches, one at a time. All methods block and are called off the event loop, one at a time except where it says so.
+
+    Attributes:
+        holds_interpreter: most of its work holds Python's interpreter lock; a thread host places it accordingly.
+        asks_model: `ready` runs the model's own code, which may take any time, and is therefore called in a thread of its own;
+            otherwise it is called on the event loop.
+        defers: responses may be deferred.
+        keeps_arrays: the model may write to arrays that it returned, so a host that does not send them at once copies them.
+    """
+
+    holds_interpreter = False
+    asks_model = False
+    defers = False
+    keeps_arrays = False
+
+    def execute(self, batch: "Sequence[Any]") -> "Execution[Response]":
+        """Run a batch.
+
+        Args:
+            batch: `Call`s whose tensors agree in shape.
+
+        Raises:
+            InferenceError: the whole batch failed.
+        """
+        raise NotImplementedError
+
+    def respond_through(self, responder: Responder) -> None:
+        """Set where deferred responses go. Called once, before the first batch."""
+
+    def ready(self) -> bool:
+        """Whether it could run a batch now (row 2.12). May be called beside `execute`; see `asks_model`."""
+        return True
+
+    def ping(self, pong: "Callable[[], None]") -> None:
+        """Have `pong` called by the thread that runs the model's coroutines, once it gets to it; at once where there is none. In any thread."""
+        pong()
+
+    def close(self) -> None:
+        """Release everything. Called once, after the last batch."""
+
+
+class InstanceSpec(NamedTuple):
+    """One instance to make.
+
+    Attributes:
+        name: `<group>_<k>` (row 11.32).
+        kind: where it runs: KIND_CPU, KIND_GPU, KIND_MODEL.
+        device_id: the GPU for KIND_GPU, else 0.
+    """
+
+    name: str
+    kind: Any
+    device_id: int
+
+
+class LoadedModel(Protocol):
+    """A model version in memory: what its instances share.
+
+    Attributes:
+        leaves_cycles: whether what is left after `close` refers to itself, so that only the garbage collector frees it.
+    """
+
+    leaves_cycles: bool
+
+    def make_instance(self, spec: InstanceSpec) -> Instance:
+        """Make one instance.
+
+        Raises:
+            InferenceError: it cannot be made; the message is the reason shown in the index.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release what the instances shared. Called once, after every instance is closed."""
+        ...
