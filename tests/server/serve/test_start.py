@@ -35,7 +35,7 @@ _NOT_FOR_OPTIONS = ("asyncio", "grpc", "numpy", "uvloop", "naiad.serve.server")
 
 _EVERYTHING_A_WORKER_IMPORTS = """
 import sys
-from naiad.backends.python import runner
+from naiad.backends.python import worker_model
 from naiad.backends.python.api import triton_python_backend_utils
 from naiad.hosts.worker import asking, main, work
 """
