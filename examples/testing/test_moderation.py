@@ -39,7 +39,7 @@ def test_all_words_of_a_text_are_asked_at_once(model: ModelUnderTest) -> None:
     ]
 
 
-def test_an_empty_text_asks_nobody(model: ModelUnderTest) -> None:
+def test_an_empty_text_calls_no_other_model(model: ModelUnderTest) -> None:
     assert model.infer({"TEXT": [[""]]})["CLEAN"].tolist() == [[b""]]
     assert model.calls == []
 

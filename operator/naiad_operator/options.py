@@ -175,7 +175,7 @@ def _integer(
     parser: argparse.ArgumentParser, name: str, text: str, *, minimum: int, maximum: int
 ) -> int:
     if not text.strip().isdecimal():
-        parser.error(f"--{name}: {text!r} is not a whole number from {minimum} to {maximum}")
+        parser.error(f"--{name}: {text!r} is not an integer from {minimum} to {maximum}")
     return int(_number(parser, name, text, minimum=minimum, maximum=maximum))
 
 

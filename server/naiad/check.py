@@ -153,14 +153,14 @@ def _models(location: str, *, config_name: str) -> list[pathlib.Path]:
 
     Raises:
         UsageError: there is no such folder, or no model in it.
-        InferenceError: it cannot be read, or is no local folder.
+        InferenceError: it cannot be read, or is not a local folder.
     """
     store = open_store(location, option="")
     folder = pathlib.Path(location)
     if not folder.is_dir() and "://" not in location:
         what = "is a file" if folder.exists() else "does not exist"
         raise UsageError(
-            f"{location} {what}: give a model repository (a folder that holds one folder a model),"
+            f"{location} {what}: give a model repository (a folder that holds one folder per model),"
             " or the folder of one model"
         )
     if _is_model(folder, config_name=config_name):
@@ -168,7 +168,7 @@ def _models(location: str, *, config_name: str) -> list[pathlib.Path]:
     models = [store.checkout(name).folder for name in store.names()]
     if not models:
         raise UsageError(
-            f"{location} holds no model: a repository holds one folder a model, each with a config.pbtxt"
+            f"{location} holds no model: a repository holds one folder per model, each with a config.pbtxt"
             " and version folders such as 1/"
         )
     return models

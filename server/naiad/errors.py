@@ -37,12 +37,12 @@ class FailureReason(enum.Enum):
 
 
 class InferenceError(Exception):
-    """A failure that a client is told about.
+    """A failure that is reported to a client.
 
     Args:
         code: what kind of failure it is.
-        message: what was wrong, where, what was expected and what to send instead. What is no text in it (half a surrogate pair, as in
-            names of files that are no UTF-8) becomes a question mark: no protocol can carry it.
+        message: what was wrong, where, what was expected and what to send instead. Half a surrogate pair (from
+            a file name that is not UTF-8) becomes a question mark: no protocol can carry it.
         reason: the failure counter that it raises when it ends an inference.
     """
 
@@ -59,7 +59,7 @@ class InferenceError(Exception):
     def bare(self) -> "Self":
         """Itself, without what it remembers of where it was raised: for a response.
 
-        The frames of a traceback hold the request and whoever waits for its answer, and each frame the one that called it. A circle
+        The frames of a traceback hold the request and the callback that waits for its answer, and each frame holds its caller. A cycle
         of these through a response would never be freed: the garbage collector does not look into a `Record`.
         """
         self.__traceback__ = self.__cause__ = self.__context__ = None

@@ -96,7 +96,7 @@ def fetch(uri: str, folder: pathlib.Path) -> str:
         What was done, for people.
 
     Raises:
-        InferenceError: the repository cannot be read or copied, or the folder is somebody else's.
+        InferenceError: the repository cannot be read or copied, or the folder holds something else.
         OSError: the folder cannot be written.
     """
     root = local_root(uri, option="")
@@ -132,7 +132,7 @@ def _check_apart(source: pathlib.Path, folder: pathlib.Path) -> None:
     inside, around = folder.resolve(), source.resolve()
     if inside.is_relative_to(around) or around.is_relative_to(inside):
         raise invalid(
-            f"--to={folder}: this folder and the repository {source} lie in each other; give another one"
+            f"--to={folder}: this folder and the repository {source} overlap; give another one"
         )
 
 
@@ -161,7 +161,7 @@ def _is_there(folder: pathlib.Path, wanted: str) -> bool:
     if not os.path.lexists(folder):
         return False
     if not folder.is_dir() or folder.is_symlink():
-        raise invalid(f"--to={folder}: there is something that is no folder; give another name")
+        raise invalid(f"--to={folder}: it exists and is not a folder; give another name")
     try:
         mark = json.loads((folder / _MARK).read_text())
     except (FileNotFoundError, ValueError):
@@ -173,7 +173,7 @@ def _is_there(folder: pathlib.Path, wanted: str) -> bool:
     try:
         present = contents.digest(contents.contents(folder))
     except InferenceError:
-        return False  # somebody changed what was there: bring it again
+        return False  # the files were changed: copy them again
     return isinstance(mark, dict) and mark.get("digest") == wanted == present
 
 

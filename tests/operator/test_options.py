@@ -44,8 +44,8 @@ def test_a_flag_wins_over_a_variable() -> None:
 @pytest.mark.parametrize(
     ("argv", "environ", "message"),
     [
-        (["--workers=many"], {}, "--workers: 'many' is not a whole number from 1 to 256"),
-        (["--workers=2.5"], {}, "--workers: '2.5' is not a whole number from 1 to 256"),
+        (["--workers=many"], {}, "--workers: 'many' is not an integer from 1 to 256"),
+        (["--workers=2.5"], {}, "--workers: '2.5' is not an integer from 1 to 256"),
         (
             ["--watch-namespaces=team-a,Team_B"],
             {},

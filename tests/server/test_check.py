@@ -213,7 +213,7 @@ def test_gpus_are_those_of_the_serving_machine(
     [
         (["{tmp}/none"], "none does not exist: give a model repository"),
         (["{tmp}/file"], "file is a file: give a model repository"),
-        (["{tmp}/empty"], "empty holds no model: a repository holds one folder a model"),
+        (["{tmp}/empty"], "empty holds no model: a repository holds one folder per model"),
         (
             ["s3://bucket/models"],
             "naiad check: s3://bucket/models: s3:// repositories are not served yet",

@@ -278,7 +278,7 @@ def test_a_folder_in_or_around_the_repository_is_refused(
 ) -> None:
     status, _, err = run(repository, tmp_path / where, capsys)
     assert status == 1
-    assert "lie in each other" in err
+    assert "overlap" in err
 
 
 def test_what_is_no_repository_is_refused_as_the_server_does(

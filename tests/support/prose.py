@@ -21,6 +21,9 @@ SUFFIXES = {"", ".py", ".md", ".yaml", ".yml", ".toml", ".txt", ".tpl"}
 _OWN = (".ci/prose.toml", "tests/test_prose.py", "tests/data/prose/", "LICENSE")
 """These name the words, and a text that is not ours."""
 
+_SPACE = r"[ \t]*(?:[ \t]|\n)[ \t]*(?:#[ \t]*)?"
+"""Between two words: a space, or the end of a line, also in a comment of a YAML file; not an empty line."""
+
 _QUOTES = re.compile(r"^[a-zA-Z]*('''|\"\"\"|'|\")")
 _FSTRING_PART = getattr(
     tokenize, "FSTRING_MIDDLE", tokenize.STRING
@@ -71,7 +74,7 @@ def rules(file: pathlib.Path) -> Rules:
     tables = tomllib.loads(file.read_text(encoding="utf-8"))
     return Rules(
         tuple(
-            (re.compile(find.replace(" ", r"\s+"), re.IGNORECASE), write)
+            (re.compile(find.replace(" ", _SPACE), re.IGNORECASE), write)
             for find, write in tables["phrases"]
         ),
         tuple((re.compile(find), write) for find, write in tables["names"]),

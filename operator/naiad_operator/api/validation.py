@@ -19,7 +19,7 @@ _WORDS = {
     "object": "a mapping",
     "array": "a list",
     "string": "a text",
-    "integer": "a whole number",
+    "integer": "an integer",
     "boolean": "true or false",
 }
 
@@ -189,7 +189,7 @@ def _places() -> dict[str, str]:
 def _type_problem(wanted: schema.Schema, value: typing.Any) -> str:
     if wanted.get("x-kubernetes-int-or-string"):
         fits = isinstance(value, str) or (isinstance(value, int) and not isinstance(value, bool))
-        return "" if fits else f"is {brief(value)}: write a whole number, or a text in quotes"
+        return "" if fits else f"is {brief(value)}: write an integer, or a string in quotes"
     kind = wanted["type"]
     fits = {
         "object": isinstance(value, dict),

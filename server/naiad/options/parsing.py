@@ -41,7 +41,7 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
             SPECIAL[flag.name](said, flag, value)
     if not said.repositories:
         raise UsageError(
-            "--model-repository is missing: give the folder that holds one folder a model, "
+            "--model-repository is missing: give the folder that holds one folder per model, "
             "for example --model-repository=/models"
         )
     if said.strict_model_config is not None:

@@ -81,7 +81,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     ),
     "Model repository": (
         Flag(name="model-repository", kind=_S, repeats=True,
-             help="Folder that holds one folder a model; may be given several times."),
+             help="Folder that holds one folder per model; may be given several times."),
         Flag(name="model-store", kind=_S, repeats=True, help="The same as --model-repository."),
         _flag("exit-on-error", _B, "Exit with 1 when a model fails to load at start."),
         _flag("disable-auto-complete-config", _B, "Do not fill in what a config.pbtxt leaves out."),
@@ -133,7 +133,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("grpc-http2-min-recv-ping-interval-without-data", _I, "Milliseconds a client must leave between pings."),
         _flag("grpc-http2-max-ping-strikes", _I, "Pings that come too early until the connection is closed."),
         _flag("grpc-max-connection-age", _I, "Milliseconds until a connection is asked to go.", minimum=0),
-        _flag("grpc-max-connection-age-grace", _I, "Milliseconds it then has for calls under way.", minimum=0),
+        _flag("grpc-max-connection-age-grace", _I, "Milliseconds it then has for calls in progress.", minimum=0),
         Flag(name="grpc-restricted-protocol", kind=_S, repeats=True,
              help="API,API:KEY=VALUE: these answer only calls with metadata triton-grpc-protocol-KEY."),
     ),

@@ -251,7 +251,7 @@ def load_model(
     model_dir = pathlib.Path(folder).absolute()
     if not model_dir.is_dir():
         raise invalid(
-            f"{model_dir} is no folder: load_model takes a model's folder of a repository"
+            f"{model_dir} is not a folder: load_model takes a model's folder of a repository"
         )
     document = _document(model_dir, config)
     for name, value in parameters.items():
@@ -307,7 +307,7 @@ def _loaded(
 
 
 def _require_python(model_dir: pathlib.Path, document: Document) -> None:
-    """Refuse the model of another backend, which would only be told that its config is wrong.
+    """Refuse the model of another backend: its config would only be reported as wrong.
 
     Raises:
         InferenceError: it is one.
@@ -351,7 +351,7 @@ def _document(
     try:
         json_format.ParseDict(dict(config), message)
     except json_format.ParseError as error:
-        raise invalid(f"the config given for model '{model_dir.name}' is none: {error}") from error
+        raise invalid(f"the config given for model '{model_dir.name}' is not valid: {error}") from error
     empty = pbtxt.parse("", path=path)
     return msgspec.structs.replace(empty, message=message)
 
@@ -366,4 +366,4 @@ def _apart(
 
 
 def _nobody(response: InferResponse) -> None:
-    """Responses are collected by who asked."""
+    """Responses are collected by the caller."""

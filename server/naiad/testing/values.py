@@ -32,7 +32,7 @@ class Request:
         flags: sequence flags.
         timeout_us: microseconds; shown to the model, nothing else.
         requested_outputs: names; empty means all.
-        cancelled: nobody wants it any more: `is_cancelled()` says so.
+        cancelled: the client has gone: `is_cancelled()` returns true.
     """
 
     inputs: collections.abc.Mapping[str, Values]
@@ -129,7 +129,7 @@ def to_tensor(name: str, values: Values, wanted: DataType | None) -> Tensor:
     Args:
         name: its name.
         values: its values.
-        wanted: its datatype where the values do not say it themselves; None when nobody knows.
+        wanted: its datatype where the values do not say it themselves; None when it is not known.
 
     Raises:
         InferenceError: INVALID_ARG: values that no tensor can hold.
@@ -166,7 +166,7 @@ def _listed(name: str, values: Any, wanted: DataType | None) -> Array:
         return np.asarray(values, dtype=dtype)
     except (ValueError, TypeError, OverflowError) as error:
         kind = "" if wanted is None else f" of {wanted.name}"
-        raise invalid(f"the values of '{name}' are no tensor{kind}: {error}") from error
+        raise invalid(f"the values of '{name}' cannot become a tensor{kind}: {error}") from error
 
 
 def _text(name: str, array: Array) -> Tensor:

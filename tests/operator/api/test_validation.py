@@ -24,8 +24,8 @@ def errors_of(manifest: Manifest) -> list[str]:
             "spec.predictor.minReplicas: there is no such field here: did you mean spec.predictor.autoscaling.minReplicas?",
         ),
         ({"hpa": {}}, "spec.predictor.hpa: there is no such field; there are model, image,"),
-        ({"replicas": "2"}, "spec.predictor.replicas: is '2': write a whole number"),
-        ({"replicas": True}, "spec.predictor.replicas: is True: write a whole number"),
+        ({"replicas": "2"}, "spec.predictor.replicas: is '2': write an integer"),
+        ({"replicas": True}, "spec.predictor.replicas: is True: write an integer"),
         ({"replicas": -1}, "spec.predictor.replicas: is -1: write at least 0"),
         ({"replicas": 1001}, "spec.predictor.replicas: is 1001: write at most 1000"),
         ({"image": 1}, "spec.predictor.image: is 1: write a text, in quotes"),
@@ -37,7 +37,7 @@ def errors_of(manifest: Manifest) -> list[str]:
         ),
         (
             {"resources": {"limits": {"cpu": 0.5}}},
-            "spec.predictor.resources.limits[cpu]: is 0.5: write a whole number, or a text in quotes",
+            "spec.predictor.resources.limits[cpu]: is 0.5: write an integer, or a string in quotes",
         ),
         ({"args": ["x"] * 65}, "spec.predictor.args: has 65 entries: write 0 to 64"),
         ({"env": [{}]}, "spec.predictor.env[0].name: is missing: its name."),
@@ -63,7 +63,7 @@ def test_all_errors_are_reported_at_once() -> None:
 def test_rules_are_checked_only_for_well_formed_objects() -> None:
     """A rule over a field of the wrong type would only repeat the problem in stranger words."""
     manifest = manifests.resource(replicas="2", autoscaling={"class": "hpa"})
-    assert errors_of(manifest) == ["spec.predictor.replicas: is '2': write a whole number"]
+    assert errors_of(manifest) == ["spec.predictor.replicas: is '2': write an integer"]
 
 
 @pytest.mark.parametrize(

@@ -49,11 +49,11 @@ def test_an_exception_in_execute_shows_its_line(load: Load) -> None:
         ({"Z": [[1]]}, "unexpected inference input 'Z'"),
         ({"X": [1, 2, 3, 4, 5]}, "X"),
         ({}, "expected 1 inputs but got 0"),
-        ({"X": [["a"]]}, "the values of 'X' are no tensor of FP32"),
-        ({"X": [[1], [2, 3]]}, "the values of 'X' are no tensor"),
+        ({"X": [["a"]]}, "the values of 'X' cannot become a tensor of FP32"),
+        ({"X": [[1], [2, 3]]}, "the values of 'X' cannot become a tensor"),
         ({"X": np.array([[1]], np.complex64)}, "complex64, for which there is no datatype"),
         ({"X": np.array([[None]])}, "the elements of BYTES are bytes or str"),
-        ({"X": [["\ud800"]]}, "the values of 'X' are no tensor"),
+        ({"X": [["\ud800"]]}, "the values of 'X' cannot become a tensor"),
         ({"X": np.array([["\ud800"]])}, "half of a surrogate pair"),
     ],
 )
@@ -216,7 +216,7 @@ def test_a_model_that_does_not_load_says_why(tmp_path: pathlib.Path) -> None:
         InferenceError, match=r"failed to initialize model 'm'(?s:.*)KeyError: 'no'"
     ):
         load_model(written(tmp_path, DOUBLE.replace("self.args = args", "args['no']")))
-    with pytest.raises(InferenceError, match="is no folder"):
+    with pytest.raises(InferenceError, match="is not a folder"):
         load_model(tmp_path / "m" / "1" / "model.py")
 
 

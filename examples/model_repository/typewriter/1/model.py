@@ -21,7 +21,7 @@ class TritonPythonModel:
             pause = float(json.loads(request.parameters() or "{}").get("pause_ms", 100)) / 1000
             for word in text.split():
                 if sender.is_cancelled():
-                    break  # the client is gone: nobody reads the rest
+                    break  # the client has gone
                 output = pb_utils.Tensor("WORD", np.array([word.encode()], dtype=object))
                 sender.send(pb_utils.InferenceResponse([output]))
                 await asyncio.sleep(pause)
