@@ -22,7 +22,7 @@ def found(source: str, path: str = "page.txt", rules: prose.Rules = RULES) -> li
 PHRASES = """
 nobody waits | Somebody else | anybody | everybody's | someone | whoever asks | who asked | is told
 has been told | told of | This says so | is no text | are no packages | is none | is no such thing
-whole number | nonsense | a thread an instance | a worker process each instance | one folder per model
+whole number | nonsense | a thread an instance | a worker process each instance | one folder a model
 once a batch | requests a second | 20 µs a field | a circle | built anew | is let go of | mended
 carries it out | not there yet | mean nothing | texts of errors | hangs up | lie in each other
 can only be had | cannot be had | tells no secret | in vain | buries | last words | took no batch

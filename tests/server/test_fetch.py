@@ -251,12 +251,12 @@ def test_a_file_that_becomes_a_link_meanwhile_is_not_followed(
         contents.copy(entries, tmp_path / "target", advance=lambda _: None)
 
 
-def test_a_folder_that_somebody_else_filled_is_never_replaced(
+def test_a_folder_with_other_files_is_never_replaced(
     repository: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = tmp_path / "mine"
     mine.mkdir()
-    assert run(repository, mine, capsys)[0] == 0, "an empty folder is nobody's"
+    assert run(repository, mine, capsys)[0] == 0, "an empty folder may be filled"
     precious = tmp_path / "precious"
     precious.mkdir()
     (precious / "thesis.tex").write_text("x")
@@ -266,7 +266,7 @@ def test_a_folder_that_somebody_else_filled_is_never_replaced(
     assert (precious / "thesis.tex").read_text() == "x"
     status, _, err = run(repository, precious / "thesis.tex", capsys)
     assert status == 1
-    assert "no folder; give another name" in err
+    assert "not a folder; give another name" in err
 
 
 @pytest.mark.parametrize("where", ["models", "models/a/copy", "."])

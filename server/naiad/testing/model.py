@@ -351,7 +351,9 @@ def _document(
     try:
         json_format.ParseDict(dict(config), message)
     except json_format.ParseError as error:
-        raise invalid(f"the config given for model '{model_dir.name}' is not valid: {error}") from error
+        raise invalid(
+            f"the config given for model '{model_dir.name}' is invalid: {error}"
+        ) from error
     empty = pbtxt.parse("", path=path)
     return msgspec.structs.replace(empty, message=message)
 

@@ -200,7 +200,7 @@ def test_an_environment_of_its_own_does_not_keep_a_model_from_its_test(load: Loa
     ("config", "error"),
     [
         ("max_batchsize: 1", r"config\.pbtxt:1:1: error:(?s:.*)max_batch_size"),
-        ({"max_batchsize": 1}, "the config given for model 'm' is none"),
+        ({"max_batchsize": 1}, "the config given for model 'm' is invalid"),
         ({"backend": "onnxruntime"}, "onnxruntime"),
     ],
 )
