@@ -36,11 +36,11 @@ from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.worker_rpc import ClosedRpcHandler
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
-from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
 from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.repository.manager import Repository
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store

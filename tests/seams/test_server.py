@@ -14,8 +14,8 @@ from naiad.options import parsing, table
 from naiad.protocol.grpc import methods
 from naiad.protocol.grpc.admin import health as grpc_health
 from naiad.protocol.http.message import HttpRequest
+from naiad.protocol.http.metrics_port import MetricsRoutes
 from naiad.protocol.http.routes import HttpOptions, Routes
-from naiad.protocol.metrics_endpoint import MetricsRoutes
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.repository.store import open_store

@@ -20,12 +20,14 @@ from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.settings import GrpcSettings, TlsSettings
 from naiad.protocol.http.admin.control_plane import ControlPlane
 from naiad.protocol.http.message import Receive, Scope, Send
+from naiad.protocol.http.metrics_port import MetricsRoutes
 from naiad.protocol.http.routes import HttpOptions, Routes
-from naiad.protocol.http.transport.listener import HttpListener, ListenError
+from naiad.protocol.http.transport.listener import http_listener
 from naiad.protocol.http.transport.settings import HttpSettings
-from naiad.protocol.metrics_endpoint import MetricsRoutes
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
+from naiad.protocol.transport.listener import Listener
+from naiad.protocol.transport.sockets import ListenAddress, ListenError
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import ANY_ADDRESS, Address, exposure
@@ -85,8 +87,8 @@ class Frontends:
         self._clock = clock
         self._codec = Codec()
         self._tokens: TokenFile | None = None
-        self._http: HttpListener | None = None
-        self._metrics: HttpListener | None = None
+        self._http: Listener | None = None
+        self._metrics: Listener | None = None
         self._grpc: GrpcFrontEnd | None = None
 
     async def open(self) -> None:
@@ -203,7 +205,7 @@ class Frontends:
         if self._grpc is not None:
             await self._grpc.stop(seconds)
 
-    def _make_http(self) -> HttpListener:
+    def _make_http(self) -> Listener:
         options = self._options
         http = HttpOptions(
             max_input_size=options.http_max_input_size,
@@ -213,27 +215,35 @@ class Frontends:
             codec=self._codec,
         )
         routes = Routes(self._engine, http)
-        return HttpListener(
+        address = ListenAddress(
             options.http_address,
             options.http_port,
+            port_option="--http-port",
+            reuse_port=options.reuse_http_port,
+            reuse_option="--reuse-http-port",
+        )
+        return http_listener(
+            address,
             routes=routes,
             app=ControlPlane(self._engine, routes, http.restrictions, http.tokens, http.codec),
             settings=self._settings(),
             clock=self._clock,
             access_log=access_log(options),
-            reuse_port=options.reuse_http_port,
         )
 
-    def _make_metrics(self) -> HttpListener:
+    def _make_metrics(self) -> Listener:
         options = self._options
-        return HttpListener(
+        address = ListenAddress(
             options.metrics_address or options.http_address,
             options.metrics_port,
+            port_option="--metrics-port",
+        )
+        return http_listener(
+            address,
             routes=MetricsRoutes(collect=self._series, states=self._states),
             app=_no_app,
             settings=self._settings(),
             clock=self._clock,
-            port_option="--metrics-port",
         )
 
     def _settings(self) -> HttpSettings:

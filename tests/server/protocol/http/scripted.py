@@ -25,11 +25,11 @@ from naiad.protocol.http.message import (
     Send,
 )
 from naiad.protocol.http.transport.connection import Connection
-from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
 from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
 
 TEXT = ((b"Content-Type", b"text/plain"),)
 LIMIT = 1000

@@ -8,7 +8,6 @@ the coroutine, which cancels the inference (row 10.24). Importing this module im
 import asyncio
 import collections.abc
 import functools
-import socket
 import typing
 
 import grpc
@@ -22,7 +21,8 @@ from naiad.protocol.grpc.transport.aio_log import quiet_departures
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
 from naiad.protocol.grpc.transport.credentials import server_credentials
 from naiad.protocol.grpc.transport.message_memory import LARGE, MessageMemory
-from naiad.protocol.unanswered import LAST_WORDS_S, UNANSWERED
+from naiad.protocol.transport.listener import UNANSWERED, UNANSWERED_GRACE_S
+from naiad.protocol.transport.sockets import bind_error
 
 _UNANSWERED = rpc_status(UNANSWERED)
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
@@ -90,7 +90,7 @@ class GrpcServer:
         grace = max(grace, 0.0)
         giving_up = asyncio.get_running_loop().call_later(grace, self._under_way.give_up)
         try:
-            await self._server.stop(grace + LAST_WORDS_S)
+            await self._server.stop(grace + UNANSWERED_GRACE_S)
         finally:
             giving_up.cancel()
             self._under_way.memory.close()
@@ -123,27 +123,12 @@ def _bind(server: typing.Any, settings: GrpcSettings) -> int:
         else:
             port = server.add_secure_port(where, credentials)
     except RuntimeError:
+        why = bind_error(settings.address.strip("[]"), settings.port) or "grpc gives no reason"
         raise CannotServeError(
-            f"cannot listen for gRPC on {where}: {_why_not(settings)}; choose another --grpc-port or --grpc-address, or let "
+            f"cannot listen for gRPC on {where}: {why}; choose another --grpc-port or --grpc-address, or let "
             "servers share the port with --reuse-grpc-port=true"
         ) from None
     return port
-
-
-def _why_not(settings: GrpcSettings) -> str:
-    """What the kernel says to the same address: grpc keeps it to itself."""
-    try:
-        found = socket.getaddrinfo(
-            settings.address.strip("[]"), settings.port, type=socket.SOCK_STREAM
-        )
-        for family, kind, protocol, _, address in found:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(address)
-                probe.listen()
-    except OSError as error:
-        return error.strerror or str(error)
-    return "grpc gives no reason"
 
 
 class _Handlers:

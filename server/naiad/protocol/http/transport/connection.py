@@ -18,7 +18,7 @@ import typing
 from typing_extensions import override
 
 from naiad.protocol.http import replies
-from naiad.protocol.http.transport.framing import HttpError
+from naiad.protocol.http.transport.framing import CONTINUE, HttpError
 from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.lifecycle import (
     DEAF,
@@ -30,11 +30,14 @@ from naiad.protocol.http.transport.lifecycle import (
     Lifecycle,
     State,
 )
-from naiad.protocol.http.transport.peer import Peer
 from naiad.protocol.http.transport.request_dispatcher import RequestDispatcher
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
 from naiad.protocol.http.transport.service import HttpService
+from naiad.protocol.transport.listener import UNANSWERED
+from naiad.protocol.transport.peer import Peer
+
+_UNANSWERED = replies.error_reply(UNANSWERED)
 
 _logger = logging.getLogger(__name__)
 
@@ -192,13 +195,13 @@ class Connection(asyncio.Protocol):
         elif close_idle and not receiver.unread and life.state not in ENDED:
             life.on(Event.SENT_EARLY if unwanted else Event.ALL_SENT)
 
-    def fail(self, error: HttpError) -> None:
-        """Send this response to every request without one, and close; a response that has begun continues. After `drain`."""
-        self._sender.refuse_all(replies.refusal(error.status, error.message))
+    def give_up(self) -> None:
+        """Send `UNANSWERED` to every request without a response, and close; a response that has begun continues. After `drain`."""
+        self._sender.refuse_all(_UNANSWERED)
         receiver = self._receiver
         waiting = self._requests.bridge is not None or receiver.body is not None or receiver.unread
         if waiting and self._life.state not in ENDED:
-            self._refuse(error)
+            self._refuse(HttpError(_UNANSWERED.status, UNANSWERED.message, reply=_UNANSWERED))
 
     def cut(self) -> None:
         """Abort the connection and cancel its requests."""
@@ -295,11 +298,17 @@ class Connection(asyncio.Protocol):
                 self._transport.resume_reading()
 
     def _probe_peer(self) -> None:
-        """See `Peer.probe`; a streamed response probes by itself."""
+        """Find out whether a client that sent EOF is still there: closing and half-closing look the same from here.
+
+        An interim response does it: HTTP/1.1 clients skip those they did not ask for (RFC 9110 15.2), and the kernel of
+        a client that has closed refuses it. Row 1.19 wants the request of such a client cancelled. Not for HTTP/1.0,
+        which has no interim responses. A streamed response probes by itself.
+        """
         if self._sender.probe_stream():
-            self._peer.look_soon(self._registry.loop)
+            self._peer.check_soon(self._registry.loop)
             return
         bridge = self._requests.bridge
         head = self._pipeline[0].head if self._pipeline else bridge.head if bridge else NO_HEAD
         if head.minor and not (bridge and bridge.begun):
-            self._peer.probe(self._registry.loop)
+            self._transport.write(CONTINUE)
+            self._peer.check_soon(self._registry.loop)

@@ -13,10 +13,10 @@ from naiad.protocol.http.transport.bridge import AsgiExchange
 from naiad.protocol.http.transport.framing import CONTINUE
 from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import TAKING, Event, Lifecycle
-from naiad.protocol.http.transport.peer import Peer
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.response_sender import ResponseSender
 from naiad.protocol.http.transport.service import HttpService
+from naiad.protocol.transport.peer import Peer
 
 
 class RequestDispatcher:

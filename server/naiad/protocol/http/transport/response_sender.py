@@ -18,10 +18,10 @@ from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.framing import CLOSE, KEEP, KEEP_1_0
 from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import Event, Lifecycle, State
-from naiad.protocol.http.transport.peer import Peer
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.http.transport.streamed import StreamedReply
+from naiad.protocol.transport.peer import Peer
 
 _OPEN = State.OPEN  # looking up a member of an enum takes longer than this name
 

@@ -13,11 +13,11 @@ from naiad.protocol.http.message import (
     OnReply,
 )
 from naiad.protocol.http.transport.body import Body, ChunkedBody, LengthBody
-from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.http.transport.framing import HttpError, ReplyFramer, too_large
 from naiad.protocol.http.transport.head import CHUNKED, RequestHead
 from naiad.protocol.http.transport.head_cache import HeadCache
 from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
 
 _NOT_ADMITTED = frozenset((401, 403))
 _OPTIONS = HttpReply(204, ((b"Allow", b"GET, HEAD, POST, OPTIONS"),), ())

@@ -11,8 +11,10 @@ import uvloop
 
 from naiad.core.clock import SystemClock
 from naiad.protocol.http.message import AsgiApp, Receive, Scope, Send
-from naiad.protocol.http.transport.listener import HttpListener, ListenError
+from naiad.protocol.http.transport.listener import http_listener
 from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.transport.listener import Listener
+from naiad.protocol.transport.sockets import ListenAddress, ListenError
 from tests.server.protocol.http.scripted import (
     Reply,
     ScriptedRoutes,
@@ -23,7 +25,7 @@ from tests.server.protocol.http.scripted import (
 )
 
 Scenario = collections.abc.Callable[
-    [HttpListener, ScriptedRoutes], collections.abc.Coroutine[None, None, None]
+    [Listener, ScriptedRoutes], collections.abc.Coroutine[None, None, None]
 ]
 
 
@@ -34,15 +36,20 @@ def listener(
     port: int = 0,
     app: AsgiApp = echo_app,
     reuse_port: bool = False,
-) -> HttpListener:
-    return HttpListener(
+) -> Listener:
+    address = ListenAddress(
         host,
         port,
+        port_option="--http-port",
+        reuse_port=reuse_port,
+        reuse_option="--reuse-http-port",
+    )
+    return http_listener(
+        address,
         routes=routes,
         app=app,
         settings=HttpSettings(tick=0.05, linger_timeout=1),
         clock=SystemClock(),
-        reuse_port=reuse_port,
     )
 
 
@@ -62,7 +69,7 @@ def served(scenario: Scenario, *, app: AsgiApp = echo_app) -> None:
     uvloop.run(asyncio.wait_for(run(), 30))
 
 
-async def ask(server: HttpListener, data: bytes) -> list[Reply]:
+async def ask(server: Listener, data: bytes) -> list[Reply]:
     """Send, half-close, and read to the end."""
     reader, writer = await asyncio.open_connection(*server.address)
     writer.write(data)
@@ -87,7 +94,7 @@ async def settled(value: collections.abc.Callable[[], int]) -> None:
         same, last = (same + 1 if value() == last else 0), value()
 
 
-async def refused(server: HttpListener) -> None:
+async def refused(server: Listener) -> None:
     """Wait until the server takes no connection any more."""
     while True:
         try:
@@ -99,7 +106,7 @@ async def refused(server: HttpListener) -> None:
 
 
 def test_both_lanes_are_served_on_one_connection() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         replies = await ask(
             server, post("/echo", b"1") + request("GET", "/app") + post("/echo", b"3")
         )
@@ -110,7 +117,7 @@ def test_both_lanes_are_served_on_one_connection() -> None:
 
 
 def test_large_bodies_go_both_ways_whole() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         body = bytes(range(256)) * 40000
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(post("/echo", body, "Connection: close"))
@@ -122,7 +129,7 @@ def test_large_bodies_go_both_ways_whole() -> None:
 
 
 def test_a_client_that_reads_slowly_holds_back_its_further_requests() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         body = bytes(1 << 20)
         sock = socket.create_connection(server.address)
         sock.setblocking(False)
@@ -156,7 +163,7 @@ def test_a_large_upload_to_the_application_is_held_back_until_it_is_read() -> No
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b"ok"})
 
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(post("/app", bytes(20 << 20), "Connection: close"))
         await settled(writer.transport.get_write_buffer_size)
@@ -170,7 +177,7 @@ def test_a_large_upload_to_the_application_is_held_back_until_it_is_read() -> No
 
 
 def test_a_refused_upload_still_gets_its_error_to_the_client() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         routes.limit = 1000
         reader, writer = await asyncio.open_connection(*server.address)
         writer.write(post("/echo", bytes(5 << 20)))
@@ -184,7 +191,7 @@ def test_a_refused_upload_still_gets_its_error_to_the_client() -> None:
 
 
 def test_closing_the_client_s_socket_cancels_its_request() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         for reset in (False, True):
             sock = socket.create_connection(server.address)
             if reset:
@@ -199,7 +206,7 @@ def test_closing_the_client_s_socket_cancels_its_request() -> None:
 
 
 def test_a_half_closed_client_is_not_taken_for_a_closed_one() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         asking = asyncio.ensure_future(ask(server, post("/hold")))
         await until(lambda: bool(routes.held))
         for _ in range(
@@ -214,7 +221,7 @@ def test_a_half_closed_client_is_not_taken_for_a_closed_one() -> None:
 
 
 def test_vanished_peers_are_probed_for() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         sock = socket.create_connection(server.address)
         sock.sendall(post("/hold"))
         await until(lambda: bool(routes.held))
@@ -228,7 +235,7 @@ def test_vanished_peers_are_probed_for() -> None:
 
 
 def test_draining_keeps_accepting_and_closes_each_connection_after_its_reply() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         idle_reader, idle_writer = await asyncio.open_connection(*server.address)
         busy_reader, busy_writer = await asyncio.open_connection(*server.address)
         busy_writer.write(post("/hold"))
@@ -263,7 +270,7 @@ def test_what_is_not_finished_within_the_timeout_is_refused_cancelled_and_counte
             cancelled.append(True)
             raise
 
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         clients = []
         half = post("/echo", b"half of it")[:-5]
         for data in (post("/hold") + post("/echo", b"behind"), request("GET", "/app"), half):
@@ -289,7 +296,7 @@ def test_what_is_not_finished_within_the_timeout_is_refused_cancelled_and_counte
 
 
 def test_a_client_that_does_not_take_the_refusal_is_cut() -> None:
-    async def scenario(server: HttpListener, routes: ScriptedRoutes) -> None:
+    async def scenario(server: Listener, routes: ScriptedRoutes) -> None:
         with socket.create_connection(server.address) as sock:
             sock.sendall(post("/hold") + post("/echo", b"half of it")[:-5])
             await until(lambda: bool(routes.held))

@@ -10,8 +10,7 @@ import pytest
 from naiad.metrics.exposition import Sample, Series
 from naiad.metrics.families import Family
 from naiad.protocol.http.message import HttpReply, HttpRequest
-from naiad.protocol.metrics_endpoint import MetricsRoutes
-from naiad.protocol.metrics_page import Collect, MetricsPage
+from naiad.protocol.http.metrics_port import Collect, MetricsPage, MetricsRoutes
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 

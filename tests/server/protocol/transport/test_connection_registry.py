@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from naiad.protocol.http.transport.connection_registry import ConnectionRegistry
-from naiad.protocol.http.transport.framing import HttpError
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
 
 
 class Watcher:
@@ -19,7 +18,7 @@ class Watcher:
 
     def drain(self, *, close_idle: bool) -> None: ...
 
-    def fail(self, error: HttpError) -> None: ...
+    def give_up(self) -> None: ...
 
     def cut(self) -> None: ...
 

@@ -1,10 +1,15 @@
-"""The metrics port: `/metrics` for Prometheus (row 8.12) and `/status` for machines that watch models (design: Decided).
+"""The metrics port: `/metrics` for Prometheus (row 8.12) and `/status` for programs that watch models.
 
-Both are open: they tell no secret and change nothing, and probes and the operator must reach them when APIs are restricted.
+Both are open: they expose no secrets and change nothing, and probes and the Kubernetes operator must reach them when APIs are restricted.
+The page of many models is rendered in slices, so that it does not keep the event loop from requests.
 """
 
+import asyncio
 import collections.abc
+import logging
 
+from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, page
+from naiad.protocol.http import replies
 from naiad.protocol.http.message import (
     Cancellable,
     FastHandler,
@@ -13,16 +18,61 @@ from naiad.protocol.http.message import (
     HttpRequest,
     OnReply,
 )
-from naiad.protocol.http.replies import json_reply, wrong_method
-from naiad.protocol.metrics_page import Collect, MetricsPage
 from naiad.repository.manager import VersionState
+
+log = logging.getLogger("naiad.metrics")
+
+_HEADERS = ((replies.CONTENT_TYPE, CONTENT_TYPE),)
+
+Collect = collections.abc.Callable[[], collections.abc.Iterable[Series | Rendered]]
+
 
 _METRICS_PATHS = frozenset(("/metrics", "/metrics/"))
 _STATUS_PATH = "/status"
 _NO_BODY = 0
 
-_NOT_ALLOWED = wrong_method(b"GET")
+_NOT_ALLOWED = replies.wrong_method(b"GET")
 _NOTHING = HttpReply(200, (), (b"",))
+
+
+class MetricsPage:
+    """Renders the page; all methods on the event loop.
+
+    One page is rendered at a time. Requests that come meanwhile share the next: each page shows what was counted after its request came.
+
+    Args:
+        collect: gives the families to show now; it may compute each when it is asked for the next.
+    """
+
+    def __init__(self, collect: Collect) -> None:
+        self._collect = collect
+        self._waiting: list[OnReply] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def answer(self, reply: OnReply) -> None:
+        """Send the page once it is rendered."""
+        self._waiting.append(reply)
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._render())
+
+    async def _render(self) -> None:
+        while self._waiting:
+            waiting, self._waiting = self._waiting, []
+            try:
+                parts = list[bytes]()
+                for family in self._collect():
+                    parts.append(page((family,)))
+                    await asyncio.sleep(0)
+                answer = HttpReply(200, _HEADERS, (b"".join(parts),))
+            except Exception:  # a bug of ours must not leave the request without an answer
+                log.exception("the metrics page could not be rendered")
+                answer = replies.server_fault()
+            for reply in waiting:
+                try:
+                    reply(answer)
+                except Exception:  # nor may it end the pages of all others
+                    log.exception("the metrics page could not be sent")
+        self._task = None
 
 
 class MetricsRoutes:
@@ -78,7 +128,7 @@ class MetricsRoutes:
             }
             for state in self._states()
         ]
-        reply(json_reply({"models": models}))
+        reply(replies.json_reply({"models": models}))
         return None
 
 

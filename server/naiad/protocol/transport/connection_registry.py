@@ -7,8 +7,6 @@ which is updated once per tick, and checks its timeouts once per tick. An idle s
 import asyncio
 import typing
 
-from naiad.protocol.http.transport.framing import HttpError
-
 
 class RegisteredConnection(typing.Protocol):
     """A connection, as the registry uses it."""
@@ -21,8 +19,8 @@ class RegisteredConnection(typing.Protocol):
         """Close after the replies to the requests in progress; if idle, close now if `close_idle`."""
         ...
 
-    def fail(self, error: HttpError) -> None:
-        """Send this response to every request without one, and close."""
+    def give_up(self) -> None:
+        """Send `UNANSWERED` to every request without a response, and close."""
         ...
 
     def cut(self) -> None:

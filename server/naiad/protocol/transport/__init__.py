@@ -1,0 +1,1 @@
+"""Sockets, timeouts and draining: what carries a protocol, whichever it is."""

@@ -1,0 +1,137 @@
+"""Accepts connections on one address and closes them in order, whatever protocol they carry.
+
+The order of a shutdown: `begin_drain` (still accepting; responses announce the close), then `close` (no more
+clients; idle connections close at once; requests in progress are finished, within a timeout; the rest get `UNANSWERED`).
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import socket
+
+from naiad.errors import unavailable
+from naiad.protocol.transport.connection_registry import ConnectionRegistry
+from naiad.protocol.transport.settings import TransportSettings
+from naiad.protocol.transport.sockets import ListenAddress
+
+UNANSWERED = unavailable(
+    "Server exiting: its exit timeout (--exit-timeout-secs) was over before this request had its answer. Send it to another server"
+)
+"""The response to each request that has none when the server exits all the same, over HTTP and gRPC alike (rows 1.19, 17.14)."""
+
+UNANSWERED_GRACE_S = 0.5
+"""How long clients have to read that before their connections are aborted."""
+
+ProtocolFactory = collections.abc.Callable[[], asyncio.Protocol]
+
+
+class Listener:
+    """A server on one address.
+
+    Args:
+        address: where to listen.
+        settings: limits and timeouts.
+        protocol: called once at the start; gives what makes the connection of an accepted socket, which adds itself to the registry.
+    """
+
+    def __init__(
+        self,
+        address: ListenAddress,
+        *,
+        settings: TransportSettings,
+        protocol: collections.abc.Callable[[ConnectionRegistry], ProtocolFactory],
+    ) -> None:
+        self._listen_address = address
+        self._settings = settings
+        self._protocol = protocol
+        self._servers: list[asyncio.Server] = []
+        self._bound: list[socket.socket] = []
+        self._address: tuple[str, int] | None = None
+        self._registry: ConnectionRegistry | None = None
+
+    async def reserve(self) -> None:
+        """Bind the address, so that no other process can, and accept no client yet: clients are refused until `start`.
+
+        Raises:
+            ListenError: the address is taken, unknown or not allowed.
+        """
+        self._bound = await self._listen_address.bind(self._settings)
+        self._address = self._bound[0].getsockname()[:2]
+
+    async def start(self) -> None:
+        """Listen and serve; binds the address first if `reserve` did not.
+
+        Raises:
+            ListenError: as `reserve`.
+        """
+        loop, settings = asyncio.get_running_loop(), self._settings
+        if not self._bound:
+            await self.reserve()
+        sockets, self._bound = self._bound, []
+        self._registry = ConnectionRegistry(loop, tick=settings.tick)
+        factory = self._protocol(self._registry)
+        self._listen_address.listen(sockets, settings.backlog)
+        for sock in sockets:
+            server = await loop.create_server(factory, sock=sock, backlog=settings.backlog)
+            self._servers.append(server)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port that it listens on (the first, if there are several).
+
+        Raises:
+            RuntimeError: it was not started.
+        """
+        if self._address is None:
+            raise RuntimeError("the listener was not started")
+        return self._address
+
+    @property
+    def connections(self) -> int:
+        """How many clients are connected."""
+        return 0 if self._registry is None else len(self._registry)
+
+    def begin_drain(self, *, close_idle: bool = True) -> None:
+        """Go on accepting and responding, but close each connection after its next response.
+
+        Args:
+            close_idle: close connections without a request at once. A client may be sending just then and will have to
+                repeat its request: pass False while others may still route here, `close` closes them later.
+        """
+        if self._registry is not None:
+            self._registry.draining = True
+            for connection in self._registry.connections():
+                connection.drain(close_idle=close_idle)
+
+    async def close(self, timeout: float) -> int:  # noqa: ASYNC109 - it bounds the clients, then acts; not a deadline to raise at
+        """Accept no more, close idle connections, finish the requests in progress.
+
+        Args:
+            timeout: seconds for the requests in progress. Those without a response by then get `UNANSWERED`; a response that has
+                begun is cut.
+
+        Returns:
+            How many connections were not finished.
+        """
+        for server in self._servers:
+            server.close()
+        self._servers.clear()
+        for sock in self._bound:
+            sock.close()
+        self._bound.clear()
+        registry = self._registry
+        if registry is None:
+            return 0
+        self.begin_drain()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(registry.empty(), timeout)
+        unfinished = registry.connections()
+        for connection in unfinished:
+            connection.give_up()
+        if unfinished:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(registry.empty(), UNANSWERED_GRACE_S)
+            for connection in registry.connections():
+                connection.cut()
+            await registry.empty()
+        return len(unfinished)

@@ -1,0 +1,65 @@
+"""The other end of a connection: its address, whether it is still there, whether it reads what it is sent."""
+
+import asyncio
+import socket
+
+_PROBE_SECONDS = 0.02
+"""How soon after a probe to check its result; peers further away are checked again at each tick."""
+
+
+class Peer:
+    """A client, seen through its socket.
+
+    Args:
+        transport: the connection's transport.
+
+    Attributes:
+        since: when it last sent or was sent something (the registry's `now`): timeouts count from there.
+    """
+
+    __slots__ = ("_drained", "_stuck_bytes", "_stuck_since", "_transport", "since")
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._drained: asyncio.Future[None] | None = None
+        self._stuck_bytes = -1
+        self._stuck_since = 0.0
+        self.since = 0.0
+
+    def address(self, name: str = "peername") -> tuple[str, int] | None:
+        """Host and port of "peername" or "sockname"; None when the socket has none (any more)."""
+        address = self._transport.get_extra_info(name)
+        return (address[0], address[1]) if isinstance(address, tuple) and len(address) > 1 else None
+
+    def check_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Check whether the kernel of the client refuses what was just sent."""
+        loop.call_later(_PROBE_SECONDS, self.abort_if_gone)
+
+    def abort_if_gone(self) -> None:
+        """Abort the connection if the kernel of the client refused what was sent."""
+        if self._transport.is_closing():
+            return
+        sock = self._transport.get_extra_info("socket")
+        if sock is not None and sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self._transport.abort()
+
+    def is_stuck(self, now: float, limit: float) -> bool:
+        """Whether it has read nothing of what waits for it for `limit` seconds. To be called at each tick."""
+        unsent = self._transport.get_write_buffer_size()
+        if unsent != self._stuck_bytes:
+            self._stuck_bytes = unsent
+            self._stuck_since = now
+        return now - self._stuck_since >= limit
+
+    def wait(self, loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
+        """The future that is done once it has read enough for the next write."""
+        if self._drained is None:
+            self._drained = loop.create_future()
+        return self._drained
+
+    def drained(self) -> None:
+        """It has read enough, or has gone."""
+        self._stuck_bytes = -1
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)
+        self._drained = None

@@ -1,0 +1,125 @@
+"""Listening sockets, and what to do about an address that cannot be listened on."""
+
+import asyncio
+import errno
+import socket
+
+from naiad.protocol.transport.settings import TransportSettings
+
+
+class ListenError(Exception):
+    """An address cannot be listened on; the message says which option to change."""
+
+
+class ListenAddress:
+    """An address to listen on.
+
+    Args:
+        host: address or name; a name with several addresses stands for each of them, "" for all of the machine.
+        port: TCP port; 0 takes a free one.
+        port_option: the option that sets the port, for messages, e.g. "--http-port".
+        reuse_port: several processes may listen on the same port.
+        reuse_option: the option for that; "" if there is none.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        port_option: str,
+        reuse_port: bool = False,
+        reuse_option: str = "",
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._reuse_port = reuse_port
+        self._port_option = port_option
+        self._reuse_option = reuse_option
+
+    async def bind(self, settings: TransportSettings) -> list[socket.socket]:
+        """Sockets bound to every address of the host; all or none. They do not listen yet.
+
+        Raises:
+            ListenError: an address is taken, unknown or not allowed.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            infos = await loop.getaddrinfo(
+                self._host or None, self._port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            )
+        except socket.gaierror as error:
+            raise ListenError(
+                f"{self._host!r} is not an address to listen on ({error.strerror}). "
+                "Give an address of this machine, or 0.0.0.0 for all."
+            ) from None
+        sockets: list[socket.socket] = []
+        port = self._port
+        try:
+            for family, kind, protocol, _, address in dict.fromkeys(infos):
+                sock = socket.socket(family, kind, protocol)
+                sockets.append(sock)
+                self._prepare(sock, settings)
+                sock.bind((address[0], port, *address[2:]))
+                port = sock.getsockname()[1]  # port 0: the same free port for all addresses
+        except OSError as error:
+            raise self._closed(sockets, error) from None
+        return sockets
+
+    def listen(self, sockets: list[socket.socket], backlog: int) -> None:
+        """Let clients connect; without this uvloop would swallow what goes wrong.
+
+        Raises:
+            ListenError: another process that had bound the address as well listens already. All sockets are closed then.
+        """
+        try:
+            for sock in sockets:
+                sock.listen(backlog)
+        except OSError as error:
+            raise self._closed(sockets, error) from None
+
+    def _prepare(self, sock: socket.socket, settings: TransportSettings) -> None:
+        """Options that accepted sockets inherit."""
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if self._reuse_port:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if sock.family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, settings.probe_idle)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, settings.probe_interval)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, settings.probe_count)
+        sock.setblocking(False)
+
+    def _closed(self, sockets: list[socket.socket], error: OSError) -> ListenError:
+        for sock in sockets:
+            sock.close()
+        where = f"{self._host or '*'}:{self._port}"
+        if error.errno == errno.EADDRINUSE:
+            share = "two servers share a port only if both ask for it"
+            return ListenError(
+                f"{where} is in use by another process. Choose another port with {self._port_option}, or stop that process"
+                + (f"; {share} ({self._reuse_option}=true)." if self._reuse_option else ".")
+            )
+        if error.errno == errno.EACCES:
+            return ListenError(
+                f"{where} is not allowed for this user. Choose a port above 1023 with {self._port_option}."
+            )
+        return ListenError(
+            f"{where} cannot be listened on ({error.strerror}). Give an address of this machine and a free port with {self._port_option}."
+        )
+
+
+def bind_error(host: str, port: int) -> str:
+    """What the kernel says to an address that another library could not listen on; "" if it has no objection."""
+    try:
+        for family, kind, protocol, _, address in socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        ):
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(address)
+                probe.listen()
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""
