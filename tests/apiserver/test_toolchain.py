@@ -40,7 +40,7 @@ def test_what_was_built_before_is_taken_without_go(
     assert toolchain.find()["etcd"] == str(empty_cache / "etcd")
 
 
-def test_without_go_a_person_is_told_the_three_ways_out(
+def test_without_go_the_message_names_the_three_ways_out(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

@@ -178,7 +178,7 @@ def test_what_is_started_while_bound_stays_on_those_processors() -> None:
         process.communicate(b"\n")
 
 
-def test_a_folder_that_is_no_checkout_is_refused(tmp_path: pathlib.Path) -> None:
+def test_a_folder_that_is_not_a_checkout_is_refused(tmp_path: pathlib.Path) -> None:
     with pytest.raises(LoadError, match="is not a checkout of Naiad"):
         program_of(tmp_path, name="other")
 

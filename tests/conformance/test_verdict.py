@@ -35,7 +35,7 @@ def test_answers_that_agree_against_the_row_are_faults_of_both() -> None:
     assert len(judge(_ASKED, wrong, wrong, ()).faults) == 2
 
 
-def test_a_difference_that_nobody_listed_is_a_fault() -> None:
+def test_a_difference_that_is_not_listed_is_a_fault() -> None:
     faults = judge(_ASKED, {**_OK, "id": "'a'"}, {**_OK, "id": "'b'"}, ()).faults
     assert faults == ("id: the reference answers 'a', Naiad 'b'",)
 

@@ -33,7 +33,7 @@ def test_a_corpus_file_keeps_its_regressions_and_sorts_the_rest() -> None:
     assert corpus.parsed(corpus.with_found("", [b"c"])) == [b"c"]
 
 
-def test_a_line_that_is_no_bytes_literal_is_named() -> None:
+def test_a_line_that_is_not_a_bytes_literal_is_named() -> None:
     with pytest.raises(ValueError, match="line 2"):
         corpus.parsed("b'a'\n'text'\n")
 

@@ -148,7 +148,7 @@ def test_model_states_are_where_the_operator_asks_for_them() -> None:
     }
 
 
-async def test_metrics_are_where_prometheus_is_told_to_ask() -> None:
+async def test_metrics_are_where_the_pod_monitor_points() -> None:
     replies = on_the_metrics_port(server.METRICS_PATH)
     await asyncio.wait(asyncio.all_tasks() - {asyncio.current_task()})  # the page is rendered
     headers = dict(replies.only.headers)

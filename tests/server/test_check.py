@@ -168,7 +168,7 @@ def test_code_that_python_cannot_read_is_a_problem_at_its_line(
     assert " 3 | def broken(:\n   |            ^\n" in shown
 
 
-def test_a_warning_of_the_compiler_is_no_problem(tmp_path: pathlib.Path) -> None:
+def test_a_warning_of_the_compiler_is_not_a_problem(tmp_path: pathlib.Path) -> None:
     _model(tmp_path, "one", source=_MODEL + 'PATTERN = "\\d"\n')
 
     assert main([str(tmp_path)]) == 0
@@ -235,7 +235,7 @@ def test_a_command_that_cannot_be_meant_says_what_to_give(
     assert output.out == ""
 
 
-def test_help_is_no_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_exits_with_zero(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--help"]) == 0
     assert "Exit status" in capsys.readouterr().out
 

@@ -281,7 +281,7 @@ def test_a_folder_in_or_around_the_repository_is_refused(
     assert "overlap" in err
 
 
-def test_what_is_no_repository_is_refused_as_the_server_does(
+def test_a_folder_that_is_not_a_repository_is_refused_as_the_server_does(
     repository: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for wrong, said in (
@@ -322,7 +322,7 @@ def _status(repository: pathlib.Path, folder: pathlib.Path) -> int:
     return 0 if fetch.fetch(str(repository), folder) else 1
 
 
-def test_a_full_disk_is_told_before_and_while_it_happens(
+def test_a_full_disk_is_reported_before_and_while_it_happens(
     repository: pathlib.Path,
     folder: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
@@ -362,7 +362,7 @@ def test_a_command_that_is_wrong_has_a_status_of_its_own(
         assert "is empty" in capsys.readouterr().err
 
 
-def test_progress_is_told_now_and_then() -> None:
+def test_progress_is_reported_now_and_then() -> None:
     now, said = [0.0], list[str]()
     progress = fetch.Progress(files=2, size=4_000_000, clock=lambda: now[0], say=said.append)
     progress.advance(1_000_000)

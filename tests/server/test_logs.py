@@ -81,7 +81,9 @@ def test_a_terminal_gets_whole_words() -> None:
     assert " ".join(line.strip() for line in wrapped) == whole
 
 
-def test_what_is_no_terminal_gets_whole_lines(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stream_that_is_not_a_terminal_gets_whole_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert logs.terminal_columns() == 0
 
 
@@ -120,7 +122,7 @@ def configured(**settings: Any) -> collections.abc.Iterator[None]:
         ours.setLevel(before[2])
 
 
-def test_lines_that_cannot_be_written_are_told_once_until_some_can(
+def test_lines_that_cannot_be_written_are_reported_once_until_some_can(
     tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "log"

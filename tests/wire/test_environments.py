@@ -105,7 +105,7 @@ def test_the_reply_to_a_load_holds_the_installers_error(tmp_path: pathlib.Path) 
     assert "No matching distribution found for word==3.0" in json.loads(reply)["error"]
 
 
-def test_a_server_that_is_told_to_stop_does_not_wait_for_an_installer(
+def test_a_server_that_stops_does_not_wait_for_an_installer(
     tmp_path: pathlib.Path,
 ) -> None:
     """The installer hangs here in the build of a project that never ends."""

@@ -59,7 +59,7 @@ def ask(server: ServerProcess, model: str, what: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("host", ["process", "thread"])
-def test_whatever_a_model_raises_is_told_as_an_exception_is_and_it_serves_on(
+def test_whatever_a_model_raises_is_reported_as_an_exception_is_and_it_serves_on(
     host: str, tmp_path: pathlib.Path
 ) -> None:
     models = tmp_path / "models"

@@ -100,7 +100,9 @@ def test_the_example_that_streams_shows_every_word(examples: ServerProcess, wire
     assert output_of(sys.executable, *command) == words
 
 
-def test_a_config_that_asks_for_what_is_not_there_yet_is_refused(tmp_path: pathlib.Path) -> None:
+def test_a_config_that_asks_for_what_is_not_supported_yet_is_refused(
+    tmp_path: pathlib.Path,
+) -> None:
     listed = not_yet()
     for number, (words, text) in enumerate(NOT_YET_IN_A_CONFIG.items()):
         assert words in listed
@@ -125,7 +127,7 @@ def test_a_config_that_asks_for_what_is_not_there_yet_is_refused(tmp_path: pathl
 
 
 @pytest.mark.parametrize(("words", "option"), NOT_YET_AS_OPTION.items())
-def test_an_option_for_what_is_not_there_yet_is_refused(
+def test_an_option_for_what_is_not_supported_yet_is_refused(
     tmp_path: pathlib.Path, words: str, option: str
 ) -> None:
     assert words in not_yet()

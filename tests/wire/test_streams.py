@@ -170,7 +170,7 @@ class TestHttp:
             gate.touch()
             assert words(events(slow)) == ["4"]
 
-    def test_a_slow_reader_of_a_coroutine_is_cut_off_and_holds_nobody(
+    def test_a_slow_reader_of_a_coroutine_is_cut_off_and_delays_no_other_request(
         self, server: ServerProcess
     ) -> None:
         cut_off = "does not read what it is sent"
@@ -355,9 +355,7 @@ class TestGrpc:
                 await asyncio.wait_for(client.infer("scripted", given("a")), GIVE_UP_S)
 
 
-def test_a_shutdown_finishes_streams_that_are_under_way(
-    models: pathlib.Path, tmp_path: pathlib.Path
-) -> None:
+def test_a_shutdown_finishes_active_streams(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     gate = tmp_path / "gate"
     with ServerProcess(naiad_program(), [models], log=tmp_path / "log") as server:
         with (

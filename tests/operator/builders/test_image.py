@@ -59,7 +59,7 @@ def test_an_image_of_ones_own_that_is_taken_out_makes_room_for_the_default() -> 
     assert image.resolve(service.parse(again), NEW) == "server:2"
 
 
-def test_defaults_that_the_api_server_filled_in_are_no_edit() -> None:
+def test_defaults_that_the_api_server_filled_in_are_not_an_edit() -> None:
     """The stored resource has them, and a new release may bring new ones: its pods are the same."""
     first, second = manifests.resource(), manifests.resource()
     second["spec"], _ = validation.with_defaults(second["spec"])

@@ -76,7 +76,7 @@ def test_nothing_of_the_input_is_changed() -> None:
     assert before == BASE
 
 
-def test_a_list_that_nothing_is_left_of_is_no_list() -> None:
+def test_a_list_of_which_nothing_is_left_is_dropped() -> None:
     gone = [{"name": "a", "$patch": "delete"}]
     assert strategic({}, {"initContainers": gone}) == {}
     assert strategic({"volumes": [{"name": "a"}]}, {"volumes": gone}) == {}

@@ -30,7 +30,7 @@ def built(patch: typing.Any) -> dict[str, typing.Any]:
         ({"spec": {"volumes": [{"emptyDir": {}}]}}, "spec.volumes[0].name", "identified by"),
     ],
 )
-def test_a_patch_that_is_no_pod_template_is_refused_with_its_field(
+def test_a_patch_that_is_not_a_pod_template_is_refused_with_its_field(
     patch: dict[str, typing.Any], path: str, said: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:

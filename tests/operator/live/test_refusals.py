@@ -65,7 +65,7 @@ def test_a_typo_in_a_kubernetes_object_is_reported(
     kubectl.delete("InferenceService", case, namespace)
 
 
-def test_a_typo_that_is_mended_is_forgotten(kubectl: Kubectl, namespace: str) -> None:
+def test_a_typo_that_is_fixed_is_forgotten(kubectl: Kubectl, namespace: str) -> None:
     typo: dict[str, typing.Any] = {"podTemplate": {"spec": {"nodeSelctor": {"a": "b"}}}}
     kubectl.create(inference_service("repaired", namespace, **typo))
     refused(kubectl, "repaired", namespace, words="nodeSelctor")

@@ -92,7 +92,7 @@ def test_the_failure_of_a_pod_is_kept_for_machines() -> None:
     }
 
 
-def test_the_last_words_of_a_json_log_are_its_message() -> None:
+def test_the_end_of_a_json_log_are_its_message() -> None:
     line = '{"level": "error", "message": "the error is this"}'
     given = status(children=NOT_READY, pods=[ended(f"{line}\n")], models=None)
     assert condition(given)[2].endswith("times: the error is this")
@@ -111,7 +111,7 @@ def test_a_terminating_pod_is_not_reported() -> None:
     assert condition(status(children=ONE_READY, pods=[going], models=None))[1] == "RollingOut"
 
 
-def test_a_running_pod_that_loads_its_models_is_no_failure() -> None:
+def test_a_running_pod_that_loads_its_models_is_not_a_failure() -> None:
     running = container(state={"running": {}})
     assert condition(status(children=ONE_READY, pods=[running], models=None))[1] == "RollingOut"
 

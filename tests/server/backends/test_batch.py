@@ -32,7 +32,7 @@ def test_requests_are_joined_in_order_whatever_the_order_of_their_inputs() -> No
     assert merged["B"].tolist() == [[2], [5], [6]]
 
 
-def test_outputs_are_computed_for_whoever_asks_for_them() -> None:
+def test_outputs_are_computed_for_the_requests_that_want_them() -> None:
     names = ["X", "Y", "Z"]
     row = tensor("A", [[1]])
     some = [inference(row, outputs=["Z"]), inference(row, outputs=["X"])]

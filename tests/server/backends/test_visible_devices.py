@@ -32,7 +32,7 @@ def test_where_the_server_sees_only_some_its_numbers_count_among_those() -> None
     assert seen(gpu(2), environ=environ).variables == {"CUDA_VISIBLE_DEVICES": "7"}
 
 
-def test_an_order_of_devices_that_somebody_chose_stays() -> None:
+def test_a_chosen_order_of_devices_stays() -> None:
     environ = {"CUDA_DEVICE_ORDER": "FASTEST_FIRST"}
     assert seen(gpu(1), environ=environ).variables == {"CUDA_VISIBLE_DEVICES": "1"}
 

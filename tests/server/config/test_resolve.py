@@ -116,7 +116,9 @@ def test_a_policy_that_serves_nothing_is_a_problem(
     ]
 
 
-def test_a_model_without_versions_is_told_where_the_file_belongs(tmp_path: pathlib.Path) -> None:
+def test_the_error_of_a_model_without_versions_says_where_the_file_belongs(
+    tmp_path: pathlib.Path,
+) -> None:
     folder = make_model(tmp_path, 'backend: "python"', files={"model.py": b"", "01/model.py": b""})
     resolution = resolve(folder)
     assert only(resolution).message == (
@@ -245,7 +247,7 @@ def test_a_damaged_onnx_file_is_said_with_its_path(tmp_path: pathlib.Path) -> No
     assert "is cut off after 40 bytes" in problem.message
 
 
-def test_syntax_and_sense_are_told_together_and_no_code_runs(tmp_path: pathlib.Path) -> None:
+def test_syntax_and_meaning_are_reported_together_and_no_code_runs(tmp_path: pathlib.Path) -> None:
     completion = Completion()
     folder = make_model(tmp_path, "max_batchsize: 4\ndynamic_batching { preferred_batch_size: 8 }")
     problems = resolve(folder, complete=lambda _backend: completion).problems
@@ -281,7 +283,7 @@ def test_a_file_name_that_no_file_can_have_is_refused_at_its_line(
     assert [each.position.line for each in said if each.position is not None] == [2, 4]
 
 
-def test_an_ending_of_a_file_name_is_no_pattern(tmp_path: pathlib.Path) -> None:
+def test_the_end_of_a_file_name_is_not_a_pattern(tmp_path: pathlib.Path) -> None:
     text = 'backend: "onnxruntime" default_model_filename: "model.**"'
     found = resolve(make_model(tmp_path, text, files={"1/model.onnx": X})).problems
     assert "unable to find" in found[0].message

@@ -85,7 +85,7 @@ def test_every_field_arrives(tmp_path: pathlib.Path) -> None:
     assert config.message.instance_group[1].name == "own"
 
 
-def test_a_reshape_to_the_same_shape_is_none(tmp_path: pathlib.Path) -> None:
+def test_a_reshape_to_the_same_shape_is_dropped(tmp_path: pathlib.Path) -> None:
     text = 'backend: "python" input { name: "a" data_type: TYPE_INT8 dims: 2 reshape { shape: 2 } }'
     config = resolve(make_model(tmp_path, text)).config
     assert config is not None

@@ -83,7 +83,7 @@ def test_going_on_does_not_help_while_too_much_is_on_its_way() -> None:
 
 
 @pytest.mark.parametrize("held", [False, True])
-def test_once_closed_nobody_waits_any_more(*, held: bool) -> None:
+def test_once_closed_no_sender_waits(*, held: bool) -> None:
     flow = Flow(limit=1)
     if held:
         flow.pause()
@@ -121,7 +121,7 @@ def test_no_wake_up_is_lost_between_threads_that_race() -> None:
     assert all(sender.done() for sender in senders)
 
 
-def test_who_watches_hears_of_each_turn_once_and_of_a_hold_that_is_older() -> None:
+def test_a_watcher_is_called_once_per_change_and_for_an_earlier_pause() -> None:
     flow = Flow()
     flow.pause()
     told: list[bool] = []
@@ -143,7 +143,7 @@ def test_who_watches_is_let_go_when_the_flow_is_closed_and_hears_no_more() -> No
     assert told == [True, False]
 
 
-def test_a_closed_flow_holds_nobody() -> None:
+def test_a_closed_flow_pauses_no_sender() -> None:
     flow = Flow()
     flow.pause()
     flow.close()

@@ -26,7 +26,7 @@ def test_messages_work_without_the_python_implementation() -> None:
     )
 
 
-def test_who_asks_for_the_python_implementation_gets_it() -> None:
+def test_the_python_implementation_can_be_requested() -> None:
     run(
         "import naiad.core.messages\n"
         "from google.protobuf import descriptor_pool\n"

@@ -170,7 +170,7 @@ def test_memory_of_shapes_is_bounded() -> None:
     assert len(validator._rules["IN"].accepted) == 256
 
 
-def test_who_sends_too_many_inputs_is_told_which_the_model_has_not() -> None:
+def test_the_error_of_too_many_inputs_names_those_that_the_model_lacks() -> None:
     validator = RequestValidator(config(spec("IN", 16)))
     said = refusal(validator, request(tensor("IN", 1, 16), tensor("X", 1)))
     assert said.endswith("The model has no input(s) ['X']: leave them out.")

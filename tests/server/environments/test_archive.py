@@ -76,7 +76,7 @@ def test_nothing_is_written_through_the_link_to_an_interpreter(tmp_path: pathlib
     assert list(outside.iterdir()) == []
 
 
-def test_what_is_no_tarball_or_half_of_one_is_said(tmp_path: pathlib.Path) -> None:
+def test_an_invalid_or_truncated_tarball_is_reported(tmp_path: pathlib.Path) -> None:
     broken = tmp_path / "e.tar.gz"
     broken.write_bytes(b"PK no tarball")
     with pytest.raises(UnpackError, match="no tarball that can be read"):

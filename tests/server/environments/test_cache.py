@@ -63,7 +63,7 @@ def test_two_makers_at_once_make_it_once(tmp_path: pathlib.Path) -> None:
     assert making.times == 1
 
 
-def test_what_fails_leaves_nothing_and_is_tried_anew(tmp_path: pathlib.Path) -> None:
+def test_what_fails_leaves_nothing_and_is_tried_again(tmp_path: pathlib.Path) -> None:
     def failing(folder: pathlib.Path, lock: int) -> None:
         (folder / "half").touch()
         raise ValueError("it failed")
@@ -152,7 +152,7 @@ def nothing(folder: pathlib.Path) -> None:
     ids=["none", "interpreter", "package", "file", "all", "mark", "a mark without a list"],
 )
 @pytest.mark.parametrize("held", [False, True])
-def test_a_damaged_one_is_made_anew(
+def test_a_damaged_one_is_built_again(
     tmp_path: pathlib.Path,
     harm: collections.abc.Callable[[pathlib.Path], object],
     made: int,

@@ -109,7 +109,7 @@ def test_requirements_that_bring_no_wheels_folder_say_so(
         environments.get("m", spec, {"environment-cache": str(tmp_path / "cache")})
 
 
-def test_requirements_that_are_no_text_are_named(
+def test_requirements_that_are_not_text_are_named(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
     spec = required(tmp_path, "")
@@ -225,7 +225,7 @@ def test_an_environment_in_which_no_worker_can_run_says_why(
         environments.get("m", fake(tmp_path / "env", says=says), {})
 
 
-def test_without_activate_it_is_no_environment(
+def test_without_activate_it_is_not_an_environment(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
     with pytest.raises(InferenceError, match="should contain an 'activate' script"):

@@ -28,7 +28,7 @@ def test_what_is_asked_for_counts(tmp_path: pathlib.Path) -> None:
     assert named(file, "a\nb") != named(file, "b\na")
 
 
-def test_a_url_fragment_is_no_comment(tmp_path: pathlib.Path) -> None:
+def test_a_url_fragment_is_not_a_comment(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "requirements.txt"
     assert named(file, "https://x/y.whl#sha256=1") != named(file, "https://x/y.whl#sha256=2")
 

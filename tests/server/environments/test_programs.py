@@ -17,7 +17,7 @@ def python(code: str) -> list[str]:
     return [sys.executable, "-c", code]
 
 
-def test_lines_are_told_as_they_come() -> None:
+def test_lines_are_reported_as_they_come() -> None:
     lines: list[str] = []
     code = "import sys; print('one'); print('two', file=sys.stderr, flush=True)"
     Programs(threading.Event()).run(

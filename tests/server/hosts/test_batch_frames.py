@@ -62,7 +62,7 @@ def test_batches_of_one_layout_carry_each_their_own_numbers() -> None:
         assert shown(found) == [[("OUT", [[start, 2]])], [("OUT", [[start + 1, 3]])]]
 
 
-def test_layouts_that_differ_only_in_who_has_an_output_are_told_apart() -> None:
+def test_layouts_that_differ_only_in_who_has_an_output_are_distinguished() -> None:
     answers = Answers(CONFIG, 1)
     one, two = numbers(1, 2), numbers(3, 4)
     for _ in range(2):

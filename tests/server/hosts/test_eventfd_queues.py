@@ -122,7 +122,7 @@ async def test_close_gives_the_descriptors_back() -> None:
 @pytest.mark.parametrize(
     "new_loop", [asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"]
 )
-def test_a_mailbox_takes_the_items_of_every_thread_in_their_order_with_few_wake_ups(
+def test_a_loop_queue_takes_the_items_of_every_thread_in_their_order_with_few_wake_ups(
     new_loop: collections.abc.Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
     loop, got = new_loop(), list[tuple[int, int]]()
@@ -151,7 +151,7 @@ def test_a_mailbox_takes_the_items_of_every_thread_in_their_order_with_few_wake_
     loop.close()
 
 
-def test_a_mailbox_loses_no_item_behind_one_whose_taker_raises() -> None:
+def test_a_loop_queue_loses_no_item_behind_one_whose_taker_raises() -> None:
     loop, got = asyncio.new_event_loop(), list[int]()
     loop.set_exception_handler(lambda *_: None)
 
@@ -172,7 +172,7 @@ def test_a_mailbox_loses_no_item_behind_one_whose_taker_raises() -> None:
     loop.close()
 
 
-def test_a_mailbox_keeps_its_descriptor_until_nobody_can_put_any_more() -> None:
+def test_a_loop_queue_keeps_its_descriptor_until_the_last_producer_is_gone() -> None:
     before = open_descriptors()
     loop = asyncio.new_event_loop()
     mailbox: LoopQueue[int] = LoopQueue(loop, lambda _: None)

@@ -105,7 +105,7 @@ def test_what_is_left_of_a_batch_is_the_same_list_until_less_is_left() -> None:
     assert in_flight.batch_at(0, 3) == batch[1:]
 
 
-def test_a_worker_that_says_an_endless_number_of_requests_keeps_nobody() -> None:
+def test_a_worker_that_reports_an_endless_number_of_requests_delays_no_other() -> None:
     in_flight = InFlight()
     batch = asked(3)
     in_flight.begin(batch)

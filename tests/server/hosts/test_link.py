@@ -112,7 +112,7 @@ def test_messages_in_turn_share_a_segment_each_way(
     assert len(segments) == 2
 
 
-def test_what_somebody_looks_at_is_not_written_over(
+def test_memory_with_a_view_is_not_written_over(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     segments = count_segments(monkeypatch)
@@ -216,7 +216,7 @@ def test_a_side_that_does_not_read_makes_a_poster_wait(pair: Pair) -> None:
         (struct.pack("<BBBxxxxxQQQ", RESPONSE, 0, 0, 0, 0, 10), 0),
     ],
 )
-def test_what_is_no_message_is_refused(packet: bytes, along: int) -> None:
+def test_an_invalid_message_is_refused(packet: bytes, along: int) -> None:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     end = Link(theirs)
     segment = os.memfd_create("x")
@@ -356,7 +356,7 @@ def test_descriptors_come_closed_on_exec_and_none_is_kept_that_no_message_is_for
 
 
 @pytest.mark.parametrize("more", [0, 1])
-def test_what_nobody_looks_at_is_counted_as_this_interpreter_counts_it(
+def test_memory_without_a_view_is_counted_as_this_interpreter_counts_it(
     monkeypatch: pytest.MonkeyPatch, more: int
 ) -> None:
     """Another interpreter may count one reference more, or one less."""

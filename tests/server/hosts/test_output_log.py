@@ -116,7 +116,7 @@ def test_the_last_lines_are_kept(output: OutputLog) -> None:
         b"\xff\xfe",
     ],
 )
-def test_what_is_no_record_is_a_line_and_loses_no_other(
+def test_an_invalid_record_is_a_line_and_loses_no_other(
     output: OutputLog, caplog: pytest.LogCaptureFixture, odd: bytes
 ) -> None:
     output.feed(b"before\n\x1e" + odd + b"\nafter\n" + record(logging.ERROR, "why it died"))

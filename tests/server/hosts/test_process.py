@@ -105,7 +105,7 @@ async def test_values_of_every_kind_survive_the_journey(
     assert response.outputs[0].datatype is datatype
 
 
-async def test_large_tensors_come_back_whole_again_and_again_while_somebody_still_holds_the_last(
+async def test_large_tensors_come_back_whole_again_and_again_while_the_last_is_still_held(
     hosts: Hosts,
 ) -> None:
     hosted = await hosts.start(
@@ -206,7 +206,7 @@ async def test_a_request_may_fail_alone_and_what_raises_fails_its_batch_with_the
     assert hosted.usable == []
 
 
-async def test_words_that_are_no_text_are_shown_and_end_nothing(hosts: Hosts) -> None:
+async def test_output_that_is_not_text_is_shown_and_ends_nothing(hosts: Hosts) -> None:
     hosted = await hosts.start(
         """
         def execute(self, requests):
@@ -273,7 +273,9 @@ async def test_readiness_is_what_the_model_says(
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
 
 
-async def test_readiness_is_told_while_a_batch_runs(hosts: Hosts, tmp_path: pathlib.Path) -> None:
+async def test_readiness_is_reported_while_a_batch_runs(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
     hosted = await hosts.start(WAITS_FOR_A_FILE)
     out = hosted.submit()
     await begun(tmp_path)

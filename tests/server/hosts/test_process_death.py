@@ -249,7 +249,7 @@ async def test_a_model_that_does_not_finalize_is_killed_after_a_time(
 
 
 @pytest.mark.slow
-async def test_a_worker_that_dies_while_it_finalizes_is_no_death_to_make_good(hosts: Hosts) -> None:
+async def test_a_worker_that_dies_while_it_finalizes_is_not_restarted(hosts: Hosts) -> None:
     hosted = await hosts.start(
         """
         def execute(self, requests):

@@ -39,7 +39,7 @@ def go_on(self, sender):
 """
 
 
-async def test_a_decoupled_model_answers_many_times_and_all_of_it_is_told_before_its_batch_ends(
+async def test_a_decoupled_model_responds_many_times_and_every_response_arrives_before_its_batch_ends(
     hosts: Hosts,
 ) -> None:
     hosted = await hosts.start(TO_THE_LAST, decoupled=True)
@@ -190,7 +190,7 @@ async def test_an_async_execute_of_an_ordinary_model_answers_with_its_batch(host
     assert values(answer) == {"OUT": [[3, 4]]}
 
 
-async def test_a_sender_that_is_let_go_of_fails_its_request(hosts: Hosts) -> None:
+async def test_a_sender_that_is_dropped_fails_its_request(hosts: Hosts) -> None:
     hosted = await hosts.start(
         """
         def execute(self, requests):
@@ -323,7 +323,7 @@ async def test_a_flood_of_cancels_to_a_worker_that_does_not_listen_arrives_later
 
 
 @pytest.mark.slow
-async def test_a_worker_that_dies_fails_everybody_who_still_waits_for_answers(
+async def test_a_worker_that_dies_fails_every_request_that_still_waits_for_responses(
     hosts: Hosts,
 ) -> None:
     hosted = await hosts.start(UNTIL_CANCELLED, decoupled=True)

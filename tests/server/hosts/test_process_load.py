@@ -109,7 +109,7 @@ async def test_an_interpreter_without_numpy_is_a_load_error_that_says_so(
     assert "has no numpy, which the process of a model needs" in refusal.value.message
 
 
-async def test_a_load_that_nobody_wants_any_more_ends_its_process(
+async def test_a_load_that_is_cancelled_ends_its_process(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
     hosted = hosts.make(
@@ -130,7 +130,7 @@ async def test_a_load_that_nobody_wants_any_more_ends_its_process(
     assert not exists(pid)
 
 
-async def test_a_worker_that_is_gone_by_the_time_its_load_is_heard_of_has_not_loaded(
+async def test_a_worker_that_has_ended_when_its_load_is_reported_has_not_loaded(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
     hosted = hosts.make(

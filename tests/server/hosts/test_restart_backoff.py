@@ -27,7 +27,7 @@ def test_a_worker_that_dies_soon_is_not_forgiven() -> None:
     assert backoff.died(9 + STABLE_NS) == FIRST_DELAY_NS
 
 
-def test_the_time_before_a_failed_load_is_no_time_of_life() -> None:
+def test_the_time_before_a_failed_load_does_not_count_as_uptime() -> None:
     backoff = RestartBackoff()
     backoff.on_serving(0)
     backoff.died(1)

@@ -259,7 +259,7 @@ class AnsweringInstance(ScriptedInstance):
             self.responder.send(each, response, final=final, begun_ns=0)
 
 
-async def test_answers_apart_come_to_the_loop_those_sent_before_the_outcome_before_it(
+async def test_deferred_responses_come_to_the_loop_those_sent_before_the_outcome_before_it(
     hosted: Hosted,
 ) -> None:
     instance = AnsweringInstance()

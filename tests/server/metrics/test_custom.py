@@ -45,7 +45,7 @@ def test_families_of_one_name_are_one_and_go_with_the_last_holder() -> None:
         metrics.open_metric(second, {}, None)
 
 
-def test_a_metric_that_is_made_anew_for_each_request_is_held_once() -> None:
+def test_a_metric_that_is_made_again_for_each_request_is_held_once() -> None:
     metrics = CustomMetrics()
     family = metrics.open_family("mine", "What it counts", "counter")
     made = [metrics.open_metric(family, {"x": "y"}, None) for _ in range(1000)]
@@ -57,7 +57,7 @@ def test_a_metric_that_is_made_anew_for_each_request_is_held_once() -> None:
     assert shown(metrics) == []
 
 
-def test_a_new_family_of_an_old_name_begins_anew() -> None:
+def test_a_new_family_of_an_old_name_starts_at_zero() -> None:
     metrics = CustomMetrics()
     family = metrics.open_family("mine", "Old", "counter")
     metrics.change(metrics.open_metric(family, {}, None), "increment", 5)

@@ -35,14 +35,14 @@ def test_utilisation_is_what_was_not_idle_since_the_last_look(tmp_path: pathlib.
     assert figures(meter)["nv_cpu_utilization"] == pytest.approx(23 / 103)
 
 
-def test_nothing_new_is_no_utilisation(tmp_path: pathlib.Path) -> None:
+def test_no_new_ticks_mean_a_utilisation_of_zero(tmp_path: pathlib.Path) -> None:
     meter = ProcessorMeter(tmp_path)
     write(tmp_path, "100 0 0 100 0 0 0 0 0 0")
     figures(meter)
     assert figures(meter)["nv_cpu_utilization"] == 0
 
 
-def test_memory_in_use_is_what_cannot_be_had(tmp_path: pathlib.Path) -> None:
+def test_memory_in_use_is_what_is_not_available(tmp_path: pathlib.Path) -> None:
     write(tmp_path, "1 0 0 1 0 0 0 0 0 0")
     found = figures(ProcessorMeter(tmp_path))
     assert found["nv_cpu_memory_total_bytes"] == 4000 * 1024

@@ -40,7 +40,7 @@ def test_a_setting_of_tritons_that_has_no_effect_says_why() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "onnxruntime", "onnxruntime,host", "onnxruntime,=x", "=x"])
-def test_what_is_no_setting_is_answered_with_its_form(text: str) -> None:
+def test_the_error_of_an_invalid_setting_shows_its_form(text: str) -> None:
     with pytest.raises(UsageError, match="write BACKEND,KEY=VALUE, or KEY=VALUE for all backends"):
         backend_setting(text)
 

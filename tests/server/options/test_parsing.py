@@ -75,7 +75,7 @@ def test_restricted_apis_carry_their_header() -> None:
     assert options.grpc_restricted_protocol == {"inference": ("k", "v=w")}
 
 
-def test_options_that_mean_nothing_here_leave_one_note_each() -> None:
+def test_options_without_effect_leave_one_note_each() -> None:
     options = parse([REPOSITORY, "--http-thread-count=16", "--pinned-memory-pool-byte-size=0"])
     assert len(options.notes) == 2
     assert all("has no effect here" in note for note in options.notes)

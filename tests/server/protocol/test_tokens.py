@@ -55,7 +55,7 @@ def test_a_token_that_looks_like_a_scheme_is_still_a_token() -> None:
     assert admits((b"Bearer x",), b"Bearer Bearer x")
 
 
-def test_no_tokens_admit_nobody() -> None:
+def test_no_tokens_admit_no_client() -> None:
     assert not admits((), b"")
 
 
@@ -96,7 +96,7 @@ def test_a_mounted_secret_changes_by_its_link(tmp_path: pathlib.Path) -> None:
     assert not tokens.admits(b"first")
 
 
-def test_a_file_that_goes_away_leaves_the_tokens_and_is_told_once(
+def test_a_file_that_is_removed_leaves_the_tokens_and_is_reported_once(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, clock = tmp_path / "token", ManualClock()
@@ -112,7 +112,7 @@ def test_a_file_that_goes_away_leaves_the_tokens_and_is_told_once(
     assert tokens.admits(b"next")
 
 
-def test_a_file_that_becomes_empty_admits_nobody(
+def test_a_file_that_becomes_empty_admits_no_client(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     path, clock = tmp_path / "token", ManualClock()

@@ -35,7 +35,7 @@ async def test_nothing_is_loaded_at_start_when_nothing_is_named(tmp_path: pathli
     assert world.states() == []
 
 
-async def test_a_start_without_a_model_that_is_named_is_no_success(
+async def test_a_start_without_a_model_that_is_named_fails(
     tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World(tmp_path)
@@ -69,7 +69,7 @@ async def test_an_unload_says_what_it_freed(tmp_path: pathlib.Path) -> None:
     assert (world.memory.expected, world.memory.given_back) == (1, 1)
 
 
-async def test_unloading_what_nobody_knows_is_no_error(tmp_path: pathlib.Path) -> None:
+async def test_unloading_an_unknown_model_succeeds(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
     world.write("m", "one")
     for name in ("m", "never heard of", ".."):
@@ -84,7 +84,7 @@ async def test_loading_what_is_not_there_fails_to_poll(tmp_path: pathlib.Path) -
     assert str(tmp_path) in error.message
 
 
-async def test_a_bad_name_is_refused_before_anybody_looks(tmp_path: pathlib.Path) -> None:
+async def test_a_bad_name_is_refused_before_the_store_is_read(tmp_path: pathlib.Path) -> None:
     error = await failure(World(tmp_path).repository.load(".."))
     assert error.code is ErrorCode.INVALID_ARG
 
@@ -122,7 +122,7 @@ async def test_a_failed_load_is_tried_again_by_the_next(tmp_path: pathlib.Path) 
     assert world.states() == [("m", 1, State.READY, "")]
 
 
-async def test_unloading_what_failed_to_load_says_that_nobody_wants_it(
+async def test_unloading_what_failed_to_load_says_that_it_is_unloaded(
     tmp_path: pathlib.Path,
 ) -> None:
     world = World(tmp_path)
@@ -317,7 +317,7 @@ async def tick() -> None:
 
 
 @pytest.mark.looptime
-async def test_a_stop_gives_up_a_load_under_way_and_takes_no_more(tmp_path: pathlib.Path) -> None:
+async def test_a_stop_aborts_a_load_in_progress_and_takes_no_more(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path, load_seconds=20)
     world.write("m", "one")
     world.write("n", "two")

@@ -27,7 +27,7 @@ def test_an_object_store_is_refused_with_one_sentence(location: str) -> None:
     assert "copy the models to a local folder" in caught.value.message
 
 
-def test_a_missing_folder_and_a_file_are_told_apart(tmp_path: pathlib.Path) -> None:
+def test_a_missing_folder_and_a_file_are_distinguished(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "file"
     file.touch()
     with pytest.raises(InferenceError, match="there is no such folder"):
@@ -37,7 +37,7 @@ def test_a_missing_folder_and_a_file_are_told_apart(tmp_path: pathlib.Path) -> N
 
 
 @pytest.mark.parametrize("file", ["config.pbtxt", "1/model.onnx", "3/model.py"])
-def test_the_folder_of_one_model_is_no_repository(tmp_path: pathlib.Path, file: str) -> None:
+def test_the_folder_of_one_model_is_not_a_repository(tmp_path: pathlib.Path, file: str) -> None:
     model = tmp_path / "model"
     for version in ("1", "3"):
         (model / version).mkdir(parents=True)

@@ -156,7 +156,7 @@ def test_the_delay_counts_from_the_oldest_request_of_the_batch() -> None:
     assert batcher.waits(60 * US).at_ns == 110 * US
 
 
-def test_when_nobody_else_will_come_a_batch_does_not_wait() -> None:
+def test_when_no_other_request_will_come_a_batch_does_not_wait() -> None:
     batcher = Batcher(DynamicBatching(max_queue_delay_us=100))
     batcher.push()
     assert batcher.dispatch(draining=True).reason is STOP

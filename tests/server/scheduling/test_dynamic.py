@@ -262,7 +262,7 @@ async def test_a_cancel_in_the_queue_ends_it_at_once_and_it_never_runs(
     model.nothing_left()
 
 
-async def test_a_cancel_during_execution_sets_the_flag_and_harms_nobody() -> None:
+async def test_a_cancel_during_execution_sets_the_flag_and_affects_no_other_request() -> None:
     model = ScheduledModel(DynamicBatching())
     one, two = model.send(), model.send()
     await turn()

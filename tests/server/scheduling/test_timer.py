@@ -112,7 +112,7 @@ def test_a_cancelled_alarm_does_not_ring_and_can_be_set_again() -> None:
     assert len(fired) == 1
 
 
-def test_never_is_no_time() -> None:
+def test_never_is_not_a_time() -> None:
     clock = ManualClock()
     loop, fired = CoarseLoop(clock), list[int]()
     timer_on(loop, clock, fired).set(NEVER, 0, exact=True)

@@ -52,7 +52,7 @@ def test_a_missing_response_shows_the_line_of_the_test(load: Load) -> None:
 
 
 @pytest.mark.parametrize("config", ["", 'platform: "onnxruntime_onnx"\n', None])
-def test_a_model_of_another_backend_is_told_that_only_python_models_run(
+def test_the_error_of_a_model_of_another_backend_says_that_only_python_models_run(
     tmp_path: pathlib.Path, config: str | None
 ) -> None:
     folder = tmp_path / "classifier"
@@ -71,7 +71,7 @@ def test_a_model_of_another_backend_is_told_that_only_python_models_run(
 
 
 @pytest.mark.parametrize("place", [".", "1"])
-def test_a_missing_package_of_a_requirements_file_is_told_with_what_to_install(
+def test_a_missing_package_of_a_requirements_file_is_reported_with_what_to_install(
     tmp_path: pathlib.Path, place: str
 ) -> None:
     folder = written(tmp_path, f"import no_such_package\n{DOUBLE}")

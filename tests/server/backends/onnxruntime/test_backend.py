@@ -127,7 +127,7 @@ def test_free_dimensions_take_any_size(tmp_path: pathlib.Path) -> None:
         assert (answer.outputs[0].array == array).all()
 
 
-def test_text_that_is_no_utf8_fails_its_own_request_alone(tmp_path: pathlib.Path) -> None:
+def test_text_that_is_not_utf8_fails_its_own_request_alone(tmp_path: pathlib.Path) -> None:
     instance = identity(tmp_path, datatypes.BYTES)
     good, bad, last = run(
         instance,

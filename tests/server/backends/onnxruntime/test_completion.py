@@ -99,7 +99,7 @@ def test_the_batch_size_is_the_configs_or_the_options(
     assert shown["input"][0]["dims"] == ([3] if size else [-1, 3])
 
 
-def test_an_option_that_is_no_number_is_said(tmp_path: pathlib.Path) -> None:
+def test_an_option_that_is_not_a_number_is_reported(tmp_path: pathlib.Path) -> None:
     with pytest.raises(CompletionError, match="default-max-batch-size=many is not a number"):
         completed(tmp_path, BATCHING, options={"default-max-batch-size": "many"})
 

@@ -253,7 +253,7 @@ def test_an_output_that_the_file_leaves_free_is_not_held_against_the_config(
     assert problems_of(tmp_path, f"max_batch_size: 2\n{A}\n{Y}", proto) == ()
 
 
-def test_a_sequence_is_no_tensor(tmp_path: pathlib.Path) -> None:
+def test_a_sequence_is_not_a_tensor(tmp_path: pathlib.Path) -> None:
     sequence = helper.make_tensor_sequence_value_info("z", TensorProto.FLOAT, [1])
     proto = model([value("a", ["N", 2])], [value("y", ["N", 2]), sequence])
     assert problems_of(tmp_path, f"max_batch_size: 2\n{A}\n{Y}", proto) == ()

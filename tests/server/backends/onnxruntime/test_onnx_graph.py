@@ -48,7 +48,7 @@ def test_names_types_shapes_and_symbols_are_read(tmp_path: pathlib.Path) -> None
     assert (graph.ir_version, graph.opset, graph.producer) == (8, 17, "tests")
 
 
-def test_a_shape_that_is_not_given_is_told_from_a_scalar(tmp_path: pathlib.Path) -> None:
+def test_a_shape_that_is_not_given_differs_from_a_scalar(tmp_path: pathlib.Path) -> None:
     graph = read(save(model([value("x", None)], [value("y", [])]), tmp_path / "m.onnx"))
     assert graph.inputs[0].shape is None
     assert graph.inputs[0].shape_text == "of unknown rank"
@@ -56,7 +56,7 @@ def test_a_shape_that_is_not_given_is_told_from_a_scalar(tmp_path: pathlib.Path)
 
 
 @pytest.mark.parametrize("ir_version", [3, 8])
-def test_an_initialiser_listed_among_the_inputs_is_no_input(
+def test_an_initialiser_listed_among_the_inputs_is_not_an_input(
     tmp_path: pathlib.Path, ir_version: int
 ) -> None:
     path = save(
@@ -167,7 +167,7 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: pathlib.Path) -> None:
         (b"\x08" + b"\xff" * 11 + b"\x00", "is not an ONNX model"),
     ],
 )
-def test_what_is_no_model_is_refused_in_words(
+def test_a_file_that_is_not_a_model_is_refused_in_words(
     tmp_path: pathlib.Path, content: bytes, said: str
 ) -> None:
     path = tmp_path / "model.onnx"

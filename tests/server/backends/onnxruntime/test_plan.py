@@ -98,7 +98,7 @@ def test_parameters_reach_the_session_and_its_runs() -> None:
         ({"enable_mem_arena": "maybe"}, "failed to convert 'maybe' to boolean"),
     ],
 )
-def test_a_value_that_is_none_is_refused_with_its_parameter(
+def test_an_invalid_value_is_refused_with_its_parameter(
     parameters: dict[str, str], fragment: str
 ) -> None:
     with pytest.raises(InferenceError) as caught:

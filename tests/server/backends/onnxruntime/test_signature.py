@@ -124,7 +124,7 @@ def test_a_tensor_of_unknown_rank_is_judged_when_it_runs() -> None:
     check(model_config(inputs=[A], outputs=[C]), unknown)
 
 
-def test_what_is_no_tensor_cannot_be_served() -> None:
+def test_a_value_that_is_not_a_tensor_cannot_be_served() -> None:
     sequence = Signature(
         inputs=MODEL.inputs,
         overridable={},

@@ -130,7 +130,7 @@ def test_a_coroutine_does_not_wait_so_that_the_others_of_its_instance_go_on(
     ],
     ids=["takes no cancel", "blocks the thread"],
 )
-def test_a_coroutine_that_will_not_end_keeps_nobody_from_closing(
+def test_a_coroutine_that_does_not_end_does_not_delay_the_close(
     tmp_path: pathlib.Path, body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(coroutines, "CLOSE_TIMEOUT_S", 0.05)

@@ -30,7 +30,7 @@ def test_the_models_own_lines_come_first_and_a_cause_follows() -> None:
     assert cause == "ZeroDivisionError: division by zero\n\nAt:\n  /nowhere/model.py(2): <module>"
 
 
-def test_a_recursion_is_told_in_few_lines() -> None:
+def test_a_recursion_is_reported_in_few_lines() -> None:
     told = raised_in("def f(n):\n    f(n - 1) if n else 1 / 0\nf(200)")
     assert told.startswith("ZeroDivisionError: ")
     assert "/nowhere/model.py(2): f (201 times)" in told
@@ -47,7 +47,7 @@ def test_a_long_way_is_cut() -> None:
     assert len(told.splitlines()) < 50
 
 
-def test_the_exceptions_of_a_group_are_told() -> None:
+def test_the_exceptions_of_a_group_are_reported() -> None:
     told = raised_in(
         "async def bad():\n"
         "    raise KeyError('the reason')\n"
@@ -61,7 +61,7 @@ def test_the_exceptions_of_a_group_are_told() -> None:
 
 
 @pytest.mark.parametrize("failure", ["RuntimeError", "SystemExit"])
-def test_an_exception_that_cannot_be_shown_is_told_all_the_same(failure: str) -> None:
+def test_an_exception_that_cannot_be_shown_is_still_reported(failure: str) -> None:
     told = raised_in(
         f"class Odd(Exception):\n    def __str__(self):\n        raise {failure}('no text')\nraise Odd()"
     )

@@ -20,7 +20,7 @@ FORGETFUL = {
 
 
 @pytest.mark.parametrize("line", FORGETFUL.values(), ids=FORGETFUL)
-def test_a_request_whose_sender_is_let_go_of_fails_and_says_so(
+def test_a_request_whose_sender_is_dropped_fails_and_says_so(
     tmp_path: pathlib.Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # pytest's own hook keeps the traceback, and with it the sender, until the test is over.
@@ -84,7 +84,7 @@ CIRCLES = {
 
 
 @pytest.mark.parametrize("body", CIRCLES.values(), ids=CIRCLES)
-def test_a_sender_that_hangs_in_a_circle_of_references_is_found(
+def test_a_sender_that_is_part_of_a_reference_cycle_is_found(
     tmp_path: pathlib.Path, body: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leaked_senders, "LOOK_S", 0.02)
@@ -104,7 +104,7 @@ def test_a_sender_that_hangs_in_a_circle_of_references_is_found(
     wait_until(lambda: set(threading.enumerate()) <= before)
 
 
-def test_who_answers_in_time_needs_nobody_who_looks(tmp_path: pathlib.Path) -> None:
+def test_a_request_that_is_answered_in_time_needs_no_collector(tmp_path: pathlib.Path) -> None:
     instance, answers = made(
         tmp_path,
         """

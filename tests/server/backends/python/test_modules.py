@@ -120,7 +120,7 @@ def test_versions_of_a_model_do_not_share_modules(tmp_path: pathlib.Path) -> Non
     assert (said(make_instance(two)), said(make_instance(one))) == ("two", "one")
 
 
-def test_the_standard_library_cannot_be_shadowed_and_data_folders_are_no_modules(
+def test_the_standard_library_cannot_be_shadowed_and_data_folders_are_not_modules(
     tmp_path: pathlib.Path,
 ) -> None:
     files = {

@@ -89,7 +89,7 @@ def test_while_a_config_is_completed_there_is_no_instance_yet(
     assert said(caplog) == ["[m config] completing"]
 
 
-def test_what_anybody_else_writes_goes_straight_on(
+def test_other_output_goes_straight_on(
     prints: Prints, stream: io.StringIO, caplog: pytest.LogCaptureFixture
 ) -> None:
     print("the server speaks", file=prints)
@@ -126,9 +126,7 @@ def test_what_is_written_under_a_debugger_stays_as_it_is(
     assert said(caplog) == []
 
 
-def test_a_handler_that_writes_there_does_not_go_round_in_circles(
-    prints: Prints, stream: io.StringIO
-) -> None:
+def test_a_handler_that_writes_there_does_not_recurse(prints: Prints, stream: io.StringIO) -> None:
     logger = logging.getLogger("naiad.models")
     handler = logging.StreamHandler(prints)
     logger.addHandler(handler)

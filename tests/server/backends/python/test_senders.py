@@ -226,7 +226,7 @@ def test_a_response_beside_one_that_was_sent_fails_the_batch(tmp_path: pathlib.P
         instance.execute([ask()])
 
 
-def test_none_for_a_request_without_a_sender_is_no_answer(tmp_path: pathlib.Path) -> None:
+def test_none_for_a_request_without_a_sender_is_not_a_response(tmp_path: pathlib.Path) -> None:
     instance, _ = made(
         tmp_path,
         """

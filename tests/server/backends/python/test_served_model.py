@@ -208,5 +208,5 @@ def test_force_cpu_is_yes_or_no(tmp_path: pathlib.Path) -> None:
         load(tmp_path, config)
 
 
-def test_kinds_are_told_to_the_model() -> None:
+def test_the_model_receives_the_kinds() -> None:
     assert [kind.value for kind in InstanceKind] == ["CPU", "GPU", "MODEL"]

@@ -289,7 +289,7 @@ def test_a_backend_that_is_not_there_is_refused_at_its_line(
     assert problem.suggestion == suggestion
 
 
-def test_a_level_out_of_range_is_told_the_range_and_a_missing_one_is_asked_for(
+def test_the_error_of_a_level_out_of_range_names_the_range_and_a_missing_one_is_asked_for(
     tmp_path: pathlib.Path,
 ) -> None:
     config = PYTHON + "max_batch_size: 8 dynamic_batching { priority_levels: 2 "

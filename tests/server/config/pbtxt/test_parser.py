@@ -22,7 +22,7 @@ def _help(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("path", sorted(_DATA.glob("*.pbtxt")), ids=lambda path: str(path.stem))
-def test_each_file_is_told_what_is_wrong_with_it(path: pathlib.Path) -> None:
+def test_what_is_wrong_with_each_file_is_reported(path: pathlib.Path) -> None:
     text = path.read_text("utf-8")
     document = pbtxt.parse(text, path=pathlib.Path(path.name))
     shown = render(document.problems, colour=False)
@@ -124,7 +124,7 @@ def test_what_merely_looks_like_a_placeholder_is_a_text() -> None:
 
 
 @pytest.mark.parametrize("size", ["None", "N", "?", "-1-1"])
-def test_who_names_a_size_that_varies_is_told_how_to_write_it(size: str) -> None:
+def test_the_error_of_a_size_that_varies_says_how_to_write_it(size: str) -> None:
     assert _help(f"input {{ dims: [ {size}, 4 ] }}") == [
         "write a number, or -1 for a size that varies"
     ]
@@ -148,7 +148,7 @@ def test_a_field_of_another_block_is_sent_there() -> None:
     ]
 
 
-def test_the_same_key_twice_is_told_with_the_reason() -> None:
+def test_the_same_key_twice_is_reported_with_the_reason() -> None:
     text = 'metric_tags { key: "a" value: "1" } metric_tags { key: "a" value: "2" }'
 
     assert _messages(text) == [
@@ -165,7 +165,7 @@ def test_a_sign_may_stand_apart_from_its_number_as_triton_allows() -> None:
 
 
 @pytest.mark.parametrize("number", ["99", "-9223372036854775808", "4294967296", "0b9", "1" * 5000])
-def test_a_number_that_no_value_of_an_enum_has_is_told(number: str) -> None:
+def test_a_number_that_no_value_of_an_enum_has_is_reported(number: str) -> None:
     (message,) = _messages(f"input {{ data_type: {number} }}")
 
     assert message.startswith("data_type has no value with the number")
@@ -220,7 +220,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: pathlib.Path) -> None:
     assert "at most 1048576" in _only(path)[0]
 
 
-def test_the_byte_that_is_no_utf_8_is_shown_and_the_rest_is_read(tmp_path: pathlib.Path) -> None:
+def test_the_byte_that_is_not_utf_8_is_shown_and_the_rest_is_read(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "config.pbtxt"
     path.write_bytes(b'max_batch_size: 4\nname: "caf\xe9"\nplatfrom: "x"\n')
 
@@ -234,7 +234,7 @@ def test_the_byte_that_is_no_utf_8_is_shown_and_the_rest_is_read(tmp_path: pathl
     assert document.message.max_batch_size == 4
 
 
-def test_a_byte_order_mark_is_told_and_the_rest_is_read(tmp_path: pathlib.Path) -> None:
+def test_a_byte_order_mark_is_reported_and_the_rest_is_read(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "config.pbtxt"
     path.write_bytes(b'\xef\xbb\xbfname: "m"\n')
 

@@ -67,7 +67,7 @@ def test_odd_texts_that_protobuf_takes_are_taken(text: str) -> None:
     compare(text)
 
 
-def test_a_piece_of_a_text_is_no_name_for_what_the_next_line_lost() -> None:
+def test_a_piece_of_a_string_is_not_taken_as_the_name_that_the_next_line_lost() -> None:
     compare('name: "a"\n "b"\n =platform: "x"')
 
 

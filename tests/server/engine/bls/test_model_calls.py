@@ -137,7 +137,7 @@ async def test_a_call_is_an_ordinary_request() -> None:
     assert got == [response]
 
 
-async def test_what_fails_in_the_other_model_is_told_as_it_is() -> None:
+async def test_an_error_of_the_other_model_is_passed_on_unchanged() -> None:
     model = ScriptedModel("a")
     _, got = Asking(model).ask("a")
     error = InferenceError(ErrorCode.NOT_FOUND, "not here", reason=FailureReason.BACKEND)
@@ -152,7 +152,7 @@ async def test_what_fails_in_the_other_model_is_told_as_it_is() -> None:
         unavailable("Exceeds maximum queue size", reason=FailureReason.REJECTED),
     ],
 )
-async def test_what_is_refused_at_once_is_told_in_the_callers_words(
+async def test_what_is_refused_at_once_names_the_caller(
     refusal: InferenceError,
 ) -> None:
     model = ScriptedModel("a")
@@ -163,7 +163,7 @@ async def test_what_is_refused_at_once_is_told_in_the_callers_words(
     assert error.message == f"Model a - Error when running inference: {refusal.message}"
 
 
-async def test_a_model_that_nobody_knows_is_not_ready() -> None:
+async def test_an_unknown_model_is_not_ready() -> None:
     _, got = Asking().ask("nobody")
     message = error_of(got).message
     assert message.startswith(
@@ -205,7 +205,9 @@ async def test_closing_fails_what_has_no_answer_and_everything_after_it() -> Non
     assert error_of(got).message.endswith("the server is stopping")
 
 
-async def test_two_models_that_wait_for_each_other_hear_of_it_within_a_fifth_of_a_second() -> None:
+async def test_two_models_that_wait_for_each_other_get_an_error_within_a_fifth_of_a_second() -> (
+    None
+):
     a, b = ScriptedModel("a"), ScriptedModel("b")
     asking = Asking(a, b)
     in_a = a.work(from_client("a"))

@@ -205,7 +205,7 @@ async def test_models_are_loaded_with_what_came_and_for_whom(base: Any) -> None:
     ]
 
 
-async def test_who_waits_for_a_load_when_the_server_stops_is_told() -> None:
+async def test_a_call_that_waits_for_a_load_when_the_server_stops_gets_an_error() -> None:
     worker = Worker()
     worker.ask(1, "load", "slow", "", [], False)
     await asyncio.sleep(1)
@@ -217,7 +217,7 @@ async def test_who_waits_for_a_load_when_the_server_stops_is_told() -> None:
     assert worker.results == [(1, [stopping, None]), (2, [stopping, None])]
 
 
-async def test_what_is_no_question_is_the_hosts_to_judge() -> None:
+async def test_a_message_of_another_kind_is_left_to_the_host() -> None:
     with pytest.raises(KeyError):
         Worker().ask(1, "what")
 
@@ -237,7 +237,7 @@ async def test_a_gauge_may_be_no_number_and_without_end() -> None:
 
 
 @pytest.mark.parametrize("what", ["load", "ready"])
-async def test_a_name_that_is_no_text_is_refused_and_nobody_waits(what: str) -> None:
+async def test_a_name_that_is_not_text_is_refused_and_no_call_waits(what: str) -> None:
     worker = Worker()
     more: tuple[Any, ...] = ("", [], False) if what == "load" else (-1,)
     worker.ask(1, what, "bad\ud800", *more)

@@ -129,7 +129,7 @@ def test_a_call_that_takes_too_long_ends_with_its_process(
     assert codec.call(operator.add, 1, 2) == 3
 
 
-def test_closing_fails_the_call_under_way_and_every_later_one() -> None:
+def test_closing_fails_the_call_in_progress_and_every_later_one() -> None:
     codec = Codec(processes=1)
     pid = codec.call(os.getpid)
     with concurrent.futures.ThreadPoolExecutor() as pool:

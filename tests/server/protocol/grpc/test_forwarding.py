@@ -38,6 +38,6 @@ def test_keys_that_triton_uses_are_refused(key: str) -> None:
     assert caught.value.code is ErrorCode.INVALID_ARG
 
 
-def test_a_pattern_that_is_none_names_its_option() -> None:
+def test_the_error_of_an_invalid_pattern_names_its_option() -> None:
     with pytest.raises(CannotServeError, match="--grpc-header-forward-pattern="):
         compiled("(")

@@ -134,7 +134,7 @@ async def test_statistics_name_the_model_version() -> None:
 
 
 @pytest.mark.parametrize("name", ["ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics"])
-async def test_a_version_that_is_no_number_is_refused(name: str) -> None:
+async def test_a_version_that_is_not_a_number_is_refused(name: str) -> None:
     refused = await call(served(), name, name="m", version="x")
     assert refused.status == INVALID_ARGUMENT
     assert "specified version string 'x'" in refused.message
@@ -233,7 +233,7 @@ async def test_client_shared_memory_is_off(kind: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["TraceSetting", "LogSettings"])
-async def test_what_is_not_there_yet_says_so(name: str) -> None:
+async def test_what_is_not_supported_yet_is_named(name: str) -> None:
     refused = await call(served(), name)
     assert refused.status == UNIMPLEMENTED
     assert f"{name} is not supported yet" in refused.message
@@ -244,7 +244,7 @@ def test_watch_is_refused_with_a_sentence() -> None:
     assert "Watch is not implemented" in REFUSED[WATCH].message
 
 
-async def test_bytes_that_are_no_message_are_refused_by_every_method_that_reads_them() -> None:
+async def test_bytes_that_are_not_a_message_are_refused_by_every_method_that_reads_them() -> None:
     methods = served()
     for name in ("ModelInfer", "ModelReady", "ModelMetadata", "ModelConfig", "ModelStatistics",
                  "RepositoryIndex", "RepositoryModelLoad", "RepositoryModelUnload",

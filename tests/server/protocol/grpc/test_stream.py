@@ -100,7 +100,7 @@ def test_an_empty_final_is_wanted_too_of_a_request_whose_values_stand_in_its_hea
     assert bidi_stream.got() == [("r", "", True)]
 
 
-def test_the_flag_is_judged_and_not_the_models_business() -> None:
+def test_the_flag_is_validated_and_not_passed_to_the_model() -> None:
     bidi_stream = BidiStream()
     bidi_stream.ask("r", model="d", **{EMPTY_FINAL: "x"})
     bidi_stream.ask("s", model="d", **{EMPTY_FINAL: True})
@@ -126,7 +126,7 @@ def test_an_error_of_a_request_names_only_its_id_and_the_stream_goes_on() -> Non
 
 
 @pytest.mark.parametrize("typed", [False, True], ids=["raw", "typed"])
-def test_a_request_whose_version_is_none_is_named_by_its_id(*, typed: bool) -> None:
+def test_a_request_with_an_invalid_version_is_named_by_its_id(*, typed: bool) -> None:
     bidi_stream = BidiStream()
     request = service_pb2.ModelInferRequest(model_name="m", model_version="zz", id="7")
     tensor_of = request.inputs.add(name="IN", datatype="FP32", shape=[1])
@@ -160,7 +160,7 @@ def test_an_error_of_a_model_names_the_model_and_says_whether_more_follows() -> 
     assert (inner.model_name, inner.model_version) == ("d", "1")
 
 
-def test_an_error_that_quotes_what_is_no_text_reaches_the_client() -> None:
+def test_an_error_that_quotes_invalid_text_reaches_the_client() -> None:
     bidi_stream = BidiStream()
     bidi_stream.ask("r")
     scripted(bidi_stream).respond(0, error=invalid("bad \udcff"))

@@ -166,7 +166,7 @@ def test_a_model_that_was_loaded_again_is_read_by_its_new_traits() -> None:
     assert engine.requests[-1].inputs[0].shape == (2,)
 
 
-def test_a_bug_is_a_500_and_costs_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bug_is_a_500_and_affects_no_other_request(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ScriptedEngine()
     monkeypatch.setattr(engine, "infer", lambda *_: 1 / 0)
     client = Client(engine)

@@ -98,13 +98,13 @@ def test_an_error_of_the_engine_is_answered_with_its_status_and_the_requests_id(
     assert reply.request_id == "r"
 
 
-def test_an_unknown_model_is_told_before_the_body_is_looked_at() -> None:
+def test_an_unknown_model_is_reported_before_the_body_is_read() -> None:
     reply = Client(ScriptedEngine(), model="nope").send(b"{", content_encoding="br")
     assert reply.status == 404
     assert error_of(reply) == "Request for unknown model: 'nope' is not found"
 
 
-def test_a_decoupled_model_is_told_before_the_body_is_looked_at() -> None:
+def test_a_decoupled_model_is_reported_before_the_body_is_read() -> None:
     shape = ModelTraits(decoupled=True, max_batch_size=0, inputs=())
     reply = Client(ScriptedEngine(shape)).send(b"{", content_encoding="br")
     assert reply.status == 501
@@ -220,7 +220,7 @@ def test_a_small_compressed_body_is_read_at_once(packed: bytes, encoding: str) -
     assert engine.request.id == "r"
 
 
-def test_identity_is_no_compression() -> None:
+def test_identity_means_no_compression() -> None:
     assert Client(ready()).send(content_encoding="identity").status == 200
 
 
@@ -255,7 +255,7 @@ async def test_a_large_compressed_body_is_read_without_holding_up_the_loop() -> 
     assert engine.request.inputs[0].shape == (2000,)
 
 
-async def test_a_large_compressed_body_that_is_no_request_is_answered() -> None:
+async def test_a_large_compressed_body_that_is_not_a_request_is_answered() -> None:
     client = Client(ready())
     client.begin(large_body()[:-9], content_encoding="gzip")
     assert "ends too early" in error_of(await client.answered())

@@ -198,7 +198,7 @@ def test_health_is_a_category_of_its_own(path: str) -> None:
     assert ask(routes, b"POST", "/v2/models/m/infer", body=INFER).status == 200
 
 
-def test_a_pattern_that_is_none_is_refused_with_its_option() -> None:
+def test_an_invalid_pattern_is_refused_with_its_option() -> None:
     with pytest.raises(ValueError, match="--http-header-forward-pattern"):
         Routes(engine(), HttpOptions(header_forward_pattern="("))
 

@@ -104,7 +104,7 @@ def test_without_mig_nothing_changes(monkeypatch: pytest.MonkeyPatch, gpus: Any)
     assert worker_of(1, environ)["CUDA_VISIBLE_DEVICES"] == "1"
 
 
-def test_a_gpu_in_mig_mode_without_slices_is_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_in_mig_mode_without_slices_is_not_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     environ: dict[str, str] = {}
     assert found(monkeypatch, Nvml([], None), environ) == [(0, "GPU-1")]
 

@@ -47,7 +47,7 @@ def looks(rule: StallRule, *moments: tuple[int, int]) -> tuple[list[Step], list[
     return steps, reports
 
 
-def test_a_heartbeat_that_is_50_ms_late_is_no_stall_and_a_later_one_is() -> None:
+def test_a_heartbeat_that_is_50_ms_late_is_not_a_stall_and_a_later_one_is() -> None:
     assert looks(StallRule(), (0, 70))[0] == [Step.WAIT]
     assert looks(StallRule(), (0, 71))[0] == [Step.SAMPLE]
 
@@ -226,7 +226,7 @@ async def test_a_stack_begins_in_the_loop_and_not_at_the_start_of_the_process() 
     assert ", in callback" in first
 
 
-def test_a_loop_without_work_is_no_stack_of_somebody_else() -> None:
+def test_a_loop_without_work_is_not_blamed_on_another_stack() -> None:
     stacks = queue.SimpleQueue[list[str]]()
     loop = asyncio.new_event_loop()
     running = threading.Thread(target=loop.run_forever)
@@ -253,7 +253,7 @@ async def test_a_stall_that_no_stack_was_taken_of_is_reported_and_says_why(
     assert json.loads(logs.JsonFormatter().format(record))["stack"] == []
 
 
-async def test_a_short_stall_without_a_stack_blames_nobody(reports: Reports) -> None:
+async def test_a_short_stall_without_a_stack_names_no_cause(reports: Reports) -> None:
     record = await unsampled_stalls([51], reports)
     assert "it was over before a stack could be taken" in record.getMessage()
 

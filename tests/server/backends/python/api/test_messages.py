@@ -84,7 +84,7 @@ def test_a_model_can_see_that_the_client_left() -> None:
     assert request.is_cancelled()
 
 
-def test_tensors_are_found_by_name_and_an_absent_one_is_none() -> None:
+def test_tensors_are_found_by_name_and_an_absent_one_gives_null() -> None:
     request = receive(inference(tensor("A", [1])), Nowhere())
     assert pb_utils.get_input_tensor_by_name(request, "A") is request.inputs()[0]
     assert pb_utils.get_input_tensor_by_name(request, "B") is None
@@ -160,7 +160,7 @@ def test_a_request_that_came_in_is_not_sent_on() -> None:
         request.exec()
 
 
-def test_who_asks_must_be_known_and_executing() -> None:
+def test_the_caller_must_be_known_and_executing() -> None:
 
     def asked() -> pb_utils.InferenceRequest:
         return pb_utils.InferenceRequest(inputs=[], requested_output_names=[], model_name="m")

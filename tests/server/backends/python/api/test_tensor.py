@@ -37,14 +37,14 @@ def test_an_empty_name_is_refused() -> None:
         (np.zeros(1, ">f4"), TritonModelException, "NumPy dtype is not supported"),
     ],
 )
-def test_what_is_no_tensor_of_tritons_is_refused_with_what_to_do(
+def test_a_datatype_that_triton_lacks_is_refused_with_what_to_do(
     value: Any, error: type[Exception], fragment: str
 ) -> None:
     with pytest.raises(error, match=fragment):
         Tensor("T", value)
 
 
-def test_arguments_of_another_type_are_told_from_an_empty_name() -> None:
+def test_arguments_of_another_type_differ_from_an_empty_name() -> None:
     with pytest.raises(TypeError, match="the name of a Tensor is a str, not NoneType"):
         Tensor(None, np.zeros(1))  # type: ignore[arg-type]  # what a model may do
     with pytest.raises(TypeError, match="the name of a Tensor is a str, not int"):
@@ -127,7 +127,7 @@ def test_numpy_takes_a_tensor_by_dlpack() -> None:
     assert np.from_dlpack(Tensor("A", array)).tolist() == array.tolist()
 
 
-def test_memory_is_given_back_when_nobody_looks_at_it_any_more() -> None:
+def test_memory_is_released_with_its_last_view() -> None:
     array = np.ones(4)
     gone = weakref.ref(array)
     tensor = Tensor.from_dlpack("B", Tensor("A", array).to_dlpack())
@@ -142,7 +142,7 @@ def test_memory_is_given_back_when_nobody_looks_at_it_any_more() -> None:
     assert not dlpack._lent
 
 
-def test_a_capsule_that_nobody_takes_gives_its_memory_back() -> None:
+def test_a_capsule_that_is_not_consumed_releases_its_memory() -> None:
     array = np.ones(4)
     gone = weakref.ref(array)
     capsule = Tensor("A", array).to_dlpack()

@@ -124,7 +124,7 @@ def test_any_other_version_is_refused(text: str) -> None:
     assert "failed to get model version from specified version string" in error.message
 
 
-def test_bytes_that_are_no_message_are_an_internal_error() -> None:
+def test_bytes_that_are_not_a_message_are_an_internal_error() -> None:
     error = refused(b"\x0a\xff")
     assert error.code is ErrorCode.INTERNAL
     assert "Unable to parse request" in error.message

@@ -48,7 +48,7 @@ def test_values_go_into_raw_output_contents_in_the_order_of_the_outputs() -> Non
     assert not any(io.HasField("contents") for io in found.outputs)
 
 
-def test_an_array_that_is_no_row_of_bytes_is_sent_row_major() -> None:
+def test_an_array_that_is_not_contiguous_is_sent_row_major() -> None:
     for size in (3, 300):
         array = np.arange(size * size, dtype=np.float32).reshape(size, size).T
         found = read(InferResponse("m", 1, "", [tensor("X", array, FP32)], NO_PARAMETERS))

@@ -110,7 +110,7 @@ async def test_a_very_long_error_still_reaches_the_client() -> None:
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_bytes_that_are_no_message_leave_the_connection_usable() -> None:
+async def test_bytes_that_are_not_a_message_leave_the_connection_usable() -> None:
     async with serving(ScriptedEngine()) as server, channel_to(server) as channel:
         for body in (b"\x0a\xff", b"\xff" * 1000):
             with pytest.raises(grpc.aio.AioRpcError, match="Unable to parse request"):
@@ -141,7 +141,7 @@ async def test_a_client_that_disconnects_cancels_its_inference() -> None:
         await gone
 
 
-async def test_a_deadline_that_passes_is_told_and_cancels_the_inference() -> None:
+async def test_a_deadline_that_passes_is_reported_and_cancels_the_inference() -> None:
     engine = ScriptedEngine()
     async with (
         serving(engine) as server,

@@ -29,7 +29,7 @@ async def test_a_connection_that_is_old_enough_is_asked_to_go() -> None:
         await client.close()
 
 
-async def test_a_client_that_pings_too_often_is_told_to_calm_down() -> None:
+async def test_a_client_that_pings_too_often_gets_enhance_your_calm() -> None:
     async with serving(ScriptedEngine(), max_ping_strikes=1) as server:
         client = SilentClient(server.address)
         await client.connect()
@@ -38,7 +38,7 @@ async def test_a_client_that_pings_too_often_is_told_to_calm_down() -> None:
         await client.close()
 
 
-async def test_stop_lets_calls_under_way_finish_and_refuses_new_ones() -> None:
+async def test_stop_lets_calls_in_progress_finish_and_refuses_new_ones() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as server, channel_to(server) as channel:
         arrived = held(engine)
@@ -69,7 +69,7 @@ async def test_stop_refuses_and_cancels_what_does_not_finish_in_time() -> None:
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_calls_that_come_before_stop_closes_the_connection_are_told_why() -> None:
+async def test_calls_that_come_before_stop_closes_the_connection_get_the_reason() -> None:
     async with serving(ScriptedEngine()) as server, channel_to(server) as channel:
         await channel.unary_unary(INFER)(small_request())
         server._methods.shut()
@@ -124,7 +124,7 @@ async def test_an_address_of_another_machine_is_refused_with_the_option() -> Non
             pass
 
 
-async def test_two_servers_may_share_a_port_when_both_are_told_so() -> None:
+async def test_two_servers_may_share_a_port_when_both_allow_it() -> None:
     async with (
         serving(ScriptedEngine(), reuse_port=True) as first,
         serving(ScriptedEngine(), reuse_port=True, port=first.address[1]) as second,

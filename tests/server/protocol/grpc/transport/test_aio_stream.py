@@ -208,7 +208,7 @@ class StreamHandler:
         return True
 
 
-async def test_what_was_not_sent_is_let_go_of_with_the_client() -> None:
+async def test_what_was_not_sent_is_dropped_with_the_client() -> None:
     context, handler = StuckContext(), StreamHandler()
     bidi_stream = BidiStream(context, lambda *_: handler, MessageMemory())
     running = asyncio.ensure_future(bidi_stream.run())

@@ -47,7 +47,7 @@ def test_a_missing_file_is_named(files: Certificates, tmp_path: pathlib.Path) ->
     assert said == f"--grpc-root-cert={absent} cannot be read: No such file or directory"
 
 
-def test_a_folder_is_no_file(files: Certificates, tmp_path: pathlib.Path) -> None:
+def test_a_folder_is_not_a_file(files: Certificates, tmp_path: pathlib.Path) -> None:
     said = refused(server_cert=tmp_path, server_key=files.server_key)
     assert said == f"--grpc-server-cert={tmp_path} cannot be read: Is a directory"
 
@@ -59,7 +59,7 @@ def test_options_that_were_not_given_are_named(files: Certificates) -> None:
     assert said.startswith("--grpc-use-ssl-mutual needs --grpc-root-cert")
 
 
-def test_a_file_that_is_no_pem_is_named(files: Certificates, tmp_path: pathlib.Path) -> None:
+def test_a_file_that_is_not_pem_is_named(files: Certificates, tmp_path: pathlib.Path) -> None:
     other = tmp_path / "other"
     other.write_bytes(b"\x30\x82")
     assert refused(server_cert=other, server_key=files.server_key).startswith(

@@ -49,7 +49,7 @@ def test_the_highest_weight_wins_and_the_first_on_a_tie(header: bytes, encoding:
 
 
 @pytest.mark.parametrize("packed", [gzip.compress(DATA), zlib.compress(DATA)], ids=["gzip", "zlib"])
-def test_gzip_and_zlib_are_told_apart_by_themselves(packed: bytes) -> None:
+def test_gzip_and_zlib_are_distinguished_by_their_content(packed: bytes) -> None:
     assert compression.decompress(packed, limit=len(DATA)) == DATA
 
 
@@ -90,7 +90,7 @@ def test_a_bomb_costs_no_more_memory_than_the_limit() -> None:
         (gzip.compress(DATA, mtime=0) + b"more", "4 bytes follow"),
     ],
 )
-def test_what_is_no_whole_stream_is_refused(body: bytes, fragment: str) -> None:
+def test_a_truncated_or_invalid_stream_is_refused(body: bytes, fragment: str) -> None:
     assert fragment in refused(body)
 
 

@@ -147,7 +147,7 @@ def test_an_input_twice_is_refused(body: bytes) -> None:
     assert "input 'TEXT' already exists in request" in error.message
 
 
-def test_a_name_that_is_also_a_value_is_no_second_input() -> None:
+def test_a_name_that_is_also_a_value_is_not_a_second_input() -> None:
     request = read(b'{"TEXT": "TEXT", "n": 1, "n": 2}')
     assert request.inputs[0].array.tolist() == [b"TEXT"]
     assert request.parameters == {"n": 2}
@@ -164,7 +164,7 @@ def written(answer: InferResponse) -> typing.Any:
     return orjson.loads(encode(answer))
 
 
-def test_an_output_of_one_element_is_no_list() -> None:
+def test_an_output_of_one_element_is_not_a_list() -> None:
     answer = response(
         tensor("B", BYTES, [b"x"]), tensor("A", FP32, [0.5]), tensor("C", INT32, []), tensor("D", INT32, [1, 2]),
         request_id="r",
@@ -192,7 +192,7 @@ def test_what_json_has_no_word_for_is_a_bare_literal() -> None:
     assert b'"A":[Infinity,1.0]' in encode(response(tensor("A", FP32, [math.inf, 1])))
 
 
-def test_a_lone_string_that_is_no_text_keeps_its_bytes() -> None:
+def test_a_lone_string_that_is_not_text_keeps_its_bytes() -> None:
     assert b'"A":"\xff"' in encode(response(tensor("A", BYTES, [b"\xff"])))
 
 

@@ -38,7 +38,7 @@ def test_nan_is_read_as_a_bare_literal() -> None:
     assert math.isnan(value)
 
 
-def test_bytes_that_are_no_utf_8_survive_as_surrogate_escapes() -> None:
+def test_bytes_that_are_not_utf_8_survive_as_surrogate_escapes() -> None:
     assert parse(b'["a\xff\xfeb"]') == ["a\udcff\udcfeb"]
 
 
@@ -46,13 +46,13 @@ def test_bytes_that_are_no_utf_8_survive_as_surrogate_escapes() -> None:
     "document",
     [b"{", b"nul", b"{} {}", b"[1,]", b"[01]", b"[NaN", b"[-NaNa]", b'["\xff', b"\xef\xbb\xbf", b"[1e400]"],
 )  # fmt: skip
-def test_what_is_no_json_is_an_internal_error_in_tritons_words(document: bytes) -> None:
+def test_invalid_json_is_an_internal_error_in_tritons_words(document: bytes) -> None:
     error = refused(document)
     assert error.code is ErrorCode.INTERNAL
     assert error.message.startswith("failed to parse the request JSON buffer: ")
 
 
-def test_an_empty_text_is_told_so() -> None:
+def test_an_empty_document_is_named_as_such() -> None:
     assert "The document is empty" in refused(b"").message
 
 

@@ -71,11 +71,11 @@ def test_strings_become_bytes() -> None:
     assert array.tolist() == [[b"a", "ü".encode()], [b"", b"x\0y"]]
 
 
-def test_a_string_that_was_no_utf_8_keeps_its_bytes() -> None:
+def test_a_string_that_was_not_utf_8_keeps_its_bytes() -> None:
     assert read(["a\udcff"], BYTES).tolist() == [b"a\xff"]
 
 
-def test_half_a_surrogate_pair_is_no_string() -> None:
+def test_half_a_surrogate_pair_is_not_a_string() -> None:
     assert refused(["\ud800"], BYTES).code is ErrorCode.INTERNAL
 
 
@@ -258,7 +258,7 @@ def test_bytes_are_printed_as_strings_with_nul_and_quotes_kept() -> None:
     assert written(array, BYTES) == '["a\\u0000b","ü\\"",""]'
 
 
-def test_bytes_that_are_no_utf_8_go_out_as_they_are() -> None:
+def test_bytes_that_are_not_utf_8_go_out_as_they_are() -> None:
     array = np.array([b"\xff\n", "ü".encode()], dtype=object)
     value = json_values.write(array, BYTES, name="OUT")
     assert orjson.dumps({"data": value}) == b'{"data":["\xff\\n","\xc3\xbc"]}'

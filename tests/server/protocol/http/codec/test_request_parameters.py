@@ -45,7 +45,7 @@ def test_a_known_parameter_of_a_wrong_type_is_an_internal_error(
 
 
 @pytest.mark.parametrize("value", [None, [1], {"a": 1}])
-def test_what_is_no_scalar_is_refused_by_name(value: typing.Any) -> None:
+def test_a_value_that_is_not_a_scalar_is_refused_by_name(value: typing.Any) -> None:
     error = refused({"mine": value})
     assert error.code is ErrorCode.INVALID_ARG
     assert "parameter 'mine' has invalid type" in error.message
@@ -77,5 +77,5 @@ def test_a_reserved_header_that_would_be_forwarded_is_refused(name: bytes) -> No
     assert caught.value.code is ErrorCode.INVALID_ARG
 
 
-def test_a_reserved_header_that_the_pattern_passes_over_is_nobodys_business() -> None:
+def test_a_reserved_header_that_the_pattern_excludes_is_not_checked() -> None:
     assert forwarded({b"priority": b"u=1"}, "^my_") == {"mine": 1}

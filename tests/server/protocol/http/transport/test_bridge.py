@@ -38,7 +38,7 @@ async def test_the_scope_says_what_was_asked_by_whom() -> None:
     ]
 
 
-async def test_a_body_is_streamed_and_reading_stops_while_nobody_takes_it() -> None:
+async def test_a_body_is_streamed_and_reading_stops_while_the_handler_does_not_take_it() -> None:
     got: list[Message] = []
     go = asyncio.Event()
 
@@ -209,7 +209,7 @@ async def test_a_message_out_of_order_is_the_application_s_error(
     assert "http.response.start" in caplog.text
 
 
-async def test_the_application_hears_of_a_lost_client_and_what_it_sends_is_dropped() -> None:
+async def test_the_application_is_notified_of_a_lost_client_and_what_it_sends_is_dropped() -> None:
     got: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:

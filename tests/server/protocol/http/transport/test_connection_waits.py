@@ -33,7 +33,7 @@ async def test_an_idle_connection_is_closed_after_the_keep_alive_timeout_and_not
     assert len(client.registry) == 0
 
 
-async def test_the_keep_alive_time_starts_anew_with_each_reply() -> None:
+async def test_the_keep_alive_time_starts_again_with_each_reply() -> None:
     client = Client(settings=SETTINGS)
     for _ in range(5):
         await asyncio.sleep(60)
@@ -50,7 +50,7 @@ async def test_the_keep_alive_time_starts_with_a_late_reply() -> None:
     assert not client.has_ended()
 
 
-async def test_a_request_under_way_has_no_timeout_here() -> None:
+async def test_a_request_in_progress_has_no_timeout_here() -> None:
     client = Client(settings=SETTINGS)
     client.send(post("/hold"))
     await asyncio.sleep(3600)
@@ -89,7 +89,7 @@ async def test_a_body_that_stops_coming_is_408_after_the_idle_time(lane: str) ->
     assert client.has_ended()
 
 
-async def test_a_body_that_nobody_takes_does_not_count_as_idle() -> None:
+async def test_a_body_that_is_not_taken_does_not_count_as_idle() -> None:
     async def slow(scope: Scope, receive: Receive, send: Send) -> None:
         await asyncio.sleep(100)
         await receive()
@@ -228,7 +228,7 @@ async def test_draining_closes_idle_connections_at_once_only_when_asked() -> Non
     assert keeps.is_closed()
 
 
-async def test_draining_finishes_what_is_under_way_and_says_close_with_the_last_reply() -> None:
+async def test_draining_finishes_what_is_in_progress_and_says_close_with_the_last_reply() -> None:
     client = Client(settings=SETTINGS)
     client.send(post("/hold", b"1") + post("/hold", b"2"))
     client.connection.drain(close_idle=True)

@@ -306,7 +306,7 @@ def test_a_client_that_does_not_take_the_refusal_is_cut() -> None:
     served(scenario)
 
 
-def test_a_port_in_use_is_told_with_the_option_that_changes_it() -> None:
+def test_a_port_in_use_is_reported_with_the_option_that_changes_it() -> None:
     async def run() -> None:
         first = listener(ScriptedRoutes())
         await first.start()
@@ -319,7 +319,7 @@ def test_a_port_in_use_is_told_with_the_option_that_changes_it() -> None:
     uvloop.run(run())
 
 
-def test_of_two_that_reserved_the_same_port_the_second_to_start_is_told() -> None:
+def test_of_two_that_reserved_the_same_port_the_second_to_start_fails() -> None:
     async def run() -> None:
         first = listener(ScriptedRoutes())
         await first.reserve()
@@ -360,7 +360,7 @@ def test_two_listeners_share_a_port_when_both_ask() -> None:
     uvloop.run(run())
 
 
-def test_a_host_that_is_none_is_told_as_such() -> None:
+def test_an_unknown_host_is_reported_as_such() -> None:
     async def run() -> None:
         with pytest.raises(ListenError, match="not an address"):
             await listener(ScriptedRoutes(), host="no such host").start()

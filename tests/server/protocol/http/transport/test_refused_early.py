@@ -58,7 +58,7 @@ async def test_without_a_token_nothing_else_is_read_past(line: str) -> None:
     assert peer.replies() == []
 
 
-async def test_a_length_above_the_limit_is_told_only_to_who_is_admitted() -> None:
+async def test_a_length_above_the_limit_is_reported_only_to_admitted_clients() -> None:
     peer = Client(routes=ScriptedRoutes())
     peer.send(request("POST", "/hold", "Content-Length: 1001"))
     assert peer.reply().body == error_body(too_large(1000, size=1001).message)
@@ -87,7 +87,7 @@ async def test_while_the_server_drains_a_refusal_is_the_last_reply() -> None:
     assert peer.has_ended()
 
 
-async def test_a_drain_ends_a_connection_whose_body_nobody_wants() -> None:
+async def test_a_drain_ends_a_connection_whose_body_is_not_wanted() -> None:
     peer = client(NO_MODEL)
     peer.send(request("POST", "/hold", "Content-Length: 500"))
     assert peer.reply().status == 404

@@ -104,7 +104,7 @@ async def test_a_line_break_in_a_reply_header_never_reaches_the_client(
     assert "line break" in caplog.text
 
 
-async def test_a_lost_connection_cancels_every_request_under_way() -> None:
+async def test_a_lost_connection_cancels_every_request_in_progress() -> None:
     client = Client()
     client.send(post("/hold") * 3)
     client.routes.held[1].answer(b"done already")

@@ -192,7 +192,7 @@ async def test_a_stream_is_not_begun_before_it_is_its_turn() -> None:
     assert len(client.replies()) == 3
 
 
-async def test_a_slow_client_is_told_to_the_stream() -> None:
+async def test_the_stream_is_notified_of_a_slow_client() -> None:
     client = StreamingClient()
     stream = client.begin()
     client.connection.pause_writing()
@@ -200,7 +200,7 @@ async def test_a_slow_client_is_told_to_the_stream() -> None:
     assert (stream.paused, stream.resumed) == (1, 1)
 
 
-async def test_a_stream_that_begins_while_the_client_takes_nothing_is_told_at_once() -> None:
+async def test_a_stream_that_begins_while_the_client_takes_nothing_is_notified_at_once() -> None:
     client = StreamingClient()
     client.send(post("/stream"))
     client.connection.pause_writing()
