@@ -7,7 +7,6 @@ import typing
 import msgspec
 import pytest
 
-from naiad.backends.backend import Answer
 from naiad.core.inference import Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
@@ -15,6 +14,7 @@ from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
 from naiad.engine.engine import ServingEngine
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found, unavailable
+from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
 from naiad.scheduling.drain import drain
@@ -85,7 +85,7 @@ class ForwardingScheduler:
             self._dispatcher.fail(inference, response.error)
         else:
             own = msgspec.structs.replace(response, model_name=FRONT)
-            self._dispatcher.respond(Answer(inference, own, inference.queued_ns))
+            self._dispatcher.respond(DeferredResponse(inference, own, inference.queued_ns))
         self._check_drained()
 
     def _cancel(self, inference: Inference) -> None:
