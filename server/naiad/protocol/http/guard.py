@@ -1,52 +1,23 @@
-"""Restricted APIs before the control plane: which category a path belongs to, and which calls are admitted (rows 17.15, 17.16).
+"""Restricted APIs before the control plane: which calls are admitted (rows 17.15, 17.16).
 
 An ASGI wrapper, so that it comes before the router: a call without the header learns nothing, not even which verb was wrong.
-Only there when something is restricted. The fast lane guards its own paths (`routes.py`).
+It exists only if something is restricted. The fast lane guards its own paths (`routes.py`).
 
-Deny by default: the router and these patterns could read a path differently, so a path under `/v2` that has no category
+Deny by default: the framework's router and `paths.py` could read a path differently, so a path under `/v2` that has no category
 needs the header of every restriction.
 """
 
-import re
-
 from naiad.protocol.http.message import AsgiApp, HttpReply, Receive, Scope, Send
+from naiad.protocol.http.paths import category_of
 from naiad.protocol.http.replies import refusal
-from naiad.protocol.http.transport.head import holds_control
 from naiad.protocol.restricted import Category, Restriction, Restrictions
-
-_MODEL = r"/v2/models/[^/]+(/versions/[0-9]+)?"
-_CATEGORIES: tuple[tuple["re.Pattern[str]", Category], ...] = (
-    (re.compile(r"/v2"), Category.METADATA),
-    (re.compile(r"/v2/health/[^/]+"), Category.HEALTH),
-    (re.compile(r"/v2/models/stats"), Category.STATISTICS),
-    (re.compile(_MODEL), Category.METADATA),
-    (re.compile(rf"{_MODEL}/stats"), Category.STATISTICS),
-    (re.compile(rf"{_MODEL}/config"), Category.MODEL_CONFIG),
-    (re.compile(rf"{_MODEL}/ready"), Category.HEALTH),
-    (re.compile(rf"{_MODEL}/(infer|generate|generate_stream)"), Category.INFERENCE),
-    (re.compile(r"/v2(/models/[^/]+)?/trace/setting"), Category.TRACE),
-    (re.compile(r"/v2/logging"), Category.LOGGING),
-    (re.compile(r"/v2/repository/.+"), Category.MODEL_REPOSITORY),
-    (re.compile(r"/v2/(system|cuda)sharedmemory/.+"), Category.SHARED_MEMORY),
-)
-"""The first that matches counts."""
-
-
-def category_of(path: str) -> Category | None:
-    """The category of a decoded path; None for one that has none, such as the docs page or an unknown path."""
-    if holds_control(path):
-        return None
-    for pattern, category in _CATEGORIES:
-        if pattern.fullmatch(path):
-            return category
-    return None
 
 
 class Guard:
-    """Asks for the header of a restricted category, then hands the call on.
+    """Checks the header of a restricted category, then calls the application.
 
     Args:
-        app: who answers.
+        app: the application.
         restrictions: at least one.
     """
 
@@ -55,7 +26,7 @@ class Guard:
         self._restrictions = restrictions
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer 403, or let the call through."""
+        """Respond with 403, or call the application."""
         for restriction in self._required(scope["path"]):
             if not restriction.admits(header_of(scope, restriction.header)):
                 await answer(refusal(403, restriction.refusal), send)
@@ -63,7 +34,7 @@ class Guard:
         await self._app(scope, receive, send)
 
     def _required(self, path: str) -> list[Restriction]:
-        """Every restriction that a call of this path has to meet."""
+        """The restrictions that a call of this path has to meet."""
         category = category_of(path)
         if category is None:
             return list(self._restrictions.values()) if path.startswith("/v2") else []
@@ -72,7 +43,7 @@ class Guard:
 
 
 def is_open(scope: Scope) -> bool:
-    """Whether a call is about health, which asks nobody for a token."""
+    """Whether a call is about health, which needs no token."""
     return category_of(scope["path"]) is Category.HEALTH
 
 

@@ -5,7 +5,6 @@ APIs (row 17.16) put a guard around the handlers when they are made; without res
 """
 
 import functools
-import re
 
 import msgspec
 
@@ -18,7 +17,6 @@ from naiad.protocol.http.codec import compression
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import takes_events
 from naiad.protocol.http.generate import GenerateRoute
-from naiad.protocol.http.guard import category_of
 from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
 from naiad.protocol.http.message import (
@@ -29,6 +27,7 @@ from naiad.protocol.http.message import (
     HttpRequest,
     OnReply,
 )
+from naiad.protocol.http.paths import ApiPath, category_of, find
 from naiad.protocol.http.replies import error_reply, options_reply, refusal, wrong_method
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from naiad.protocol.tokens import ASK_FOR_ONE, CHALLENGE, HEADER, TokenFile
@@ -47,13 +46,9 @@ _AUTHORIZATION = HEADER.encode()
 NO_TOKEN = refusal(401, ASK_FOR_ONE, extra=(CHALLENGE,))
 """The answer to a call without a token, or with a wrong one."""
 
-_MODEL_PATH = re.compile(
-    r"/v2/models/([^/]+)(?:/versions/([0-9]+))?/(infer|generate|generate_stream|ready)"
-)
-
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the operator chose for HTTP.
+    """What the administrator chose for HTTP.
 
     Attributes:
         max_input_size: bytes; `--http-max-input-size` (row 1.11).
@@ -181,7 +176,7 @@ class Routes:
 
     Args:
         engine: who answers.
-        options: what the operator chose.
+        options: what the administrator chose.
     """
 
     def __init__(self, engine: Engine, options: HttpOptions) -> None:
@@ -244,34 +239,35 @@ class Routes:
         )
 
     def _make(self, path: str) -> Endpoint | None:
-        restriction = self._options.restrictions.get
-        if path == "/v2/health/live":
-            return Endpoint(b"GET", self._health.live, restriction(Category.HEALTH))
-        if path == "/v2/health/ready":
-            return Endpoint(b"GET", self._health.ready, restriction(Category.HEALTH))
-        match = _MODEL_PATH.fullmatch(path)
-        if match is None:
+        found = find(path)
+        if found is None or not found[0].fast:
             return None
-        model, segment, action = match.groups("")
-        verb, category = (
-            (b"GET", Category.HEALTH) if action == "ready" else (b"POST", Category.INFERENCE)
-        )
-        return Endpoint(verb, self._handler(model, segment, action), restriction(category))
+        declared, parameters = found
+        restriction = None
+        if declared.category is not None:
+            restriction = self._options.restrictions.get(declared.category)
+        (method,) = declared.methods
+        return Endpoint(method.encode(), self._handler(declared, parameters), restriction)
 
-    def _handler(self, model: str, segment: str, action: str) -> FastHandler:
+    def _handler(self, declared: ApiPath, parameters: dict[str, str]) -> FastHandler:
+        if declared.operation == "server_live":
+            return self._health.live
+        if declared.operation == "server_ready":
+            return self._health.ready
+        model = parameters["model"]
         try:
-            version = model_version(segment)
+            version = model_version(parameters.get("version", ""))
         except InferenceError as error:
             return functools.partial(_always, error_reply(error))
-        if action == "infer":
-            return InferRoute(self._engine, self._limits, model=model, version=version)
-        if action == "ready":
+        if declared.operation == "model_ready":
             return functools.partial(self._health.model_ready, model, version)
+        if declared.operation == "infer":
+            return InferRoute(self._engine, self._limits, model=model, version=version)
         return GenerateRoute(
             self._engine,
             max_input_size=self._options.max_input_size,
             model=model,
             version=version,
-            streams=action == "generate_stream",
+            streams=declared.operation == "generate_stream",
             codec=self._options.codec,
         )

@@ -19,7 +19,6 @@ from starlette.exceptions import HTTPException
 from typing_extensions import override
 
 from naiad.config.config_json import to_json
-from naiad.core.request import LATEST
 from naiad.engine.api import Engine
 from naiad.errors import unsupported
 from naiad.protocol.codec.frames import large, on_bytes
@@ -27,13 +26,11 @@ from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.http.admin import model_control, models, openapi, shared_memory
 from naiad.protocol.http.admin.app_errors import add_error_replies, response_of
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
+from naiad.protocol.http.paths import API
 from naiad.protocol.http.routes import model_version
 
 Decoded = typing.TypeVar("Decoded")
 Endpoint = collections.abc.Callable[..., collections.abc.Awaitable[Response]]
-
-_MODEL = "/v2/models/{model}"
-_VERSION = "/v2/models/{model}/versions/{version:digits}"
 
 _CONTENT_POLICY = (
     "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; connect-src 'self'"
@@ -41,7 +38,7 @@ _CONTENT_POLICY = (
 
 
 class _Digits(Convertor[str]):
-    """A version in a path: digits only, anything else is no such path (row 1.8)."""
+    """A version in a path: digits only; a path with anything else does not exist (row 1.8)."""
 
     regex = "[0-9]+"
 
@@ -59,10 +56,10 @@ _PIECE_BYTES = 1 << 20
 
 
 def build(engine: Engine, routes: FastRoutes, codec: Codec | None = None) -> fastapi.FastAPI:
-    """The application. Its description is made here as well, so that nobody waits for it later.
+    """The application. Its description is made here as well, so that no request waits for it later.
 
     Args:
-        engine: who knows the answers.
+        engine: knows the models.
         routes: the fast lane, for paths that both have.
         codec: decodes large bodies; without it the loop does.
     """
@@ -73,18 +70,18 @@ def build(engine: Engine, routes: FastRoutes, codec: Codec | None = None) -> fas
         version=engine.server_metadata().version,
         docs_url=None,
         redoc_url=None,
-        openapi_url="/openapi.json",
+        openapi_url=None,
         redirect_slashes=False,
         default_response_class=Response,
     )
     add_error_replies(app, engine)
-    _Answers(engine, routes, codec).add_to(app)
+    _Endpoints(engine, routes, codec).add_to(app)
     _describe(app)
     return app
 
 
 def _describe(app: fastapi.FastAPI) -> None:
-    """Make the description, without the framework's own validation errors, which this application never answers."""
+    """Make the description, without the framework's own validation errors, which this application never sends."""
     description = app.openapi()
     for operations in description["paths"].values():
         for operation in operations.values():
@@ -92,8 +89,8 @@ def _describe(app: fastapi.FastAPI) -> None:
     description.pop("components", None)
 
 
-class _Answers:
-    """The endpoints. Each asks the engine once and writes what it says."""
+class _Endpoints:
+    """The endpoints. Each calls the engine once and writes the result."""
 
     def __init__(self, engine: Engine, routes: FastRoutes, codec: Codec | None) -> None:
         self._engine = engine
@@ -101,188 +98,77 @@ class _Answers:
         self._codec = codec
 
     def add_to(self, app: fastapi.FastAPI) -> None:
-        """Add every path; a path without a version has the same endpoint as that with one."""
-        self._add_inference(app)
-        self._add_health(app)
-        self._add_models(app)
-        self._add_repository(app)
-        self._add_shared_memory(app)
-        for path in (
-            "/v2/trace/setting", f"{_MODEL}/trace/setting", "/v2/logging",
-        ):  # fmt: skip
-            app.add_api_route(path, self.absent, methods=["GET", "POST"], include_in_schema=False)
-        app.add_api_route("/docs", self.docs, include_in_schema=False)
-
-    def _add_inference(self, app: fastapi.FastAPI) -> None:
-        body = openapi.content(openapi.INFER_REQUEST, openapi.INFER_REQUEST_EXAMPLE)
-        answers = openapi.answers(
-            400,
-            404,
-            500,
-            501,
-            503,
-            ok=openapi.INFER_RESPONSE,
-            example=openapi.INFER_RESPONSE_EXAMPLE,
-        )
+        """Add every path of the API."""
         endpoints: dict[str, Endpoint] = {
-            _MODEL: self.fast_of_model,
-            _VERSION: self.fast_of_version,
+            "server_metadata": self.server_metadata,
+            "all_statistics": self.all_statistics,
+            "model_metadata": self.model_metadata,
+            "model_config": self.model_config,
+            "model_statistics": self.model_statistics,
+            "index": self.index,
+            "load": self.load,
+            "unload": self.unload,
+            "change_model_of_repository": self.change_model_of_repository,
+            "system_regions": functools.partial(self.regions, "system"),
+            "cuda_regions": functools.partial(self.regions, "cuda"),
+            "change_region": self.change_region,
+            "trace_setting": functools.partial(self.not_supported, "trace"),
+            "logging": functools.partial(self.not_supported, "logging"),
+            "docs": self.docs,
+            "description": self.description,
         }
-        for path, endpoint in endpoints.items():
+        for path in API:
+            endpoint = self.fast if path.fast else endpoints[path.operation]
+            template = path.template.replace("{version}", "{version:digits}")
+            methods = list(path.methods)
+            operation = openapi.operation_of(path)
+            if operation is None:
+                app.add_api_route(template, endpoint, methods=methods, include_in_schema=False)
+                continue
             app.add_api_route(
-                f"{path}/infer",
+                template,
                 endpoint,
-                methods=["POST"],
-                tags=["inference"],
-                summary="Run a model",
-                description=openapi.BINARY_NOTE,
-                responses=answers,
-                openapi_extra={"requestBody": {"required": True, "content": body}},
+                methods=methods,
+                name=path.operation,
+                tags=[operation.tag],
+                summary=operation.summary,
+                description=operation.note,
+                responses=operation.responses,
+                openapi_extra=openapi.extra_of(path, operation),
             )
 
-        for path, endpoint in endpoints.items():
-            for action, summary, reply in (
-                ("generate", "Run a model with flat JSON", openapi.GENERATE_ANSWERS),
-                (
-                    "generate_stream",
-                    "Run a model and stream what it answers",
-                    openapi.EVENTS_ANSWERS,
-                ),
-            ):
-                app.add_api_route(
-                    f"{path}/{action}",
-                    endpoint,
-                    methods=["POST"],
-                    tags=["inference"],
-                    summary=summary,
-                    description=openapi.GENERATE_NOTE,
-                    responses=reply,
-                    openapi_extra={
-                        "requestBody": {
-                            "required": True,
-                            "content": openapi.content(openapi.OBJECT, openapi.GENERATE_EXAMPLE),
-                        }
-                    },
-                )
-
-    def _add_health(self, app: fastapi.FastAPI) -> None:
-        endpoints: list[tuple[str, Endpoint, str]] = [
-            ("/v2/health/live", self.fast, "Does the process serve?"),
-            ("/v2/health/ready", self.fast, "Are all models ready?"),
-            (f"{_MODEL}/ready", self.fast_of_model, "Is the model ready?"),
-            (f"{_VERSION}/ready", self.fast_of_version, "Is the version ready?"),
-        ]
-        for path, endpoint, summary in endpoints:
-            answers = openapi.answers(400, 404, 503) if "{" in path else openapi.answers(400, 503)
-            app.add_api_route(path, endpoint, tags=["health"], summary=summary, responses=answers)
-
-    def _add_models(self, app: fastapi.FastAPI) -> None:
-        # A model called "stats" has its metadata only under its version (row 8.1): the first path that matches answers.
-        endpoints: list[tuple[str, Endpoint, str, str]] = [
-            ("/v2", self.server_metadata, "metadata", "The server's name, version, extensions"),
-            ("/v2/models/stats", self.all_statistics, "statistics", "Counters of all models"),
-            (_MODEL, self.model_metadata, "metadata", "The model's inputs and outputs"),
-            (_VERSION, self.version_metadata, "metadata", "The version's inputs and outputs"),
-            (f"{_MODEL}/config", self.model_config, "metadata", "The model's whole config"),
-            (f"{_VERSION}/config", self.version_config, "metadata", "The version's whole config"),
-            (f"{_MODEL}/stats", self.model_statistics, "statistics", "The model's counters"),
-            (f"{_VERSION}/stats", self.version_statistics, "statistics", "The version's counters"),
-        ]
-        for path, endpoint, tag, summary in endpoints:
-            statuses = (400, 404, 503) if "{" in path else ()
-            answers = openapi.answers(*statuses, ok=openapi.OBJECT)
-            app.add_api_route(path, endpoint, tags=[tag], summary=summary, responses=answers)
-
-    def _add_repository(self, app: fastapi.FastAPI) -> None:
-        body = openapi.content(openapi.INDEX_REQUEST, {"ready": True})
-        app.add_api_route(
-            "/v2/repository/index",
-            self.index,
-            methods=["POST"],
-            tags=["repository"],
-            summary="Models, versions and their states",
-            responses=openapi.answers(400, 500, ok=openapi.INDEX_RESPONSE),
-            openapi_extra={"requestBody": {"required": False, "content": body}},
-        )
-        changes: list[tuple[str, Endpoint, str, openapi.Schema]] = [
-            ("load", self.load_model, "Load a model, or load it again", openapi.LOAD_REQUEST),
-            ("unload", self.unload_model, "Serve a model no more", openapi.UNLOAD_REQUEST),
-        ]
-        for action, endpoint, summary, schema in changes:
-            app.add_api_route(
-                f"/v2/repository/models/{{model}}/{action}",
-                endpoint,
-                methods=["POST"],
-                tags=["repository"],
-                summary=summary,
-                description=openapi.CONTROL_NOTE,
-                responses=openapi.answers(400, 500, 501, 503),
-                openapi_extra={
-                    "requestBody": {"required": False, "content": openapi.content(schema)}
-                },
-            )
-        hidden: dict[str, Endpoint] = {
-            "/v2/repository/{repository}/index": self.index,
-            "/v2/repository/{repository}/models/{model}/load": self.change_model_of_repository,
-            "/v2/repository/{repository}/models/{model}/unload": self.change_model_of_repository,
-        }
-        for path, endpoint in hidden.items():
-            app.add_api_route(path, endpoint, methods=["POST"], include_in_schema=False)
-
-    def _add_shared_memory(self, app: fastapi.FastAPI) -> None:
-        for kind, status in (("system", self.system_regions), ("cuda", self.cuda_regions)):
-            for base in (f"/v2/{kind}sharedmemory", f"/v2/{kind}sharedmemory/region/{{region}}"):
-                app.add_api_route(f"{base}/status", status, include_in_schema=False)
-                for action in ("register", "unregister"):
-                    app.add_api_route(
-                        f"{base}/{action}",
-                        self.change_region,
-                        methods=["POST"],
-                        include_in_schema=False,
-                    )
-
-    async def server_metadata(self) -> Response:
+    async def server_metadata(self, request: fastapi.Request) -> Response:
         return _json(models.server_metadata(self._engine.server_metadata()))
 
-    async def model_metadata(self, model: str) -> Response:
-        return _json(models.model_metadata(self._engine.model_metadata(model, LATEST)))
+    async def model_metadata(self, request: fastapi.Request) -> Response:
+        return _json(models.model_metadata(self._engine.model_metadata(*_version_of(request))))
 
-    async def version_metadata(self, model: str, version: str) -> Response:
-        number = model_version(version)
-        return _json(models.model_metadata(self._engine.model_metadata(model, number)))
+    async def model_config(self, request: fastapi.Request) -> Response:
+        return _json(to_json(self._engine.model_config(*_version_of(request))))
 
-    async def model_config(self, model: str) -> Response:
-        return _json(to_json(self._engine.model_config(model, LATEST)))
-
-    async def version_config(self, model: str, version: str) -> Response:
-        return _json(to_json(self._engine.model_config(model, model_version(version))))
-
-    async def all_statistics(self) -> Response:
+    async def all_statistics(self, request: fastapi.Request) -> Response:
         return _json(models.statistics(self._engine.statistics()))
 
-    async def model_statistics(self, model: str) -> Response:
-        return _json(models.statistics(self._engine.statistics(model)))
-
-    async def version_statistics(self, model: str, version: str) -> Response:
-        return _json(models.statistics(self._engine.statistics(model, model_version(version))))
+    async def model_statistics(self, request: fastapi.Request) -> Response:
+        return _json(models.statistics(self._engine.statistics(*_version_of(request))))
 
     async def index(self, request: fastapi.Request) -> Response:
-        """Row 7.1; the repository in the path is not looked at (row 7.7)."""
+        """The models, versions and states (row 7.1); a repository in the path has no effect (row 7.7)."""
         ready_only = await self._decoded(models.wants_ready_only, request)
         return _json(models.index(await self._engine.index(ready_only=ready_only)))
 
-    async def load_model(self, request: fastapi.Request, model: str) -> Response:
-        """Rows 7.8, 7.11-7.14, 7.18."""
+    async def load(self, request: fastapi.Request) -> Response:
+        """Load or reload a model (rows 7.8, 7.11-7.14, 7.18)."""
         overrides = await self._decoded(
             model_control.load_overrides, request, model_control.large_load_overrides
         )
-        await self._engine.load_model(model, overrides)
+        await self._engine.load_model(request.path_params["model"], overrides)
         return Response()
 
-    async def unload_model(self, request: fastapi.Request, model: str) -> Response:
-        """Rows 7.9, 7.10, 7.13, 7.26."""
+    async def unload(self, request: fastapi.Request) -> Response:
+        """Unload a model (rows 7.9, 7.10, 7.13, 7.26)."""
         dependents = await self._decoded(model_control.unload_dependents, request)
-        await self._engine.unload_model(model, unload_dependents=dependents)
+        await self._engine.unload_model(request.path_params["model"], unload_dependents=dependents)
         return Response()
 
     async def _decoded(
@@ -300,40 +186,33 @@ class _Answers:
         decoded: Decoded = await codec.submit(call)
         return decoded
 
-    async def change_model_of_repository(self, repository: str, model: str) -> Response:
-        """Row 7.7."""
+    async def change_model_of_repository(self, request: fastapi.Request) -> Response:
+        """A load or unload that names a repository is refused (row 7.7)."""
         raise unsupported(
             "'repository_name' specification is not supported: leave the repository out of the path"
         )
 
-    async def system_regions(self, region: str = "") -> Response:
-        return _json(shared_memory.status("system", region))
+    async def regions(self, kind: str, request: fastapi.Request) -> Response:
+        return _json(shared_memory.status(kind, request.path_params.get("region", "")))
 
-    async def cuda_regions(self, region: str = "") -> Response:
-        return _json(shared_memory.status("cuda", region))
-
-    async def change_region(self) -> Response:
+    async def change_region(self, request: fastapi.Request) -> Response:
         shared_memory.change()
 
-    async def absent(self, request: fastapi.Request) -> Response:
-        """501, not 404: the path is right and the model may be there, only this server cannot do it (yet)."""
-        extension = next(name for name in ("trace", "logging") if f"/{name}" in request.url.path)
+    async def not_supported(self, extension: str, request: fastapi.Request) -> Response:
+        """501, not 404: the path is right and the model may exist, only this server does not support the extension."""
         raise unsupported(
-            f"the {extension} extension is not in this server yet; GET /v2 lists the extensions that are"
+            f"the {extension} extension is not supported yet; GET /v2 lists the extensions that are"
         )
 
-    async def docs(self) -> Response:
+    async def docs(self, request: fastapi.Request) -> Response:
         page = importlib.resources.files("naiad.protocol.http").joinpath("docs.html").read_text()
         return HTMLResponse(page, headers={"Content-Security-Policy": _CONTENT_POLICY})
 
-    async def fast_of_model(self, request: fastapi.Request, model: str) -> Response:
-        return await self.fast(request)
-
-    async def fast_of_version(self, request: fastapi.Request, model: str, version: str) -> Response:
-        return await self.fast(request)
+    async def description(self, request: fastapi.Request) -> Response:
+        return _json(request.app.openapi())
 
     async def fast(self, request: fastapi.Request) -> Response:
-        """Ask the fast lane's handler of this path."""
+        """Call the handler of the fast lane for this path."""
         headers = dict(request.headers.raw)
         method, path = request.method.encode(), request.scope["path"]
         handler = self._routes.find(method, path, headers)
@@ -371,12 +250,22 @@ async def _body(request: fastapi.Request) -> list[bytes]:
     return pieces
 
 
+def _version_of(request: fastapi.Request) -> tuple[str, int]:
+    """The model and the version that a path names.
+
+    Raises:
+        InferenceError: INVALID_ARG for a version that is too large.
+    """
+    parameters = request.path_params
+    return parameters["model"], model_version(parameters.get("version", ""))
+
+
 def _json(value: typing.Any) -> Response:
     return Response(orjson.dumps(value), media_type="application/json")
 
 
 class _Collected:
-    """Where a stream goes that has to be answered as a whole."""
+    """Collects a stream whose response is sent as a whole."""
 
     def __init__(self) -> None:
         self.whole: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -9,17 +9,13 @@ import functools
 import heapq
 import re
 
+from naiad.protocol.http.paths import API
+
 _MODEL_PATH = re.compile(r"/v2/models/([^/]+)(/versions/[^/]+)?(?:/(.*))?", re.DOTALL)
 _VERSION = re.compile(r"/versions/[0-9]+")
-_ACTIONS = ("infer", "generate", "generate_stream", "ready", "config", "stats")
-_PATHS = (
-    "/v2",
-    "/v2/health/live",
-    "/v2/health/ready",
-    "/v2/models/stats",
-    "/v2/repository/index",
-    "/docs",
-    "/openapi.json",
+_PATHS = tuple(path.template for path in API if "{" not in path.template)
+_ACTIONS = tuple(
+    path.segments[-1] for path in API if path.segments[:-1] == ("", "v2", "models", "{model}")
 )
 _SAID_MODELS = 10
 _LONGEST = 200

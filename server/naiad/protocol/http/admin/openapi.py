@@ -1,6 +1,11 @@
-"""The schemas and examples that the API's description shows; data only. Infer itself never looks at them."""
+"""The API's description: what it shows of each operation, with schemas and examples; data only. Infer itself never uses them."""
 
+import re
 import typing
+
+import msgspec
+
+from naiad.protocol.http.paths import ApiPath
 
 Schema = dict[str, typing.Any]
 
@@ -214,3 +219,121 @@ EVENTS_ANSWERS[200] = {
     "description": "Each response as an event, `data: <JSON>`, while the model makes them.",
     "content": {"text/event-stream": {"schema": {"type": "string"}}},
 }
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """What the description shows of an operation.
+
+    Attributes:
+        tag: the group that it is listed in.
+        summary: one line.
+        note: more than one line, as Markdown.
+        responses: by status.
+        body: the JSON body, as OpenAPI writes it; None if there is none.
+        body_required: whether a request has to have it.
+    """
+
+    tag: str
+    summary: str
+    note: str = ""
+    responses: dict[int | str, Schema]
+    body: Schema | None = None
+    body_required: bool = False
+
+
+_OF_MODEL = answers(400, 404, 503, ok=OBJECT)
+_GENERATE_BODY = content(OBJECT, GENERATE_EXAMPLE)
+
+OPERATIONS: dict[str, Operation] = {
+    "server_live": Operation(
+        tag="health", summary="Does the process serve?", responses=answers(400, 503)
+    ),
+    "server_ready": Operation(
+        tag="health", summary="Are all models ready?", responses=answers(400, 503)
+    ),
+    "model_ready": Operation(
+        tag="health", summary="Is the model ready?", responses=answers(400, 404, 503)
+    ),
+    "infer": Operation(
+        tag="inference",
+        summary="Run a model",
+        note=BINARY_NOTE,
+        responses=answers(
+            400, 404, 500, 501, 503, ok=INFER_RESPONSE, example=INFER_RESPONSE_EXAMPLE
+        ),
+        body=content(INFER_REQUEST, INFER_REQUEST_EXAMPLE),
+        body_required=True,
+    ),
+    "generate": Operation(
+        tag="inference",
+        summary="Run a model with flat JSON",
+        note=GENERATE_NOTE,
+        responses=GENERATE_ANSWERS,
+        body=_GENERATE_BODY,
+        body_required=True,
+    ),
+    "generate_stream": Operation(
+        tag="inference",
+        summary="Run a model and stream its responses",
+        note=GENERATE_NOTE,
+        responses=EVENTS_ANSWERS,
+        body=_GENERATE_BODY,
+        body_required=True,
+    ),
+    "server_metadata": Operation(
+        tag="metadata",
+        summary="The server's name, version, extensions",
+        responses=answers(ok=OBJECT),
+    ),
+    "all_statistics": Operation(
+        tag="statistics", summary="Counters of all models", responses=answers(ok=OBJECT)
+    ),
+    "model_metadata": Operation(
+        tag="metadata", summary="The model's inputs and outputs", responses=_OF_MODEL
+    ),
+    "model_config": Operation(
+        tag="metadata", summary="The model's whole config", responses=_OF_MODEL
+    ),
+    "model_statistics": Operation(
+        tag="statistics", summary="The model's counters", responses=_OF_MODEL
+    ),
+    "index": Operation(
+        tag="repository",
+        summary="Models, versions and their states",
+        responses=answers(400, 500, ok=INDEX_RESPONSE),
+        body=content(INDEX_REQUEST, {"ready": True}),
+    ),
+    "load": Operation(
+        tag="repository",
+        summary="Load a model, or reload it",
+        note=CONTROL_NOTE,
+        responses=answers(400, 500, 501, 503),
+        body=content(LOAD_REQUEST),
+    ),
+    "unload": Operation(
+        tag="repository",
+        summary="Unload a model",
+        note=CONTROL_NOTE,
+        responses=answers(400, 500, 501, 503),
+        body=content(UNLOAD_REQUEST),
+    ),
+}
+"""Operations that the server does; others are not described, nor are paths with a repository, which Triton ignores."""
+
+
+def operation_of(path: ApiPath) -> Operation | None:
+    """What the description shows of a path; None for a path that it leaves out."""
+    return None if "{repository}" in path.template else OPERATIONS.get(path.operation)
+
+
+def extra_of(path: ApiPath, operation: Operation) -> Schema:
+    """The parameters of a path and its body, as OpenAPI writes them."""
+    extra: Schema = {
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in re.findall(r"{(\w+)}", path.template)
+        ]
+    }
+    if operation.body is not None:
+        extra["requestBody"] = {"required": operation.body_required, "content": operation.body}
+    return extra

@@ -163,7 +163,7 @@ async def test_an_extension_that_is_not_there_is_501_and_named(
 ) -> None:
     reply = await browse("POST", path)
     assert reply.status_code == 501
-    assert f"the {extension} extension is not in this server yet" in reply.json()["error"]
+    assert f"the {extension} extension is not supported yet" in reply.json()["error"]
 
 
 @pytest.mark.parametrize(
