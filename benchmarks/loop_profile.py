@@ -161,7 +161,7 @@ async def _measure(rounds: int, detail: typing.TextIO | None) -> Profile:
     with tempfile.TemporaryDirectory() as folder:
         repository = pathlib.Path(folder)
         models.python_model_in_a_thread(repository)
-        with unittest.mock.patch("naiad.engine.loader.ThreadHost", _InPlace):
+        with unittest.mock.patch("naiad.engine.instances.ThreadHost", _InPlace):
             connections = await _connections(repository)
         request = _bytes_of_a_request()
         await _rounds(connections, request, 200)

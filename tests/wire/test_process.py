@@ -1,6 +1,7 @@
 """The server as a process: exit statuses, signals, drain, ports, restricted APIs."""
 
 import collections.abc
+import concurrent.futures
 import contextlib
 import dataclasses
 import http.client
@@ -270,6 +271,27 @@ def test_a_model_that_loads_in_a_process_of_its_own_is_given_up_at_the_end(
     assert server.process is not None
     server.ask_to_stop()
     assert server.process.wait(20) == 0
+
+
+@pytest.mark.parametrize("retries", [0, 3])
+def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
+    tmp_path: pathlib.Path, retries: int
+) -> None:
+    options = ("--model-control-mode=explicit", f"--model-load-retry-count={retries}")
+    with (
+        launched(stuck_while_loading(tmp_path), tmp_path, *options) as server,
+        concurrent.futures.ThreadPoolExecutor() as clients,
+    ):
+        over_http = clients.submit(
+            call, server.http, "POST", "/v2/repository/models/stuck/load", {}
+        )
+        wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
+        assert server.process is not None
+        server.ask_to_stop()
+        assert server.process.wait(20) == 0, "it has 30 s to end"
+        status, body = over_http.result()
+    assert (status, b"the server is stopping" in body) == (400, True)
+    assert "Exit timeout expired" not in server.output()
 
 
 def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:

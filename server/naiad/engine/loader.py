@@ -7,43 +7,31 @@ schedulers are made on the event loop, which owns them.
 import asyncio
 import collections.abc
 import concurrent.futures
-import contextlib
 import functools
 import logging
-import math
 import pathlib
 import typing
 
-from naiad.backends.backend import Backend, CompletesApart, ModelSource
-from naiad.backends.instance import Instance, LoadedModel
-from naiad.backends.instances import instance_specs
+from naiad.backends.backend import Backend, CompletesApart
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
-from naiad.backends.visible_devices import beyond_a_thread
 from naiad.config.backend_type import Completer
-from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
 from naiad.config.report import render
 from naiad.config.resolve import Resolution, resolve
 from naiad.core.clock import Clock
+from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFactory, known_host
 from naiad.engine.model import Model
-from naiad.errors import InferenceError, internal, invalid
-from naiad.hosts.host import Host
-from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
-from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.thread import ThreadHost
+from naiad.errors import InferenceError, internal
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.scheduling.factory import make_scheduler
 from naiad.scheduling.resources import Resources
 
 if typing.TYPE_CHECKING:
-    from naiad.engine.workers import Workers
     from naiad.hosts.worker_rpc import WorkerRpcHandler
 
 log = logging.getLogger("naiad.loader")
-
-HOST_PARAMETER = "naiad.host"
 
 _NESTED = 256
 """Loads beside those that are allowed at once: each of them waits in its initialize for another one that it asked for (row 15.24)."""
@@ -53,8 +41,6 @@ COMPLETION_TIMEOUT_S = 120.0
 
 _Argument = typing.TypeVar("_Argument")
 _Result = typing.TypeVar("_Result")
-
-BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
 
 
 class Loader:
@@ -89,17 +75,23 @@ class Loader:
     ) -> None:
         self._registry = registry
         self._resources = resources
-        self._rpc_handler_of = rpc_handler_of
         self._backend_options = backend_options
         self._config_name = config_name
         self._auto_complete = auto_complete
         self._gpus = gpus
-        self._slices = slices
         self._clock = clock
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=threads + _NESTED, thread_name_prefix="load"
         )
         self._under_way: set[concurrent.futures.Future[typing.Any]] = set()
+        self._instances = InstanceFactory(
+            registry=registry,
+            backend_options=backend_options,
+            slices=slices,
+            in_thread=self._in_a_thread,
+            clock=clock,
+            rpc_handler_of=rpc_handler_of,
+        )
 
     async def plan(self, folder: pathlib.Path) -> ModelPlan:
         """Read a model folder: what to load, or why not."""
@@ -111,53 +103,35 @@ class Loader:
         Raises:
             InferenceError: it cannot be loaded; the message is for the index.
         """
-        loop = asyncio.get_running_loop()
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
-        plugin = await self._in_a_thread(self._registry.plugin, plan.config.backend)
-        options = self.options_of(plan.config.backend)
-        hosts: list[Host]
-        if host_of(plan.config, plugin.default_host, options, self._slices) == "process":
-            hosts, release = await self._in_processes(plan, statistics)
-            leaves_cycles = False
-        else:
-            limits = limits_of(plan.config)
-            for limit in (limits.execute, limits.load):
-                if limit.seconds:
-                    raise _needs_a_process(plan.config, limit)
-            loaded, instances = await self._in_a_thread(self._load, plan)
-            release, leaves_cycles = loaded.close, loaded.leaves_cycles
-            hosts = [
-                ThreadHost(
-                    name,
-                    LocalInstance(instance, plan.config, plan.version),
-                    clock=self._clock,
-                    loop=loop,
-                )
-                for name, instance in instances
-            ]
+        instances = await self._instances.make(plan, statistics)
         statistics.load_ns = self._clock.monotonic_ns() - started_ns
         scheduler = make_scheduler(
             config=plan.config,
             version=plan.version,
-            hosts=hosts,
+            hosts=instances.hosts,
             resources=self._resources,
             statistics=statistics,
             clock=self._clock,
-            loop=loop,
+            loop=asyncio.get_running_loop(),
         )
         return Model(
             config=plan.config,
             version=plan.version,
             scheduler=scheduler,
-            release=release,
-            leaves_cycles=leaves_cycles,
+            release=instances.release,
+            leaves_cycles=instances.leaves_cycles,
             clock=self._clock,
         )
 
     def interrupt(self) -> None:
-        """The server stops: environments that are being made, which may take minutes, are given up, and their loads fail."""
+        """The server stops: end the creation of environments and the worker processes that are still loading; their loads fail.
+
+        Either may take minutes, or for ever.
+        """
         self._registry.close()
+        self._instances.stop()
 
     def close(self) -> None:
         """End the loader's threads and what they wait for; nothing can be loaded afterwards."""
@@ -179,10 +153,6 @@ class Loader:
         self._under_way.add(future)
         future.add_done_callback(self._under_way.discard)
         return await asyncio.wrap_future(future)
-
-    def options_of(self, backend: str) -> dict[str, str]:
-        """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
-        return {**self._backend_options.get("", {}), **self._backend_options.get(backend, {})}
 
     def _plan(self, folder: pathlib.Path) -> ModelPlan:
         resolution = resolve(
@@ -221,95 +191,6 @@ class Loader:
             return backend.complete
         return functools.partial(_complete, backend, default_host)
 
-    async def _in_processes(
-        self, plan: VersionPlan, statistics: ModelStatistics
-    ) -> tuple[list[Host], collections.abc.Callable[[], None]]:
-        limits = limits_of(plan.config)
-        workers = await self._in_a_thread(self._workers, plan)
-        return await workers.start(statistics, limits=limits), _nothing
-
-    def _workers(self, plan: VersionPlan) -> "Workers":
-        # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
-        from naiad.engine.workers import Workers  # noqa: PLC0415
-
-        source = self._source(plan)
-        backend = self._registry.get(plan.config.backend)
-        return Workers(
-            plan,
-            [
-                (spec.name, backend.worker_plan(source, spec))
-                for spec in instance_specs(plan.config)
-            ],
-            rpc_handler_of=self._rpc_handler_of,
-            clock=self._clock,
-        )
-
-    def _source(self, plan: VersionPlan) -> ModelSource:
-        return ModelSource(
-            config=plan.config,
-            version=plan.version,
-            model_dir=plan.model_dir,
-            version_dir=plan.version_dir,
-            options=self.options_of(plan.config.backend),
-        )
-
-    def _load(self, plan: VersionPlan) -> tuple[LoadedModel, list[tuple[str, Instance]]]:
-        config = plan.config
-        source = self._source(plan)
-        loaded = self._registry.get(config.backend).load(source)
-        with contextlib.ExitStack() as undo:
-            undo.callback(loaded.close)
-            instances: list[tuple[str, Instance]] = []
-            for spec in instance_specs(config):
-                instance = loaded.make_instance(spec)
-                undo.callback(instance.close)
-                instances.append((spec.name, instance))
-            undo.pop_all()
-        return loaded, instances
-
-
-def host_of(
-    config: ModelConfig,
-    default: HostKind,
-    options: collections.abc.Mapping[str, str],
-    slices: frozenset[int] = frozenset(),
-) -> HostKind:
-    """Where a model's instances run: the model's setting, else `--backend-config`, else the backend's default.
-
-    Instances on MIG slices run in processes by default, since a thread of the server reaches one slice only.
-
-    Args:
-        config: the model's.
-        default: the backend's.
-        options: of the backend.
-        slices: the device ids that are MIG slices.
-
-    Raises:
-        InferenceError: INVALID_ARG: the host is not a valid one, or cannot reach the GPUs of the model's instances.
-    """
-    chosen = config.parameters.get(HOST_PARAMETER) or options.get("host")
-    beyond = beyond_a_thread(instance_specs(config), slices)
-    if not chosen and beyond:
-        return "process"
-    host = _known_host(chosen or default, config.name, config.backend)
-    if host == "thread" and beyond:
-        raise invalid(
-            f"model '{config.name}' has instances on GPU {', '.join(map(str, beyond))} and host=thread: CUDA opens one MIG slice per process, "
-            f"and the server's is GPU 0: take host=thread out (parameter {HOST_PARAMETER}, or --backend-config), or write gpus: [ 0 ]"
-        )
-    return host
-
-
-def _known_host(wanted: str, model: str, backend: str) -> HostKind:
-    if wanted == "thread":
-        return "thread"
-    if wanted == "process":
-        return "process"
-    raise invalid(
-        f"model '{model}' asks for host={wanted}: the hosts are thread and process (parameter {HOST_PARAMETER}, or "
-        f"--backend-config={backend},host=…)"
-    )
-
 
 def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Argument) -> _Result:
     """Do it. A KeyboardInterrupt that a model's code raises is that model's failure: on the loop it would end the server."""
@@ -333,7 +214,7 @@ def _complete(
     """Have a model complete its config where its instances will run, so that its code stays out of the server's process."""
     chosen = message.parameters.get(HOST_PARAMETER)
     wanted = (chosen and chosen.string_value) or options.get("host") or default_host
-    if _known_host(wanted, message.name, message.backend) == "thread":
+    if known_host(wanted, message.name, message.backend) == "thread":
         backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
         return
     assert isinstance(backend, CompletesApart)
@@ -347,39 +228,6 @@ def _complete(
             plan, model=message.name, version=int(version_dir.name), timeout_s=COMPLETION_TIMEOUT_S
         )
         backend.take_completion(message, result)
-
-
-def limits_of(config: ModelConfig) -> Limits:
-    """How long a batch and a load may take in a worker process.
-
-    Raises:
-        InferenceError: INVALID_ARG: one of them is no number of seconds.
-    """
-    return Limits(execute=_limit(config, EXECUTE), load=_limit(config, LOAD))
-
-
-def _limit(config: ModelConfig, parameter: str) -> Limit:
-    text = config.parameters.get(parameter) or "0"
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < math.inf:
-        raise invalid(
-            f"model '{config.name}': parameter {parameter} is '{text}': it must be a number of seconds, e.g. 2.5"
-        )
-    return Limit(parameter, seconds)
-
-
-def _needs_a_process(config: ModelConfig, limit: Limit) -> InferenceError:
-    return invalid(
-        f"model '{config.name}' sets {limit.parameter} and runs in a thread of the server, which cannot be ended: let it run in a "
-        f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or take the limit away'
-    )
-
-
-def _nothing() -> None:
-    """Worker processes share nothing that would have to be given back."""
 
 
 def _refusal(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:

@@ -3,7 +3,7 @@
 import pytest
 
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
-from naiad.engine.loader import host_of
+from naiad.engine.instances import host_of
 from naiad.errors import InferenceError
 from tests.server.backends.configs import model_config
 

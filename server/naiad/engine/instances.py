@@ -1,0 +1,283 @@
+"""Makes the instances of a model version: in threads of the server, or one worker process per instance.
+
+A model without a backend has no instances; the rest of the server takes an empty `ModelInstances` as any other one.
+"""
+
+import asyncio
+import collections.abc
+import contextlib
+import math
+import typing
+
+import msgspec
+
+from naiad.backends.backend import ModelSource
+from naiad.backends.instance import Instance, LoadedModel
+from naiad.backends.instances import instance_specs
+from naiad.backends.plugin import HostKind
+from naiad.backends.registry import Registry
+from naiad.backends.visible_devices import beyond_a_thread
+from naiad.config.model_config import ModelConfig
+from naiad.core.clock import Clock
+from naiad.errors import InferenceError, invalid, unavailable
+from naiad.hosts.host import Host
+from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
+from naiad.hosts.local_instance import LocalInstance
+from naiad.hosts.thread import ThreadHost
+from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.plan import VersionPlan
+
+if typing.TYPE_CHECKING:
+    from naiad.engine.workers import Workers
+    from naiad.hosts.worker_rpc import WorkerRpcHandler
+
+HOST_PARAMETER = "naiad.host"
+
+BackendOptions = collections.abc.Mapping[str, collections.abc.Mapping[str, str]]
+
+_Argument = typing.TypeVar("_Argument")
+_Result = typing.TypeVar("_Result")
+
+
+class InThread(typing.Protocol):
+    """Calls a function in a thread."""
+
+    async def __call__(
+        self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument
+    ) -> _Result:
+        """Return what the function returns, or raise what it raises."""
+        ...
+
+
+def nothing() -> None:
+    """For instances that share nothing: there is nothing to release."""
+
+
+class ModelInstances(msgspec.Struct, frozen=True):
+    """The instances of a model version.
+
+    Attributes:
+        hosts: one per instance.
+        release: releases what the instances share; blocking; called once, after the hosts are closed.
+        leaves_cycles: whether their objects form reference cycles after that.
+    """
+
+    hosts: collections.abc.Sequence[Host] = ()
+    release: collections.abc.Callable[[], None] = nothing
+    leaves_cycles: bool = False
+
+
+class InstanceFactory:
+    """Makes instances with the registered backends.
+
+    Args:
+        registry: the backends.
+        backend_options: `--backend-config` by backend name; "" holds what is meant for all of them.
+        slices: the device ids that are MIG slices.
+        in_thread: runs what may block.
+        clock: for the hosts.
+        rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
+    """
+
+    def __init__(
+        self,
+        *,
+        registry: Registry,
+        backend_options: BackendOptions,
+        slices: frozenset[int],
+        in_thread: InThread,
+        clock: Clock,
+        rpc_handler_of: collections.abc.Callable[[str, str], "WorkerRpcHandler"],
+    ) -> None:
+        self._registry = registry
+        self._backend_options = backend_options
+        self._slices = slices
+        self._in_thread = in_thread
+        self._clock = clock
+        self._rpc_handler_of = rpc_handler_of
+        self._starting = set[asyncio.Task[list[Host]]]()
+        self._stopping = False
+
+    async def make(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
+        """Make the instances of a version, each ready to run batches.
+
+        Raises:
+            InferenceError: the model cannot be loaded; nothing of it is left then.
+        """
+        config = plan.config
+        plugin = await self._in_thread(self._registry.plugin, config.backend)
+        host = host_of(config, plugin.default_host, self.options_of(config.backend), self._slices)
+        if host == "process":
+            return await self._in_processes(plan, statistics)
+        return await self._in_threads(plan)
+
+    def stop(self) -> None:
+        """The server stops: end the worker processes that are still loading their model, and start no more of them."""
+        self._stopping = True
+        for task in self._starting:
+            task.cancel()
+
+    def options_of(self, backend: str) -> dict[str, str]:
+        """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
+        return {**self._backend_options.get("", {}), **self._backend_options.get(backend, {})}
+
+    async def _in_threads(self, plan: VersionPlan) -> ModelInstances:
+        limits = limits_of(plan.config)
+        for limit in (limits.execute, limits.load):
+            if limit.seconds:
+                raise _needs_a_process(plan.config, limit)
+        loaded, instances = await self._in_thread(self._load, plan)
+        loop = asyncio.get_running_loop()
+        hosts = [
+            ThreadHost(
+                name,
+                LocalInstance(instance, plan.config, plan.version),
+                clock=self._clock,
+                loop=loop,
+            )
+            for name, instance in instances
+        ]
+        return ModelInstances(hosts, loaded.close, loaded.leaves_cycles)
+
+    def _load(self, plan: VersionPlan) -> tuple[LoadedModel, list[tuple[str, Instance]]]:
+        config = plan.config
+        loaded = self._registry.get(config.backend).load(self._source(plan))
+        with contextlib.ExitStack() as undo:
+            undo.callback(loaded.close)
+            instances: list[tuple[str, Instance]] = []
+            for spec in instance_specs(config):
+                instance = loaded.make_instance(spec)
+                undo.callback(instance.close)
+                instances.append((spec.name, instance))
+            undo.pop_all()
+        return loaded, instances
+
+    async def _in_processes(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
+        limits = limits_of(plan.config)
+        workers = await self._in_thread(self._workers, plan)
+        if self._stopping:
+            raise _server_stops(plan)
+        starting = asyncio.get_running_loop().create_task(workers.start(statistics, limits=limits))
+        self._starting.add(starting)
+        starting.add_done_callback(self._starting.discard)
+        try:
+            hosts = await starting
+        except asyncio.CancelledError:
+            if _is_cancelled():
+                raise
+            raise _server_stops(plan) from None
+        return ModelInstances(hosts)
+
+    def _workers(self, plan: VersionPlan) -> "Workers":
+        # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
+        from naiad.engine.workers import Workers  # noqa: PLC0415
+
+        source = self._source(plan)
+        backend = self._registry.get(plan.config.backend)
+        return Workers(
+            plan,
+            [
+                (spec.name, backend.worker_plan(source, spec))
+                for spec in instance_specs(plan.config)
+            ],
+            rpc_handler_of=self._rpc_handler_of,
+            clock=self._clock,
+        )
+
+    def _source(self, plan: VersionPlan) -> ModelSource:
+        return ModelSource(
+            config=plan.config,
+            version=plan.version,
+            model_dir=plan.model_dir,
+            version_dir=plan.version_dir,
+            options=self.options_of(plan.config.backend),
+        )
+
+
+def _is_cancelled() -> bool:
+    """Whether the current task was cancelled itself, and not only the one that it waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _server_stops(plan: VersionPlan) -> InferenceError:
+    return unavailable(
+        f"model '{plan.config.name}' is not loaded: the server is stopping; use another server"
+    )
+
+
+def host_of(
+    config: ModelConfig,
+    default: HostKind,
+    options: collections.abc.Mapping[str, str],
+    slices: frozenset[int] = frozenset(),
+) -> HostKind:
+    """Where a model's instances run: the model's setting, else `--backend-config`, else the backend's default.
+
+    Instances on MIG slices run in processes by default, since a thread of the server reaches one slice only.
+
+    Args:
+        config: the model's.
+        default: the backend's.
+        options: of the backend.
+        slices: the device ids that are MIG slices.
+
+    Raises:
+        InferenceError: INVALID_ARG: the host is not a valid one, or cannot reach the GPUs of the model's instances.
+    """
+    chosen = config.parameters.get(HOST_PARAMETER) or options.get("host")
+    beyond = beyond_a_thread(instance_specs(config), slices)
+    if not chosen and beyond:
+        return "process"
+    host = known_host(chosen or default, config.name, config.backend)
+    if host == "thread" and beyond:
+        raise invalid(
+            f"model '{config.name}' has instances on GPU {', '.join(map(str, beyond))} and host=thread: CUDA opens one MIG slice per process, "
+            f"and the server's is GPU 0: take host=thread out (parameter {HOST_PARAMETER}, or --backend-config), or write gpus: [ 0 ]"
+        )
+    return host
+
+
+def known_host(wanted: str, model: str, backend: str) -> HostKind:
+    """The host of that name.
+
+    Raises:
+        InferenceError: INVALID_ARG: there is no such host.
+    """
+    if wanted == "thread":
+        return "thread"
+    if wanted == "process":
+        return "process"
+    raise invalid(
+        f"model '{model}' asks for host={wanted}: the hosts are thread and process (parameter {HOST_PARAMETER}, or "
+        f"--backend-config={backend},host=…)"
+    )
+
+
+def limits_of(config: ModelConfig) -> Limits:
+    """How long a batch and a load may take in a worker process.
+
+    Raises:
+        InferenceError: INVALID_ARG: one of them is not a valid number of seconds.
+    """
+    return Limits(execute=_limit(config, EXECUTE), load=_limit(config, LOAD))
+
+
+def _limit(config: ModelConfig, parameter: str) -> Limit:
+    text = config.parameters.get(parameter) or "0"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < math.inf:
+        raise invalid(
+            f"model '{config.name}': parameter {parameter} is '{text}': it must be a number of seconds, e.g. 2.5"
+        )
+    return Limit(parameter, seconds)
+
+
+def _needs_a_process(config: ModelConfig, limit: Limit) -> InferenceError:
+    return invalid(
+        f"model '{config.name}' sets {limit.parameter} and runs in a thread of the server, which cannot be ended: let it run in a "
+        f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or take the limit away'
+    )
