@@ -25,8 +25,6 @@ from naiad.options.usage import UsageError
 from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import open_store
 
-_BACKENDS = Catalog()
-
 _ANY_GPU = range(64)
 """The machine that checks need not be the one that serves: unless told, every GPU id is taken to exist there."""
 
@@ -100,6 +98,9 @@ def _parser() -> argparse.ArgumentParser:
         help="take what a config leaves out as a problem, as the server does with this option",
     )
     parser.add_argument(
+        "--backend-directory", metavar="DIR", type=pathlib.Path, help="as the server's option"
+    )
+    parser.add_argument(
         "--backend-config",
         action="append",
         default=[],
@@ -129,6 +130,7 @@ def _check(options: argparse.Namespace) -> list[Checked]:
     by_name: dict[str, list[pathlib.Path]] = collections.defaultdict(list)
     for folder in folders:
         by_name[folder.name].append(folder)
+    backends = Catalog(options.backend_directory)
     checked = []
     for folder in folders:
         resolution = resolve(
@@ -137,12 +139,12 @@ def _check(options: argparse.Namespace) -> list[Checked]:
             auto_complete=not options.disable_auto_complete_config,
             gpus=_ANY_GPU if options.gpus is None else range(options.gpus),
             backend_options=backend_options,
-            backends=_BACKENDS,
+            backends=backends,
         )
         problems = (
             *_duplicates(folder, by_name[folder.name]),
             *resolution.problems,
-            *_preflight(folder, resolution, backend_options),
+            *_preflight(folder, resolution, backend_options, backends),
         )
         checked.append(Checked(path=folder, resolution=resolution, problems=problems))
     return checked
@@ -210,10 +212,11 @@ def _preflight(
     folder: pathlib.Path,
     resolution: Resolution,
     backend_options: collections.abc.Mapping[str, dict[str, str]],
+    backends: Catalog,
 ) -> list[Problem]:
     """What the backend finds that a server would find when it loads the model."""
     config = resolution.config
-    backend = _BACKENDS.find(config.backend) if config is not None else None
+    backend = backends.find(config.backend) if config is not None else None
     if config is None or backend is None or backend.preflight is None:
         return []
     return backend.preflight(

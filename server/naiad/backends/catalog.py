@@ -1,16 +1,19 @@
-"""The backends that this server knows: its own, and those of installed packages, found by their entry points.
+"""The backends that this server knows: its own, those in `--backend-directory`, and those of installed packages, found by their entry points.
 
-Looking for installed ones costs 35 ms, so it waits until a model or an option names something that no backend of the server's own answers to.
+Looking for installed ones costs 35 ms, so it waits until a model or an option names a backend, platform or model file that no other backend has.
 """
 
 import collections.abc
 import functools
-import importlib
 import logging
+import pathlib
+import re
 import typing
 
 from naiad.backends.not_supported import OPENVINO, PYTORCH, TENSORFLOW, TENSORRT
+from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
+from naiad.backends.python.plugin import PLUGIN as PYTHON, PYTHON_BASED_FILE, python_based
 from naiad.config.backend_type import BackendType
 from naiad.errors import unavailable
 
@@ -18,6 +21,8 @@ if typing.TYPE_CHECKING:
     import importlib.metadata
 
     from naiad.backends.backend import Backend
+
+_FOLDER_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 
 log = logging.getLogger("naiad.backends")
 
@@ -28,21 +33,12 @@ OWN = {
 """The server's own backends, as `pyproject.toml` declares them as entry points."""
 
 
-@functools.cache
-def _own() -> tuple[BackendType, ...]:
-    """The server's own backends and those not supported yet, in the order in which Triton looks for model files (row 11.4)."""
-    return (
-        TENSORFLOW,
-        TENSORRT,
-        _load(OWN["onnxruntime"]),
-        OPENVINO,
-        PYTORCH,
-        _load(OWN["python"]),
-    )
+_OWN: tuple[BackendType, ...] = (TENSORFLOW, TENSORRT, ONNXRUNTIME, OPENVINO, PYTORCH, PYTHON)
+"""The server's own backends and those not supported yet, in the order in which Triton looks for model files (row 11.4)."""
 
 
 @functools.cache
-def _installed() -> tuple[BackendPlugin, ...]:
+def _installed() -> dict[str, BackendPlugin]:
     """The backends of installed packages, by name. One that is broken is among them, and says why when it is needed."""
     import importlib.metadata  # noqa: PLC0415 - see the module's docstring
 
@@ -51,38 +47,60 @@ def _installed() -> tuple[BackendPlugin, ...]:
         if OWN.get(entry.name) == entry.value:
             continue
         source = f"{entry.value}, package {entry.dist.name if entry.dist else 'unknown'}"
-        if entry.name in plugins or any(entry.name == own.name for own in _own() if own.supported):
+        if entry.name in plugins or any(entry.name == own.name for own in _OWN if own.supported):
             log.warning("backend %s (%s) is not used: the name is taken", entry.name, source)
             continue
         plugins[entry.name] = _plugin_of(entry, source)
         log.info("found backend %s (%s)", entry.name, source)
-    return tuple(plugins.values())
+    return plugins
 
 
 class Catalog:
-    """Implements `BackendTypes`. Any thread may ask."""
+    """Implements `BackendTypes`. Any thread may ask.
+
+    Args:
+        directory: of Python-based backends, each a folder with a model.py (row 11.52); None for none.
+    """
+
+    def __init__(self, directory: pathlib.Path | None = None) -> None:
+        self._directory = directory
 
     def find(self, name: str) -> BackendType | None:
         """The backend of that name, supported or not; None for an unknown one."""
-        own = next((entry for entry in _own() if entry.name == name), None)
-        if own is not None and own.supported:
-            return own
-        return next((entry for entry in _installed() if entry.name == name), own)
+        for own in _OWN:
+            if own.name == name:
+                return own if own.supported else _installed().get(name, own)
+        return self._python_based(name) or _installed().get(name)
 
     def __iter__(self) -> collections.abc.Iterator[BackendType]:
-        """The server's own first; going on looks for installed ones."""
-        yield from _own()
-        yield from _installed()
+        """The server's own first; going on looks for Python-based and installed ones."""
+        yield from _OWN
+        for name in self.python_based_names():
+            if (found := self._python_based(name)) is not None:
+                yield found
+        yield from _installed().values()
 
+    def python_based_names(self) -> list[str]:
+        """The names of the backends in the directory, sorted."""
+        if self._directory is None:
+            return []
+        own = {entry.name for entry in _OWN}
+        try:
+            names = sorted(entry.name for entry in self._directory.iterdir())
+        except OSError:
+            return []
+        return [name for name in names if name not in own and self._python_based(name) is not None]
 
-def own_names() -> list[str]:
-    """The names of the server's own backends, sorted."""
-    return sorted(OWN)
-
-
-def _load(reference: str) -> BackendPlugin:
-    module, _, name = reference.partition(":")
-    return typing.cast("BackendPlugin", getattr(importlib.import_module(module), name))
+    def _python_based(self, name: str) -> BackendPlugin | None:
+        # A name is a config's: it never leads out of the directory.
+        if self._directory is None or not _FOLDER_NAME.fullmatch(name):
+            return None
+        folder = self._directory / name
+        try:
+            there = (folder / PYTHON_BASED_FILE).is_file()
+        except OSError:  # it may not be read, or the name is too long
+            return None
+        return python_based(name, folder) if there else None
 
 
 def _plugin_of(entry: "importlib.metadata.EntryPoint", source: str) -> BackendPlugin:

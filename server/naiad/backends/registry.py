@@ -21,16 +21,19 @@ class Registry:
     Args:
         clock: for the times in an `Execution`.
         server: the calls that models may make to the server.
+        catalog: the backends that there are; by default without `--backend-directory`.
 
     Attributes:
-        catalog: what there is.
+        catalog: the same.
     """
 
-    def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
+    def __init__(
+        self, *, clock: Clock, server: Server = NO_SERVER, catalog: Catalog | None = None
+    ) -> None:
         self._context = BackendContext(clock=clock, server=server)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()  # several loader threads ask at once
-        self.catalog = Catalog()
+        self.catalog = catalog or Catalog()
 
     def plugin(self, name: str) -> BackendPlugin:
         """The declaration of a backend. Blocking, from any thread.

@@ -64,6 +64,7 @@ def spec_of(
     model_dir: pathlib.Path,
     version_dir: pathlib.Path,
     options: Options,
+    backend_dir: pathlib.Path | None = None,
 ) -> EnvironmentSpec | None:
     """The environment of a Python model; None for the server's own.
 
@@ -75,6 +76,7 @@ def spec_of(
         model_dir: its folder.
         version_dir: its version's folder.
         options: `--backend-config` of the backend.
+        backend_dir: the folder of a Python-based backend, whose requirements.txt counts last.
 
     Raises:
         InferenceError: INVALID_ARG: a setting is not valid.
@@ -84,7 +86,7 @@ def spec_of(
         return Packed(path=_expanded(packed, model, model_dir))
     if not _wants_requirements(model, parameters, options):
         return None
-    for folder in (version_dir, model_dir):
+    for folder in (version_dir, model_dir, *([backend_dir] if backend_dir else [])):
         file = folder / REQUIREMENTS_FILE
         if file.is_file():
             return Required(file=file, wheels=_wheels(file, model_dir, options))

@@ -12,6 +12,9 @@ Restrictions = collections.abc.Mapping[str, tuple[str, str]]
 """API category -> (header name, header value) that a caller must send (row 17.15)."""
 
 
+DEFAULT_BACKEND_DIRECTORY = "/opt/tritonserver/backends"
+
+
 def _nothing() -> types.MappingProxyType[str, typing.Any]:
     return types.MappingProxyType({})
 
@@ -20,6 +23,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     """The options that mean something here. Names are the flags' with underscores; units are in the names or said here.
 
     Attributes:
+        backend_directory: holds Python-based backends (row 11.52).
         backend_config: by backend name; "" holds settings for all backends (row 17.10).
         load_model: names of models to load at start; `*` alone means all of them (row 7.31).
         http_max_input_size: bytes (row 1.11).
@@ -89,6 +93,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     metrics_interval_ms: float = 2000.0
     counter_latencies: bool = True
 
+    backend_directory: str = DEFAULT_BACKEND_DIRECTORY
     backend_config: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = msgspec.field(
         default_factory=_nothing
     )

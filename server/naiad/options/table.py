@@ -158,7 +158,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         Flag(name="metrics-config", kind=_S, repeats=True, help="counter_latencies=true|false."),
     ),
     "Backends and devices": (
-        _idle("backend-directory", _S, "backends are Python packages, not shared libraries in a folder"),
+        _flag("backend-directory", _S, "Folder of Python-based backends: BACKEND/model.py in it serves every model that names BACKEND."),
         Flag(name="backend-config", kind=_S, repeats=True, help="BACKEND,KEY=VALUE, or KEY=VALUE for all backends."),
         _idle("repoagent-directory", _S, "repository agents are not supported yet, and a config that names one is refused"),
         _flag("min-supported-compute-capability", _F, "GPUs below this compute capability are not used.", minimum=0),

@@ -2,14 +2,15 @@
 
 import logging
 import os
+import pathlib
 import sys
 import threading
 
 import uvloop
 
 from naiad import __version__, logs
-from naiad.backends.catalog import own_names
-from naiad.options.options import Options
+from naiad.backends.catalog import OWN, Catalog
+from naiad.options.options import DEFAULT_BACKEND_DIRECTORY, Options
 from naiad.serve import descriptors, interpreter
 from naiad.serve.console import open_console
 from naiad.serve.server import Server
@@ -36,7 +37,7 @@ def serve(options: Options, *, command: str) -> int:
         log.error("%s", short)
         logging.shutdown()
         return 1
-    _say_what_starts()
+    _log_versions(options)
     status = uvloop.run(Server(options, console=open_console()).run())
     if not status:
         log.info("stopped")
@@ -49,9 +50,15 @@ def serve(options: Options, *, command: str) -> int:
     return status
 
 
-def _say_what_starts() -> None:
-    """One line with the versions, for readers of a log."""
-    python, backends = sys.version.split()[0], own_names()
+def _log_versions(options: Options) -> None:
+    """One line with the versions and backends, for readers of a log."""
+    directory = pathlib.Path(options.backend_directory)
+    if options.backend_directory != DEFAULT_BACKEND_DIRECTORY and not directory.is_dir():
+        log.warning(
+            "--backend-directory=%s is not a folder: no backends are taken from it", directory
+        )
+    python = sys.version.split()[0]
+    backends = sorted((*OWN, *Catalog(directory).python_based_names()))
     log.info(
         "Naiad %s on Python %s; backends: %s",
         __version__,

@@ -8,10 +8,12 @@ import asyncio
 import functools
 import logging
 import os
+import pathlib
 import signal
 import typing
 
 from naiad import __version__
+from naiad.backends.catalog import Catalog
 from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
 from naiad.engine.bls.in_process_api import InProcessModelApi
@@ -83,7 +85,11 @@ class Server:
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
         asked, rpc_services = InProcessModelApi(calls, custom), WorkerRpcServices(calls, custom)
         loader = Loader(
-            registry=Registry(clock=self._clock, server=asked),
+            registry=Registry(
+                clock=self._clock,
+                server=asked,
+                catalog=Catalog(pathlib.Path(options.backend_directory)),
+            ),
             backend_options=options.backend_config,
             config_name=options.model_config_name,
             auto_complete=not options.disable_auto_complete_config,

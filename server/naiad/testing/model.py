@@ -15,6 +15,7 @@ from naiad.backends.catalog import Catalog
 from naiad.backends.instances import instance_specs
 from naiad.backends.python.backend import PythonBackend
 from naiad.backends.python.instance import PythonInstance
+from naiad.backends.python.plugin import PLUGIN
 from naiad.config import platforms
 from naiad.config.document import Document
 from naiad.config.pbtxt import parser as pbtxt
@@ -319,7 +320,7 @@ def _require_python(model_dir: pathlib.Path, document: Document) -> None:
     newest = max(versions, key=lambda entry: int(entry.name), default=None)
     listing = newest.iterdir() if newest is not None and newest.is_dir() else ()
     platforms.autofill(message, {entry.name: entry.is_dir() for entry in listing}, Catalog())
-    if message.backend not in {"", PythonBackend.name} and not document.problems:
+    if message.backend not in {"", PLUGIN.name} and not document.problems:
         raise invalid(
             f"model '{model_dir.name}' is for the backend '{message.backend}', and load_model runs Python models (model.py) only: "
             "start a server with `naiad serve` to test this one, or let a Python model call it and give load_model a fake of it (models=…)"

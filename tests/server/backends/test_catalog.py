@@ -157,3 +157,48 @@ def test_models_of_the_servers_own_backends_look_for_no_packages(tmp_path: pathl
     subprocess.run(
         [sys.executable, "-c", script], check=True, env={"PYTHONPATH": ":".join(sys.path)}
     )
+
+
+def backend_folder(root: pathlib.Path, name: str) -> pathlib.Path:
+    (root / name).mkdir(parents=True)
+    (root / name / "model.py").touch()
+    return root
+
+
+def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
+    for name in ("vllm", "v2.1-beta", "python", "pytorch", ".hidden"):
+        backend_folder(tmp_path, name)
+    (tmp_path / "libtriton_other.so").touch()
+    (tmp_path / "other").mkdir()
+    found = Catalog(tmp_path)
+    assert found.python_based_names() == ["v2.1-beta", "vllm"]
+    assert [entry.name for entry in found if entry.supported] == [
+        "onnxruntime",
+        "python",
+        "v2.1-beta",
+        "vllm",
+    ]
+    vllm = Registry(clock=ManualClock(), catalog=found).get("vllm")
+    assert vllm.name == "vllm"
+    pytorch = found.find("pytorch")
+    assert pytorch is not None
+    assert not pytorch.supported, (
+        "Triton's own folder of that name is not a backend based on Python"
+    )
+
+
+@pytest.mark.parametrize(
+    "name", ["", ".", "..", "../vllm", "/", "a/vllm", "vllm/", "vllm\0", "x" * 300, "vllm\n"]
+)
+def test_a_name_of_a_config_never_leads_out_of_the_directory(
+    tmp_path: pathlib.Path, name: str
+) -> None:
+    backend_folder(tmp_path / "backends", "vllm")
+    backend_folder(tmp_path / "backends" / "a", "vllm")
+    (tmp_path / "model.py").touch()
+    assert Catalog(tmp_path / "backends").find(name) is None
+
+
+def test_a_directory_that_does_not_exist_has_no_backends(tmp_path: pathlib.Path) -> None:
+    assert Catalog(tmp_path / "gone").python_based_names() == []
+    assert Catalog(tmp_path / "gone").find("vllm") is None

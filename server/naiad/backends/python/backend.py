@@ -21,6 +21,7 @@ from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.api.server import NO_SERVER, Server
+from naiad.backends.python.code_files import CodeFiles, code_files
 from naiad.backends.python.completion import may_complete, shown
 from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.instance import PythonInstance
@@ -39,22 +40,39 @@ _COMPLETED = ("input", "output")
 _FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 
-def make(context: BackendContext) -> "PythonBackend":
-    """Make the backend."""
-    return PythonBackend(clock=context.clock, server=context.server)
+def make(
+    context: BackendContext, *, name: str = PLUGIN.name, file: pathlib.Path | None = None
+) -> "PythonBackend":
+    """Make the backend.
+
+    Args:
+        context: what the server gives to it.
+        name: of a Python-based backend.
+        file: the model.py of that one; None for the backend `python` itself.
+    """
+    return PythonBackend(clock=context.clock, server=context.server, name=name, file=file)
 
 
 class PythonBackend:
-    """The backend `python`.
+    """The backend `python`, or one based on it.
 
     Args:
-        clock: for the moments that an `Execution` carries.
-        server: what models may ask.
+        clock: for the times in an `Execution`.
+        server: the calls that models may make to the server.
+        name: the backend's.
+        file: the model.py that serves all models of a Python-based backend; None where each model has one.
     """
 
-    name = PLUGIN.name
-
-    def __init__(self, *, clock: Clock, server: Server = NO_SERVER) -> None:
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        server: Server = NO_SERVER,
+        name: str = PLUGIN.name,
+        file: pathlib.Path | None = None,
+    ) -> None:
+        self.name = name
+        self._file = file
         self._clock = clock
         self._environments = Environments(clock=clock)
         self._server = server
@@ -73,14 +91,11 @@ class PythonBackend:
         it changes is left out, as in Triton.
         """
         _check_parameters(message)
-        spec = _spec(message, model_dir, version_dir, options)
+        spec = self._spec(message, model_dir, version_dir, options)
         if spec is not None:
             raise refused_in_thread(message.name, spec)
         code = _ModelCode(
-            message.name,
-            message.default_model_filename,
-            model_dir=model_dir,
-            version_dir=version_dir,
+            message.name, self._files(message.default_model_filename, model_dir, version_dir)
         )
         code.open()
         try:
@@ -101,17 +116,16 @@ class PythonBackend:
     ) -> WorkerPlan | None:
         """See `CompletesApart`."""
         _check_parameters(message)
-        path = version_dir / (message.default_model_filename or "model.py")
-        if not may_complete(path):
+        files = self._files(message.default_model_filename, model_dir, version_dir)
+        if not may_complete(files.model_file):
             return None
         settings = {
+            **files.settings(),
             "name": message.name,
-            "path": str(path),
-            "model_dir": str(model_dir),
             "config": json.dumps(config_json.to_json(message)),
         }
         executable, variables = self._program(
-            message.name, _spec(message, model_dir, version_dir, options), options
+            message.name, self._spec(message, model_dir, version_dir, options), options
         )
         return WorkerPlan(
             load="naiad.backends.python.completion:complete",
@@ -132,16 +146,11 @@ class PythonBackend:
             InferenceError: INVALID_ARG: it cannot be imported, or needs an environment of its own, which a thread cannot have.
         """
         _check_parameters(source.config.message)
-        spec = _spec_of(source)
+        spec = self._spec_of(source)
         if spec is not None:
             raise refused_in_thread(source.config.name, spec)
-        code = _ModelCode(
-            source.config.name,
-            source.config.default_model_filename,
-            model_dir=source.model_dir,
-            version_dir=source.version_dir,
-            server=self._server,
-        )
+        files = self._files_of(source)
+        code = _ModelCode(source.config.name, files, server=self._server)
         code.open()
         return PythonModel(source, code, clock=self._clock)
 
@@ -150,11 +159,10 @@ class PythonBackend:
         config = source.config
         _check_parameters(config.message)
         seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
-        executable, variables = self._program(config.name, _spec_of(source), source.options)
+        executable, variables = self._program(config.name, self._spec_of(source), source.options)
         settings = {
+            **self._files_of(source).settings(),
             "arguments": _arguments(source, seen.spec),
-            "path": str(source.version_dir / (config.default_model_filename or "model.py")),
-            "model_dir": str(source.model_dir),
             "outputs": [output.name for output in config.outputs],
             "max_batch_size": config.max_batch_size,
             "decoupled": config.decoupled,
@@ -170,6 +178,50 @@ class PythonBackend:
     def close(self) -> None:
         """Stop environments that are being made."""
         self._environments.close()
+
+    def _files_of(self, source: ModelSource) -> CodeFiles:
+        filename = source.config.default_model_filename
+        return self._files(filename, source.model_dir, source.version_dir)
+
+    def _files(
+        self, filename: str, model_dir: pathlib.Path, version_dir: pathlib.Path
+    ) -> CodeFiles:
+        return code_files(
+            filename,
+            model_dir=model_dir,
+            version_dir=version_dir,
+            backend_file=self._file,
+        )
+
+    def _spec_of(self, source: ModelSource) -> EnvironmentSpec | None:
+        return self._environment(
+            source.config.name,
+            source.config.parameters,
+            model_dir=source.model_dir,
+            version_dir=source.version_dir,
+            options=source.options,
+        )
+
+    def _spec(
+        self,
+        message: Any,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
+    ) -> EnvironmentSpec | None:
+        return self._environment(
+            message.name,
+            {key: value.string_value for key, value in message.parameters.items()},
+            model_dir=model_dir,
+            version_dir=version_dir,
+            options=options,
+        )
+
+    def _environment(
+        self, model: str, parameters: collections.abc.Mapping[str, str], **where: Any
+    ) -> EnvironmentSpec | None:
+        backend_dir = self._file.parent if self._file is not None else None
+        return spec_of(model, parameters=parameters, backend_dir=backend_dir, **where)
 
     def _program(
         self, model: str, spec: EnvironmentSpec | None, options: collections.abc.Mapping[str, str]
@@ -204,9 +256,9 @@ class PythonModel:
         config = source.config
         running = self._code.enter(instance=spec.name)
         return PythonInstance(
-            initialized(self._code.entry_class, _arguments(source, spec), source.model_dir),
+            initialized(self._code.entry_class, _arguments(source, spec), self._code.files.root),
             running=running,
-            folder=source.model_dir,
+            folder=self._code.files.root,
             outputs=frozenset(output.name for output in config.outputs),
             max_batch_size=config.max_batch_size,
             decoupled=config.decoupled,
@@ -216,31 +268,6 @@ class PythonModel:
     def close(self) -> None:
         """Forget the model's modules."""
         self._code.close()
-
-
-def _spec_of(source: ModelSource) -> EnvironmentSpec | None:
-    return spec_of(
-        source.config.name,
-        parameters=source.config.parameters,
-        model_dir=source.model_dir,
-        version_dir=source.version_dir,
-        options=source.options,
-    )
-
-
-def _spec(
-    message: Any,
-    model_dir: pathlib.Path,
-    version_dir: pathlib.Path,
-    options: collections.abc.Mapping[str, str],
-) -> EnvironmentSpec | None:
-    return spec_of(
-        message.name,
-        parameters={key: value.string_value for key, value in message.parameters.items()},
-        model_dir=model_dir,
-        version_dir=version_dir,
-        options=options,
-    )
 
 
 def _arguments(source: ModelSource, spec: InstanceSpec) -> dict[str, str]:
@@ -262,26 +289,16 @@ class _ModelCode:
 
     Args:
         model: the model's name.
-        filename: of the model file; "" means model.py.
-        model_dir: the model's folder.
-        version_dir: the version's folder.
-        server: what its code may ask.
+        files: of its code.
+        server: the calls that its code may make to the server.
     """
 
-    def __init__(
-        self,
-        model: str,
-        filename: str,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        server: Server = NO_SERVER,
-    ) -> None:
+    def __init__(self, model: str, files: CodeFiles, *, server: Server = NO_SERVER) -> None:
         self._model = model
+        self.files = files
         self._server = server
-        self._path = version_dir / (filename or "model.py")
-        self._folder = model_dir
-        self._package = ModelPackage(f"{model}_{version_dir.name}", [version_dir, model_dir])
+        folders = dict.fromkeys((files.model_file.parent, files.root))
+        self._package = ModelPackage(f"{model}_{files.version_dir.name}", tuple(folders))
         self.entry_class: Any = None
 
     def open(self) -> None:
@@ -290,7 +307,7 @@ class _ModelCode:
         Raises:
             InferenceError: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
         """
-        path = self._path
+        path = self.files.model_file
         check_file(path, self._model)
         self._package.open()
         try:
@@ -301,14 +318,14 @@ class _ModelCode:
             raise
         except raised() as error:
             self.close()
-            raise load_error(self._model, describe(error, self._folder)) from error
+            raise load_error(self._model, describe(error, self.files.root)) from error
 
     def enter(self, *, instance: str) -> Running:
         """Say that this thread runs the model's code from now on; the result says the same to `context.current` later."""
         running = Running(
             model=self._model,
             instance=instance,
-            directory=str(self._path.parent),
+            directory=str(self.files.version_dir),
             server=self._server,
         )
         prints.listen()
@@ -324,7 +341,7 @@ class _ModelCode:
 
     def call_error(self, what: str, error: BaseException) -> InferenceError:
         """The error of a call into the model's code that failed."""
-        return load_error(self._model, f"{what} failed: {describe(error, self._folder)}")
+        return load_error(self._model, f"{what} failed: {describe(error, self.files.root)}")
 
 
 def _completed(code: _ModelCode, completer: Any, message: Any) -> dict[str, Any]:

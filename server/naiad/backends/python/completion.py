@@ -41,15 +41,15 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
     """What the model makes of its config; None when it leaves it alone.
 
     Args:
-        settings: `name`, `path` (the model file), `model_dir`, `config` (as JSON text).
+        settings: `name`, `path` (the model file), `root` and `version_dir` (as in `CodeFiles`), `config` (as JSON text).
 
     Raises:
         InferenceError: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
     """
     name = settings["name"]
-    folder = pathlib.Path(settings["model_dir"])
+    folder = pathlib.Path(settings["root"])
     path = pathlib.Path(settings["path"])
-    context.current.set(Running(model=name, instance="", directory=str(path.parent)))
+    context.current.set(Running(model=name, instance="", directory=settings["version_dir"]))
     completer = getattr(entry_class(path, folder, name), _METHOD, None)
     if completer is None:
         return None

@@ -1,6 +1,10 @@
-"""The backend `python`, declared: what configs and options know of it. Imports no numpy."""
+"""The backend `python` and those that are based on it, declared: what configs and options know of them. Imports no numpy."""
 
+import functools
+import pathlib
 import types
+
+import msgspec
 
 from naiad.backends.plugin import BackendPlugin, deferred
 from naiad.config.backend_type import Form, ModelFormat
@@ -12,9 +16,11 @@ _NO_STUB = (
     "by naiad.execute_timeout"
 )
 
+_make = deferred("naiad.backends.python.backend:make")
+
 PLUGIN = BackendPlugin(
     name="python",
-    make=deferred("naiad.backends.python.backend:make"),
+    make=_make,
     default_host="process",
     formats=(ModelFormat(filename="model.py", form=Form.EITHER),),
     options=types.MappingProxyType({"environment-keep-days": days()}),
@@ -31,3 +37,22 @@ PLUGIN = BackendPlugin(
     missing_file="Python model file not found in '{path}'",
     preflight=deferred("naiad.backends.python.preflight:preflight"),
 )
+
+PYTHON_BASED_FILE = "model.py"
+
+
+def python_based(name: str, folder: pathlib.Path) -> BackendPlugin:
+    """A backend whose folder holds a model.py, which serves every model that names the backend (row 11.52).
+
+    Args:
+        name: the backend's.
+        folder: its folder in `--backend-directory`.
+    """
+    return msgspec.structs.replace(
+        PLUGIN,
+        name=name,
+        make=functools.partial(_make, name=name, file=folder / PYTHON_BASED_FILE),
+        formats=(),
+        missing_file="",
+        preflight=None,
+    )

@@ -31,7 +31,7 @@ class WorkerModel:
     """Implements `LoadedModel` for the one instance of a worker process. Making one imports the model file.
 
     Args:
-        settings: `arguments` (of `initialize`, row 15.2), `path` (the model file), `model_dir`, `outputs` (names), `max_batch_size`,
+        settings: `arguments` (of `initialize`, row 15.2), `path` (the model file), `root` and `version_dir` (as in `CodeFiles`), `outputs` (names), `max_batch_size`,
             `decoupled`.
 
     Raises:
@@ -44,11 +44,11 @@ class WorkerModel:
         self._settings = settings
         arguments = settings["arguments"]
         path = pathlib.Path(settings["path"])
-        self._folder = pathlib.Path(settings["model_dir"])
+        self._folder = pathlib.Path(settings["root"])
         self._running = Running(
             model=arguments["model_name"],
             instance=arguments["model_instance_name"],
-            directory=str(path.parent),
+            directory=settings["version_dir"],
             server=context.worker_server,
         )
         context.only = self._running
@@ -135,7 +135,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
 
     Args:
         path: the model file.
-        folder: the model's folder.
+        folder: with further modules: the model's folder.
         name: the model's name.
 
     Raises:
@@ -144,7 +144,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
     check_file(path, name)
     # A model that reads a command line (argparse, unittest.main) finds none, as in Triton: ours is not meant for it.
     sys.argv = [""]
-    folders = [str(path.parent), str(folder)]
+    folders = list(dict.fromkeys((str(path.parent), str(folder))))
     at = _before_installed_packages()
     sys.path[at:at] = folders
     _make_importable(folders)

@@ -64,7 +64,12 @@ return config"""
     message = complete(tmp_path, body)
     assert message.max_batch_size == 4
     assert (list(message.input[0].dims), list(message.output[0].dims)) == ([2, 3], [5])
-    settings = {"name": "m", "path": str(tmp_path / "1" / "model.py"), "model_dir": str(tmp_path)}
+    settings = {
+        "name": "m",
+        "path": str(tmp_path / "1" / "model.py"),
+        "root": str(tmp_path),
+        "version_dir": str(tmp_path / "1"),
+    }
     found = apart(tmp_path, settings)
     assert found["result"]["input"][0]["dims"] == [2, 3]
 
@@ -95,7 +100,12 @@ def test_what_no_config_can_hold_is_said_by_a_process_too(tmp_path: pathlib.Path
     body = 'config.add_input({"name": "A", "data_type": float, "dims": [1]})\nreturn config'
     with pytest.raises(InferenceError, match="no model configuration: <class 'float'> is neither"):
         complete(tmp_path, body)
-    settings = {"name": "m", "path": str(tmp_path / "1" / "model.py"), "model_dir": str(tmp_path)}
+    settings = {
+        "name": "m",
+        "path": str(tmp_path / "1" / "model.py"),
+        "root": str(tmp_path),
+        "version_dir": str(tmp_path / "1"),
+    }
     assert "<class 'float'> is neither" in apart(tmp_path, settings)["refusal"]
 
 
