@@ -18,7 +18,7 @@ from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
 from naiad.engine.bls.in_process_api import InProcessModelApi
 from naiad.engine.bls.model_calls import ModelCalls
-from naiad.engine.bls.worker_rpc_services import WorkerRpcServices
+from naiad.engine.bls.services import WorkerRpcServices
 from naiad.engine.engine import Phase, ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model

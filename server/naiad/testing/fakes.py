@@ -13,8 +13,7 @@ from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of
 from naiad.core import datatypes
 from naiad.core.response import InferResponse
-from naiad.engine.bls.in_process_api import response_for_model
-from naiad.engine.bls.model_metrics import ModelMetrics
+from naiad.engine.bls.in_process_api import ModelMetrics, response_for_model
 from naiad.errors import ErrorCode, InferenceError, invalid, not_found, unsupported
 from naiad.metrics.custom import CustomMetrics
 from naiad.testing.values import Array, Request, Response, Values, to_tensor

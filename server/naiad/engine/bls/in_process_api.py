@@ -24,9 +24,8 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.bls.control import STOPPING, Control, is_ready
 from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
-from naiad.engine.bls.model_metrics import ModelMetrics
+from naiad.engine.bls.services import STOPPING, ModelControl, is_ready
 from naiad.errors import InferenceError
 from naiad.hosts.eventfd_queues import LoopQueue
 from naiad.metrics.custom import CustomMetrics
@@ -34,35 +33,66 @@ from naiad.metrics.custom import CustomMetrics
 Result = typing.TypeVar("Result")
 
 
+class ModelMetrics:
+    """Implements the metrics of `api.server.Server` (row 15.26); the fake server of `naiad.testing` uses it too.
+
+    Args:
+        metrics: holds them.
+    """
+
+    def __init__(self, metrics: CustomMetrics) -> None:
+        self._metrics = metrics
+
+    def open_family(self, name: str, description: str, kind: str) -> int:
+        """See `Server`."""
+        return _translated(self._metrics.open_family, name, description, kind)
+
+    def close_family(self, family: int) -> None:
+        """See `Server`."""
+        self._metrics.close_family(family)
+
+    def open_metric(self, family: int, labels: dict[str, str], buckets: list[float] | None) -> int:
+        """See `Server`."""
+        return _translated(self._metrics.open_metric, family, labels, buckets)
+
+    def change_metric(self, metric: int, operation: str, value: float) -> None:
+        """See `Server`."""
+        _translated(self._metrics.change, metric, operation, value)
+
+    def metric_value(self, metric: int) -> float:
+        """See `Server`."""
+        return _translated(self._metrics.value, metric)
+
+
 class InProcessModelApi(ModelMetrics):
     """Implements `api.server.Server`.
 
     Args:
         calls: makes the calls.
-        metrics: keeps models' metrics.
+        metrics: holds models' metrics.
     """
 
     def __init__(self, calls: ModelCalls, metrics: CustomMetrics) -> None:
         super().__init__(metrics)
         self._calls = calls
-        self._control: Control | None = None
+        self._control: ModelControl | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._mailbox: LoopQueue[collections.abc.Callable[[], None]] | None = None
+        self._queue: LoopQueue[collections.abc.Callable[[], None]] | None = None
         self._waiting = set[concurrent.futures.Future[Any]]()
 
-    def open(self, control: Control, loop: asyncio.AbstractEventLoop) -> None:
+    def open(self, control: ModelControl, loop: asyncio.AbstractEventLoop) -> None:
         """Accept calls; on the loop."""
         self._control = control
         self._loop = loop
-        self._mailbox = LoopQueue(loop, _call)
+        self._queue = LoopQueue(loop, _call)
 
     def close(self) -> None:
         """Accept no more calls; on the loop. Threads that wait get an error."""
         self._control = None
-        if self._mailbox is not None:
-            mailbox, self._mailbox = self._mailbox, None
-            mailbox.flush()
-            mailbox.close()
+        if self._queue is not None:
+            queue, self._queue = self._queue, None
+            queue.flush()
+            queue.close()
         for future in tuple(self._waiting):
             future.cancel()
 
@@ -113,14 +143,14 @@ class InProcessModelApi(ModelMetrics):
         return self._wait(lambda control: is_ready(control, name, version))
 
     def _put(self, call: collections.abc.Callable[[], None]) -> None:
-        mailbox = self._mailbox
-        if mailbox is None:
+        queue = self._queue
+        if queue is None:
             raise TritonModelException(STOPPING)
-        mailbox.put(call)
+        queue.put(call)
 
     def _wait(
         self,
-        make: collections.abc.Callable[[Control], collections.abc.Coroutine[Any, Any, Result]],
+        make: collections.abc.Callable[[ModelControl], collections.abc.Coroutine[Any, Any, Result]],
     ) -> Result:
         control, loop = self._control, self._loop
         if control is None or loop is None:
@@ -194,6 +224,14 @@ def _tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
             array = array.view(datatypes.BF16.dtype)
     array.flags.writeable = False
     return Tensor(name, datatypes.BY_NAME[codes.WIRE_NAMES[code]], array.shape, array)
+
+
+def _translated(call: collections.abc.Callable[..., Result], *arguments: Any) -> Result:
+    """Call a method of the metrics; its ValueError becomes the exception that models know."""
+    try:
+        return call(*arguments)
+    except ValueError as error:
+        raise TritonModelException(str(error)) from None
 
 
 def _call(call: collections.abc.Callable[[], None]) -> None:

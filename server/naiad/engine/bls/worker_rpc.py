@@ -12,9 +12,8 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.bls.control import STOPPING, Control, is_ready
 from naiad.engine.bls.model_calls import Caller, ModelCall
-from naiad.engine.bls.worker_rpc_services import WorkerRpcServices
+from naiad.engine.bls.services import STOPPING, ModelControl, WorkerRpcServices, is_ready
 from naiad.errors import InferenceError
 from naiad.hosts.tensor_frames import framed, tensor_at
 from naiad.hosts.worker.link import ERROR, RESULT, Payload
@@ -150,7 +149,7 @@ class ModelRpcHandler:
             reply(RESULT, number, _printed((error, value)))
 
     async def _controlled(
-        self, control: Control, what: str, rest: collections.abc.Sequence[Any], base: Any
+        self, control: ModelControl, what: str, rest: collections.abc.Sequence[Any], base: Any
     ) -> bool | None:
         if what == "load":
             name, config, files, loads = rest

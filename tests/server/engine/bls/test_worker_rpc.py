@@ -10,8 +10,8 @@ import pytest
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings, pack
+from naiad.engine.bls.services import WorkerRpcServices
 from naiad.engine.bls.worker_rpc import ModelRpcHandler
-from naiad.engine.bls.worker_rpc_services import WorkerRpcServices
 from naiad.errors import invalid
 from naiad.hosts.worker.link import ERROR, RESULT, Payload
 from naiad.metrics.custom import CustomMetrics
