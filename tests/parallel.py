@@ -15,6 +15,7 @@ _TESTS = pathlib.Path(__file__).parent
 
 _LIVE = "operator/live"
 _CONFORMANCE = "conformance"
+_WIRE = "wire"
 _ORDER = (f"{_CONFORMANCE}-main", "live", _CONFORMANCE, "wire", "soak", "server/hosts")
 """Beginnings of group names: the first come first, all others after them."""
 
@@ -67,6 +68,8 @@ def group(item: pytest.Item) -> str | None:
     folder = item.path.parent.relative_to(_TESTS).as_posix()
     if folder == _LIVE:
         return _live(item)
+    if folder == _WIRE and _shares_server(item):
+        return f"{_WIRE}-server"
     callspec = getattr(item, "callspec", None)
     scenario = callspec.params.get("scenario") if callspec is not None else None
     if folder == _CONFORMANCE and scenario is not None:
@@ -81,6 +84,12 @@ def _live(item: pytest.Item) -> str:
         if shared in names:
             return f"live-{shared}"
     return f"live-{item.path.stem}"
+
+
+def _shares_server(item: pytest.Item) -> bool:
+    """Whether a test asks the server of `tests/wire/conftest.py`, and not one of its file's own."""
+    definitions = getattr(item, "_fixtureinfo").name2fixturedefs.get("server", ())  # noqa: B009 - private, and of functions only
+    return bool(definitions) and definitions[-1].scope == "session"
 
 
 def _place(name: str) -> int:

@@ -35,6 +35,8 @@ ALLOWED = {
 
 def found(source: str) -> collections.abc.Iterator[tuple[str, str]]:
     """The fixed sleeps and timed asserts of a file: the innermost function's name, and the code."""
+    if "sleep" not in source and not any(clock in source for clock in _CLOCKS):
+        return
     virtual = "looptime" in source
     yield from _found(ast.parse(source), "", virtual=virtual)
 

@@ -377,9 +377,8 @@ def test_the_command_line_explains_itself() -> None:
 
 
 def test_restricted_apis_ask_for_their_header(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    with launched(
-        models, tmp_path, "--http-restricted-api=metadata,inference:secret=key"
-    ) as server:
+    restricted = "--http-restricted-api=metadata,inference:secret=key"
+    with launched(models, tmp_path, *ADD, restricted) as server:
         assert get(server.http, "/v2/models/add")[0] == 403
         assert get(server.http, "/v2/models/add", secret="key")[0] == 200
         assert infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4]) == 403

@@ -355,9 +355,15 @@ class TestGrpc:
                 await asyncio.wait_for(client.infer("scripted", given("a")), GIVE_UP_S)
 
 
+def _only(*names: str) -> list[str]:
+    """Options of a server that loads no other models."""
+    return ["--model-control-mode=explicit", *(f"--load-model={name}" for name in names)]
+
+
 def test_a_shutdown_finishes_active_streams(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     gate = tmp_path / "gate"
-    with ServerProcess(naiad_program(), [models], log=tmp_path / "log") as server:
+    options = _only("scripted", "async", "plain")
+    with ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options) as server:
         with (
             stream(server) as asked,
             stream(server) as idle,
@@ -381,7 +387,7 @@ def test_a_shutdown_finishes_active_streams(models: pathlib.Path, tmp_path: path
 def test_a_stream_that_does_not_end_costs_no_more_than_the_exit_timeout(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
-    options = ["--exit-timeout-secs=1"]
+    options = [*_only("scripted"), "--exit-timeout-secs=1"]
     with (
         ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options) as server,
         posted(server, "scripted/generate_stream", {"SCRIPT": "a sleep:60"}) as reply,

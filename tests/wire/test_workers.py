@@ -2,6 +2,7 @@
 
 import collections.abc
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -246,6 +247,35 @@ def test_a_model_in_a_thread_prints_under_its_name_too(tmp_path: pathlib.Path) -
         assert "[one one_0_0] the model ends" in server.output()
 
 
+Loads = collections.abc.Callable[[str], ServerProcess]
+
+
+@pytest.fixture(scope="module")
+def loads_in(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[Loads]:
+    """One server for each host, which loads what it is asked to load from the folder beside its log."""
+    with contextlib.ExitStack() as running:
+
+        @functools.cache
+        def start(host: str) -> ServerProcess:
+            folder = tmp_path_factory.mktemp(host)
+            (folder / "models").mkdir()
+            options = ("--model-control-mode=explicit", f"--backend-config=python,host={host}")
+            return running.enter_context(launched(folder / "models", folder, *options))
+
+        yield start
+
+
+def failed_load(server: ServerProcess, name: str, more: str, code: str) -> tuple[str, str, str]:
+    """A load that fails: the error's text, the reason in the index, and what was logged meanwhile."""
+    repository(server.log.parent, **{name: (more, code)})
+    before = len(server.output())
+    with tritonclient.http.InferenceServerClient(server.http) as client:
+        with pytest.raises(InferenceServerException) as failure:
+            client.load_model(name)
+        (entry,) = (each for each in client.get_model_repository_index() if each["name"] == name)
+    return str(failure.value), entry["reason"], server.output()[before:]
+
+
 @pytest.mark.parametrize(
     ("code", "said"),
     [
@@ -265,24 +295,13 @@ def test_a_model_in_a_thread_prints_under_its_name_too(tmp_path: pathlib.Path) -
 )
 @pytest.mark.parametrize("host", ["thread", "process"])
 def test_a_failed_load_shows_the_model_s_own_lines_in_the_reply_the_index_and_the_log(
-    tmp_path: pathlib.Path, code: str, said: collections.abc.Sequence[str], host: str
+    loads_in: Loads, code: str, said: collections.abc.Sequence[str], host: str
 ) -> None:
     if host == "thread" and "abort" in code:
         pytest.skip("a thread takes the server with it: that is what processes are for")
-    models = repository(tmp_path, bad=("", code))
-    options = ("--model-control-mode=explicit", f"--backend-config=python,host={host}")
-    with (
-        launched(models, tmp_path, *options) as server,
-        tritonclient.http.InferenceServerClient(server.http) as client,
-    ):
-        with pytest.raises(InferenceServerException) as failure:
-            client.load_model("bad")
-        (entry,) = client.get_model_repository_index()
-        log = server.output()
-    for part in said:
-        assert part in str(failure.value)
-        assert part in entry["reason"]
-        assert part in log
+    for place in failed_load(loads_in(host), f"bad_{abs(hash(code))}", "", code):
+        for part in said:
+            assert part in place
 
 
 def test_the_host_is_chosen_by_the_model_the_backend_s_setting_or_the_default(
@@ -350,25 +369,28 @@ def test_two_instances_are_two_processes_that_work_at_the_same_time(tmp_path: pa
         assert len(set(pids)) == 2
 
 
-@pytest.mark.parametrize("parameter", ["naiad.execute_timeout", "naiad.load_timeout"])
-def test_a_limit_that_a_thread_cannot_keep_is_refused(
-    tmp_path: pathlib.Path, parameter: str
-) -> None:
+@pytest.mark.parametrize("limited", ["execute", "load"])
+def test_a_limit_that_a_thread_cannot_keep_is_refused(loads_in: Loads, limited: str) -> None:
+    parameter = f"naiad.{limited}_timeout"
     limit = f'parameters {{ key: "{parameter}" value {{ string_value: "0.5" }} }}\n'
-    options = ("--backend-config=python,host=thread",)
-    with launched(repository(tmp_path, m=(limit, MODEL)), tmp_path, *options) as server:
-        (entry,) = json.loads(get(server.metrics, "/status")[1])["models"]
-        assert entry["state"] == "UNAVAILABLE"
-        assert f"{parameter} and runs in a thread" in entry["reason"]
+    failed_load(loads_in("thread"), limited, limit, MODEL)
+    assert f"{parameter} and runs in a thread" in unavailable(loads_in("thread"), limited)
 
 
-def test_a_host_that_there_is_not_is_refused(tmp_path: pathlib.Path) -> None:
+def test_a_host_that_there_is_not_is_refused(loads_in: Loads) -> None:
     wrong = 'parameters { key: "naiad.host" value { string_value: "container" } }\n'
-    with launched(repository(tmp_path, m=(wrong, MODEL)), tmp_path) as server:
-        status = json.loads(get(server.metrics, "/status")[1])
-        (entry,) = status["models"]
-        assert entry["state"] == "UNAVAILABLE"
-        assert "host=container: the hosts are thread and process" in entry["reason"]
+    failed_load(loads_in("process"), "contained", wrong, MODEL)
+    said = unavailable(loads_in("process"), "contained")
+    assert "host=container: the hosts are thread and process" in said
+
+
+def unavailable(server: ServerProcess, model: str) -> str:
+    """Why the status page says that a model is unavailable."""
+    models = json.loads(get(server.metrics, "/status")[1])["models"]
+    (entry,) = (each for each in models if each["name"] == model)
+    assert entry["state"] == "UNAVAILABLE"
+    reason: str = entry["reason"]
+    return reason
 
 
 def test_prints_of_a_model_carry_its_name_and_its_instance(tmp_path: pathlib.Path) -> None:
