@@ -11,14 +11,8 @@ import typing
 
 import h11
 
-from naiad.protocol.http.message import (
-    Cancellable,
-    FastHandler,
-    Headers,
-    HttpReply,
-    HttpRequest,
-    OnReply,
-)
+from naiad.core.inference import Cancellable
+from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
 from tests.server.protocol.http.scripted import Client, read_replies
 
 WORDS = (

@@ -5,6 +5,7 @@ owned by the event loop; a backend on another thread may read `request` and `can
 """
 
 import collections.abc
+import typing
 
 import msgspec
 
@@ -14,6 +15,14 @@ from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 
 OnResponse = collections.abc.Callable[[InferResponse], None]
+
+
+class Cancellable(typing.Protocol):
+    """A handle on work in progress."""
+
+    def cancel(self) -> object:
+        """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""
+        ...
 
 
 class ExecutionTimes(Record, frozen=True):

@@ -8,7 +8,7 @@ import collections.abc
 import logging
 import typing
 
-from naiad.core.inference import Inference
+from naiad.core.inference import Cancellable, Inference
 from naiad.errors import InferenceError, internal, unavailable
 from naiad.protocol.access_log import inference_of
 from naiad.protocol.codec.pool import Codec
@@ -16,14 +16,6 @@ from naiad.protocol.codec.pool import Codec
 _log = logging.getLogger(__name__)
 
 T = typing.TypeVar("T")
-
-
-class Cancellable(typing.Protocol):
-    """A handle on work under way."""
-
-    def cancel(self) -> object:
-        """The client is gone. Safe at any time, any number of times."""
-        ...
 
 
 class OffloadedCall(typing.Generic[T]):

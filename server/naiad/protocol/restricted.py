@@ -30,7 +30,7 @@ class Restriction(msgspec.Struct, frozen=True, kw_only=True):
     """What a call of a restricted category has to bring.
 
     Attributes:
-        header: the header's name, as the operator wrote it.
+        header: the header's name, as the administrator wrote it.
         value: what it must hold, exactly.
     """
 

@@ -16,6 +16,7 @@ import typing
 from naiad.errors import unavailable
 from naiad.protocol.codec.frames import Function
 from naiad.protocol.codec.process import CodecProcess, shortage
+from naiad.protocol.idle_timer import IdleTimer
 
 LARGE = 1 << 18
 """Bytes of JSON, or of protobuf that is not raw tensors, from which a message goes to a codec process: less takes 10 ms at most."""
@@ -48,20 +49,20 @@ class Codec:
         most = processes or min(_MOST_PROCESSES, len(os.sched_getaffinity(0)))
         self.executor = concurrent.futures.ThreadPoolExecutor(most, "naiad-codec")
         self._start = start
-        self._idle_seconds = idle_seconds
+        self._timer = IdleTimer(idle_seconds, self._end_idle)
+        self._pending = 0  # work that was submitted and has not ended
         self._lock = threading.Lock()
         self._idle: list[CodecProcess] = []
         self._busy: set[CodecProcess] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._calls = 0
         self._closed = False
 
     def submit(self, work: collections.abc.Callable[[], Result]) -> "asyncio.Future[Result]":
         """Run something that uses `call` on a thread; on the loop."""
-        loop = asyncio.get_running_loop()
-        if self._timer is None:
-            self._timer = loop.call_later(self._idle_seconds, self._look, loop, -1)
-        return loop.run_in_executor(self.executor, work)
+        self._timer.used()
+        self._pending += 1
+        future = asyncio.get_running_loop().run_in_executor(self.executor, work)
+        future.add_done_callback(self._ended)
+        return future
 
     def call(self, function: Function, *arguments: typing.Any) -> typing.Any:
         """Call a function in a process; blocking. Arguments and errors as of `CodecProcess.call`."""
@@ -73,8 +74,7 @@ class Codec:
 
     def close(self) -> None:
         """End all processes; calls under way fail. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._timer.close()
         with self._lock:
             self._closed = True
             for process in self._busy:
@@ -88,7 +88,6 @@ class Codec:
         with self._lock:
             if self._closed:
                 raise unavailable("the server is shutting down; send the message to another one")
-            self._calls += 1
             # The one that was used last: the others get old.
             process = self._idle.pop() if self._idle else None
         if process is not None and not process.is_alive():
@@ -116,19 +115,19 @@ class Codec:
                 return
         process.close()
 
-    def _look(self, loop: asyncio.AbstractEventLoop, calls: int) -> None:
-        """End what is idle when nothing was called since the last look; on the loop."""
-        self._timer = None
+    def _ended(self, work: "asyncio.Future[typing.Any]") -> None:
+        self._pending -= 1
+
+    def _end_idle(self) -> bool:
+        """End the processes, unless one of them is used; on the loop."""
         with self._lock:
-            now, busy = self._calls, bool(self._busy)
-            idle: list[CodecProcess] = []
-            if now == calls and not busy:
-                idle, self._idle = self._idle, []
-        if now != calls or busy:
-            self._timer = loop.call_later(self._idle_seconds, self._look, loop, now)
-        elif idle:
+            if self._pending or self._busy:  # a call goes on when its future was cancelled
+                return False
+            idle, self._idle = self._idle, []
+        if idle:
             with contextlib.suppress(RuntimeError):  # the executor is shut
                 self.executor.submit(_close, idle)
+        return True
 
 
 def _close(idle: list[CodecProcess]) -> None:

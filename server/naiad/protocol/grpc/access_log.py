@@ -3,12 +3,11 @@
 Put around the methods only when there is such a log.
 """
 
-from naiad.core.inference import Inference
+from naiad.core.inference import Cancellable, Inference
 from naiad.protocol.access_log import AccessEntry, Recorder, inference_of
 from naiad.protocol.grpc.call import (
     Answer,
     Call,
-    Cancellable,
     OnAnswer,
     RpcStatus,
     StreamHandler,

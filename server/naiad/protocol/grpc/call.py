@@ -12,6 +12,7 @@ import typing
 
 import msgspec
 
+from naiad.core.inference import Cancellable
 from naiad.errors import InferenceError, internal
 from naiad.protocol.status import grpc_status
 
@@ -47,14 +48,6 @@ Answer = bytes | RpcStatus
 """The response message, or the error."""
 
 OnAnswer = collections.abc.Callable[[Answer], None]
-
-
-class Cancellable(typing.Protocol):
-    """A handle on work in progress."""
-
-    def cancel(self) -> object:
-        """The client has gone, or its deadline has passed. Idempotent."""
-        ...
 
 
 Unary = collections.abc.Callable[[bytes, Call, OnAnswer], Cancellable | None]

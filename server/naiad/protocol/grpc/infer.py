@@ -2,22 +2,14 @@
 
 import functools
 
-from naiad.core.inference import Inference
+from naiad.core.inference import Cancellable, Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.grpc.call import (
-    Answer,
-    Call,
-    Cancellable,
-    Metadata,
-    OnAnswer,
-    bug,
-    rpc_status,
-)
+from naiad.protocol.grpc.call import Answer, Call, Metadata, OnAnswer, bug, rpc_status
 from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.large_messages import (
     MAYBE_LARGE,

@@ -7,6 +7,7 @@ nothing else of the service.
 import collections.abc
 import functools
 
+from naiad.core.inference import Cancellable
 from naiad.engine.api import Engine
 from naiad.errors import invalid, unavailable, unsupported
 from naiad.protocol.access_log import Recorder
@@ -16,7 +17,6 @@ from naiad.protocol.grpc.admin.control import Control
 from naiad.protocol.grpc.admin.health import CHECK, WATCH, HealthCheck
 from naiad.protocol.grpc.call import (
     Call,
-    Cancellable,
     Metadata,
     OnAnswer,
     RpcStatus,

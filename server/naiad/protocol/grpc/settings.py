@@ -38,7 +38,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What an operator may turn; names and defaults are Triton's without `grpc-`.
+    """What an administrator may set; names and defaults are Triton's without `grpc-`.
 
     Attributes:
         address: host name or address; an IPv6 one may come with or without brackets.

@@ -13,20 +13,14 @@ import typing
 import msgspec
 
 from naiad.core.flow import Flow
+from naiad.core.inference import Cancellable
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.grpc.call import (
-    Call,
-    Cancellable,
-    RpcStatus,
-    StreamWriter,
-    bug_error,
-    rpc_status,
-)
+from naiad.protocol.grpc.call import Call, RpcStatus, StreamWriter, bug_error, rpc_status
 from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.large_messages import (
     MAYBE_LARGE,

@@ -8,6 +8,7 @@ import functools
 import logging
 
 from naiad.core.flow import Flow
+from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelTraits
@@ -18,7 +19,7 @@ from naiad.protocol.http.codec import compression, generate_json, large_bodies
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import EventStream
 from naiad.protocol.http.codec.generate_json import GenerateReader
-from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
+from naiad.protocol.http.message import Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import (
     JSON_HEADERS,
     error_body,

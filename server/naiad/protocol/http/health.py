@@ -5,10 +5,11 @@ import collections.abc
 import functools
 import logging
 
+from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
-from naiad.protocol.http.message import Cancellable, HttpReply, HttpRequest, OnReply
+from naiad.protocol.http.message import HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import NOT_OK, OK, error_reply, server_fault
 
 log = logging.getLogger(__name__)

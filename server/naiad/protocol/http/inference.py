@@ -12,6 +12,7 @@ import logging
 
 import msgspec
 
+from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
 from naiad.core.tensor import UNPACKED
@@ -32,7 +33,7 @@ from naiad.protocol.http.codec.binary_layout import BinaryLayouts
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import EventStream, takes_events
 from naiad.protocol.http.codec.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
-from naiad.protocol.http.message import Cancellable, Headers, HttpReply, HttpRequest, OnReply
+from naiad.protocol.http.message import Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import error_callback, error_reply, server_fault
 from naiad.protocol.offload import OffloadedCall
 

@@ -8,6 +8,7 @@ import collections.abc
 import typing
 from typing import Any
 
+from naiad.core.inference import Cancellable
 from naiad.core.record import Record
 
 Headers = dict[bytes, bytes]
@@ -115,14 +116,6 @@ class HttpReply(Record, frozen=True):
     body: tuple[bytes | memoryview, ...]
     request_id: str = ""
     stream: BodyStream | None = None
-
-
-class Cancellable(typing.Protocol):
-    """A handle on work in progress."""
-
-    def cancel(self) -> None:
-        """The client has gone. Idempotent."""
-        ...
 
 
 OnReply = collections.abc.Callable[[HttpReply], None]

@@ -8,16 +8,10 @@ import asyncio
 import collections.abc
 import logging
 
+from naiad.core.inference import Cancellable
 from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, page
 from naiad.protocol.http import replies
-from naiad.protocol.http.message import (
-    Cancellable,
-    FastHandler,
-    Headers,
-    HttpReply,
-    HttpRequest,
-    OnReply,
-)
+from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
 from naiad.repository.manager import VersionState
 
 log = logging.getLogger("naiad.metrics")

@@ -8,6 +8,7 @@ import functools
 
 import msgspec
 
+from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST
 from naiad.engine.api import Engine
 from naiad.errors import InferenceError, invalid
@@ -19,14 +20,7 @@ from naiad.protocol.http.codec.event_stream import takes_events
 from naiad.protocol.http.generate import GenerateRoute
 from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.inference import MAX_INT32, InferenceLimits, InferRoute
-from naiad.protocol.http.message import (
-    Cancellable,
-    FastHandler,
-    Headers,
-    HttpReply,
-    HttpRequest,
-    OnReply,
-)
+from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.paths import ApiPath, category_of, find
 from naiad.protocol.http.replies import error_reply, options_reply, refusal, wrong_method
 from naiad.protocol.restricted import Category, Restriction, Restrictions

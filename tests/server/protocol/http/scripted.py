@@ -10,11 +10,11 @@ from typing import Any
 from typing_extensions import override
 
 from naiad.core.clock import ManualClock
+from naiad.core.inference import Cancellable
 from naiad.protocol.access_log import AccessEntry, AccessLog
 from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.message import (
     AsgiApp,
-    Cancellable,
     FastHandler,
     Headers,
     HttpReply,

@@ -33,7 +33,7 @@ _MOST_VERSION_DIGITS = 19
 _HIGHEST_VERSION = 2**63 - 1
 
 
-class _Place(Record, frozen=True):
+class InputSpec(Record, frozen=True):
     """An input without its values.
 
     Attributes:
@@ -53,7 +53,7 @@ class _Place(Record, frozen=True):
 class _Plan(Record, frozen=True):
     """Everything of a request but its id and its values."""
 
-    inputs: list[_Place]
+    inputs: list[InputSpec]
     outputs: list[RequestedOutput]
     parameters: RequestParameters
 
@@ -102,7 +102,7 @@ class RequestReader:
         parts = split(body)
         if parts is None:
             message = _parse(body)
-            raws, body = _joined(message)
+            raws, body = _concatenated(message)
             head = _Head(message)
             return Incoming(head.model_name, head.model_version, head, message.id, body, raws)
         known = self._heads.get(parts.head)
@@ -138,21 +138,21 @@ class RequestReader:
         plan = head.plan
         if plan is None:
             return _first_request(incoming)
-        places = plan.inputs
+        specs = plan.inputs
         raws = incoming.raws
-        if len(raws) < len(places):
-            raise _no_data(places[len(raws)].name, head.model_name)
+        if len(raws) < len(specs):
+            raise _no_data(specs[len(raws)].name, head.model_name)
         body = incoming.body
         inputs = [
             Tensor(
-                place.name,
-                place.datatype,
-                place.shape,
-                np.ndarray(place.shape, place.datatype.dtype, body, start),
+                spec.name,
+                spec.datatype,
+                spec.shape,
+                np.ndarray(spec.shape, spec.datatype.dtype, body, start),
             )
-            if size == place.size
-            else _judged(place, head.model_name, body, start, size)
-            for place, (start, size) in zip(places, raws, strict=False)  # surplus ones: row 10.11
+            if size == spec.size
+            else _validated(spec, head.model_name, body, start, size)
+            for spec, (start, size) in zip(specs, raws, strict=False)  # surplus ones: row 10.11
         ]
         return _request(incoming, plan, inputs)
 
@@ -200,7 +200,7 @@ def _parse(data: bytes) -> typing.Any:
     return message
 
 
-def _joined(message: typing.Any) -> tuple[list[tuple[int, int]], bytes]:
+def _concatenated(message: typing.Any) -> tuple[list[tuple[int, int]], bytes]:
     """The raw tensors that the inputs need, one after the other, and where each begins."""
     raws: list[tuple[int, int]] = []
     wanted: list[bytes] = message.raw_input_contents[: max(1, len(message.inputs))]
@@ -220,17 +220,17 @@ def _first_request(incoming: Incoming) -> InferRequest:
     parameters = request_parameters.read(sent) if sent else request_parameters.NONE
     raws = iter(incoming.raws)
     inputs: list[Tensor] = []
-    places: list[_Place] = []
+    specs: list[InputSpec] = []
     for io in message.inputs:
         if "shared_memory_region" in io.parameters:
             raise _no_region(io, model)
         if not io.HasField("contents"):
-            place = _place(io, model)
-            places.append(place)
+            spec = _input_spec(io, model)
+            specs.append(spec)
             start, size = next(raws, (0, -1))
             if size < 0:
                 raise _no_data(io.name, model)
-            inputs.append(_judged(place, model, incoming.body, start, size))
+            inputs.append(_validated(spec, model, incoming.body, start, size))
         elif incoming.raws:
             raise invalid(
                 f"contents field must not be specified when using raw_input_contents for '{io.name}' for model '{model}': "
@@ -239,8 +239,8 @@ def _first_request(incoming: Incoming) -> InferRequest:
         else:
             inputs.append(_typed(io, model))
     outputs = [_requested_output(io) for io in message.outputs]
-    plan = _Plan(places, outputs, parameters)
-    if len(places) == len(inputs):
+    plan = _Plan(specs, outputs, parameters)
+    if len(specs) == len(inputs):
         head.plan = plan
         head.message = None
     return _request(incoming, plan, inputs)
@@ -263,7 +263,7 @@ def _request(incoming: Incoming, plan: _Plan, inputs: list[Tensor]) -> InferRequ
     )
 
 
-def _place(io: typing.Any, model: str) -> _Place:
+def _input_spec(io: typing.Any, model: str) -> InputSpec:
     name: str = io.name
     datatype = BY_NAME.get(io.datatype)
     if datatype is None:
@@ -280,7 +280,7 @@ def _place(io: typing.Any, model: str) -> _Place:
     fault = _fault(name, datatype, shape, model)
     count = -1 if fault else math.prod(shape)
     size = count * datatype.size if datatype.size and not fault else -1
-    return _Place(name, datatype, shape, count, size, fault)
+    return InputSpec(name, datatype, shape, count, size, fault)
 
 
 def _fault(name: str, datatype: DataType, shape: tuple[int, ...], model: str) -> str:
@@ -295,32 +295,32 @@ def _fault(name: str, datatype: DataType, shape: tuple[int, ...], model: str) ->
     return ""
 
 
-def _judged(place: _Place, model: str, body: bytes, start: int, size: int) -> Tensor:
-    if place.fault:
-        return raw_tensors.faulty(place.name, place.datatype, place.shape, place.fault)
+def _validated(spec: InputSpec, model: str, body: bytes, start: int, size: int) -> Tensor:
+    if spec.fault:
+        return raw_tensors.faulty(spec.name, spec.datatype, spec.shape, spec.fault)
     return raw_tensors.read(
         body,
         start,
         size,
         model=model,
-        name=place.name,
-        datatype=place.datatype,
-        shape=place.shape,
-        count=place.count,
+        name=spec.name,
+        datatype=spec.datatype,
+        shape=spec.shape,
+        count=spec.count,
     )
 
 
 def _typed(io: typing.Any, model: str) -> Tensor:
-    place = _place(io, model)
-    if place.fault:
-        return raw_tensors.faulty(place.name, place.datatype, place.shape, place.fault)
+    spec = _input_spec(io, model)
+    if spec.fault:
+        return raw_tensors.faulty(spec.name, spec.datatype, spec.shape, spec.fault)
     return typed_contents.read(
         io.contents,
         model=model,
-        name=place.name,
-        datatype=place.datatype,
-        shape=place.shape,
-        count=place.count,
+        name=spec.name,
+        datatype=spec.datatype,
+        shape=spec.shape,
+        count=spec.count,
     )
 
 

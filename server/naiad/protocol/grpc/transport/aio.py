@@ -13,8 +13,9 @@ import typing
 import grpc
 import grpc.aio
 
+from naiad.core.inference import Cancellable
 from naiad.protocol.grpc import retry_info
-from naiad.protocol.grpc.call import Answer, Cancellable, RpcStatus, Streaming, Unary, rpc_status
+from naiad.protocol.grpc.call import Answer, RpcStatus, Streaming, Unary, rpc_status
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
 from naiad.protocol.grpc.transport.aio_log import quiet_departures

@@ -4,11 +4,12 @@ grpcio makes a message of its pieces in two copies, and holds the interpreter lo
 then, which takes 65 of 90 ms; into pages that the process still has, it takes 28 ms.
 """
 
-import asyncio
 import collections.abc
 import contextlib
 import ctypes
 import threading
+
+from naiad.protocol.idle_timer import IdleTimer
 
 LARGE = 1 << 23
 """Bytes of a message that counts: from 8 MB on glibc's own thresholds no longer keep the memory of its copies."""
@@ -22,7 +23,7 @@ Allocator = collections.abc.Callable[[bool], None]
 
 
 class MessageMemory:
-    """Tells the allocator whether to keep the memory of large messages. Loop only.
+    """Switches the allocator between keeping and giving back the memory of large messages. Loop only.
 
     Args:
         allocator: called on the loop with True when large messages begin to come, and in a thread with False when none came for a while.
@@ -33,36 +34,23 @@ class MessageMemory:
         self, allocator: Allocator | None = None, *, idle_seconds: float = _IDLE_S
     ) -> None:
         self._allocator = allocator or _tune
-        self._idle_seconds = idle_seconds
-        self._timer: asyncio.TimerHandle | None = None
-        self._messages = 0
+        self._timer = IdleTimer(idle_seconds, self._give_back)
 
     def used(self) -> None:
         """A large message came or goes."""
-        self._messages += 1
-        if self._timer is None:
+        if self._timer.used():
             self._allocator(True)
-            self._wait()
 
     def close(self) -> None:
         """Stop the timer. Idempotent."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._timer.close()
 
-    def _wait(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._idle_seconds, self._look, self._messages)
-
-    def _look(self, messages: int) -> None:
-        self._timer = None
-        if messages != self._messages:
-            self._wait()
-        else:
-            # Giving back 200 MB takes the kernel 30 ms: once per time of use, so a thread for it is not kept.
-            threading.Thread(
-                target=self._allocator, args=(False,), name="naiad-trim", daemon=True
-            ).start()
+    def _give_back(self) -> bool:
+        # Giving back 200 MB takes the kernel 30 ms: once per time of use, so a thread for it is not kept.
+        threading.Thread(
+            target=self._allocator, args=(False,), name="naiad-trim", daemon=True
+        ).start()
+        return True
 
 
 def _tune(keep: bool) -> None:  # noqa: FBT001 - it is the allocator's state

@@ -12,12 +12,12 @@ import logging
 import re
 
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.inference import Cancellable, Inference, OnResponse
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.http.message import BodyWriter, Cancellable, Headers, HttpReply, OnReply
+from naiad.protocol.http.message import BodyWriter, Headers, HttpReply, OnReply
 from naiad.protocol.http.replies import CONTENT_TYPE, SERVER_FAULT, error_body, error_reply
 from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.status import http_status

@@ -11,9 +11,9 @@ import logging
 
 from typing_extensions import override
 
-from naiad.core.inference import Inference
+from naiad.core.inference import Cancellable, Inference
 from naiad.protocol.access_log import inference_of
-from naiad.protocol.http.message import Cancellable, FastHandler, HttpReply, HttpRequest
+from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.framing import CLOSE, KEEP, KEEP_1_0
 from naiad.protocol.http.transport.head import RequestHead

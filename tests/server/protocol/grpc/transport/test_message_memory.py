@@ -10,11 +10,11 @@ class Allocator:
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.given_back = asyncio.Event()
-        self.told = list[tuple[bool, bool]]()
-        """Whether to keep, and whether that was said on the loop's thread."""
+        self.calls = list[tuple[bool, bool]]()
+        """Whether to keep, and whether the call came on the loop's thread."""
 
     def __call__(self, keep: bool) -> None:  # noqa: FBT001 - as in the product
-        self.told.append((keep, threading.current_thread() is threading.main_thread()))
+        self.calls.append((keep, threading.current_thread() is threading.main_thread()))
         if not keep:
             self._loop.call_soon_threadsafe(self.given_back.set)
 
@@ -24,24 +24,11 @@ async def test_it_is_kept_from_the_first_message_until_none_came_for_a_while() -
     memory = MessageMemory(allocator, idle_seconds=0)
     memory.used()
     memory.used()
-    assert allocator.told == [(True, True)]
+    assert allocator.calls == [(True, True)]
     await allocator.given_back.wait()
-    assert allocator.told == [(True, True), (False, False)]
+    assert allocator.calls == [(True, True), (False, False)]
     memory.used()
-    assert allocator.told[2:] == [(True, True)]
-    memory.close()
-
-
-async def test_a_message_within_the_while_prolongs_it() -> None:
-    allocator = Allocator()
-    memory = MessageMemory(allocator, idle_seconds=1000)
-    memory.used()
-    memory.used()
-    memory._look(1)
-    assert allocator.told == [(True, True)]
-    memory._look(2)
-    await allocator.given_back.wait()
-    assert allocator.told == [(True, True), (False, False)]
+    assert allocator.calls[2:] == [(True, True)]
     memory.close()
 
 
@@ -53,7 +40,7 @@ async def test_closing_stops_the_timer_and_may_happen_twice() -> None:
     memory.close()
     for _ in range(5):
         await asyncio.sleep(0)
-    assert allocator.told == [(True, True)]
+    assert allocator.calls == [(True, True)]
 
 
 async def test_the_c_library_of_this_machine_takes_both() -> None:

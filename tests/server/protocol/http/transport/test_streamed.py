@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 from typing_extensions import override
 
+from naiad.core.inference import Cancellable
 from naiad.protocol.http.message import (
     BodyWriter,
-    Cancellable,
     FastHandler,
     Headers,
     HttpReply,

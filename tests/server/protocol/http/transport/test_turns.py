@@ -6,14 +6,8 @@ import itertools
 import pytest
 from typing_extensions import override
 
-from naiad.protocol.http.message import (
-    Cancellable,
-    FastHandler,
-    Headers,
-    HttpReply,
-    HttpRequest,
-    OnReply,
-)
+from naiad.core.inference import Cancellable
+from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.transport.settings import HttpSettings
 from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request, settle
 
