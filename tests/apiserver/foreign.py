@@ -27,7 +27,7 @@ _MODULES = {
 
 
 class ForeignDefinitionsUnavailableError(RuntimeError):
-    """They cannot be had on this machine; the message says what to do about it."""
+    """They are not available on this machine; the message says what to do about it."""
 
 
 def definitions() -> list[dict[str, Any]]:

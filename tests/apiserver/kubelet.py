@@ -133,7 +133,7 @@ def waiting(pod: Object, *, reason: str, message: str) -> Object:
 
 
 def crash_looping(pod: Object, *, message: str, exit_code: int = 1, restarts: int = 3) -> Object:
-    """The status of a pod whose container ends again and again; `message` is its last words."""
+    """The status of a pod whose container ends again and again; `message` is the end of its output."""
     status = waiting(pod, reason="CrashLoopBackOff", message="back-off restarting failed container")
     since = pod["metadata"]["creationTimestamp"]
     ended = {

@@ -93,7 +93,7 @@ class OperatorProcess:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-25:])
 
     def check(self) -> None:
-        """Fails with its last words if it has ended."""
+        """Fails with the end of its log if it has ended."""
         assert self.process.poll() is None, f"the operator ended: {self.tail()}"
 
     def get(self, path: str) -> httpx.Response:
@@ -180,7 +180,7 @@ def at_rest(plane: ControlPlane, *operators: OperatorProcess) -> int:
 
 
 def bugs(lines: Sequence[Mapping[str, typing.Any]]) -> list[str]:
-    """What a test must never find in an operator's log: exceptions, and lines that are no JSON."""
+    """What a test must never find in an operator's log: exceptions, and lines that are not JSON."""
     return [
         f"{line['message']}\n{line.get('exception', '')}"
         for line in lines

@@ -37,7 +37,7 @@ Say = Callable[[str], None]
 
 
 class BinariesUnavailableError(RuntimeError):
-    """The programs cannot be had on this machine; the message says what to do about it."""
+    """The programs are not available on this machine; the message says what to do about it."""
 
 
 @dataclass(frozen=True)

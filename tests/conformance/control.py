@@ -57,7 +57,7 @@ def unload(target: Target, name: str) -> int:
 
 
 def execution(target: Target, model: str) -> int | None:
-    """How many requests the instance has run: 1 again once the model has been loaded anew."""
+    """How many requests the instance has run: 1 again once the model has been loaded again."""
     reply = target.infer(model, ZERO)
     found: int | None = reply.report().get("report", {}).get("execution")
     return found

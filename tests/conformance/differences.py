@@ -61,7 +61,7 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
         "2.51 loses an error that is not the last response; row 15.21",
     ),
     ("calls: cancel", "report.*", "2.51 predates ResponseIterator.cancel; row 15.21"),
-    ("index with ready that is no boolean", "*", "2.51 says 500; row 7.1: 400"),
+    ("index with ready that is not a boolean", "*", "2.51 says 500; row 7.1: 400"),
     ("metrics families", "* nv_model_load_duration_secs", "2.51 predates the family; row 8.20"),
     (
         "metrics of several versions",
@@ -97,7 +97,7 @@ _OLDER: tuple[tuple[str, str, str], ...] = (
     (
         "unload with the body nope",
         "*",
-        "2.51 forgets the error before it answers; a body that is no JSON is 500 as in a load",
+        "2.51 forgets the error before it answers; a body that is not JSON is 500 as in a load",
     ),
     ("refused: broken_no_backend", "says", "2.51 words it otherwise; row 11.3"),
     (
@@ -217,7 +217,7 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
     (
         "failures",
         "code:NOT_FOUND.*",
-        "row 8.11: a failed request is no success; Triton counts a TritonError as one",
+        "row 8.11: a failed request does not count as a success; Triton counts a TritonError as one",
     ),
     (
         "metrics families",

@@ -1,6 +1,6 @@
 """Models with an environment of their own, for both servers: folders and tarballs, sound and broken (row 15.30).
 
-A tarball that is none is not among them: after one, the reference can unpack no other.
+An invalid tarball is not among them: after one, the reference can unpack no other.
 
 The environment is as small as both can use: an `activate` that sets a variable, which the model reports, and for Naiad an interpreter, the
 one that runs the tests. The reference has its interpreter in its stub.
@@ -28,7 +28,7 @@ def _model(path: str) -> Model:
         tensor("REPORT", "STRING", "[ 1 ]"),
         f"{text}\ninstance_group [{{ kind: KIND_CPU count: 1 }}]",
     )
-    return Model(config, "surroundings")
+    return Model(config, "environ")
 
 
 def write(folder: Path) -> list[Path]:
@@ -39,8 +39,8 @@ def write(folder: Path) -> list[Path]:
     models = {
         "env_folder": _model(str(environment)),
         "env_tarball": _model(f"{inside}/env.tar.gz"),
-        "env_none": Model(_model("").config, "surroundings"),
-        "env_missing": _model(f"{inside}/nonesuch.tar.gz"),
+        "env_none": Model(_model("").config, "environ"),
+        "env_missing": _model(f"{inside}/missing.tar.gz"),
         "env_no_activate": _model(str(folder / "empty")),
         "env_outside": _model(f"{inside}/../../environment"),
     }

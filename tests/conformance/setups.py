@@ -247,7 +247,7 @@ class Servers:
 
 
 def programs() -> tuple[Program, ...]:
-    """The programs to compare, the reference first; it is installed when it is not there yet."""
+    """The programs to compare, the reference first; it is installed when it is missing."""
     reference = reference_program(install())
     if os.environ.get("NAIAD_CONFORMANCE") == "reference":
         return (reference,)

@@ -36,7 +36,7 @@ def generate(
 
 
 def events(target: Target, body: Any, *, model: str = "stream") -> Answer:
-    """A generate_stream request: the status, the type, and each event; texts of errors that we extend are cut."""
+    """A generate_stream request: the status, the type, and each event; error messages that we extend are cut."""
     reply = target.http("POST", f"/v2/models/{model}/generate_stream", json.dumps(body))
     text = reply.body.decode()
     kind = reply.headers.get("content-type", "")

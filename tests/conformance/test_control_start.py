@@ -100,7 +100,7 @@ def _readiness(target: Target) -> Answer:
         _change(asked, "unload")
         found["failed and unloaded"] = _ready(asked)
         source.write_text(good)
-        found["mended"] = [_change(asked, "load"), _ready(asked)]
+        found["fixed"] = [_change(asked, "load"), _ready(asked)]
     return found
 
 

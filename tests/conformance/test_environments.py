@@ -1,6 +1,6 @@
-"""Environments of models: EXECUTION_ENV_PATH as a folder and as a tarball, and paths that are none (row 15.30).
+"""Environments of models: EXECUTION_ENV_PATH as a folder and as a tarball, and invalid paths (row 15.30).
 
-The worker's interpreter is no part of the comparison: the reference's stub holds one, and Naiad takes the environment's.
+The worker's interpreter is not part of the comparison: the reference's stub holds one, and Naiad takes the environment's.
 """
 
 import json
@@ -42,7 +42,7 @@ SERVED = [
     for name, model, word in (
         ("a folder", "env_folder", WORD),
         ("a tarball in the model's folder", "env_tarball", WORD),
-        ("an empty path is none", "env_none", None),
+        ("an empty path does not count", "env_none", None),
     )
 ]
 

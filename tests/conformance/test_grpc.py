@@ -93,7 +93,7 @@ INFER = [
         says="failed to get model version",
     ),
     inference(
-        "gRPC infer version that is no number",
+        "gRPC infer version that is not a number",
         "10.8",
         request(version="x"),
         code="INVALID_ARGUMENT",

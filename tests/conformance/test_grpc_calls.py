@@ -85,7 +85,7 @@ def _tls(target: Target) -> Answer:
 def _pings(target: Target) -> Answer:
     """A client that pings far below the allowed interval gets GOAWAY with the reason (10.38).
 
-    In HTTP/2 by hand: grpcio's channel would be told as well, but connects again before it can be asked.
+    In HTTP/2 by hand: grpcio's channel would receive it as well, but connects again before its state can be read.
     """
     _, _, port = target.process.grpc.rpartition(":")
     pings = http2.frame(http2.PING, 0, 0, bytes(8)) * 10

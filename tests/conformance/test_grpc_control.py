@@ -108,7 +108,7 @@ SCENARIOS = [
         says="Request for unknown model: 'nope' is not found",
     ),
     rpc(
-        "gRPC version that is no number",
+        "gRPC version that is not a number",
         "10.8",
         "ModelMetadata",
         pb.ModelMetadataRequest(name="identity", version="x"),
@@ -225,7 +225,7 @@ SCENARIOS = [
     ),
     rpc("a method that does not exist", "10.1", "Nope", b"", code="UNIMPLEMENTED"),
     rpc(
-        "bytes that are no message",
+        "bytes that are not a message",
         "10.6",
         "ModelInfer",
         b"\xff\xff\xff",

@@ -98,7 +98,7 @@ MALFORMED = [
         says="invalid datatype for input IN",
     ),
     infer(
-        "an input that is no object",
+        "an input that is not an object",
         "3.8",
         "identity",
         '{"inputs":[1]}',
@@ -106,7 +106,7 @@ MALFORMED = [
         says=_ONE_FIELD,
     ),
     infer(
-        "parameters of an input that are no object",
+        "parameters of an input that are not an object",
         "3.26",
         "identity",
         '{"inputs":[{"name":"IN","datatype":"FP32","shape":[4],"data":[1,2,3,4],"parameters":[]}]}',

@@ -30,7 +30,7 @@ PLAIN = [
     infer("id is echoed", "3.22", "identity", four(id="abc"), expect={"json.id": "abc"}),
     infer("an empty id is not echoed", "3.22", "identity", four(id="")),
     infer(
-        "an id that is no string",
+        "an id that is not a string",
         "3.7",
         "identity",
         four(id=5),
@@ -119,7 +119,7 @@ OUTPUTS = [
         expect={"type": "application/json"},
     ),
     infer(
-        "binary_data_output that is no boolean",
+        "binary_data_output that is not a boolean",
         "3.23",
         "identity",
         four(parameters={"binary_data_output": 1}),
@@ -127,7 +127,7 @@ OUTPUTS = [
         says="Unable to parse 'binary_data_output'",
     ),
     infer(
-        "binary_data that is no boolean",
+        "binary_data that is not a boolean",
         "3.7",
         "identity",
         four(outputs=[{"name": "OUT", "parameters": {"binary_data": 1}}]),
@@ -154,7 +154,7 @@ OUTPUTS = [
         "an empty output in JSON", "3.36", "types", {"inputs": [value("IN_FP32", "FP32", [0], [])]}
     ),
     infer(
-        "outputs that are no list",
+        "outputs that are not a list",
         "3.7",
         "identity",
         four(outputs={}),
@@ -242,7 +242,7 @@ BINARY = (
             says="Unable to parse 'binary_data_size'",
         ),
         infer(
-            "a binary data size that is no number",
+            "a binary data size that is not a number",
             "3.10",
             "identity",
             *with_binary({"inputs": [value("IN", "FP32", [4], None, binary_data_size="x")]}),

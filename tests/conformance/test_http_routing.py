@@ -56,7 +56,7 @@ ROUTES = [
         "/v2/health/live/",
         "/v2/models",
         "/v2/models/identity/",
-        "/v2/models/identity/nonsense",
+        "/v2/models/identity/unknown",
         "/v2/models//ready",
         "/v2/models/identity/versions",
         "/v2/models/identity/versions/",
@@ -64,7 +64,7 @@ ROUTES = [
     )
 ] + [
     http(
-        "version that is no number",
+        "version that is not a number",
         "1.8",
         "GET",
         "/v2/models/identity/versions/x",
@@ -303,7 +303,7 @@ LOOKUP = (
             expect={"status": 404},
         ),
         Scenario(
-            "infer to a version that is no version",
+            "infer to a version that is not a number either",
             ("3.1", "1.8"),
             lambda target: target.infer(f"identity/versions/{_HUGE_VERSION}", four()).answer(),
             says="failed to get model version",

@@ -100,7 +100,7 @@ def _failing(target: Target) -> Answer:
         # Or the reference would not be ready any more.
         shutil.rmtree(folder)
         catalogue.write(repository_of(target), {"failing": REPORT})
-        found["mended"] = load(target, "failing")
+        found["fixed"] = load(target, "failing")
     return found
 
 
@@ -110,7 +110,7 @@ def _misnamed(target: Target) -> Answer:
 
 
 def _side_by_side(target: Target) -> Answer:
-    """Changes of one model at once follow each other; nobody is told an error."""
+    """Changes of one model at once follow each other; no client gets an error."""
     with folder_of(target, "shared", REPORT) as folder, ThreadPoolExecutor(4) as pool:
         source = folder / "1" / "model.py"
         importing = "shared is imported"
@@ -202,7 +202,7 @@ SCENARIOS = [
         ("7.12", "7.3"),
         _failing,
         says="load failed for model 'failing': version 1 is at UNAVAILABLE state:",
-        expect={"status": 400, "state": "UNAVAILABLE", "reason": True, "mended": 200},
+        expect={"status": 400, "state": "UNAVAILABLE", "reason": True, "fixed": 200},
         server="explicit",
     ),
     Scenario(

@@ -57,7 +57,7 @@ def _versions(target: Target, model: str) -> Answer:
 
 
 def _failed_reload(target: Target) -> Answer:
-    """A reload that fails: the old model serves on, also when its config cannot be read any more; a mended one takes over."""
+    """A reload that fails: the old model serves on, also when its config cannot be read any more; a fixed one takes over."""
     with folder_of(target, "reloaded", REPORT) as folder:
         load(target, "reloaded")
         source, config = folder / "1" / "model.py", folder / "config.pbtxt"
@@ -71,7 +71,7 @@ def _failed_reload(target: Target) -> Answer:
         found["serves on"] = target.infer("reloaded", ZERO).status
         source.write_text(good)
         config.write_text(readable)
-        found["mended"] = [load(target, "reloaded"), execution(target, "reloaded")]
+        found["fixed"] = [load(target, "reloaded"), execution(target, "reloaded")]
     return found
 
 
@@ -85,7 +85,7 @@ def _failed_version(target: Target) -> Answer:
         found["states"] = [entry["state"] for entry in entries(target, "half")]
         found["serves"] = target.infer("half", ZERO).report()["report"]["version"]
         shutil.copy(folder / "1" / "model.py", folder / "2")
-        found["mended"] = [
+        found["fixed"] = [
             load(target, "half"),
             target.infer("half", ZERO).report()["report"]["version"],
         ]
@@ -93,7 +93,7 @@ def _failed_version(target: Target) -> Answer:
 
 
 def _under_load(target: Target) -> Answer:
-    """Four clients ask all the time while the model is loaded anew three times."""
+    """Four clients ask all the time while the model is loaded again three times."""
     statuses: list[int] = []
     over = threading.Event()
 
@@ -117,7 +117,7 @@ def _under_load(target: Target) -> Answer:
 
 
 def _counters(target: Target) -> Answer:
-    """The statistics of a model begin anew with a reload, and are gone with an unload."""
+    """The statistics of a model begin at zero with a reload, and are gone with an unload."""
     with folder_of(target, "counting", REPORT) as folder:
         load(target, "counting")
         for _ in range(3):
@@ -166,7 +166,7 @@ SCENARIOS = [
             "state.0.state": "READY",
             "config": 500,
             "serves on": 200,
-            "mended.1": 1,
+            "fixed.1": 1,
         },
         server="explicit",
     ),
@@ -175,7 +175,7 @@ SCENARIOS = [
         ("7.22", "7.12"),
         _failed_version,
         says="load failed for model 'half': version 2 is at UNAVAILABLE state:",
-        expect={"status": 400, "serves": "1", "mended.1": "2"},
+        expect={"status": 400, "serves": "1", "fixed.1": "2"},
         server="explicit",
     ),
     Scenario(

@@ -91,7 +91,7 @@ INDEX = [
         expect={"same": True},
     ),
     http(
-        "index with ready that is no boolean",
+        "index with ready that is not a boolean",
         "7.1",
         "POST",
         _INDEX,
@@ -100,7 +100,7 @@ INDEX = [
         says="Invalid value for 'ready': expected a boolean",
     ),
     http(
-        "index with a body that is no JSON",
+        "index with a body that is not JSON",
         "7.1",
         "POST",
         _INDEX,
@@ -180,7 +180,7 @@ REPOSITORIES = [
         expect={"1": 200, "2": 200},
     ),
     Scenario(
-        "versions: the latest two, and folders that are none",
+        "versions: the latest two, and folders that are not versions",
         ("7.40", "7.39"),
         lambda target: _versions(target, "versions_latest"),
         expect={"default": "3", "1": 404, "4": 404},

@@ -155,7 +155,7 @@ _WITHOUT_EFFECT = (
     "--model-control-mode=none",
     "--repository-poll-secs=10",
 )
-"""Options that mean nothing to a server without threads and GPUs, or to one without models, are taken all the same."""
+"""Options that have no effect in a server without threads and GPUs, or to one without models, are taken all the same."""
 
 
 def _spelled(target: Target) -> Answer:
@@ -237,14 +237,14 @@ SCENARIOS = [
         status=1,
     ),
     start(
-        "a value that is no boolean",
+        "a value that is not a boolean",
         "17.1",
         lambda target: _exits(target, "--allow-http=perhaps"),
         status=1,
         says="perhaps",
     ),
     start(
-        "a port that is no number",
+        "a port that is not a number",
         "17.1",
         lambda target: _exits(target, "--http-port=many"),
         status=1,

@@ -180,7 +180,7 @@ SHAPES = [
         says="Unable to parse 'shape': attempt to access JSON non-unsigned-integer",
     ),
     infer(
-        "a dimension that is no integer",
+        "a dimension that is not an integer",
         "3.18",
         "identity",
         '{"inputs":[{"name":"IN","datatype":"FP32","shape":[4.0],"data":[1,2,3,4]}]}',

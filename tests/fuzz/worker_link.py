@@ -137,7 +137,7 @@ def _made(choices: Choices) -> tuple[bytes, list[int]]:
 
 
 def _along(choice: int) -> list[int]:
-    """Descriptors that are no segment."""
+    """Descriptors that are not segments."""
     match choice // 8 % 5:
         case 0:
             return []

@@ -94,7 +94,7 @@ FIRES: dict[str, tuple[str, list[dict[str, str]]]] = {
 HEALTHY = [
     series("nv_inference_request_success", "0+600x60"),
     series("nv_inference_request_failure", "0+0x60", f'{MODEL},reason="BACKEND"'),
-    # Clients that leave are no fault of the service.
+    # Clients that disconnect do not count as failures of the service.
     series("nv_inference_request_failure", "0+600x60", f'{MODEL},reason="CANCELED"'),
     series("nv_inference_queue_duration_us", "0+600000x60"),
     series("nv_inference_pending_request_count", "4x60"),

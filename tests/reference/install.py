@@ -28,7 +28,7 @@ _INSTALL_TIMEOUT_S = 900
 
 
 class ReferenceUnavailableError(RuntimeError):
-    """The reference server cannot be had on this machine; the message says what to do about it."""
+    """The reference server is not available on this machine; the message says what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class ReferenceEnvironment:
 
 
 def install(*, cache: Path | None = None) -> ReferenceEnvironment:
-    """Gives the reference environment, building it first where it is not there yet (about a minute, once).
+    """Returns the reference environment, and builds it first where it does not exist (about a minute, once).
 
     Args:
         cache: where environments are kept; default `$XDG_CACHE_HOME/naiad` or `~/.cache/naiad`.

@@ -1,7 +1,7 @@
 """One server process on 127.0.0.1: started on free ports, waited for, stopped by its own id.
 
-The same class carries the reference and Naiad, because both take Triton's options; which program it is, is the
-command's business. Output goes to a file, since a pipe that nobody reads would stop a talkative server.
+The same class carries the reference and Naiad, because both take Triton's options; the command decides which program
+it is. Output goes to a file, since a pipe without a reader would block a server that writes much.
 """
 
 import contextlib
@@ -84,7 +84,7 @@ class Ports:
 
     @classmethod
     def free(cls) -> "Ports":
-        """Three ports that nobody uses now, and that this process has not handed out before."""
+        """Three ports that are free now, and that this process has not handed out before."""
         return cls(*(_free_port() for _ in range(3)))
 
 
@@ -203,7 +203,7 @@ class ServerProcess:
         return self._loaded() and self._metrics_listen()
 
     def _metrics_listen(self) -> bool:
-        """Tritonserver opens the metrics port last, so whoever asks it right after HTTP may come too early."""
+        """Tritonserver opens the metrics port last, so a client that connects right after HTTP is ready may be too early."""
         if any(option.startswith("--allow-metrics=f") for option in self.command):
             return True
         try:

@@ -32,12 +32,12 @@ def repository(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture
 def folder(tmp_path: pathlib.Path) -> pathlib.Path:
-    """Where a repository is fetched to; it is not there yet."""
+    """Where a repository is fetched to; it does not exist."""
     return tmp_path / "fetched"
 
 
 def tree(folder: pathlib.Path) -> dict[str, bytes | None]:
-    """Every path below, with the bytes of files; links are none of either."""
+    """Every path below, with the bytes of files; links are neither."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")

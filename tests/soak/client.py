@@ -63,7 +63,7 @@ class Connection:
             raise
 
     def drop(self) -> None:
-        """Closes it with whatever is under way."""
+        """Closes it with all requests in flight."""
         if self._streams is not None:
             self._streams[1].transport.abort()
             self._streams = None

@@ -1,7 +1,7 @@
 """The soak: clients ask without pause while workers are killed, models reloaded and requests given up.
 
 What counts as right: a request gets its own answer, or a 503 that says so where its worker was killed or hung; models whose workers
-nobody kills lose nothing at all, whatever is reloaded; and once it is quiet the server holds no more than before.
+are not killed lose nothing at all, whatever is reloaded; and once it is quiet the server holds no more than before.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ HUNG_S = 30.0
 """An answer that takes longer has not come."""
 
 MOST_GROWN = 12_000_000
-"""Bytes that the server may have more than at first, however long it ran: allocators settle within 3 MB, and a leak of 100 bytes a request
+"""Bytes that the server may have more than at first, however long it ran: allocators settle within 3 MB, and a leak of 100 bytes per request
 passes this in 200,000."""
 
 _REQUESTS_SHOWN = 10_000
@@ -225,7 +225,7 @@ class Soak:
                 model = self._random.choice(self._plan.models)
                 repository.touch(self._models, model)
                 reply = await connection.post(f"/v2/repository/models/{model}/load", b"")
-                assert reply is not None, "nobody leaves here"
+                assert reply is not None, "no client disconnects here"
                 if reply.status == _OK:
                     self._result.reloads += 1
                 elif "worker process" not in reply.error():
@@ -234,7 +234,7 @@ class Soak:
             connection.drop()
 
     async def _quiet(self) -> None:
-        """Whoever was killed is back, versions that were left are gone, and the server holds no more than at first."""
+        """Workers that were killed are back, versions that were left are gone, and the server holds no more than at first."""
         before = self._result.before
         assert before is not None
         end = time.monotonic() + _QUIET_S

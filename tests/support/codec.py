@@ -37,7 +37,7 @@ class InlineCodec(Codec):
         return frames.read(frames.write(function(*there)))
 
     async def idle(self) -> None:
-        """Wait until everything that was submitted so far is done, and the loop was told."""
+        """Wait until everything that was submitted so far is done, and the loop was notified."""
         await asyncio.get_running_loop().run_in_executor(self.executor, lambda: None)
         for _ in range(3):
             await asyncio.sleep(0)

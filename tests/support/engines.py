@@ -21,7 +21,7 @@ class EngineOfOneModel:
         live: what liveness says, or raises.
         requests: inferences that were asked for.
         inferences: those of them that were not answered at once.
-        asked: names and versions of models that somebody wanted to know of.
+        asked: names and versions of the models that were looked up.
         changes: loads and unloads.
         change_error: what they raise.
     """

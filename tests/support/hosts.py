@@ -20,7 +20,7 @@ Respond = collections.abc.Callable[[Inference], InferResponse]
 
 
 def answer_all(batch: collections.abc.Sequence[Inference]) -> list[InferResponse]:
-    """A success for everybody."""
+    """A success for every request."""
     return [make_response(inference) for inference in batch]
 
 

@@ -40,7 +40,7 @@ def make_request(
 
 
 def ignore(_response: InferResponse) -> None:
-    """For whoever does not look at the answer."""
+    """A callback for tests that ignore the response."""
 
 
 def make_inference(

@@ -76,7 +76,7 @@ def waiting(
 
 
 def ended(message: str, *, code: int = 1, reason: str = "Error", restarts: int = 3) -> Manifest:
-    """A pod whose server ended again and again; its last words are these."""
+    """A pod whose server ended again and again, with this end of its output."""
     last = {
         "exitCode": code,
         "reason": reason,

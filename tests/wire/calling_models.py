@@ -150,7 +150,7 @@ _MODELS: dict[str, tuple[str, str]] = {
                 answered = not any(asked.exec().has_error() for _ in range(20))
                 self.metric.increment(1)
                 del self.family
-                if answered and ask("nobody", request).exec().has_error():
+                if answered and ask("absent", request).exec().has_error():
                     status = 0
             finally:
                 os._exit(status)
@@ -163,8 +163,8 @@ _MODELS: dict[str, tuple[str, str]] = {
             import multiprocessing
             from concurrent.futures import ProcessPoolExecutor
 
-            anew = multiprocessing.get_context("spawn")
-            with ProcessPoolExecutor(1, mp_context=anew) as processes:
+            spawn = multiprocessing.get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=spawn) as processes:
                 return [answer(*processes.map(TritonPythonModel.squared, [3, 4]))]
 
         @staticmethod

@@ -198,7 +198,8 @@ def test_a_caller_that_dies_leaves_its_call_cancelled_and_its_metrics_gone(
         assert "exited with status 3" in infer(server, "some")
         wait_until(lambda: "endless: cancelled" in server.output())
         wait_until(
-            lambda: metric(server, "counted_total") == 5, what="the next worker does not count anew"
+            lambda: metric(server, "counted_total") == 5,
+            what="the next worker does not start at zero",
         )
 
 

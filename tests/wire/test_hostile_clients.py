@@ -109,7 +109,7 @@ def test_clients_that_stop_and_stay_are_closed_by_the_server(
 
 
 @pytest.mark.parametrize("port", ["http", "metrics", "grpc"])
-def test_a_head_that_comes_byte_by_byte_keeps_nobody_else_waiting(
+def test_a_head_that_comes_byte_by_byte_delays_no_other_client(
     server: ServerProcess, port: str
 ) -> None:
     before = descriptors(server)
@@ -118,14 +118,14 @@ def test_a_head_that_comes_byte_by_byte_keeps_nobody_else_waiting(
             for peer in peers:
                 with contextlib.suppress(
                     OSError
-                ):  # grpc hangs up when it sees that this is not HTTP/2
+                ):  # grpc disconnects when it sees that this is not HTTP/2
                     peer.sendall(bytes((byte,)))
         answered(server)
     wait_until(lambda: descriptors(server) <= before + 8)
 
 
 @pytest.mark.parametrize("port", ["http", "metrics", "grpc"])
-def test_garbage_is_answered_or_hung_up_on(server: ServerProcess, port: str) -> None:
+def test_garbage_is_answered_or_disconnected(server: ServerProcess, port: str) -> None:
     before = descriptors(server)
     chance = random.Random(7)
     for _ in range(300):

@@ -105,7 +105,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
     raise AssertionError(f"process {pid} is not there any more")
 
 
-def test_a_log_file_that_cannot_be_written_is_told_once_and_the_server_serves(
+def test_a_log_file_that_cannot_be_written_is_reported_once_and_the_server_serves(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     with launched(models, tmp_path, *ADD, "--log-file=/dev/full") as server:

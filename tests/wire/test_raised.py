@@ -1,4 +1,4 @@
-"""Models that raise what is no `Exception`, in both hosts: who asks is told its name and place, and the model serves on."""
+"""Models that raise what is not an `Exception`, in both hosts: the client gets its name and place, and the model continues to serve."""
 
 import json
 import pathlib

@@ -136,7 +136,7 @@ def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_
         kills: list[int] = []
 
         def told_after() -> float:
-            """The worker is killed: how long until its clients hear of it, or half as long until probes do; then it comes back."""
+            """The worker is killed: how long until its clients get an error, or half as long until probes do; then it comes back."""
             pid = worker_of(server, "victim")
             kills.append(pid)
             before = len(failed)

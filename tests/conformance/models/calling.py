@@ -159,7 +159,7 @@ def _metric(model: TritonPythonModel, kind: str, operation: str, *values: float)
     family = pb_utils.MetricFamily(
         f"calling_wrong_{kind}", "Wrong", getattr(pb_utils.MetricFamily, kind.upper())
     )
-    # Or the reference may end: it does not like a family that goes with an exception under way.
+    # Or the reference may end: it does not like a family that is dropped while an exception propagates.
     model.kept.append(family)
     metric = family.Metric(labels={}, buckets=[1.0] if kind == "histogram" else None)
     return getattr(metric, operation)(*values)
@@ -227,7 +227,7 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "trace": lambda _: _seen(_ask("identity", trace=_ask("identity").trace()).exec()),
     "async": lambda _: _many("identity"),
     "threads": lambda _: _in_threads(),
-    "unknown-model": lambda _: _seen(_ask("nobody").exec()),
+    "unknown-model": lambda _: _seen(_ask("absent").exec()),
     "unknown-version": lambda _: _seen(_ask("identity", model_version=9).exec()),
     "unknown-input": lambda _: _seen(
         _ask("identity", inputs=[pb_utils.Tensor("WHAT", _FOUR)]).exec()
@@ -249,13 +249,13 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
             requested_output_names=[],
         ).exec()
     )["code"],
-    "async-unknown-model": lambda _: _many("nobody"),
+    "async-unknown-model": lambda _: _many("absent"),
     "iterate": lambda _: _iterated("2 3 end"),
     "iterate-flagged": lambda _: _iterated("2 3+end"),
     "iterate-nothing": lambda _: _iterated("end"),
     "iterate-error": lambda _: _iterated("1 error end"),
     "iterate-ordinary": lambda _: [_seen(each) for each in _ask("identity").exec(decoupled=True)],
-    "iterate-unknown": lambda _: [_seen(each) for each in _ask("nobody").exec(decoupled=True)],
+    "iterate-unknown": lambda _: [_seen(each) for each in _ask("absent").exec(decoupled=True)],
     "await-iterators": lambda _: _awaited("1 2 end"),
     "not-decoupled": lambda _: _seen(_streamed("1 end").exec()),
     "cancel": lambda _: _cancelled(),
@@ -289,10 +289,10 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     ),
     "buckets-empty": lambda model: _family(model, labels={}, kind="HISTOGRAM", buckets=[]),
     "control": lambda _: _controlled(),
-    "load-unknown": lambda _: pb_utils.load_model("nobody"),
+    "load-unknown": lambda _: pb_utils.load_model("absent"),
     "load-broken": lambda _: pb_utils.load_model("raising"),
-    "unload-unknown": lambda _: pb_utils.unload_model("nobody"),
-    "ready-unknown": lambda _: pb_utils.is_model_ready("nobody"),
+    "unload-unknown": lambda _: pb_utils.unload_model("absent"),
+    "ready-unknown": lambda _: pb_utils.is_model_ready("absent"),
     "ready-version": lambda _: pb_utils.is_model_ready("identity", "x"),
     "ready-negative": lambda _: pb_utils.is_model_ready("identity", "-2"),
     "load-files": lambda _: pb_utils.load_model("batched", files=["x"]),

@@ -1,6 +1,6 @@
 """Answers with what it sees of each request and of itself, as JSON in the BYTES output REPORT.
 
-An input DELAY_MS makes the whole execution take so long, once a request: queues form behind it. An execution that takes time prints
+An input DELAY_MS makes the whole execution take so long, once per request: queues form behind it. An execution that takes time prints
 when it begins. With -n it takes until there is a file `go-n` beside the repository, and a moment longer: what waits may time out meanwhile.
 """
 
@@ -41,7 +41,7 @@ class TritonPythonModel:
         ]
 
     def _take(self, delay_ms: int) -> None:
-        """Takes so long, or as long as it is told to."""
+        """Takes so long, or until the file appears."""
         go = pathlib.Path(self.args["model_repository"]).parents[1] / f"go{delay_ms}"
         until = time.monotonic() + _PATIENCE_S
         while delay_ms < 0 and not go.exists() and time.monotonic() < until:

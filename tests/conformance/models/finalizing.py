@@ -1,4 +1,4 @@
-"""Leaves a trace of its life in the log, and raises when finalized: that must hurt nobody."""
+"""Leaves a trace of its life in the log, and raises when finalized: that must affect no other model."""
 
 from typing import Any
 

@@ -183,7 +183,7 @@ def test_keda_asks_for_the_pods_of_a_service_however_long_its_name(
 
 @pytest.mark.parametrize("type_", ["NodePort", "LoadBalancer"])
 def test_metrics_are_exposed_outside_the_cluster_only_on_request(type_: str) -> None:
-    """They ask for no token, and a load balancer may be open to everybody."""
+    """They need no token, and a load balancer may be public."""
     for monitoring, wanted in (
         ({}, False),
         ({"podMonitor": True}, False),

@@ -129,6 +129,6 @@ def operator(start: Start, namespace: str) -> OperatorProcess:
 
 @pytest.fixture
 def proxy(plane: ControlPlane) -> Iterator[Proxy]:
-    """A proxy before the API server, to be told what to break."""
+    """A proxy in front of the API server that breaks what a test asks for."""
     with proxying(plane.server, str(plane.certificates.ca)) as running:
         yield running

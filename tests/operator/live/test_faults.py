@@ -1,4 +1,4 @@
-"""An API server that refuses, hangs up and falls silent: the operator comes through, and loses nothing."""
+"""An API server that refuses, disconnects and stops responding: the operator recovers, and loses nothing."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -151,7 +151,7 @@ def test_an_api_server_that_goes_away_for_a_while_is_waited_for(
     proxy.down = True
     proxy.cut_watches()
     kubectl.create(inference_service("away", here))
-    until("tries in vain", lambda: operator.metric(restarts) > before + 1)
+    until("tries without success", lambda: operator.metric(restarts) > before + 1)
     # A restart would not help: the process is well, and says so.
     assert operator.get("/healthz").status_code == 200
     proxy.down = False

@@ -100,7 +100,7 @@ def test_from_none_to_an_autoscaler_and_back(
 def test_what_an_autoscaler_added_a_moment_before_it_is_switched_off_stays(
     plane: ControlPlane, kubectl: Kubectl, start: Callable[..., OperatorProcess], proxy: Proxy
 ) -> None:
-    """The operator hears of Deployments and of services by two watches, and one may be late."""
+    """Deployments and services have a watch each, and one may be late."""
     here = make_namespace(kubectl, "late")
     config = plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url)
     operator = start(f"--watch-namespaces={here}", kubeconfig=config).wait_ready()

@@ -1,4 +1,4 @@
-"""Events are told on transitions only, with the condition's own words."""
+"""Events are written on transitions only, with the condition's own message."""
 
 from typing import Any
 

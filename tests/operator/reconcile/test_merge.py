@@ -15,7 +15,7 @@ objects = st.dictionaries(st.text(max_size=2), values, max_size=4)
 
 
 def applied(target: Any, change: Any) -> Any:
-    """RFC 7386, as an API server carries it out."""
+    """RFC 7386, as an API server applies it."""
     if not isinstance(change, dict):
         return change
     merged = dict(target) if isinstance(target, dict) else {}

@@ -18,7 +18,7 @@ WIDER = model([value("x", ["N", 3])], [value("y", ["N", 3])])
 
 
 class Completion:
-    """A backend's completion that adds one input, remembers its calls, and fails where it is told to."""
+    """A backend's completion that adds one input, records its calls, and fails where a test wants it to."""
 
     def __init__(self, *fails: str) -> None:
         self.calls: list[tuple[str, dict[str, str]]] = []

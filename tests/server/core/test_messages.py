@@ -1,4 +1,4 @@
-"""The official messages come without protobuf's Python implementation, and without taking it from anybody."""
+"""The official messages come without protobuf's Python implementation, and other packages can still use that implementation."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""One environment for all tests that look at packed ones: a real virtual environment, made once. Its numpy is none, but has a version."""
+"""One environment for all tests of packed ones: a real virtual environment, made once. Its numpy is an empty package with a version."""
 
 import pathlib
 import subprocess

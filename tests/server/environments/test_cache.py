@@ -23,7 +23,7 @@ def cache(folder: pathlib.Path, closing: threading.Event | None = None) -> Cache
     return Cache(folder, closing or threading.Event())
 
 
-class Making:
+class Builder:
     """Makes an environment that holds one file, and counts."""
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class Making:
 
 
 def test_it_is_made_once_for_all_servers(tmp_path: pathlib.Path) -> None:
-    making = Making()
+    making = Builder()
     first = cache(tmp_path / "c")
     folder = first.get("e", making)
     assert (folder / "made").is_file()
@@ -45,7 +45,7 @@ def test_it_is_made_once_for_all_servers(tmp_path: pathlib.Path) -> None:
 
 
 def test_two_makers_at_once_make_it_once(tmp_path: pathlib.Path) -> None:
-    making = Making()
+    making = Builder()
     inside, go_on = threading.Event(), threading.Event()
 
     def slowly(folder: pathlib.Path, lock: int) -> None:
@@ -72,7 +72,7 @@ def test_what_fails_leaves_nothing_and_is_tried_again(tmp_path: pathlib.Path) ->
     with pytest.raises(ValueError, match="it failed"):
         ours.get("e", failing)
     assert not (tmp_path / "e").exists()
-    making = Making()
+    making = Builder()
     ours.get("e", making)
     assert making.times == 1
 
@@ -80,7 +80,7 @@ def test_what_fails_leaves_nothing_and_is_tried_again(tmp_path: pathlib.Path) ->
 def test_what_a_dead_maker_left_is_thrown_away(tmp_path: pathlib.Path) -> None:
     (tmp_path / "e").mkdir(parents=True)
     (tmp_path / "e" / "half").touch()
-    folder = cache(tmp_path).get("e", Making())
+    folder = cache(tmp_path).get("e", Builder())
     assert not (folder / "half").exists()
     assert (folder / "made").exists()
 
@@ -99,7 +99,7 @@ def test_an_installer_that_outlives_its_server_keeps_others_out(tmp_path: pathli
     with pytest.raises(ValueError, match="it failed"):
         cache(tmp_path).get("e", dying)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        next_one = pool.submit(cache(tmp_path).get, "e", Making())
+        next_one = pool.submit(cache(tmp_path).get, "e", Builder())
         assert concurrent.futures.wait([next_one], timeout=0.3).not_done
         os.close(writing)
         assert orphans[0].wait(10) == 0
@@ -111,7 +111,7 @@ def test_a_server_that_stops_does_not_wait_for_another_maker(tmp_path: pathlib.P
 
     def meanwhile(folder: pathlib.Path, lock: int) -> None:
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
-            waiting = pool.submit(cache(tmp_path, closing).get, "e", Making())
+            waiting = pool.submit(cache(tmp_path, closing).get, "e", Builder())
             closing.set()
             with pytest.raises(ClosedError):
                 waiting.result(10)
@@ -119,7 +119,7 @@ def test_a_server_that_stops_does_not_wait_for_another_maker(tmp_path: pathlib.P
     cache(tmp_path).get("e", meanwhile)
 
 
-class MakingEnvironment(Making):
+class BuilderEnvironment(Builder):
     """Makes something like an environment."""
 
     @override
@@ -159,7 +159,7 @@ def test_a_damaged_one_is_built_again(
     *,
     held: bool,
 ) -> None:
-    making = MakingEnvironment()
+    making = BuilderEnvironment()
     ours = cache(tmp_path)
     (tmp_path / "interpreter").touch()
     folder = ours.get("e", making)
@@ -175,12 +175,12 @@ def test_a_damaged_one_that_another_server_uses_is_an_error_that_says_so(
 ) -> None:
     monkeypatch.setattr(environments_cache, "POLL_S", 0.001)
     another = cache(tmp_path)
-    folder = another.get("e", Making())
+    folder = another.get("e", Builder())
     (folder / "made").unlink()
     with pytest.raises(OSError, match=r"made is not there any more.*another server uses it"):
-        cache(tmp_path).get("e", Making())
+        cache(tmp_path).get("e", Builder())
     another.close()
-    making = Making()
+    making = Builder()
     cache(tmp_path).get("e", making)
     assert making.times == 1
 
@@ -188,7 +188,7 @@ def test_a_damaged_one_that_another_server_uses_is_an_error_that_says_so(
 def test_unused_ones_go_after_some_days_and_used_ones_stay(tmp_path: pathlib.Path) -> None:
     stays, goes = cache(tmp_path), cache(tmp_path)
     for name in ("used", "recent", "old"):
-        (stays if name == "used" else goes).get(name, Making())
+        (stays if name == "used" else goes).get(name, Builder())
     goes.close()
     (tmp_path / "half.lock").touch()
     (tmp_path / "half").mkdir()
@@ -200,7 +200,7 @@ def test_unused_ones_go_after_some_days_and_used_ones_stay(tmp_path: pathlib.Pat
 
 
 def test_using_one_makes_it_young_again(tmp_path: pathlib.Path) -> None:
-    making = Making()
+    making = Builder()
     folder = cache(tmp_path).get("e", making)
     os.utime(folder / MARK, (1, 1))
     cache(tmp_path).get("e", making)
@@ -209,13 +209,13 @@ def test_using_one_makes_it_young_again(tmp_path: pathlib.Path) -> None:
 
 def test_a_cache_that_cannot_be_written_is_used_as_it_is(tmp_path: pathlib.Path) -> None:
     """As in an image: here the locks cannot be opened, because folders have their names."""
-    folder = cache(tmp_path).get("e", Making())
+    folder = cache(tmp_path).get("e", Builder())
     (tmp_path / "e.lock").unlink()
     (tmp_path / "e.lock").mkdir()
-    assert cache(tmp_path).get("e", Making()) == folder
+    assert cache(tmp_path).get("e", Builder()) == folder
     (tmp_path / "f.lock").mkdir()
     with pytest.raises(IsADirectoryError):
-        cache(tmp_path).get("f", Making())
+        cache(tmp_path).get("f", Builder())
 
 
 def test_it_is_in_the_users_cache_folder() -> None:

@@ -76,7 +76,7 @@ def test_a_thread_waits_without_the_interpreter_lock() -> None:
     got: list[str] = []
     thread = threading.Thread(target=lambda: got.append(items.get()))
     thread.start()
-    assert got == []  # were the lock held while waiting, nobody would come here
+    assert got == []  # were the lock held while waiting, no thread would reach this line
     items.put("go on")
     thread.join(GIVE_UP_S)
     assert got == ["go on"]
@@ -132,11 +132,11 @@ def test_a_loop_queue_takes_the_items_of_every_thread_in_their_order_with_few_wa
         if len(got) == 4_000:
             loop.stop()
 
-    mailbox: LoopQueue[tuple[int, int]] = LoopQueue(loop, take)
+    queue: LoopQueue[tuple[int, int]] = LoopQueue(loop, take)
 
     def fill(k: int) -> None:
         for n in range(1_000):
-            mailbox.put((k, n))
+            queue.put((k, n))
 
     threads = [threading.Thread(target=fill, args=(k,)) for k in range(4)]
     for thread in threads:
@@ -147,7 +147,7 @@ def test_a_loop_queue_takes_the_items_of_every_thread_in_their_order_with_few_wa
         thread.join(GIVE_UP_S)
     for k in range(4):
         assert [n for each, n in got if each == k] == list(range(1_000))
-    mailbox.close()
+    queue.close()
     loop.close()
 
 
@@ -162,24 +162,24 @@ def test_a_loop_queue_loses_no_item_behind_one_whose_taker_raises() -> None:
         if item == 2:
             loop.stop()
 
-    mailbox: LoopQueue[int] = LoopQueue(loop, take)
-    mailbox.put(1)
-    mailbox.put(2)
+    queue: LoopQueue[int] = LoopQueue(loop, take)
+    queue.put(1)
+    queue.put(2)
     loop.call_later(GIVE_UP_S, loop.stop)
     loop.run_forever()
     assert got == [1, 2]
-    mailbox.close()
+    queue.close()
     loop.close()
 
 
 def test_a_loop_queue_keeps_its_descriptor_until_the_last_producer_is_gone() -> None:
     before = open_descriptors()
     loop = asyncio.new_event_loop()
-    mailbox: LoopQueue[int] = LoopQueue(loop, lambda _: None)
-    put = mailbox.put
-    mailbox.close()
+    queue: LoopQueue[int] = LoopQueue(loop, lambda _: None)
+    put = queue.put
+    queue.close()
     loop.close()
-    del mailbox
+    del queue
     put(1)  # into nothing, and into no file that was opened meanwhile
     assert open_descriptors() == before + 1
     del put

@@ -1,4 +1,4 @@
-"""The link between server and worker: what is sent arrives, nothing is overwritten that somebody looks at, nonsense is refused."""
+"""The link between server and worker: what is sent arrives, nothing is overwritten while a view of it exists, invalid messages are refused."""
 
 import array
 import collections.abc
@@ -132,7 +132,7 @@ def test_memory_with_a_view_is_not_written_over(
         theirs.receive()
         theirs.send(OUTCOME, b"")
         ours.receive()
-    # The first of these was sent before our end heard that nobody looks any more.
+    # The first of these was sent before our end was notified that the views are gone.
     assert len(segments) == 7 + 1
 
 

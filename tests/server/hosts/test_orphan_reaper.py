@@ -1,4 +1,4 @@
-"""What models have started ends with a server that is killed: the shell that sees to it, and who is told to it."""
+"""What models have started ends with a server that is killed: the shell that ends it, and which processes it knows."""
 
 import os
 import subprocess

@@ -67,13 +67,13 @@ def test_a_long_record_is_a_record(output: OutputLog, caplog: pytest.LogCaptureF
     ]
 
 
-@pytest.mark.parametrize("nonsense", [b"{", b"7", b"[1, 2]", b'["a", "b", "c", "d", "e"]'])
+@pytest.mark.parametrize("invalid", [b"{", b"7", b"[1, 2]", b'["a", "b", "c", "d", "e"]'])
 def test_what_only_looks_like_a_record_is_a_line(
-    output: OutputLog, caplog: pytest.LogCaptureFixture, nonsense: bytes
+    output: OutputLog, caplog: pytest.LogCaptureFixture, invalid: bytes
 ) -> None:
-    output.feed(b"\x1e" + nonsense + b"\n\xff\n")
+    output.feed(b"\x1e" + invalid + b"\n\xff\n")
     assert said(caplog) == [
-        ("INFO", f"[m m_0_1] {nonsense.decode()}"),
+        ("INFO", f"[m m_0_1] {invalid.decode()}"),
         ("INFO", "[m m_0_1] \ufffd"),
     ]
 

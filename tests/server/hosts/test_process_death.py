@@ -1,4 +1,4 @@
-"""A process host when its worker dies, hangs or is closed: everybody gets an end, and nothing is left.
+"""A process host when its worker dies, hangs or is closed: every request ends, and nothing is left.
 
 Real processes throughout; what is waited for is polled.
 """
@@ -64,7 +64,7 @@ async def test_a_batch_that_comes_while_there_is_no_worker_fails_and_does_not_wa
     def hand_over() -> None:
         hosted.host.submit([ask()], ran.set_result)
 
-    def told(usable: bool) -> None:  # noqa: FBT001 - as it is told
+    def told(usable: bool) -> None:  # noqa: FBT001 - the callback's signature
         if not usable:
             loop.call_soon(hand_over)  # no worker is up again in the loop's next turn
 

@@ -1,4 +1,4 @@
-"""Answers apart from `execute` in a worker process: decoupled models, senders, async execute, cancels (rows 15.8, 15.9, 15.16, 15.17, 15.29)."""
+"""Deferred responses in a worker process: decoupled models, senders, async execute, cancels (rows 15.8, 15.9, 15.16, 15.17, 15.29)."""
 
 import asyncio
 import logging

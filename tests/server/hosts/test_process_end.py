@@ -128,7 +128,7 @@ async def test_a_process_that_cannot_be_watched_is_ended_and_forgotten(
     assert pid not in ORPHAN_REAPER
 
 
-async def test_a_start_that_is_cancelled_twice_still_hears_of_the_end_of_its_worker(
+async def test_a_start_that_is_cancelled_twice_still_waits_for_the_end_of_its_worker(
     hosts: Hosts,
 ) -> None:
     hosted = hosts.make(

@@ -1,4 +1,4 @@
-"""A worker that loads its model, or cannot: in which interpreter, with which variables, and what is told when it fails.
+"""A worker that loads its model, or cannot: in which interpreter, with which variables, and what is reported when it fails.
 
 Real processes throughout; what is waited for is polled.
 """

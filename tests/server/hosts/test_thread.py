@@ -235,7 +235,7 @@ async def test_no_answer_in_time_means_not_ready_and_asking_again_piles_nothing_
 
 
 class AnsweringInstance(ScriptedInstance):
-    """Answers everybody apart, three times: twice while it runs, and once later from another thread."""
+    """Sends three deferred responses per request: twice while it runs, and once later from another thread."""
 
     defers = True
     responder: Responder
@@ -290,5 +290,5 @@ async def test_deferred_responses_come_to_the_loop_those_sent_before_the_outcome
     sender.join(GIVE_UP_S)
     assert told[-1] == 2
     await host.close()
-    instance.answer(batch, 3, final=True)  # nobody listens, and nothing breaks
+    instance.answer(batch, 3, final=True)  # without a listener, and nothing breaks
     assert told[-1] == 2

@@ -25,7 +25,7 @@ def local(instance: ScriptedInstance) -> LocalInstance:
 
 
 async def run(host: ThreadHost, *batch: Inference) -> BatchOutcome:
-    """Give a host a batch, and wait for its outcome."""
+    """Run a batch in a host, and wait for its outcome."""
     came_back = asyncio.get_running_loop().create_future()
     host.submit(list(batch) or [make_inference()], came_back.set_result)
     outcome = await asyncio.wait_for(came_back, GIVE_UP_S)

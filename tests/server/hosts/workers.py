@@ -92,8 +92,8 @@ class Hosted:
 
     Attributes:
         host: it.
-        usable: what the scheduler was told, in order.
-        answers: that came apart.
+        usable: what the scheduler received, in order.
+        answers: the deferred responses.
         restarts: why workers were replaced.
     """
 

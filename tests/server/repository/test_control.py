@@ -72,7 +72,7 @@ async def test_an_unload_says_what_it_freed(tmp_path: pathlib.Path) -> None:
 async def test_unloading_an_unknown_model_succeeds(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
     world.write("m", "one")
-    for name in ("m", "never heard of", ".."):
+    for name in ("m", "unknown", ".."):
         await world.repository.unload(name)
     assert world.states() == []
 

@@ -58,7 +58,7 @@ class Memory:
 
 
 class Progress:
-    """Remembers all that it was told."""
+    """Records every change of a state."""
 
     def __init__(self) -> None:
         self.seen: list[VersionState] = []

@@ -155,7 +155,7 @@ def test_a_coroutine_all_of_whose_calls_are_stuck_is_stuck() -> None:
 
 
 def test_a_thread_that_waits_does_not_continue_with_another_call() -> None:
-    """A coroutine that asks with exec blocks its thread, whatever else is under way."""
+    """A coroutine that calls exec blocks its thread, whatever else runs in it."""
     calls = Calls()
     calls.executed("a0", "b0", blocks=False)
     stuck = calls.queued("a0", "a", blocks=True)

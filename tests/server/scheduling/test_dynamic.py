@@ -175,7 +175,7 @@ async def test_a_limit_of_two_admits_exactly_two_beside_what_runs(spacing_s: flo
     assert refused == [FailureReason.REJECTED] * 4
     assert model.scheduler.inflight() == 3
     assert model.statistics.pending == 2
-    assert model.statistics.fail_count == 0, "who asked counts a refusal, by its reason"
+    assert model.statistics.fail_count == 0, "the caller counts a refusal, by its reason"
 
 
 async def test_a_burst_in_one_turn_is_not_refused_while_an_instance_is_free() -> None:

@@ -1,4 +1,4 @@
-"""Two models whose instances share resources: who waits, and who is woken by the other model's batch."""
+"""Two models whose instances share resources: which instance waits, and which one the other model's batch wakes."""
 
 import asyncio
 

@@ -98,7 +98,7 @@ async def test_too_few_responses_leave_no_request_without_one(
     one, two = model.send(), model.send()
     await turn()
     model.host.finish_with([make_response(one)])
-    assert model.reason(one) is FailureReason.BACKEND, "nobody knows whose answer it is"
+    assert model.reason(one) is FailureReason.BACKEND, "it is not known whose response it is"
     assert model.reason(two) is FailureReason.BACKEND
     assert "invalid responses" in caplog.text
     model.nothing_left()

@@ -26,7 +26,7 @@ _NOT_AT_START = (
     "naiad.backends.backend_runner",
     # The first Python model.
     "naiad.backends.python.backend", "naiad.environments.environments",
-    # protobuf's Python implementation, which nobody uses beside the C one.
+    # protobuf's Python implementation, which has no use beside the C one.
     "google.protobuf.internal.decoder", "google.protobuf.internal.encoder", "google.protobuf.text_format",
 )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""naiad.testing: what a test shows that fails, or that asks for what cannot be had there."""
+"""naiad.testing: what a failed test shows, and errors for what is not available there."""
 
 import collections.abc
 import pathlib

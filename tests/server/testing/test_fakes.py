@@ -96,7 +96,7 @@ def test_async_calls_are_answered_too(load: Load) -> None:
 CONTROLS = """
 class TritonPythonModel:
     def execute(self, requests):
-        said = [pb_utils.is_model_ready("other"), pb_utils.is_model_ready("nobody")]
+        said = [pb_utils.is_model_ready("other"), pb_utils.is_model_ready("absent")]
         pb_utils.unload_model("other")
         said.append(pb_utils.is_model_ready("other"))
         pb_utils.load_model("other")

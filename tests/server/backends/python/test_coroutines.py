@@ -1,4 +1,4 @@
-"""`async def execute` (row 15.8): who waits for whom, and how it ends."""
+"""`async def execute` (row 15.8): which batches wait for which, and how it ends."""
 
 import pathlib
 import threading

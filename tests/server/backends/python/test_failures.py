@@ -12,7 +12,7 @@ NOWHERE = pathlib.Path("/nowhere")
 
 
 def raised_in(text: str, folder: pathlib.Path = NOWHERE) -> str:
-    """What is told of the exception that some code raises, as if it were `folder`/model.py."""
+    """What is reported of the exception that some code raises, as if it were `folder`/model.py."""
     code = compile(text, str(folder / "model.py"), "exec")
     try:
         exec(code, {"asyncio": asyncio})

@@ -1,4 +1,4 @@
-"""Requests that a model forgets, or whose senders nobody can reach any more: their clients are told (row 15.16)."""
+"""Requests that a model forgets, or whose senders are unreachable: their clients get an error (row 15.16)."""
 
 import gc
 import pathlib

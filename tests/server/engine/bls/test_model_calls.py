@@ -90,7 +90,7 @@ class Asking:
         got: list[InferResponse] = []
         call = self.calls.begin(
             request(target),
-            caller=caller or Caller("nobody", "nobody_0", None, blocks=False),
+            caller=caller or Caller("absent", "absent_0", None, blocks=False),
             decoupled=decoupled,
             on_response=got.append,
         )
@@ -164,13 +164,13 @@ async def test_what_is_refused_at_once_names_the_caller(
 
 
 async def test_an_unknown_model_is_not_ready() -> None:
-    _, got = Asking().ask("nobody")
+    _, got = Asking().ask("absent")
     message = error_of(got).message
     assert message.startswith(
-        "Model nobody - Error when running inference: Request for unknown model: 'nobody' is not found"
+        "Model absent - Error when running inference: Request for unknown model: 'absent' is not found"
     )
     # 2.51's words.
-    assert "Failed for execute the inference request. Model 'nobody' is not ready." in message
+    assert "Failed for execute the inference request. Model 'absent' is not ready." in message
 
 
 async def test_a_decoupled_model_answers_only_who_takes_many_responses() -> None:
@@ -279,7 +279,7 @@ async def test_two_instances_held_by_calls_into_themselves_are_a_cycle_as_well()
     _, second = asking.ask("a", Caller("a", "a_1", two, blocks=True))
     await asyncio.sleep(0.2)
     assert "'a_1' waits for model 'a' (held: a_0, a_1)" in error_of(second).message
-    assert first == [], "the instance that was told gets on, and frees itself"
+    assert first == [], "the instance that got the error continues, and becomes free"
 
 
 async def test_a_response_kept_back_behind_the_call_that_waits_for_it_is_a_cycle() -> None:

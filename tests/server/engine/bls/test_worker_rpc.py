@@ -40,7 +40,7 @@ class Control:
 
     async def model_ready(self, name: str, version: int) -> bool:
         if name == "bad":
-            raise invalid("nobody knows it")
+            raise invalid("unknown model")
         return version == -1
 
 
@@ -82,7 +82,7 @@ async def test_a_call_is_answered_under_its_number() -> None:
     model = ScriptedModel("a")
     worker = Worker(model)
     worker.infer(7, "a")
-    worker.infer(8, "nobody")
+    worker.infer(8, "absent")
     model.queue[0].on_response(answered())
     (refused, (final, (error, _, _))), (number, answer) = worker.results
     assert (refused, final, error[0]) == (8, True, "INTERNAL")

@@ -1,4 +1,4 @@
-"""An engine that answers as it was told, and requests in one line each."""
+"""A scripted engine, and requests in one line each."""
 
 import collections.abc
 import typing

@@ -1,4 +1,4 @@
-"""A gRPC client that sends what it is told and then nothing more: no cancel, no reset, no look at its own deadline.
+"""A gRPC client that sends the given frames and then nothing more: no cancel, no reset, no check of its own deadline.
 
 Enough HTTP/2 for one call and some pings, written out by hand, because every real client cancels by itself when its deadline
 passes, and pings no more often than is good.

@@ -237,7 +237,7 @@ def read_replies(data: bytes, *, heads: collections.abc.Sequence[int] = ()) -> l
     """All replies in `data`; `heads` are the indices of those to HEAD requests, which have no body.
 
     Raises:
-        AssertionError: what is left over is no whole reply.
+        AssertionError: the rest is not a whole reply.
     """
     replies: list[Reply] = []
     while data:

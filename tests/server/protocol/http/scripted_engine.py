@@ -1,4 +1,4 @@
-"""An engine that answers as it was told, and what tests ask of a reply."""
+"""A scripted engine, and what tests check in a reply."""
 
 import asyncio
 import collections.abc

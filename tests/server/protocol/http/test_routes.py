@@ -97,7 +97,7 @@ def test_a_path_is_parsed_once_and_a_flood_of_paths_is_forgotten() -> None:
     assert routes.known <= 1024
 
 
-@pytest.mark.parametrize("method", [b"GET", b"PUT", b"DELETE", b"HEAD", b"NONSENSE"])
+@pytest.mark.parametrize("method", [b"GET", b"PUT", b"DELETE", b"HEAD", b"UNKNOWN"])
 def test_a_wrong_verb_on_infer_is_405(method: bytes) -> None:
     reply = ask(Routes(engine(), HttpOptions()), method, "/v2/models/m/infer")
     assert (reply.status, error_of(reply)) == (405, "Method Not Allowed")
@@ -275,6 +275,6 @@ def test_a_health_check_takes_no_large_body() -> None:
 
 
 def test_without_the_option_the_handler_is_called_as_it_is() -> None:
-    """Nothing stands between a request and its handler when nobody asked for tokens."""
+    """Nothing stands between a request and its handler without the option for tokens."""
     handler = Routes(engine(), HttpOptions()).find(b"POST", "/v2/models/m/infer", {})
     assert isinstance(handler, InferRoute)

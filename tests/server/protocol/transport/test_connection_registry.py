@@ -1,4 +1,4 @@
-"""The registry: one timer for everybody, and none for nobody."""
+"""The registry: one timer for all connections, and none without connections."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Requests of models to other models: who waits, for what, and how responses are gone through (rows 15.20, 15.21)."""
+"""Requests of models to other models: what each call waits for, and how its responses are iterated (rows 15.20, 15.21)."""
 
 import asyncio
 import collections.abc

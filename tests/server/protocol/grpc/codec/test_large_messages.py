@@ -51,7 +51,7 @@ def strings(count: int = COUNT, *, shape: int = COUNT) -> bytes:
 
 
 def with_text(field: str) -> bytes:
-    """A request with nine million characters in a field that is no tensor."""
+    """A request with nine million characters in a field that is not a tensor."""
     text = "x" * 9_000_000
     request = message(id="7")
     match field:

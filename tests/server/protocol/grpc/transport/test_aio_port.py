@@ -45,7 +45,7 @@ async def test_stop_lets_calls_in_progress_finish_and_refuses_new_ones() -> None
         call = channel.unary_unary(INFER)(small_request(request_id="7"))
         inference = await arrived
         stopping = asyncio.create_task(server.stop(30))
-        await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)  # it was told to go
+        await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)  # it received GOAWAY
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await channel.unary_unary(INFER)(small_request())
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE

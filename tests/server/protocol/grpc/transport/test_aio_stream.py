@@ -187,7 +187,7 @@ class StuckContext:
 
 
 class StreamHandler:
-    """Holds and goes on as it is told."""
+    """Records pauses and resumes."""
 
     def __init__(self) -> None:
         self.held = self.cancelled = 0

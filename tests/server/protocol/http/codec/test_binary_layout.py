@@ -1,4 +1,4 @@
-"""Binary requests whose JSON is known: the same as those read anew, and only when nothing but the bytes can differ."""
+"""Binary requests whose JSON is known: the result equals a full decode, and only when nothing but the bytes can differ."""
 
 import json
 from typing import Any

@@ -272,7 +272,7 @@ async def test_generate_reads_and_writes_there(codec: InlineCodec) -> None:
     assert json_of(reply)["OUT"] == [1.5] * COUNT
 
 
-class _Outlet:
+class _BodyWriter:
     def __init__(self) -> None:
         self.body = b""
         self.ended = False
@@ -299,7 +299,7 @@ async def test_large_events_keep_their_order(codec: InlineCodec) -> None:
     codec.gate.clear()
     for each in (part(1), part(*[2] * COUNT), part(3), part(*[4] * COUNT), part(final=True)):
         answer(each)
-    writer = _Outlet()
+    writer = _BodyWriter()
     stream = client.replies.only.stream
     assert stream is not None
     stream.begin(writer)
@@ -348,7 +348,7 @@ async def test_a_large_event_that_cannot_be_written_is_an_error_event(codec: Inl
     answer(part(*[2] * COUNT))
     answer(part(final=True))
     reply = await client.replies.arrived()
-    writer = _Outlet()
+    writer = _BodyWriter()
     assert reply.stream is not None
     reply.stream.begin(writer)
     assert reply.status == 503

@@ -105,7 +105,7 @@ async def test_a_streamed_reply_to_http_1_0_ends_with_the_connection() -> None:
 
 async def test_a_reply_with_a_length_of_its_own_is_left_as_it_is() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(b"content-length", b"6"), (b"transfer-encoding", b"nonsense")]
+        headers = [(b"content-length", b"6"), (b"transfer-encoding", b"unknown")]
         await send({"type": "http.response.start", "status": 201, "headers": headers})
         await send({"type": "http.response.body", "body": b"abc", "more_body": True})
         await send({"type": "http.response.body", "body": b"defTOO MUCH"})
