@@ -118,7 +118,7 @@ def test_an_exception_shows_the_lines_of_the_backends_file(
 
 
 @pytest.mark.parametrize("name", ["outside", "deep", "gone"])
-def test_a_name_leads_to_no_other_folder_and_a_folder_without_the_file_is_no_backend(
+def test_a_name_leads_to_no_other_folder_and_a_folder_without_the_file_is_not_a_backend(
     server: ServerProcess, name: str
 ) -> None:
     _, reply = call(server.http, "POST", "/v2/repository/index")
