@@ -29,13 +29,8 @@ def named(expression: str) -> set[str]:
     return set(_METRIC.findall(expression))
 
 
-def existing() -> set[str]:
-    """Every series name of a server and of the operator."""
-    names = set()
-    for family in vars(families).values():
-        if isinstance(family, families.Family):
-            histogram = family.type == "histogram"
-            names |= {family.name + suffix for suffix in _SUFFIXES} if histogram else {family.name}
+def operator_page() -> str:
+    """A metrics page of the operator."""
     gauges = operator_metrics.Gauges(
         queue_depth=0,
         queue_oldest=0.0,
@@ -45,8 +40,17 @@ def existing() -> set[str]:
         watch_restarts={},
         leader=True,
     )
-    page = operator_metrics.page(operator_metrics.Metrics(), gauges)
-    for line in page.splitlines():
+    return operator_metrics.page(operator_metrics.Metrics(), gauges)
+
+
+def existing() -> set[str]:
+    """Every series name of a server and of the operator."""
+    names = set()
+    for family in vars(families).values():
+        if isinstance(family, families.Family):
+            histogram = family.type == "histogram"
+            names |= {family.name + suffix for suffix in _SUFFIXES} if histogram else {family.name}
+    for line in operator_page().splitlines():
         match line.split():
             case ["#", "TYPE", name, "histogram"]:
                 names |= {name + suffix for suffix in _SUFFIXES}

@@ -1,7 +1,7 @@
-"""The machine's own figures: CPU and memory from /proc, GPUs by NVML where there are any (rows 8.27, 8.28).
+"""System metrics: CPU and memory from /proc, GPUs by NVML where there are any (rows 8.27, 8.28).
 
 NVML is asked once an interval, on a thread of the caller's choice (a call may take milliseconds); the page shows the last answer. A
-machine without NVIDIA driver has no GPUs, which is not an error. UUIDs are NVML's. `open` lists MIG slices one by one; the figures are those of whole GPUs,
+machine without NVIDIA driver has no GPUs, which is not an error. UUIDs are NVML's. `open` lists MIG slices one by one; the values are those of whole GPUs,
 since NVML knows no utilisation, power or energy of a slice.
 """
 

@@ -1,7 +1,7 @@
 """Every metric family with its help text and type, in one table, in the order of the page.
 
-`nv_*` families are Triton's, names and help texts (rows 8.14 to 8.28). `naiad_*` families are ours: what Triton does not have:
-real histograms, and why each batch was closed.
+`nv_*` families have Triton's names and help texts (rows 8.14 to 8.28). `naiad_*` families are additions, named as Prometheus recommends:
+counters end in `_total`, and units are seconds.
 """
 
 import typing
@@ -83,32 +83,34 @@ CPU_MEMORY_TOTAL = Family("nv_cpu_memory_total_bytes", "CPU total memory (RAM), 
 CPU_MEMORY_USED = Family("nv_cpu_memory_used_bytes", "CPU used memory (RAM), in bytes", "gauge")
 
 REQUEST_TIME = Family(
-    "naiad_request_duration_seconds", "Time from arrival of a request to its response", "histogram"
+    "naiad_request_duration_seconds",
+    "Time from the arrival of a request to its last response in seconds",
+    "histogram",
 )
 QUEUE_TIME = Family(
     "naiad_queue_duration_seconds",
-    "Time that answered requests waited for an instance",
+    "Time that successful requests waited for an instance in seconds",
     "histogram",
 )
 COMPUTE_TIME = Family(
-    "naiad_compute_duration_seconds", "Time of one batch in the backend, input and output included", "histogram"
+    "naiad_compute_duration_seconds", "Time that the backend took for a batch in seconds, inputs and outputs included", "histogram"
 )  # fmt: skip
-BATCH_SIZE = Family("naiad_batch_size", "Rows of the batches that ran", "histogram")
+BATCH_SIZE = Family("naiad_batch_size", "Number of rows of each executed batch", "histogram")
 BATCH_CLOSED = Family(
     "naiad_batch_closed_total",
-    "Batches sent, by the reason why each was closed when it was",
+    "Number of batches sent to an instance, by the reason why no more requests were added to them",
     "counter",
 )
 WORKER_RESTARTS = Family(
-    "naiad_worker_restarts_total", "Worker processes replaced, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
+    "naiad_worker_restarts_total", "Number of restarted worker processes, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
 )  # fmt: skip
 NOT_SERVED = Family(
     "naiad_requests_not_served_total",
-    "Inference requests for a model or version that is unknown (not_found) or not ready (not_ready)",
+    "Number of inference requests for a model or version that is unknown (not_found) or not ready (not_ready)",
     "counter",
 )
 LOOP_LAG = Family(
-    "naiad_loop_lag_seconds", "How late the event loop runs a timer of 20 ms: requests wait as long", "histogram"
+    "naiad_loop_lag_seconds", "Delay of a 20 ms timer on the event loop in seconds; requests wait as long", "histogram"
 )  # fmt: skip
 
 LATENCY_COUNTERS = frozenset(

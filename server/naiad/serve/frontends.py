@@ -64,7 +64,7 @@ class Frontends:
         options: what the user asked for.
         engine: who answers.
         states: every model version's state, for `/status`.
-        figures: the machine's metrics.
+        system_metrics: the series of the process and its machine.
         gpu_uuids: by device id, for metric labels.
         clock: for the access log.
     """
@@ -75,14 +75,14 @@ class Frontends:
         options: Options,
         engine: ServingEngine,
         states: collections.abc.Callable[[], collections.abc.Sequence[VersionState]],
-        figures: collections.abc.Callable[[], collections.abc.Sequence[Series]],
+        system_metrics: collections.abc.Callable[[], collections.abc.Sequence[Series]],
         gpu_uuids: collections.abc.Mapping[int, str],
         clock: Clock,
     ) -> None:
         self._options = options
         self._engine = engine
         self._states = states
-        self._figures = figures
+        self._system_metrics = system_metrics
         self._gpu_uuids = gpu_uuids
         self._clock = clock
         self._codec = Codec()
@@ -276,7 +276,7 @@ class Frontends:
         # There is no pinned memory pool: tensors live in ordinary memory (row 8.20 asks for the families).
         yield Series(PINNED_TOTAL, (Sample((), 0),))
         yield Series(PINNED_USED, (Sample((), 0),))
-        yield from self._figures()
+        yield from self._system_metrics()
 
     def _gpus_of(self, model: Model) -> tuple[str, ...]:
         devices = sorted(

@@ -39,7 +39,7 @@ from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.monitoring.gpus import find_gpus
 from naiad.serve.monitoring.loop_lag import LoopLag
 from naiad.serve.monitoring.stall_watchdog import StallWatchdog
-from naiad.serve.monitoring.system_metrics import MachineFigures
+from naiad.serve.monitoring.system_metrics import SystemMetrics
 from naiad.serve.signals import EARLY, to_watch
 
 if typing.TYPE_CHECKING:
@@ -100,7 +100,7 @@ class Server:
             resources=UnlimitedResources(),
             rpc_handler_of=rpc_services.handler,
         )
-        figures = MachineFigures(
+        system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
             cpu=options.allow_cpu_metrics,
             interval_seconds=options.metrics_interval_ms / _MS_A_SECOND,
@@ -118,11 +118,15 @@ class Server:
                 options=options,
                 engine=engine,
                 states=repository.states,
-                figures=lambda: [*custom.series(), self._lag.series(), *figures.series()],
+                system_metrics=lambda: [
+                    *custom.series(),
+                    self._lag.series(),
+                    *system_metrics.series(),
+                ],
                 gpu_uuids={gpu.index: gpu.uuid for gpu in gpus},
                 clock=self._clock,
             )
-            await figures.start()
+            await system_metrics.start()
             calls.open(engine, asyncio.get_running_loop())
             asked.open(engine, asyncio.get_running_loop())
             rpc_services.open(engine)
@@ -142,7 +146,7 @@ class Server:
             log.error("%s", error)  # noqa: TRY400 - the message is the whole story
             return 1
         finally:
-            await figures.stop()
+            await system_metrics.stop()
             loader.close()
             monitor.close()
 

@@ -16,7 +16,7 @@ Buffers:          100 kB
 """
 
 
-def figures(meter: ProcessorMeter) -> dict[str, float]:
+def values(meter: ProcessorMeter) -> dict[str, float]:
     """The meter's series by name."""
     return {series.family.name: series.samples[0].value for series in meter.series()}
 
@@ -30,29 +30,29 @@ def write(proc: pathlib.Path, ticks: str) -> None:
 def test_utilisation_is_what_was_not_idle_since_the_last_look(tmp_path: pathlib.Path) -> None:
     meter = ProcessorMeter(tmp_path)
     write(tmp_path, "100 0 0 100 0 0 0 0 50 0")
-    assert figures(meter)["nv_cpu_utilization"] == 0
+    assert values(meter)["nv_cpu_utilization"] == 0
     write(tmp_path, "110 5 5 170 10 1 1 1 60 0")  # 103 ticks, 80 of them idle or waiting
-    assert figures(meter)["nv_cpu_utilization"] == pytest.approx(23 / 103)
+    assert values(meter)["nv_cpu_utilization"] == pytest.approx(23 / 103)
 
 
 def test_no_new_ticks_mean_a_utilisation_of_zero(tmp_path: pathlib.Path) -> None:
     meter = ProcessorMeter(tmp_path)
     write(tmp_path, "100 0 0 100 0 0 0 0 0 0")
-    figures(meter)
-    assert figures(meter)["nv_cpu_utilization"] == 0
+    values(meter)
+    assert values(meter)["nv_cpu_utilization"] == 0
 
 
 def test_memory_in_use_is_what_is_not_available(tmp_path: pathlib.Path) -> None:
     write(tmp_path, "1 0 0 1 0 0 0 0 0 0")
-    found = figures(ProcessorMeter(tmp_path))
+    found = values(ProcessorMeter(tmp_path))
     assert found["nv_cpu_memory_total_bytes"] == 4000 * 1024
     assert found["nv_cpu_memory_used_bytes"] == 1000 * 1024
 
 
 def test_this_machine_tells_fractions_and_bytes() -> None:
     meter = ProcessorMeter()
-    figures(meter)
-    found = figures(meter)
+    values(meter)
+    found = values(meter)
     assert 0 <= found["nv_cpu_utilization"] <= 1
     assert 0 < found["nv_cpu_memory_used_bytes"] < found["nv_cpu_memory_total_bytes"]
 

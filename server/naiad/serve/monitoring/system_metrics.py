@@ -1,6 +1,6 @@
-"""Measures CPU, memory and GPUs every `--metrics-interval-ms`, away from the event loop; the metrics page shows the last figures.
+"""Measures CPU, memory and GPUs every `--metrics-interval-ms`, away from the event loop; the metrics page shows the last values.
 
-One timer and one measurement at a time: a slow driver makes figures old, never two measurements at once.
+One timer, and one measurement at a time: with a slow driver the values are older.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from naiad.metrics.exposition import Series
 log = logging.getLogger("naiad.metrics")
 
 
-class MachineFigures:
-    """The machine's series, measured in the background.
+class SystemMetrics:
+    """The system metrics, measured in the background.
 
     Args:
-        gpus: asked every interval; None leaves GPUs out.
+        gpus: measured in every interval; None leaves GPUs out.
         cpu: whether CPU and memory are measured.
         interval_seconds: between two measurements.
     """
@@ -37,7 +37,7 @@ class MachineFigures:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def series(self) -> collections.abc.Sequence[Series]:
-        """The last figures."""
+        """The last values."""
         return self._series
 
     async def stop(self) -> None:
@@ -57,10 +57,10 @@ class MachineFigures:
                 OSError
             ) as error:  # no descriptor is free, most likely: it will say so in other lines too
                 log.warning(
-                    "measuring the machine failed (%s); the metrics page shows older figures", error
+                    "measuring the machine failed (%s); the metrics page shows older values", error
                 )
             except Exception:
-                log.exception("measuring the machine failed; the metrics page shows older figures")
+                log.exception("measuring the machine failed; the metrics page shows older values")
 
     def _measure(self) -> list[Series]:
         found = [] if self._cpu is None else self._cpu.series()

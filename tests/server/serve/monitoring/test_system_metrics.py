@@ -1,4 +1,4 @@
-"""The machine's figures while they cannot be measured: the last ones stay, and the log says why in one line."""
+"""System metrics while they cannot be measured: the last values stay, and the log says why in one line."""
 
 import asyncio
 import logging
@@ -6,16 +6,16 @@ import logging
 import pytest
 
 from naiad.metrics.devices import ProcessorMeter
-from naiad.serve.monitoring.system_metrics import MachineFigures
+from naiad.serve.monitoring.system_metrics import SystemMetrics
 from tests.support.waiting import wait_until
 
 
 async def test_figures_that_cannot_be_read_leave_the_last_ones_and_one_line_each(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    figures = MachineFigures(gpus=None, cpu=True, interval_seconds=0.01)
-    await figures.start()
-    before = figures.series()
+    metrics = SystemMetrics(gpus=None, cpu=True, interval_seconds=0.01)
+    await metrics.start()
+    before = metrics.series()
     assert before
 
     def no_descriptor(meter: ProcessorMeter) -> None:
@@ -24,8 +24,8 @@ async def test_figures_that_cannot_be_read_leave_the_last_ones_and_one_line_each
     monkeypatch.setattr(ProcessorMeter, "series", no_descriptor)
     with caplog.at_level(logging.WARNING, logger="naiad.metrics"):
         await asyncio.to_thread(wait_until, lambda: bool(caplog.records))
-    await figures.stop()
-    assert figures.series() is before
+    await metrics.stop()
+    assert metrics.series() is before
     first = caplog.records[0]
     assert "Too many open files" in first.getMessage()
     assert first.exc_info is None
