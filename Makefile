@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV   ?= .venv
 BIN     = $(VENV)/bin
-# Most tests wait for a server, so there are more processes than cores; tests/parallel.py says what they share. What is compiled is
+# Most tests wait for a server, so there are more processes than cores, three where they wait less; tests/parallel.py says what they share. What is compiled is
 # kept, also where the environment forbids it: compiling again takes most of each start.
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
@@ -22,7 +22,7 @@ test: $(VENV)/.dev ## run every test, in four processes
 	@$(PYTEST) --durations=25
 
 test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones, Triton and Kubernetes
-	@$(PYTEST) -m "not slow" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
+	@$(PYTEST) -n 3 -m "not slow" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25

@@ -52,5 +52,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_report_to_serializable() -> Generator[None, typing.Any, typing.Any]:
-    """What is not Unicode in a report would end a run in several processes."""
-    return parallel.sendable((yield))
+    """What is not Unicode in a report would end a run in several processes, and much of it is read of failures only."""
+    return parallel.sendable(parallel.without_keywords((yield)))

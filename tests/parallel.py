@@ -97,6 +97,13 @@ def _place(name: str) -> int:
     return next(found, len(_ORDER))
 
 
+def without_keywords(report: dict[str, typing.Any] | None) -> dict[str, typing.Any] | None:
+    """A serialized report without the words that `-k` looks for, where the test passed: they are a fifth of the cost of sending it."""
+    if report is not None and report.get("outcome") == "passed" and "keywords" in report:
+        return {**report, "keywords": {}}
+    return report
+
+
 def sendable(data: typing.Any) -> typing.Any:
     """A report as it can be sent to another process: text that is not valid Unicode (a log line of such bytes) is escaped.
 

@@ -4,7 +4,7 @@ import pathlib
 
 import execnet
 
-from tests.parallel import folders_to_collect, sendable
+from tests.parallel import folders_to_collect, sendable, without_keywords
 
 _TESTS = pathlib.Path(__file__).parent
 
@@ -29,3 +29,11 @@ def test_a_log_line_that_is_not_text_can_be_sent() -> None:
         "when": None,
     }
     assert execnet.loads(execnet.dumps(sent)) == sent
+
+
+def test_a_report_keeps_its_keywords_unless_the_test_passed() -> None:
+    passed = {"outcome": "passed", "nodeid": "a", "keywords": {"slow": 1}}
+    failed = {**passed, "outcome": "failed"}
+    assert without_keywords(passed) == {**passed, "keywords": {}}
+    assert without_keywords(failed) == failed
+    assert without_keywords(None) is None

@@ -54,6 +54,7 @@ def test_every_request_of_both_protocols_is_a_line_with_fields(
     assert (config["status"], config["method"], config["bytes_in"]) == (200, "GET", 0)
 
 
+@pytest.mark.slow
 def test_only_slow_requests_are_logged_when_only_they_are_asked_for(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

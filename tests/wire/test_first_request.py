@@ -16,6 +16,7 @@ PROGRAM = pathlib.Path(__file__).parents[2] / "examples" / "first_request.py"
 SERVER = PROGRAM.parents[1] / "server"
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_where_the_usual_port_is_taken_it_says_so_and_its_request_reaches_this_server() -> None:
     with contextlib.ExitStack() as cleanup:

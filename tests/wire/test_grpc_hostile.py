@@ -21,6 +21,8 @@ from tests.wire.test_grpc_memory import MIB, resident
 from tests.wire.test_process import ADD, launched
 from tests.wire.test_refused_counts import counted
 
+pytestmark = pytest.mark.slow
+
 TOKEN = ("authorization", "Bearer first")
 ALLOWED = 128 * MIB
 """What allocators may keep of memory that was given back."""
@@ -157,7 +159,6 @@ def test_a_message_that_inflates_is_not_even_taken_without_a_token(server: Serve
         assert resident(server) - before < ALLOWED
 
 
-@pytest.mark.slow
 def test_a_storm_of_deadlines_and_cancels(server: ServerProcess) -> None:
     chance = random.Random(5)
     request = pb.ModelInferRequest(model_name="slow")

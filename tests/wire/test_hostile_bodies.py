@@ -13,6 +13,8 @@ from tests.wire.plain_http import call
 from tests.wire.raw_http import connect
 from tests.wire.test_process import ADD, launched
 
+pytestmark = pytest.mark.slow
+
 _CLIENTS = 8
 _PIECE = b"x" * (1 << 20)
 _PIECES = 48

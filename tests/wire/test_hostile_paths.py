@@ -121,12 +121,14 @@ def test_no_spelling_of_a_path_passes_a_restriction(restricted: ServerProcess, p
             refused(restricted, method, target)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS)
 def test_no_spelling_of_a_path_passes_the_tokens(with_tokens: ServerProcess, path: str) -> None:
     for target in spellings(path):
         refused(with_tokens, PATHS[path], target)
 
 
+@pytest.mark.slow
 def test_the_model_is_still_loaded(restricted: ServerProcess, with_tokens: ServerProcess) -> None:
     """Runs behind the others: none of their calls unloaded it."""
     for server, headers in (

@@ -58,7 +58,7 @@ def ask(server: ServerProcess, model: str, what: str) -> tuple[int, str]:
     return status, found["error"] if "error" in found else found["outputs"][0]["data"][0]
 
 
-@pytest.mark.parametrize("host", ["process", "thread"])
+@pytest.mark.parametrize("host", [pytest.param("process", marks=pytest.mark.slow), "thread"])
 def test_whatever_a_model_raises_is_reported_as_an_exception_is_and_it_serves_on(
     host: str, tmp_path: pathlib.Path
 ) -> None:

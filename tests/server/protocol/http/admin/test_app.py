@@ -35,9 +35,19 @@ def engine() -> ScriptedEngine:
     return ScriptedEngine(model="m.1-x")
 
 
+@pytest.fixture(scope="module")
+def unrestricted() -> Browser:
+    """Most tests ask this one: its application takes longer to build than a request."""
+    return Browser(ScriptedEngine(model="m.1-x"), {})
+
+
 @pytest.fixture
-def browse(engine: ScriptedEngine) -> Browser:
-    return Browser(engine, {})
+def browse(unrestricted: Browser) -> Browser:
+    """With an engine that is as new."""
+    state = vars(unrestricted.engine)
+    state.clear()
+    state.update(vars(ScriptedEngine(model="m.1-x")))
+    return unrestricted
 
 
 async def test_server_metadata(browse: Browser) -> None:
