@@ -13,11 +13,14 @@ from tritonclient.utils import InferenceServerException
 from tests.wire.plain_http import get
 from tests.wire.test_process import ADD, SLOW, launched
 
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+TRACEPARENT = f"00-{TRACE_ID}-b7ad6b7169203331-01"
+
 
 def infer(client: typing.Any, module: typing.Any, model: str = "add") -> None:
     tensor = module.InferInput("x", [1, 4], "FP32")
     tensor.set_data_from_numpy(np.ones((1, 4), np.float32))
-    client.infer(model, [tensor], request_id="mine")
+    client.infer(model, [tensor], request_id="mine", headers={"traceparent": TRACEPARENT})
 
 
 def test_every_request_of_both_protocols_is_a_line_with_fields(
@@ -44,6 +47,7 @@ def test_every_request_of_both_protocols_is_a_line_with_fields(
             1,
             "mine",
         )
+        assert entry["trace_id"] == TRACE_ID
         assert entry["bytes_in"] > 16
         assert entry["bytes_out"] > 16
         assert entry["queue_ms"] + entry["compute_ms"] <= entry["total_ms"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from naiad.core.context import RequestContext
 from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
@@ -84,7 +85,11 @@ class Engine(typing.Protocol):
     """The calls that protocols make. All run on the event loop; those that are not async return at once."""
 
     def infer(
-        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         """Run a request.
 
@@ -93,6 +98,7 @@ class Engine(typing.Protocol):
             on_response: called on the loop with the final response exactly once, perhaps before this returns (a refused request); a
                 decoupled model may send any number of responses before that.
             flow: limits how fast a decoupled model sends responses; None: no limit.
+            context: gets the inference; None if nothing reads it.
 
         Returns:
             The handle to `cancel()` it; None if the final response was sent already. InferenceError is never raised: errors are responses.

@@ -10,6 +10,7 @@ import collections
 import enum
 from typing import Any
 
+from naiad.core.context import RequestContext
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import LATEST, InferRequest
@@ -83,7 +84,11 @@ class ServingEngine:
         ready. No model has counters for them (row 2.8)."""
 
     def infer(
-        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         """Run a request: exactly one final response, errors included, perhaps before this returns."""
         try:
@@ -92,7 +97,7 @@ class ServingEngine:
             self.not_served[error.code] += 1
             on_response(failure(request, error, version=request.model_version))
             return None
-        return model.infer(request, on_response, flow)
+        return model.infer(request, on_response, flow, context)
 
     def inflight(self) -> int:
         """Inferences that were accepted and not answered yet, over all models."""

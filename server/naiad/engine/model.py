@@ -8,6 +8,7 @@ import collections.abc
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
+from naiad.core.context import RequestContext
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
 from naiad.core.request import InferRequest
@@ -57,7 +58,11 @@ class Model:
         )
 
     def infer(
-        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         """Validate a request and give it to the scheduler; see `engine.api.Engine.infer` for the contract."""
         received_ns = self._clock.monotonic_ns()
@@ -73,6 +78,8 @@ class Model:
         inference = Inference(
             request, on_response, batch_size=batch_size, received_ns=received_ns, flow=flow
         )
+        if context is not None:
+            context.inference = inference
         try:
             self._scheduler.submit(inference)
         except InferenceError as error:

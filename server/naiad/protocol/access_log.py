@@ -8,7 +8,7 @@ import collections.abc
 import logging
 
 from naiad.core.clock import Clock
-from naiad.core.inference import Inference
+from naiad.core.context import RequestContext
 from naiad.core.record import Record
 
 _logger = logging.getLogger(__name__)
@@ -23,11 +23,7 @@ class AccessEntry(Record, frozen=True):
         method: HTTP's, as the client sent it, or the name of the RPC; "-" when the request could not be read.
         target: path and query as the client sent them, not decoded; for gRPC the whole path of the RPC.
         status: of the reply: a number for HTTP, a name such as "OK" for gRPC.
-        received: bytes of the request's body that came.
-        sent: bytes of the reply's body that were sent.
-        seconds: from the end of the request's headers (its end, when it came in one piece) to the reply.
-        request_id: the client's own name for the request; "" when it gave none.
-        inference: the inference that it caused, for model, queue time and compute time; None when there was none, or several.
+        context: its times, sizes and ids, and the inference that it caused, for model, queue time and compute time.
     """
 
     protocol: str
@@ -35,11 +31,12 @@ class AccessEntry(Record, frozen=True):
     method: str
     target: str
     status: int | str
-    received: int
-    sent: int
-    seconds: float
-    request_id: str = ""
-    inference: Inference | None = None
+    context: RequestContext
+
+    @property
+    def seconds(self) -> float:
+        """From the end of the request's headers to the response."""
+        return (self.context.sent_ns - self.context.received_ns) / 1e9
 
 
 AccessLog = collections.abc.Callable[[AccessEntry], None]
@@ -58,12 +55,9 @@ class Recorder:
         self.stamp = clock.monotonic_ns
         """Now, in monotonic nanoseconds."""
 
-    def seconds_since(self, since_ns: int) -> float:
-        """Seconds since a stamp."""
-        return (self.stamp() - since_ns) / 1e9
-
     def write(self, entry: AccessEntry) -> None:
-        """A reply was sent."""
+        """A reply was sent now."""
+        entry.context.sent_ns = self.stamp()
         try:
             self._log(entry)
         except Exception:
@@ -96,17 +90,18 @@ class LoggedAccess:
 
 def access_fields(entry: AccessEntry) -> dict[str, object]:
     """What is known of a request, by the names that JSON lines give it; times in milliseconds."""
+    context = entry.context
     fields: dict[str, object] = {
         "protocol": entry.protocol,
         "peer": entry.peer,
         "method": entry.method,
         "path": entry.target,
         "status": entry.status,
-        "bytes_in": entry.received,
-        "bytes_out": entry.sent,
+        "bytes_in": context.request_bytes,
+        "bytes_out": context.response_bytes,
         "total_ms": round(entry.seconds * 1000, 3),
     }
-    inference = entry.inference
+    inference = context.inference
     if inference is not None:
         fields["model"] = inference.request.model_name
         times = inference.execution
@@ -117,7 +112,9 @@ def access_fields(entry: AccessEntry) -> dict[str, object]:
             fields["compute_input_ms"] = _ms(times.input_end_ns - times.start_ns)
             fields["compute_infer_ms"] = _ms(times.output_start_ns - times.input_end_ns)
             fields["compute_output_ms"] = _ms(times.end_ns - times.output_start_ns)
-    request_id = entry.request_id or ("" if inference is None else inference.request.id)
+    if context.trace_id:
+        fields["trace_id"] = context.trace_id
+    request_id = context.request_id or ("" if inference is None else inference.request.id)
     if request_id:
         fields["request_id"] = request_id
     return fields
@@ -140,14 +137,6 @@ def access_line(fields: dict[str, object], *, slow: bool = False) -> tuple[str, 
     if "version" in fields:
         rest += f" version={fields['version']}"
     return (f"slow: {line}" if slow else line), rest
-
-
-def inference_of(work: object) -> Inference | None:
-    """The inference behind a handle on work under way; None when there is none, or not one alone."""
-    if isinstance(work, Inference):
-        return work
-    found = getattr(work, "inference", None)
-    return found if isinstance(found, Inference) else None
 
 
 def _ms(nanoseconds: int) -> float:

@@ -8,9 +8,8 @@ import collections.abc
 import logging
 import typing
 
-from naiad.core.inference import Cancellable, Inference
+from naiad.core.inference import Cancellable
 from naiad.errors import InferenceError, internal, unavailable
-from naiad.protocol.access_log import inference_of
 from naiad.protocol.codec.pool import Codec
 
 _log = logging.getLogger(__name__)
@@ -50,11 +49,6 @@ class OffloadedCall(typing.Generic[T]):
         else:
             self._future = codec.submit(work)
         self._future.add_done_callback(self._done)
-
-    @property
-    def inference(self) -> Inference | None:
-        """The request to a model, once that was made."""
-        return inference_of(self._next)
 
     def cancel(self) -> None:
         """See the class."""

@@ -1,11 +1,13 @@
 """The access log's lines and fields, over both protocols."""
 
+import gc
 import json
 import logging
 
 import pytest
 
 from naiad.core.clock import ManualClock
+from naiad.core.context import RequestContext
 from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.request import LATEST, InferRequest
 from naiad.logs import JsonFormatter, TextFormatter
@@ -15,11 +17,11 @@ from naiad.protocol.access_log import (
     Recorder,
     access_fields,
     access_line,
-    inference_of,
 )
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
-from naiad.protocol.grpc.call import Answer, Call, OnAnswer, RpcStatus, StreamWriter
+from naiad.protocol.grpc.call import Answer, Call, OnAnswer, RpcStatus, StreamWriter, context_of
 
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 LOGGER = logging.getLogger("test.access")
 
 
@@ -36,10 +38,20 @@ def entry(
     target: str = "/v2",
     request_id: str = "",
     *,
+    trace_id: str = "",
     seconds: float = 0.00125,
     of: Inference | None = None,
 ) -> AccessEntry:
-    return AccessEntry("http", "10.0.0.9:1", "GET", target, 200, 7, 12, seconds, request_id, of)
+    context = RequestContext(
+        1_000,
+        request_bytes=7,
+        request_id=request_id,
+        trace_id=trace_id,
+        inference=of,
+        sent_ns=1_000 + round(seconds * 1e9),
+        response_bytes=12,
+    )
+    return AccessEntry("http", "10.0.0.9:1", "GET", target, 200, context)
 
 
 def line(made: AccessEntry) -> str:
@@ -71,14 +83,14 @@ def written(
 
 
 def test_a_json_line_has_a_field_for_each_fact(caplog: pytest.LogCaptureFixture) -> None:
-    (record,) = written(entry(of=inference()), caplog)
+    (record,) = written(entry(of=inference(), trace_id=TRACE_ID), caplog)
     fields = json.loads(JsonFormatter().format(record))
     for own in ("time", "level", "logger"):
         del fields[own]
     assert fields == {
         "message": "10.0.0.9:1 GET /v2 200", "protocol": "http", "peer": "10.0.0.9:1", "method": "GET", "path": "/v2", "status": 200,
         "bytes_in": 7, "bytes_out": 12, "total_ms": 1.25, "model": "add", "version": 3, "queue_ms": 2.0, "compute_ms": 7.0,
-        "compute_input_ms": 1.0, "compute_infer_ms": 5.5, "compute_output_ms": 0.5, "request_id": "a1",
+        "compute_input_ms": 1.0, "compute_infer_ms": 5.5, "compute_output_ms": 0.5, "trace_id": TRACE_ID, "request_id": "a1",
     }  # fmt: skip
 
 
@@ -111,23 +123,11 @@ def test_a_logger_that_is_off_costs_no_line(caplog: pytest.LogCaptureFixture) ->
     assert caplog.records == []
 
 
-def test_the_inference_behind_a_handle_is_found() -> None:
-    made = inference()
-
-    class Holder:
-        inference = made
-
-    assert inference_of(made) is made
-    assert inference_of(Holder()) is made
-    assert inference_of(None) is None
-    assert inference_of(object()) is None
-
-
 class GrpcCall:
-    """What grpc tells of a call."""
+    """A call of a client."""
 
-    def invocation_metadata(self) -> None:
-        return None
+    def invocation_metadata(self) -> list[tuple[str, str | bytes]]:
+        return [("user-agent", "x"), ("traceparent", f"00-{TRACE_ID}-b7ad6b7169203331-01")]
 
     def peer(self) -> str:
         return "ipv4:10.0.0.9:1"
@@ -146,6 +146,9 @@ class Calls:
 
     def method(self, body: bytes, call: Call, on_answer: OnAnswer) -> Inference | None:
         self.on_answer = on_answer
+        context = context_of(call)
+        assert context is not None
+        context.inference = self.work
         return self.work
 
     def seen(self) -> tuple[object, ...]:
@@ -156,8 +159,8 @@ class Calls:
             made.method,
             made.target,
             made.status,
-            made.received,
-            made.sent,
+            made.context.request_bytes,
+            made.context.response_bytes,
             made.seconds,
         )
 
@@ -171,7 +174,31 @@ def test_a_call_is_recorded_when_it_is_answered() -> None:
     calls.on_answer(b"answer")
     assert calls.answers == [b"answer"]
     assert calls.seen() == ("grpc", "10.0.0.9:1", "Infer", "/s/Infer", "OK", 4, 6, 0.005)
-    assert calls.entries[0].inference is calls.work
+    assert calls.entries[0].context.inference is calls.work
+    assert calls.entries[0].context.trace_id == TRACE_ID
+
+
+def test_a_call_that_ends_leaves_no_garbage() -> None:
+    recorder = Recorder(lambda _: None, clock=ManualClock())
+
+    def method(body: bytes, call: Call, on_answer: OnAnswer) -> Inference:
+        context = context_of(call)
+        assert context is not None
+        request = InferRequest("add", LATEST, "a1", [], [], {})
+        made = Inference(request, lambda _: on_answer(b"y"), batch_size=1, received_ns=0)
+        context.inference = made
+        return made
+
+    gc.collect()
+    gc.disable()
+    try:
+        handle = logged("/s/Infer", method, recorder)(b"x", GrpcCall(), lambda _: None)
+        assert handle is not None
+        handle.cancel()
+        del handle
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
 
 
 def test_a_call_that_fails_and_one_that_is_cancelled_are_recorded_once() -> None:

@@ -3,11 +3,13 @@
 Put around the methods only when there is such a log.
 """
 
-from naiad.core.inference import Cancellable, Inference
-from naiad.protocol.access_log import AccessEntry, Recorder, inference_of
+from naiad.core.context import RequestContext
+from naiad.core.inference import Cancellable
+from naiad.protocol.access_log import AccessEntry, Recorder
 from naiad.protocol.grpc.call import (
     Answer,
     Call,
+    ContextCall,
     OnAnswer,
     RpcStatus,
     StreamHandler,
@@ -15,6 +17,7 @@ from naiad.protocol.grpc.call import (
     StreamWriter,
     Unary,
 )
+from naiad.protocol.trace_context import trace_id_of
 
 _STATUS_NAMES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
@@ -28,9 +31,11 @@ def logged(path: str, method: Unary, recorder: Recorder) -> Unary:
     """The method of a path, recording each call."""
 
     def unary(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable:
-        made = _UnaryCall(_Record(path, call, recorder), on_answer)
-        made.record.received = len(body)
-        made.begin(method(body, call, made.answer))
+        record = _Record(path, call, recorder)
+        context = record.context
+        context.request_bytes = len(body)
+        made = _UnaryCall(record, on_answer)
+        made.begin(method(body, ContextCall(call, context), made.answer))
         return made
 
     return unary
@@ -49,28 +54,29 @@ def logged_stream(path: str, streaming: Streaming, recorder: Recorder) -> Stream
 def record_refused(path: str, refused: RpcStatus, recorder: Recorder) -> None:
     """A call was refused before it began; its client's address is not known then."""
     name = path.rpartition("/")[2]
-    recorder.write(AccessEntry("grpc", "", name, path, _STATUS_NAMES[refused.status], 0, 0, 0.0))
+    context = RequestContext(recorder.stamp())
+    recorder.write(AccessEntry("grpc", "", name, path, _STATUS_NAMES[refused.status], context))
 
 
 class _Record:
-    """What is known of a call so far."""
+    """A call that gets one entry."""
 
-    __slots__ = ("_call", "_path", "_recorder", "_since_ns", "received", "sent", "written")
+    __slots__ = ("_call", "_path", "_recorder", "context", "written")
 
     def __init__(self, path: str, call: Call, recorder: Recorder) -> None:
         self._path = path
         self._call = call
         self._recorder = recorder
-        self._since_ns = recorder.stamp()
-        self.received = 0
-        self.sent = 0
+        self.context = RequestContext(recorder.stamp(), trace_id=_trace_id(call))
         self.written = False
 
-    def write(self, status: int, inference: Inference | None = None) -> None:
+    def write(self, status: int) -> None:
         """The call is over; only the first time counts."""
         if self.written:
             return
         self.written = True
+        # The inference in it holds the callback of the call, and so this record: without a cycle the call ends here.
+        context, self.context = self.context, RequestContext(0)
         self._recorder.write(
             AccessEntry(
                 "grpc",
@@ -78,11 +84,7 @@ class _Record:
                 self._path.rpartition("/")[2],
                 self._path,
                 _STATUS_NAMES[status],
-                self.received,
-                self.sent,
-                self._recorder.seconds_since(self._since_ns),
-                "",
-                inference,
+                context,
             )
         )
 
@@ -106,18 +108,18 @@ class _UnaryCall:
     def answer(self, answer: Answer) -> None:
         """The method's callback."""
         self._answered = True
-        work, self._work = self._work, None
+        self._work = None
         self._on_answer(answer)
         if isinstance(answer, RpcStatus):
-            self.record.write(answer.status, inference_of(work))
+            self.record.write(answer.status)
         else:
-            self.record.sent = len(answer)
-            self.record.write(0, inference_of(work))
+            self.record.context.response_bytes = len(answer)
+            self.record.write(0)
 
     def cancel(self) -> None:
         """The client is gone, its deadline passed or the server ends the call."""
         work, self._work = self._work, None
-        self.record.write(_CANCELLED, inference_of(work))
+        self.record.write(_CANCELLED)
         if work is not None:
             work.cancel()
 
@@ -133,7 +135,7 @@ class _LoggedWriter:
 
     def send(self, message: bytes) -> None:
         """See `StreamWriter`."""
-        self._record.sent += len(message)
+        self._record.context.response_bytes += len(message)
         self._writer.send(message)
 
     def capacity(self) -> None:
@@ -161,13 +163,20 @@ class _LoggedHandler:
 
     def take(self, body: bytes) -> None:
         """See `StreamHandler`."""
-        self._record.received += len(body)
+        self._record.context.request_bytes += len(body)
         self._handler.take(body)
 
     def cancel(self) -> None:
         """See `StreamHandler`; on a stream that has ended, this has no effect."""
         self._record.write(_CANCELLED)
         self._handler.cancel()
+
+
+def _trace_id(call: Call) -> str:
+    for key, value in call.invocation_metadata() or ():
+        if key == "traceparent":
+            return trace_id_of(value)
+    return ""
 
 
 def _address(call: Call) -> str:

@@ -12,6 +12,7 @@ import typing
 
 import msgspec
 
+from naiad.core.context import RequestContext
 from naiad.core.inference import Cancellable
 from naiad.errors import InferenceError, internal
 from naiad.protocol.status import grpc_status
@@ -30,6 +31,27 @@ class Call(typing.Protocol):
     def peer(self) -> str:
         """The client's address behind its family, such as "ipv4:10.0.0.9:1"; "" if unknown."""
         ...
+
+
+class ContextCall:
+    """A call with the context of its request. Implements `Call`.
+
+    Args:
+        call: the transport's.
+        context: for the engine.
+    """
+
+    __slots__ = ("context", "invocation_metadata", "peer")
+
+    def __init__(self, call: Call, context: RequestContext) -> None:
+        self.context = context
+        self.invocation_metadata = call.invocation_metadata
+        self.peer = call.peer
+
+
+def context_of(call: Call) -> RequestContext | None:
+    """The context of a call; None if nothing reads it."""
+    return call.context if type(call) is ContextCall else None
 
 
 class RpcStatus(msgspec.Struct, frozen=True):

@@ -9,7 +9,15 @@ from naiad.engine.api import Engine
 from naiad.errors import InferenceError, unsupported
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.grpc.call import Answer, Call, Metadata, OnAnswer, bug, rpc_status
+from naiad.protocol.grpc.call import (
+    Answer,
+    Call,
+    Metadata,
+    OnAnswer,
+    bug,
+    context_of,
+    rpc_status,
+)
 from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.large_messages import (
     MAYBE_LARGE,
@@ -84,7 +92,8 @@ class ModelInfer:
         if self._forwarding is not None:
             metadata: Metadata = call.invocation_metadata() or ()
             request.parameters.update(self._forwarding.parameters(metadata))
-        return self._engine.infer(request, functools.partial(_answer, on_answer, self._codec))
+        respond = functools.partial(_answer, on_answer, self._codec)
+        return self._engine.infer(request, respond, None, context_of(call))
 
 
 def _decoupled(name: str) -> InferenceError:

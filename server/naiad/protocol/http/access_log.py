@@ -1,24 +1,27 @@
 """HTTP's entries in the access log."""
 
-from naiad.core.inference import Inference
+from naiad.core.context import RequestContext
 from naiad.protocol.access_log import AccessEntry, Recorder
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.transport.head import RequestHead
+from naiad.protocol.trace_context import trace_id_of
 
 
 class AccessRecorder(Recorder):
     """Makes the entries of a service's connections."""
+
+    def context(self, head: RequestHead, received_ns: int, size: int) -> RequestContext:
+        """The context of a request whose body has `size` bytes."""
+        traceparent = head.headers.get(b"traceparent")
+        trace_id = "" if traceparent is None else trace_id_of(traceparent)
+        return RequestContext(received_ns, size, trace_id=trace_id)
 
     def record(
         self,
         head: RequestHead,
         peer: tuple[str, int] | None,
         reply: HttpReply,
-        size: int,
-        since_ns: int,
-        *,
-        received: int = 0,
-        inference: Inference | None = None,
+        context: RequestContext,
     ) -> None:
         """A reply was sent.
 
@@ -26,11 +29,9 @@ class AccessRecorder(Recorder):
             head: the request's.
             peer: the client's host and port.
             reply: what was sent.
-            size: bytes of the reply's body that were sent.
-            since_ns: the `stamp` of the request.
-            received: bytes of the request's body.
-            inference: what was asked of a model.
+            context: the request's.
         """
+        context.request_id = reply.request_id
         self.write(
             AccessEntry(
                 "http",
@@ -38,10 +39,6 @@ class AccessRecorder(Recorder):
                 "HEAD" if head.head_only else head.method.decode("latin-1"),
                 head.target.decode("latin-1"),
                 reply.status,
-                received,
-                size,
-                self.seconds_since(since_ns),
-                reply.request_id,
-                inference,
+                context,
             )
         )

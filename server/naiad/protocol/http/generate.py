@@ -7,6 +7,7 @@ They take ordinary and decoupled models alike. Forwarded headers, compression an
 import functools
 import logging
 
+from naiad.core.context import RequestContext
 from naiad.core.flow import Flow
 from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST, InferRequest
@@ -120,20 +121,25 @@ class GenerateRoute:
                 version=self._version,
                 max_input_size=self._limit,
             )
-            proceed = functools.partial(self._ask, traits, on_reply)
+            proceed = functools.partial(self._ask, traits, on_reply, context=request.context)
             return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
-        return self._ask(traits, on_reply, reader.read(request.body))
+        return self._ask(traits, on_reply, reader.read(request.body), context=request.context)
 
     def _ask(
-        self, traits: ModelTraits, on_reply: OnReply, asked: InferRequest
+        self,
+        traits: ModelTraits,
+        on_reply: OnReply,
+        asked: InferRequest,
+        *,
+        context: RequestContext | None,
     ) -> Cancellable | None:
         if self._streams:
-            ask = functools.partial(self._engine.infer, asked)
+            ask = functools.partial(self._engine.infer, asked, context=context)
             large = None if self._codec is None else large_bodies.generate_events(self._codec)
             return EventStream(generate_json.encode, on_reply, large).run(ask)
         # One answer is wanted, but a model may send without end: it should not outrun whoever throws the others away.
         flow = Flow() if traits.decoupled else None
-        return self._engine.infer(asked, OneAnswer(on_reply, self._codec).take, flow)
+        return self._engine.infer(asked, OneAnswer(on_reply, self._codec).take, flow, context)
 
 
 class OneAnswer:

@@ -12,6 +12,7 @@ import logging
 
 import msgspec
 
+from naiad.core.context import RequestContext
 from naiad.core.inference import Cancellable
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
@@ -157,10 +158,16 @@ class InferRoute:
         header_length = len(body) if said is None else header_length_of(said, len(body))
         if len(body) > _MAYBE_LARGE and self._limits.codec is not None:
             return self._run_large(
-                self._limits.codec, headers, body, header_length, traits, on_reply
+                self._limits.codec,
+                headers,
+                body,
+                header_length,
+                traits,
+                on_reply,
+                context=request.context,
             )
         decoded = self._decode(body, header_length, traits)
-        return self._ask(headers, traits, on_reply, decoded)
+        return self._ask(headers, traits, on_reply, decoded, context=request.context)
 
     def _run_large(  # noqa: PLR0917 - as `_run`
         self,
@@ -170,6 +177,8 @@ class InferRoute:
         header_length: int,
         traits: ModelTraits,
         on_reply: OnReply,
+        *,
+        context: RequestContext | None,
     ) -> Cancellable | None:
         """The same with what takes long in a codec process: JSON, and looking through many strings."""
         work: collections.abc.Callable[[], Decoded]
@@ -186,29 +195,37 @@ class InferRoute:
         else:
             decoded = self._decode(body, header_length, traits)
             if not raw_tensors.unchecked(decoded.request.inputs):
-                return self._ask(headers, traits, on_reply, decoded)
+                return self._ask(headers, traits, on_reply, decoded, context=context)
 
             def work() -> Decoded:
                 return Decoded(check(codec, decoded.request), decoded.form)
 
-        proceed = functools.partial(self._ask, headers, traits, on_reply)
+        proceed = functools.partial(self._ask, headers, traits, on_reply, context=context)
         return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
 
     def _ask(
-        self, headers: Headers, traits: ModelTraits, on_reply: OnReply, decoded: Decoded
+        self,
+        headers: Headers,
+        traits: ModelTraits,
+        on_reply: OnReply,
+        decoded: Decoded,
+        *,
+        context: RequestContext | None,
     ) -> Cancellable | None:
         if self._limits.forwarded is not None:
             request_parameters.forward_headers(
                 headers, self._limits.forwarded, decoded.request.parameters
             )
         if traits.decoupled:
-            return self._stream(decoded, on_reply)
+            return self._stream(decoded, on_reply, context)
         accepted = headers.get(b"accept-encoding")
         encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
         callback = functools.partial(_answer, on_reply, decoded.form, encoding, self._limits.codec)
-        return self._engine.infer(decoded.request, callback)
+        return self._engine.infer(decoded.request, callback, None, context)
 
-    def _stream(self, decoded: Decoded, on_reply: OnReply) -> Cancellable | None:
+    def _stream(
+        self, decoded: Decoded, on_reply: OnReply, context: RequestContext | None
+    ) -> Cancellable | None:
         """Answer as events, each one a whole infer response."""
         form = decoded.form
         if form.binary or any(form.listed.values()):
@@ -216,7 +233,7 @@ class InferRoute:
                 f"model '{self._model}' may answer many times, as events, which carry JSON only: leave binary_data_output and "
                 "binary_data away, or use gRPC's ModelStreamInfer"
             )
-        ask = functools.partial(self._engine.infer, decoded.request)
+        ask = functools.partial(self._engine.infer, decoded.request, context=context)
         codec = self._limits.codec
         large = None if codec is None else large_bodies.infer_events(codec)
         return EventStream(_event, on_reply, large).run(ask)

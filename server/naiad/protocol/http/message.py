@@ -8,6 +8,7 @@ import collections.abc
 import typing
 from typing import Any
 
+from naiad.core.context import RequestContext
 from naiad.core.inference import Cancellable
 from naiad.core.record import Record
 
@@ -52,12 +53,14 @@ class HttpRequest(Record, frozen=True):
         path: percent-decoded path without the query.
         headers: all of them.
         body: the body after transfer decoding, still compressed when Content-Encoding says so.
+        context: for the engine; None if nothing reads it.
     """
 
     method: bytes
     path: str
     headers: Headers
     body: bytes
+    context: RequestContext | None = None
 
 
 class BodyWriter(typing.Protocol):

@@ -5,6 +5,7 @@ import typing
 
 import numpy as np
 
+from naiad.core.context import RequestContext
 from naiad.core.datatypes import BYTES, FP32
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
@@ -60,13 +61,19 @@ class ScriptedEngine(EngineOfOneModel):
         self.counted = ModelStatistics()
 
     def infer(
-        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         self.requests.append(request)
         if self.answer is not None:
             on_response(self.answer(request))
             return None
         inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
+        if context is not None:
+            context.inference = inference
         self.inferences.append(inference)
         if self.on_held is not None:
             self.on_held(inference)

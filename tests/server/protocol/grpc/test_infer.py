@@ -2,12 +2,14 @@
 
 import pytest
 
+from naiad.core.context import RequestContext
 from naiad.core.datatypes import FP32
 from naiad.core.messages import service_pb2
 from naiad.core.request import InferRequest
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.protocol.grpc.call import ContextCall
 from naiad.protocol.grpc.forwarding import compiled
 from naiad.protocol.grpc.infer import ModelInfer
 from tests.server.protocol.grpc.scripted_engine import (
@@ -39,6 +41,14 @@ def test_the_answer_may_come_later_and_the_handle_cancels() -> None:
     assert not answers.all
     engine.inferences[0].on_response(echo(engine.requests[0]))
     assert answers.message
+
+
+def test_the_engine_adds_the_inference_to_the_context_of_the_call() -> None:
+    engine = ScriptedEngine(answer=None)
+    context = RequestContext(1)
+    call = ContextCall(SentMetadata(), context)
+    ModelInfer(engine, None)(small_request(), call, Answers())
+    assert context.inference is engine.inferences[0]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import typing
 import numpy as np
 import orjson
 
+from naiad.core.context import RequestContext
 from naiad.core.datatypes import FP32, DataType
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse
@@ -65,7 +66,11 @@ class ScriptedEngine(EngineOfOneModel):
         return request
 
     def infer(
-        self, request: InferRequest, on_response: OnResponse, flow: Flow | None = None
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
     ) -> Inference | None:
         self.requests.append(request)
         if self.answer is not None:
@@ -73,6 +78,8 @@ class ScriptedEngine(EngineOfOneModel):
             return None
         self.callbacks.append(on_response)
         inference = Inference(request, on_response, batch_size=1, received_ns=0, flow=flow)
+        if context is not None:
+            context.inference = inference
         self.inferences.append(inference)
         return inference
 

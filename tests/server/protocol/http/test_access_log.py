@@ -28,13 +28,13 @@ def test_the_recorder_measures_from_its_stamp() -> None:
     found: list[AccessEntry] = []
     clock = ManualClock(now_ns=5)
     recorder = AccessRecorder(found.append, clock=clock)
-    since = recorder.stamp()
-    clock.advance(ns=2_000_000)
     head = parse_head(b"HEAD /a HTTP/1.1\r\n\r\n")
-    recorder.record(head, None, HttpReply(404, (), (), "x"), 0, since)
+    context = recorder.context(head, recorder.stamp(), 0)
+    clock.advance(ns=2_000_000)
+    recorder.record(head, None, HttpReply(404, (), (), "x"), context)
     (got,) = found
     assert (got.peer, got.method, got.target, got.status) == ("", "HEAD", "/a", 404)
-    assert (got.seconds, got.request_id) == (0.002, "x")
+    assert (got.seconds, got.context.request_id) == (0.002, "x")
 
 
 async def test_the_access_log_gets_one_entry_a_reply_and_may_fail() -> None:
@@ -47,7 +47,16 @@ async def test_the_access_log_gets_one_entry_a_reply_and_may_fail() -> None:
     await settle()
     client.send(b"garbage\r\n")
     assert [
-        (e.peer, e.method, e.target, e.status, e.received, e.sent, e.seconds, e.request_id)
+        (
+            e.peer,
+            e.method,
+            e.target,
+            e.status,
+            e.context.request_bytes,
+            e.context.response_bytes,
+            e.seconds,
+            e.context.request_id,
+        )
         for e in found[:2]
     ] == [
         ("10.0.0.9:4711", "POST", "/hold", 200, 3, 5, 0.0015, "my-id"),

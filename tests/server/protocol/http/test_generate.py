@@ -1,5 +1,6 @@
 import pytest
 
+from naiad.core.context import RequestContext
 from naiad.core.datatypes import FP32
 from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -42,6 +43,14 @@ class Client:
         for each in responses:
             self.engine.callbacks[-1](each)
         return self.replies.only
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_the_engine_adds_the_inference_to_the_context(*, streams: bool) -> None:
+    client = Client(ScriptedEngine(), streams=streams)
+    context = RequestContext(1)
+    client.route(HttpRequest(b"POST", "/", {}, BODY, context), client.replies)
+    assert context.inference is client.engine.inferences[0]
 
 
 def part(

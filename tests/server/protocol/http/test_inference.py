@@ -7,6 +7,7 @@ import numpy as np
 import orjson
 import pytest
 
+from naiad.core.context import RequestContext
 from naiad.core.datatypes import BYTES, FP16, FP32
 from naiad.core.request import LATEST
 from naiad.engine.api import ModelTraits
@@ -114,6 +115,16 @@ def test_a_decoupled_model_is_reported_before_the_body_is_read() -> None:
 
 
 DECOUPLED = ModelTraits(decoupled=True, max_batch_size=8, inputs=PLAIN.inputs)
+
+
+@pytest.mark.parametrize("traits", [PLAIN, DECOUPLED])
+def test_the_engine_adds_the_inference_to_the_context(traits: ModelTraits) -> None:
+    engine = ScriptedEngine(traits)
+    context = RequestContext(1)
+    headers = {b"accept": b"text/event-stream"}
+    made = HttpRequest(b"POST", "/v2/models/m/infer", headers, BODY, context)
+    Client(engine).route(made, Replies())
+    assert context.inference is engine.inferences[0]
 
 
 def test_a_decoupled_model_answers_as_events_when_the_client_takes_them() -> None:

@@ -106,11 +106,6 @@ class EventStream:
         assert on_reply is not None
         on_reply(error_reply(refused.error, request_id=refused.id))
 
-    @property
-    def inference(self) -> Inference | None:
-        """What was asked of the model, as long as it is under way."""
-        return self._inference
-
     def begin(self, writer: BodyWriter) -> None:
         """See `BodyStream`."""
         self._writer = writer

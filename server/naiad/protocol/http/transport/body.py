@@ -223,7 +223,7 @@ class ChunkedBody:
 
 
 Dispatch = collections.abc.Callable[[RequestHead, FastHandler, bytes, int], None]
-"""Calls the handler of a complete request: its head, handler, body and `Exchange.started_ns`."""
+"""Calls the handler of a complete request: its head, handler, body and `RequestContext.received_ns`."""
 
 
 class WholeBody:
@@ -232,7 +232,7 @@ class WholeBody:
     Args:
         head: the request that the body belongs to.
         handler: its handler.
-        started_ns: as in `Exchange`.
+        started_ns: as in `ResponseSender.dispatch`.
         dispatch: called at the end.
     """
 

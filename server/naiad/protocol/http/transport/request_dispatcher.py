@@ -201,14 +201,10 @@ class RequestDispatcher:
         assert bridge is not None
         self._peer.since = self._registry.now
         if self._recorder is not None:
-            self._recorder.record(
-                bridge.head,
-                self._peer.address(),
-                HttpReply(bridge.status, (), ()),
-                bridge.sent,
-                bridge.started_ns,
-                received=bridge.received,
-            )
+            context = self._recorder.context(bridge.head, bridge.started_ns, bridge.received)
+            context.response_bytes = bridge.sent
+            reply = HttpReply(bridge.status, (), ())
+            self._recorder.record(bridge.head, self._peer.address(), reply, context)
         self._receiver.ignore_body()
         if keep:
             self._resume()

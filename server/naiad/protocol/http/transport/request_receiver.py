@@ -22,7 +22,7 @@ class BodySink(typing.Protocol):
 
     Attributes:
         head: the request's head.
-        started_ns: as in `Exchange`.
+        started_ns: as in `ResponseSender.dispatch`.
     """
 
     head: RequestHead
@@ -144,7 +144,7 @@ class RequestReceiver:
                 sink.end()
 
     def in_question(self, now_ns: int) -> tuple[RequestHead, int]:
-        """The request that is being received, as far as it is known, for the access log of an error: its head and `Exchange.started_ns`."""
+        """The request that is being received, as far as it is known, for the access log of an error: its head and `RequestContext.received_ns`."""
         if self._sink is not None:
             return self._sink.head, self._sink.started_ns
         return glimpse(self._data[self._at :]), now_ns

@@ -9,10 +9,8 @@ import collections
 import collections.abc
 import logging
 
-from typing_extensions import override
-
-from naiad.core.inference import Cancellable, Inference
-from naiad.protocol.access_log import inference_of
+from naiad.core.context import RequestContext
+from naiad.core.inference import Cancellable
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.framing import CLOSE, KEEP, KEEP_1_0
@@ -35,17 +33,19 @@ class Exchange:
         head: the request's head.
         answer: the response, once there is one; it waits here for the responses before it.
         handle: cancels the work in progress, if the handler gave one.
-        started_ns: when its headers were complete (monotonic); 0 without an access log.
+        context: for the engine and the access log; None without such a log, and once it has its entry.
     """
 
-    __slots__ = ("_sender", "answer", "handle", "head", "started_ns")
+    __slots__ = ("_sender", "answer", "context", "handle", "head")
 
-    def __init__(self, sender: "ResponseSender", head: RequestHead, started_ns: int) -> None:
+    def __init__(
+        self, sender: "ResponseSender", head: RequestHead, context: RequestContext | None
+    ) -> None:
         self._sender: ResponseSender | None = sender
         self.head = head
         self.answer: HttpReply | None = None
         self.handle: Cancellable | None = None
-        self.started_ns = started_ns
+        self.context = context
 
     def reply(self, reply: HttpReply) -> None:
         """The handler's callback. A second response, or one after the client has gone, is dropped."""
@@ -56,16 +56,6 @@ class Exchange:
         # It holds this callback: without a cycle the request ends here, not in the garbage collector. A stream goes on.
         self.handle = reply.stream
         sender.answered(self)
-
-    @property
-    def received(self) -> int:
-        """Bytes of the request's body."""
-        return max(self.head.length, 0)
-
-    @property
-    def inference(self) -> Inference | None:
-        """The inference that the request caused; kept for the access log only."""
-        return None
 
     def refuse(self, reply: HttpReply) -> None:
         """Respond in place of the handler and cancel its work, unless it has responded."""
@@ -79,6 +69,7 @@ class Exchange:
         self._sender = None
         if self.answer is None or self.answer.stream is not None:
             self._cancel(self.handle)
+        self.handle = self.context = None
 
     def _cancel(self, handle: Cancellable | None) -> None:
         try:
@@ -86,40 +77,6 @@ class Exchange:
                 handle.cancel()
         except Exception:
             _logger.exception("cancelling %s failed", self.head.path)
-
-
-class LoggedExchange(Exchange):
-    """An exchange with what the access log needs.
-
-    Args:
-        sender, head, started_ns: as in `Exchange`.
-        received: bytes of the request's body.
-    """
-
-    __slots__ = ("_inference", "_received")
-
-    def __init__(
-        self, sender: "ResponseSender", head: RequestHead, started_ns: int, *, received: int
-    ) -> None:
-        super().__init__(sender, head, started_ns)
-        self._received = received
-        self._inference: Inference | None = None
-
-    @property
-    @override
-    def received(self) -> int:
-        return self._received
-
-    @property
-    @override
-    def inference(self) -> Inference | None:
-        return self._inference
-
-    @override
-    def reply(self, reply: HttpReply) -> None:
-        if self.answer is None:
-            self._inference = inference_of(self.handle)
-        super().reply(reply)
 
 
 class ResponseSender:
@@ -179,17 +136,16 @@ class ResponseSender:
         self.paused = False
 
     def dispatch(self, head: RequestHead, handler: FastHandler, body: bytes, now_ns: int) -> None:
-        """Call the handler of a complete request. `now_ns` as in `Exchange.started_ns`."""
-        if self._recorder is None:
-            exchange = Exchange(self, head, now_ns)
-        else:
-            exchange = LoggedExchange(self, head, now_ns, received=len(body))
+        """Call the handler of a complete request. `now_ns` as in `RequestContext.received_ns`; 0 without an access log."""
+        recorder = self._recorder
+        context = None if recorder is None else recorder.context(head, now_ns, len(body))
+        exchange = Exchange(self, head, context)
         self.pipeline.append(exchange)
         if self._life.state is not _OPEN:
             self._life.on(Event.LAST_REQUEST)
         try:
             exchange.handle = handler(
-                HttpRequest(head.method, head.path, head.headers, body), exchange.reply
+                HttpRequest(head.method, head.path, head.headers, body, context), exchange.reply
             )
         except Exception:
             _logger.exception("%s failed", head.path)
@@ -197,7 +153,9 @@ class ResponseSender:
 
     def dispatch_refused(self, head: RequestHead, reply: HttpReply, now_ns: int) -> None:
         """Send a response to a request that no handler gets, after the responses to earlier ones."""
-        exchange = Exchange(self, head, now_ns)
+        recorder = self._recorder
+        context = None if recorder is None else recorder.context(head, now_ns, max(head.length, 0))
+        exchange = Exchange(self, head, context)
         self.pipeline.append(exchange)
         exchange.reply(reply)
 
@@ -350,14 +308,7 @@ class ResponseSender:
             self._resume()
 
     def _record(self, exchange: Exchange, reply: HttpReply, size: int) -> None:
-        if self._recorder is not None:
-            peer = self._peer.address()
-            self._recorder.record(
-                exchange.head,
-                peer,
-                reply,
-                size,
-                exchange.started_ns,
-                received=exchange.received,
-                inference=exchange.inference,
-            )
+        context, exchange.context = exchange.context, None
+        if self._recorder is not None and context is not None:
+            context.response_bytes = size
+            self._recorder.record(exchange.head, self._peer.address(), reply, context)

@@ -3,6 +3,8 @@
 import gc
 import typing
 
+from naiad.core.context import RequestContext
+from naiad.core.inference import Inference
 from naiad.protocol.http.message import HttpReply, OnReply
 from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
@@ -31,7 +33,7 @@ REPLY = HttpReply(200, (), (b"",))
 
 
 def make(pipeline: Pipeline) -> tuple[Exchange, Work]:
-    exchange = Exchange(typing.cast("ResponseSender", pipeline), NO_HEAD, 0)
+    exchange = Exchange(typing.cast("ResponseSender", pipeline), NO_HEAD, None)
     work = Work(exchange.reply)
     exchange.handle = work
     return exchange, work
@@ -44,6 +46,21 @@ def test_an_answered_exchange_leaves_no_garbage() -> None:
         exchange, work = make(Pipeline())
         work.on_reply(REPLY)
         del exchange, work
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+
+
+def test_a_client_that_leaves_leaves_no_garbage_of_a_logged_request() -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        context = RequestContext(1)
+        exchange = Exchange(typing.cast("ResponseSender", Pipeline()), NO_HEAD, context)
+        exchange.handle = work = Work(exchange.reply)
+        context.inference = typing.cast("Inference", work)
+        exchange.abandon()
+        del exchange, context, work
         assert gc.collect() == 0
     finally:
         gc.enable()

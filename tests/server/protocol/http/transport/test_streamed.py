@@ -123,7 +123,7 @@ async def test_pieces_leave_as_chunks_when_they_are_made() -> None:
     stream.end()
     assert client.sent == b"0\r\n\r\n"
     (entry,) = client.logged
-    assert (entry.status, entry.sent, entry.request_id) == (200, 20, "r")
+    assert (entry.status, entry.context.response_bytes, entry.context.request_id) == (200, 20, "r")
 
 
 async def test_the_connection_serves_on_after_a_stream() -> None:
