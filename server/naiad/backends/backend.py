@@ -61,34 +61,7 @@ class Closes(typing.Protocol):
 
 
 class Backend(typing.Protocol):
-    """A framework.
-
-    Attributes:
-        name: as in the config's `backend`.
-    """
-
-    name: str
-
-    def complete(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
-    ) -> None:
-        """Fill in what the model itself knows (rows 11.49-11.51, 15.27).
-
-        Args:
-            message: the model_config_pb2.ModelConfig to complete, changed in place.
-            model_dir: the model's folder.
-            version_dir: the folder of the highest version that will be served.
-            options: `--backend-config` settings of this backend.
-
-        Raises:
-            InferenceError: the model cannot be read, or contradicts its config.
-        """
-        ...
+    """A framework."""
 
     def load(self, source: ModelSource) -> LoadedModel:
         """Load a model version.
@@ -98,8 +71,13 @@ class Backend(typing.Protocol):
         """
         ...
 
+
+@typing.runtime_checkable
+class PlansWorkers(typing.Protocol):
+    """What a backend offers besides `Backend` when its worker processes run code that needs less than the server; else they run `backend_runner`."""
+
     def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
-        """How an instance runs in a worker process: by code of its own that needs less than the server, or by `backend_runner`.
+        """How an instance runs in a worker process.
 
         Raises:
             InferenceError: it cannot be loaded.
@@ -108,8 +86,19 @@ class Backend(typing.Protocol):
 
 
 @typing.runtime_checkable
-class CompletesApart(typing.Protocol):
-    """What a backend offers besides `complete` when that would run a model's own code: the same in a worker process."""
+class ModelsComplete(typing.Protocol):
+    """What a backend offers besides `Backend` when a model's own code completes its config (row 15.27)."""
+
+    def complete(
+        self,
+        message: Any,
+        *,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
+    ) -> None:
+        """Run that code here. See `config.backend_type.Completer`."""
+        ...
 
     def completion_plan(
         self,
@@ -119,7 +108,7 @@ class CompletesApart(typing.Protocol):
         version_dir: pathlib.Path,
         options: collections.abc.Mapping[str, str],
     ) -> WorkerPlan | None:
-        """What to call there: its `load` is a function of the settings; None when the model has nothing to say.
+        """Run it in a worker process: `load` of the plan is a function of the settings; None when the model has no such code.
 
         Raises:
             InferenceError: the model contradicts its config.
@@ -127,9 +116,9 @@ class CompletesApart(typing.Protocol):
         ...
 
     def take_completion(self, message: Any, result: Any) -> None:
-        """Change the config by what the function gave back.
+        """Change the config by what the function returned.
 
         Raises:
-            InferenceError: it is no config.
+            InferenceError: it is not a valid config.
         """
         ...

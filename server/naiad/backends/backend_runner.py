@@ -11,6 +11,8 @@ import pathlib
 import sys
 from typing import Any
 
+from typing_extensions import override
+
 from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.registry import Registry
@@ -42,7 +44,7 @@ def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
     )
 
 
-class BackendRunner:
+class BackendRunner(LoadedModel):
     """Implements `LoadedModel` in a worker process.
 
     Args:
@@ -66,10 +68,12 @@ class BackendRunner:
         self._loaded: LoadedModel = backend.load(source)
         self.leaves_cycles = self._loaded.leaves_cycles
 
+    @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
         """See `LoadedModel`."""
         return self._loaded.make_instance(spec._replace(kind=InstanceKind(spec.kind)))
 
+    @override
     def close(self) -> None:
         """See `LoadedModel`."""
         self._loaded.close()

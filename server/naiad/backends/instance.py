@@ -213,14 +213,14 @@ class InstanceSpec(NamedTuple):
     device_id: int
 
 
-class LoadedModel(Protocol):
+class LoadedModel:
     """A model version in memory: what its instances share.
 
     Attributes:
         leaves_cycles: whether what is left after `close` refers to itself, so that only the garbage collector frees it.
     """
 
-    leaves_cycles: bool
+    leaves_cycles = False
 
     def make_instance(self, spec: InstanceSpec) -> Instance:
         """Make one instance.
@@ -228,8 +228,7 @@ class LoadedModel(Protocol):
         Raises:
             InferenceError: it cannot be made; the message is the reason shown in the index.
         """
-        ...
+        raise NotImplementedError
 
     def close(self) -> None:
         """Release what the instances shared. Called once, after every instance is closed."""
-        ...

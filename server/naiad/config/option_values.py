@@ -7,7 +7,7 @@ import msgspec
 
 _INT32_MAX = 2**31 - 1
 _BOOLEANS = frozenset(("true", "on", "1", "false", "off", "0"))
-_WHOLE = f"a whole number up to {_INT32_MAX}"
+_INTEGER = f"an integer up to {_INT32_MAX}"
 
 
 class OptionValues(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +24,7 @@ class OptionValues(msgspec.Struct, frozen=True, kw_only=True):
     example: str
 
 
-def whole_number(*, example: str, or_empty: bool = False) -> OptionValues:
+def integer(*, example: str, or_empty: bool = False) -> OptionValues:
     """A 32-bit number, or also the empty value, which means the default."""
 
     def fits(value: str) -> bool:
@@ -33,7 +33,7 @@ def whole_number(*, example: str, or_empty: bool = False) -> OptionValues:
         except ValueError:
             return False
 
-    return OptionValues(fits=fits, expected=_WHOLE, example=example)
+    return OptionValues(fits=fits, expected=_INTEGER, example=example)
 
 
 def one_of(*words: str) -> OptionValues:

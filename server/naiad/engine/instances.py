@@ -11,7 +11,7 @@ import typing
 
 import msgspec
 
-from naiad.backends.backend import ModelSource
+from naiad.backends.backend import ModelSource, PlansWorkers
 from naiad.backends.instance import Instance, LoadedModel
 from naiad.backends.instances import instance_specs
 from naiad.backends.plugin import HostKind
@@ -170,16 +170,17 @@ class InstanceFactory:
 
     def _workers(self, plan: VersionPlan) -> "Workers":
         # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
+        from naiad.backends import backend_runner  # noqa: PLC0415
         from naiad.engine.workers import Workers  # noqa: PLC0415
 
         source = self._source(plan)
         backend = self._registry.get(plan.config.backend)
+        plan_of = (
+            backend.worker_plan if isinstance(backend, PlansWorkers) else backend_runner.plan_of
+        )
         return Workers(
             plan,
-            [
-                (spec.name, backend.worker_plan(source, spec))
-                for spec in instance_specs(plan.config)
-            ],
+            [(spec.name, plan_of(source, spec)) for spec in instance_specs(plan.config)],
             rpc_handler_of=self._rpc_handler_of,
             clock=self._clock,
         )

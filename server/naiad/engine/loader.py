@@ -12,7 +12,7 @@ import logging
 import pathlib
 import typing
 
-from naiad.backends.backend import Backend, CompletesApart
+from naiad.backends.backend import ModelsComplete
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
 from naiad.config.backend_type import Completer
@@ -181,15 +181,15 @@ class Loader:
 
     def _completer(self, name: str) -> Completer | None:
         try:
-            backend, default_host = (
-                self._registry.get(name),
-                self._registry.plugin(name).default_host,
-            )
+            plugin = self._registry.plugin(name)
+            if plugin.complete is not None:
+                return plugin.complete
+            backend = self._registry.get(name)
         except InferenceError:
             return None  # reported with the backend's name when the version is loaded
-        if not isinstance(backend, CompletesApart):
-            return backend.complete
-        return functools.partial(_complete, backend, default_host)
+        if isinstance(backend, ModelsComplete):
+            return functools.partial(_complete, backend, plugin.default_host)
+        return None
 
 
 def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Argument) -> _Result:
@@ -203,7 +203,7 @@ def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Ar
 
 
 def _complete(
-    backend: Backend,
+    backend: ModelsComplete,
     default_host: HostKind,
     message: typing.Any,
     *,
@@ -217,7 +217,6 @@ def _complete(
     if known_host(wanted, message.name, message.backend) == "thread":
         backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
         return
-    assert isinstance(backend, CompletesApart)
     plan = backend.completion_plan(
         message, model_dir=model_dir, version_dir=version_dir, options=options
     )

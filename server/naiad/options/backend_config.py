@@ -8,11 +8,11 @@ one that did not come through a command line.
 import typing
 
 from naiad.backends.catalog import Catalog
-from naiad.config.option_values import OptionValues, one_of, whole_number
+from naiad.config.option_values import OptionValues, integer, one_of
 from naiad.options.usage import UsageError
 
 _COMMON = {
-    "default-max-batch-size": whole_number(example="4"),
+    "default-max-batch-size": integer(example="4"),
     "host": one_of("thread", "process"),
 }
 

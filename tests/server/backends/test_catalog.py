@@ -13,6 +13,7 @@ import pytest
 from naiad.backends import catalog
 from naiad.backends.catalog import OWN, Catalog
 from naiad.backends.plugin import GROUP
+from naiad.backends.python.backend import PythonBackend
 from naiad.backends.registry import Registry
 from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError
@@ -25,15 +26,16 @@ import types
 
 from naiad.backends.plugin import BackendPlugin
 from naiad.config.backend_type import ModelFormat
-from naiad.config.option_values import whole_number
+from naiad.config.option_values import integer
 
+MADE = types.SimpleNamespace()
 PLUGIN = BackendPlugin(
     name="acme",
-    make=lambda context: types.SimpleNamespace(name="made by the package"),
+    make=lambda context: MADE,
     formats=(ModelFormat(filename="model.acme", platform="acme_v1"),),
     cpu_instances=3,
     instance_kinds=frozenset({"KIND_CPU"}),
-    options={"level": whole_number(example="2")},
+    options={"level": integer(example="2")},
 )
 """
 
@@ -65,7 +67,8 @@ def test_the_servers_own_backends_are_declared_as_entry_points() -> None:
 
 def test_a_backend_of_an_installed_package_is_found_by_its_entry_point(site: pathlib.Path) -> None:
     install(site, "acme", "acme_backend:PLUGIN", PLUGIN)
-    assert Registry(clock=ManualClock()).get("acme").name == "made by the package"
+    made = Registry(clock=ManualClock()).get("acme")
+    assert made is sys.modules["acme_backend"].MADE
 
 
 def test_its_models_are_known_by_their_files_and_get_its_defaults(site: pathlib.Path) -> None:
@@ -95,7 +98,7 @@ def test_its_models_are_known_by_their_files_and_get_its_defaults(site: pathlib.
 def test_its_options_are_checked_at_start(site: pathlib.Path) -> None:
     install(site, "acme", "acme_backend:PLUGIN", PLUGIN)
     assert backend_setting("acme,level=7").value == "7"
-    with pytest.raises(UsageError, match="level is 'high', expected a whole number"):
+    with pytest.raises(UsageError, match="level is 'high', expected an integer"):
         backend_setting("acme,level=high")
     with pytest.raises(UsageError, match="write level=2"):
         backend_setting("level=high")
@@ -116,7 +119,7 @@ def test_a_broken_package_fails_its_own_models_with_the_reason(
     install(site, "acme", "acme_broken:PLUGIN", text)
     sys.modules.pop("acme_broken", None)
     registry = Registry(clock=ManualClock())
-    assert registry.get("python").name == "python"
+    assert isinstance(registry.get("python"), PythonBackend)
     with pytest.raises(
         InferenceError, match="unable to load backend 'acme': acme_broken:PLUGIN"
     ) as caught:
@@ -130,7 +133,7 @@ def test_a_package_cannot_take_the_name_of_the_servers_own_backend(
 ) -> None:
     install(site, "python", "acme_python:PLUGIN", PLUGIN.replace("acme", "python"))
     with caplog.at_level(logging.WARNING):
-        assert Registry(clock=ManualClock()).get("python").name == "python"
+        assert isinstance(Registry(clock=ManualClock()).get("python"), PythonBackend)
         assert Catalog().find("no such backend") is None
     assert "backend python (acme_python:PLUGIN, package acme_python) is not used" in caplog.text
 
@@ -179,6 +182,7 @@ def test_a_folder_with_a_model_py_is_a_backend(tmp_path: pathlib.Path) -> None:
         "vllm",
     ]
     vllm = Registry(clock=ManualClock(), catalog=found).get("vllm")
+    assert isinstance(vllm, PythonBackend)
     assert vllm.name == "vllm"
     pytorch = found.find("pytorch")
     assert pytorch is not None

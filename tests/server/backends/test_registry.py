@@ -7,6 +7,7 @@ import sys
 import pytest
 
 import naiad
+from naiad.backends.python.backend import PythonBackend
 from naiad.backends.registry import Registry
 from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError
@@ -15,7 +16,7 @@ from naiad.errors import ErrorCode, InferenceError
 def test_a_backend_is_made_once() -> None:
     registry = Registry(clock=ManualClock())
     assert registry.get("onnxruntime") is registry.get("onnxruntime")
-    assert registry.get("python").name == "python"
+    assert isinstance(registry.get("python"), PythonBackend)
 
 
 def test_an_unknown_backend_is_refused_with_the_names_there_are() -> None:

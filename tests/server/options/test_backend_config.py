@@ -50,8 +50,8 @@ def test_the_error_of_an_invalid_setting_shows_its_form(text: str) -> None:
     [
         ("default-max-batch-size=abc", "write default-max-batch-size=4, or leave it out"),
         ("onnxruntime,default-max-batch-size=", "write onnxruntime,default-max-batch-size=4"),
-        ("tensorflow,default-max-batch-size=4.0", "a whole number up to 2147483647"),
-        ("default-max-batch-size=2147483648", "a whole number up to 2147483647"),
+        ("tensorflow,default-max-batch-size=4.0", "an integer up to 2147483647"),
+        ("default-max-batch-size=2147483648", "an integer up to 2147483647"),
         ("python,host=proces", "'proces', expected thread or process: write python,host=process"),
         ("onnxruntime,intra_op_thread_count=all", "write onnxruntime,intra_op_thread_count=2"),
         ("inter_op_thread_count=1.5", "write inter_op_thread_count=2"),

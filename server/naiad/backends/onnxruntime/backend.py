@@ -5,13 +5,12 @@ there once. Each GPU instance has a session of its own on its device.
 """
 
 import collections.abc
-import pathlib
 from typing import Any
 
 from typing_extensions import override
 
 from naiad.backends import batch as batches
-from naiad.backends.backend import ModelSource, WorkerPlan
+from naiad.backends.backend import ModelSource
 from naiad.backends.batch import Array
 from naiad.backends.instance import (
     Call,
@@ -19,11 +18,11 @@ from naiad.backends.instance import (
     InputTensor,
     Instance,
     InstanceSpec,
+    LoadedModel,
     Output,
     Response,
 )
 from naiad.backends.onnxruntime import signature as signatures, string_tensors
-from naiad.backends.onnxruntime.completion import complete
 from naiad.backends.onnxruntime.plan import plan_session
 from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.backends.onnxruntime.runner import SessionRunner
@@ -54,22 +53,9 @@ class OnnxRuntimeBackend:
         clock: for the moments that an `Execution` carries.
     """
 
-    name = PLUGIN.name
-
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
         self._pool = GlobalThreadPool()
-
-    def complete(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
-    ) -> None:
-        """Fill in what the graph says (row 11.51), from the file, without a session."""
-        complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
 
     def load(self, source: ModelSource) -> "OnnxModel":
         """Load a model version: the session of its CPU instances, when it has any, is made here."""
@@ -77,14 +63,8 @@ class OnnxRuntimeBackend:
         model.open()
         return model
 
-    def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
-        """See `Backend`: as it is."""
-        from naiad.backends import backend_runner  # noqa: PLC0415 - with the first model that has workers, in a thread
 
-        return backend_runner.plan_of(source, spec)
-
-
-class OnnxModel:
+class OnnxModel(LoadedModel):
     """A model version: its sessions, and what its instances know of it.
 
     Args:
@@ -92,8 +72,6 @@ class OnnxModel:
         clock: for its instances.
         pool: the process's thread pool, for sessions that share one.
     """
-
-    leaves_cycles = False
 
     def __init__(self, source: ModelSource, *, clock: Clock, pool: GlobalThreadPool) -> None:
         self._source = source
@@ -111,6 +89,7 @@ class OnnxModel:
         if kinds - {InstanceKind.GPU}:
             self._shared = self._runner(InstanceKind.CPU, 0)
 
+    @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
         """Make an instance; on a GPU that makes a session."""
         runner = self._shared
@@ -118,6 +97,7 @@ class OnnxModel:
             runner = self._runner(spec.kind, spec.device_id)
         return OnnxInstance(spec.name, runner, clock=self._clock)
 
+    @override
     def close(self) -> None:
         """Drop the shared session; onnxruntime frees it with the last reference."""
         self._shared = None

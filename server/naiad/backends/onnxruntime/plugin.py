@@ -4,9 +4,9 @@ import types
 
 from naiad.backends.plugin import BackendPlugin, deferred
 from naiad.config.backend_type import Form, ModelFormat
-from naiad.config.option_values import boolean, whole_number
+from naiad.config.option_values import boolean, integer
 
-_THREADS = whole_number(example="2", or_empty=True)
+_THREADS = integer(example="2", or_empty=True)
 
 PLUGIN = BackendPlugin(
     name="onnxruntime",

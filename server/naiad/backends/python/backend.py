@@ -12,9 +12,10 @@ import sys
 from typing import Any
 
 from google.protobuf import json_format
+from typing_extensions import override
 
 from naiad.backends.backend import ModelSource, WorkerPlan
-from naiad.backends.instance import InstanceSpec
+from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
 from naiad.backends.python import prints
 from naiad.backends.python.api import context
@@ -114,7 +115,7 @@ class PythonBackend:
         version_dir: pathlib.Path,
         options: collections.abc.Mapping[str, str],
     ) -> WorkerPlan | None:
-        """See `CompletesApart`."""
+        """See `ModelsComplete`."""
         _check_parameters(message)
         files = self._files(message.default_model_filename, model_dir, version_dir)
         if not may_complete(files.model_file):
@@ -135,7 +136,7 @@ class PythonBackend:
         )
 
     def take_completion(self, message: Any, result: Any) -> None:
-        """See `CompletesApart`."""
+        """See `ModelsComplete`."""
         if result is not None:
             _merge(message, result)
 
@@ -233,7 +234,7 @@ class PythonBackend:
         return environment.executable, environment.variables
 
 
-class PythonModel:
+class PythonModel(LoadedModel):
     """A model version: its code, of which each instance makes an object of its own.
 
     Args:
@@ -250,6 +251,7 @@ class PythonModel:
         self._code = code
         self._clock = clock
 
+    @override
     def make_instance(self, spec: InstanceSpec) -> PythonInstance:
         """Make a TritonPythonModel and initialise it (rows 15.2, 15.3)."""
         source = self._source
@@ -265,6 +267,7 @@ class PythonModel:
             now_ns=self._clock.monotonic_ns,
         )
 
+    @override
     def close(self) -> None:
         """Forget the model's modules."""
         self._code.close()

@@ -14,7 +14,7 @@ import time
 import types
 from typing import Any
 
-from naiad.backends.instance import InstanceSpec
+from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.names import UTILS
@@ -27,7 +27,7 @@ _FOLDERS = "NAIAD_MODEL_FOLDERS"
 """The variable by which processes that a model starts learn where its modules are, one folder a line."""
 
 
-class WorkerModel:
+class WorkerModel(LoadedModel):
     """Implements `LoadedModel` for the one instance of a worker process. Making one imports the model file.
 
     Args:
@@ -57,7 +57,9 @@ class WorkerModel:
             sys.breakpointhook = _no_terminal
         self._class = entry_class(path, self._folder, arguments["model_name"])
 
-    def make_instance(self, spec: InstanceSpec) -> PythonInstance:
+    def make_instance(  # type: ignore[explicit-override]  # `override` is in no standard library of 3.8
+        self, spec: InstanceSpec
+    ) -> PythonInstance:
         """See `LoadedModel`."""
         settings = self._settings
         return PythonInstance(
@@ -69,9 +71,6 @@ class WorkerModel:
             decoupled=settings["decoupled"],
             now_ns=time.monotonic_ns,
         )
-
-    def close(self) -> None:
-        """See `LoadedModel`."""
 
 
 def initialized(model_class: Any, arguments: "dict[str, str]", folder: pathlib.Path) -> Any:
