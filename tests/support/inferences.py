@@ -72,6 +72,7 @@ def make_config(
     *,
     max_batch_size: int = 8,
     inputs: collections.abc.Sequence[TensorSpec] = (make_spec(),),
+    outputs: collections.abc.Sequence[TensorSpec] = (make_spec("y"),),
     batching: DynamicBatching | None = None,
     name: str = MODEL,
 ) -> ModelConfig:
@@ -84,7 +85,7 @@ def make_config(
         default_model_filename="",
         max_batch_size=max_batch_size,
         inputs=tuple(inputs),
-        outputs=(make_spec("y"),),
+        outputs=tuple(outputs),
         version_policy=VersionPolicy(latest=1),
         instance_groups=(InstanceGroup(name=f"{name}_0", kind=InstanceKind.CPU, count=1),),
         dynamic_batching=batching,

@@ -1,5 +1,6 @@
 """Waiting for what another process or thread does: where real servers and workers run there is no virtual time."""
 
+import asyncio
 import collections.abc
 import time
 
@@ -22,6 +23,23 @@ def wait_until(
     while not condition():
         assert time.monotonic() < end, what
         time.sleep(_LOOK_AGAIN_S)
+
+
+async def until(
+    condition: collections.abc.Callable[[], object],
+    *,
+    seconds: float = 20,
+    what: str = "it did not come true in time",
+) -> None:
+    """The same in a coroutine, while the event loop runs on.
+
+    Raises:
+        AssertionError: it was not within `seconds`; says `what`.
+    """
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        await asyncio.sleep(_LOOK_AGAIN_S)
 
 
 def within(seconds: float, attempt: collections.abc.Callable[[], float]) -> bool:

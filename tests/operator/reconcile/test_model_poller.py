@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import aiohttp
@@ -13,6 +13,7 @@ from aiohttp.test_utils import TestServer
 from naiad_operator.queue import Key
 from naiad_operator.reconcile.model_poller import ModelPoller, PollConfig, status_url
 from naiad_operator.status import ModelState
+from tests.support.waiting import until
 
 KEY = Key("ns", "demo")
 CONFIG = PollConfig(ready=0.02, loading=0.02, max_unresponsive=0.1, timeout=0.2)
@@ -61,12 +62,6 @@ async def asking() -> AsyncIterator[Asking]:
             await task
     # Transports close in the loop's next round.
     await asyncio.sleep(0)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - the other side is a server
-            await asyncio.sleep(0.005)
 
 
 async def test_the_first_response_and_every_change_are_reported(asking: Asking) -> None:

@@ -3,16 +3,13 @@
 import collections.abc
 from typing import Any
 
+import msgspec
 import numpy as np
 
 from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.config.model_config import (
-    InstanceGroup,
-    InstanceKind,
     ModelConfig,
-    Optimization,
     TensorSpec,
-    VersionPolicy,
 )
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
@@ -22,6 +19,7 @@ from naiad.core.request import InferRequest, Parameters, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.hosts.local_instance import LocalInstance
+from tests.support.inferences import make_config
 
 
 def spec(name: str, datatype: DataType, dims: tuple[int, ...], **more: Any) -> TensorSpec:
@@ -49,25 +47,12 @@ def model_config(
                 data_type=model_config_pb2.DataType.Value(each.datatype.config_name),
             )
     settings: dict[str, Any] = {
-        "name": name,
-        "platform": "",
         "backend": backend,
-        "runtime": "",
         "default_model_filename": "model.py" if backend == "python" else "model.onnx",
-        "max_batch_size": max_batch_size,
-        "inputs": tuple(inputs),
-        "outputs": tuple(outputs),
-        "version_policy": VersionPolicy(latest=1),
-        "instance_groups": (InstanceGroup(name=f"{name}_0", kind=InstanceKind.CPU, count=1),),
-        "dynamic_batching": None,
-        "optimization": Optimization(),
-        "decoupled": False,
-        "parameters": {},
-        "metric_tags": {},
-        "op_library_filenames": (),
         "message": message,
     }
-    return ModelConfig(**{**settings, **more})
+    config = make_config(name=name, max_batch_size=max_batch_size, inputs=inputs, outputs=outputs)
+    return msgspec.structs.replace(config, **{**settings, **more})
 
 
 def tensor(name: str, values: Any, datatype: DataType | None = None) -> Tensor:

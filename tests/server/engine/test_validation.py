@@ -5,30 +5,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from naiad.config.model_config import (
-    InstanceGroup,
-    InstanceKind,
-    ModelConfig,
-    Optimization,
-    TensorSpec,
-    VersionPolicy,
-)
+from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core import datatypes
 from naiad.core.request import LATEST, InferRequest, RequestedOutput
 from naiad.core.tensor import Tensor
 from naiad.engine.validation import RequestValidator
 from naiad.errors import ErrorCode, InferenceError
+from tests.support.inferences import make_config, make_spec
 
 
 def config(*inputs: TensorSpec, max_batch_size: int = 8) -> ModelConfig:
-    return ModelConfig(
-        name="m", platform="", backend="b", runtime="", default_model_filename="", max_batch_size=max_batch_size,
-        inputs=inputs, outputs=(TensorSpec(name="OUT", datatype=datatypes.FP32, dims=(1,)),),
-        version_policy=VersionPolicy(latest=1),
-        instance_groups=(InstanceGroup(name="m", kind=InstanceKind.CPU, count=1),),
-        dynamic_batching=None, optimization=Optimization(), decoupled=False, parameters={}, metric_tags={},
-        op_library_filenames=(), message=None,
-    )  # fmt: skip
+    return make_config(max_batch_size=max_batch_size, inputs=inputs, outputs=(make_spec("OUT"),))
 
 
 def spec(name: str = "IN", *dims: int, **more: Any) -> TensorSpec:

@@ -153,7 +153,7 @@ def test_what_the_model_started_ends_with_it(tmp_path: pathlib.Path) -> None:
         ("class TritonPythonModel:\n    def auto_complete_config(c): ...", [True]),
         ("from base import Base\nclass TritonPythonModel(Base): ...", [True]),
         ("from base import TritonPythonModel", [True]),
-        ("this is not Python", [False]),
+        ("not a Python file", [False]),
     ],
 )
 def test_a_model_is_asked_only_when_it_may_have_something_to_say(

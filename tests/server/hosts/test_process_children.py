@@ -18,8 +18,8 @@ from tests.server.hosts.workers import (
     begun,
     exists,
     model,
-    until,
 )
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,8 @@ from tests.server.hosts.workers import (
     exists,
     lines,
     open_descriptors,
-    until,
 )
+from tests.support.waiting import until
 
 
 async def test_kill_9_fails_what_was_there_with_unavailable_and_the_next_worker_serves(

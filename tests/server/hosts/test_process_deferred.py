@@ -21,8 +21,8 @@ from tests.server.hosts.workers import (
     exists,
     lines,
     told,
-    until,
 )
+from tests.support.waiting import until
 
 UNTIL_CANCELLED = """
 def initialize(self, args):

@@ -18,7 +18,8 @@ from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.worker import main
 from naiad.hosts.worker.link import CLOSE, LinkBrokenError
 from naiad.hosts.worker_process import WorkerProcess
-from tests.server.hosts.workers import GIVE_UP_S, SAME, Hosts, answers, ask, exists, until
+from tests.server.hosts.workers import GIVE_UP_S, SAME, Hosts, answers, ask, exists
+from tests.support.waiting import until
 
 
 async def test_a_batch_that_is_waited_for_no_longer_fails_at_once_and_its_worker_is_killed(

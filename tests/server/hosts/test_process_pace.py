@@ -12,7 +12,8 @@ from naiad.core import datatypes
 from naiad.core.flow import Flow
 from naiad.hosts.host import DeferredResponse
 from tests.server.backends.configs import spec
-from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, told, until
+from tests.server.hosts.workers import GIVE_UP_S, Hosted, Hosts, ask, told
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.slow
 

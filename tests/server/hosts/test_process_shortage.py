@@ -22,8 +22,8 @@ from naiad.hosts.host import BatchOutcome
 from naiad.hosts.worker.link import RESULT, Link
 from naiad.hosts.worker_rpc import BatchAt, ClosedRpcHandler, Reply
 from tests.server.backends.configs import inference, spec, tensor
-from tests.server.hosts.workers import SAME, TO_THE_LAST, Hosts, ask, told, until
-from tests.support.waiting import wait_until
+from tests.server.hosts.workers import SAME, TO_THE_LAST, Hosts, ask, told
+from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.slow
 

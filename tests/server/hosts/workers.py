@@ -5,7 +5,6 @@ import collections.abc
 import gc
 import logging
 import pathlib
-import time
 from typing import Any
 
 from naiad.backends.backend import ModelSource, WorkerPlan
@@ -23,6 +22,7 @@ from naiad.hosts.worker_rpc import ClosedRpcHandler, WorkerRpcHandler
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write
+from tests.support.waiting import until
 
 GIVE_UP_S = 20
 
@@ -195,14 +195,6 @@ class Hosts:
 def ask(row: collections.abc.Sequence[Any] = (1, 2), **more: Any) -> Inference:
     """A request of one row."""
     return inference(tensor("IN", [row], datatypes.FP32), **more)
-
-
-async def until(true: collections.abc.Callable[[], object]) -> None:
-    """Wait for what is meant."""
-    end = time.monotonic() + GIVE_UP_S
-    while not true():
-        assert time.monotonic() < end, "it did not come true"
-        await asyncio.sleep(0.01)
 
 
 def exists(pid: int) -> bool:

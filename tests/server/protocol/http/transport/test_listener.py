@@ -23,6 +23,7 @@ from tests.server.protocol.http.scripted import (
     read_replies,
     request,
 )
+from tests.support.waiting import until
 
 Scenario = collections.abc.Callable[
     [Listener, ScriptedRoutes], collections.abc.Coroutine[None, None, None]
@@ -78,12 +79,6 @@ async def ask(server: Listener, data: bytes) -> list[Reply]:
     writer.close()
     await writer.wait_closed()
     return [reply for reply in replies if reply.status != 100]
-
-
-async def until(condition: collections.abc.Callable[[], bool]) -> None:
-    """Wait for what the kernel will tell the server."""
-    while not condition():  # noqa: ASYNC110 - the kernel sets no event
-        await asyncio.sleep(0.005)
 
 
 async def settled(value: collections.abc.Callable[[], int]) -> None:
