@@ -1,18 +1,18 @@
-"""Time as an argument: one clock for durations and one for the wall, so that tests can turn it."""
+"""Clocks: monotonic and wall time as an argument, so that tests control them."""
 
 import time
 import typing
 
 
 class Clock(typing.Protocol):
-    """What code asks for the time. Deadlines and durations use `monotonic_ns` only."""
+    """Gives the time. Deadlines and durations use `monotonic_ns` only."""
 
     def monotonic_ns(self) -> int:
-        """Nanoseconds since some fixed moment; never goes back."""
+        """Nanoseconds since a fixed time; never goes back."""
         ...
 
     def wall_ns(self) -> int:
-        """Nanoseconds since 1970, as people read time; may jump."""
+        """Nanoseconds since 1970 (Unix time); may jump."""
         ...
 
 
@@ -24,18 +24,18 @@ class SystemClock:
 
 
 class ManualClock:
-    """A clock that stands still until somebody moves it: for pure tests of anything that takes a clock."""
+    """A clock that only `advance` moves, for tests without real time."""
 
     def __init__(self, *, now_ns: int = 0, wall_ns: int = 1_700_000_000_000_000_000) -> None:
         self._now_ns = now_ns
         self._wall_ns = wall_ns
 
     def monotonic_ns(self) -> int:
-        """The moment it was moved to."""
+        """See `Clock`."""
         return self._now_ns
 
     def wall_ns(self) -> int:
-        """The wall's moment, moved along with `advance`."""
+        """See `Clock`."""
         return self._wall_ns
 
     def advance(self, *, ns: int) -> None:

@@ -12,7 +12,7 @@ class RequestContext(msgspec.Struct, eq=False):
         received_ns: when the request's headers were complete, or all of it if it came in one piece (monotonic).
         request_bytes: bytes of its body.
         request_id: the client's id; "" if there is none, or if only the inference has it.
-        trace_id: of the trace that the client says it belongs to (traceparent); "" if there is none.
+        trace_id: of the trace that the client's traceparent names; "" if there is none.
         inference: the inference that it caused; None if there was none, or several.
         sent_ns: when its response was sent (monotonic); 0 before that.
         response_bytes: bytes of the response's body that were sent.

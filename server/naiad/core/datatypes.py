@@ -13,7 +13,7 @@ from typing_extensions import override
 
 
 class Kind(enum.Enum):
-    """How values of a datatype look in JSON."""
+    """How values of a datatype are written in JSON."""
 
     BOOL = "bool"
     UINT = "uint"
@@ -29,8 +29,8 @@ class DataType(msgspec.Struct, frozen=True, eq=False):
         name: the wire name, e.g. "FP32".
         config_name: its name in config.pbtxt, e.g. "TYPE_FP32".
         dtype: the numpy dtype of an array that holds it.
-        size: bytes an element; 0 for BYTES, whose elements differ.
-        kind: how its values look in JSON.
+        size: bytes per element; 0 for BYTES, whose elements differ in size.
+        kind: how its values are written in JSON.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""One inference under way: a request, the model version it runs on, and the way back to who asked.
+"""One inference in progress: a validated request and its response callback.
 
-Made by the engine, carried by the scheduler's queue, read by the backend, settled exactly once. All of it is
-owned by the event loop; a backend on another thread may read `request` and `cancelled`, wait on `flow`, and write nothing.
+The engine makes it, the scheduler owns it, the backend reads it, and it is completed exactly once. All of it belongs to the
+event loop; a backend on another thread may read `request` and `cancelled`, wait on `flow`, and writes nothing.
 """
 
 import collections.abc
@@ -26,7 +26,7 @@ class Cancellable(typing.Protocol):
 
 
 class ExecutionTimes(Record, frozen=True):
-    """When a batch was computed (monotonic nanoseconds), and by which version of the model; shared by all of the batch."""
+    """When a batch was executed (monotonic nanoseconds), and by which version of the model; shared by all its inferences."""
 
     version: int
     start_ns: int
@@ -39,18 +39,18 @@ class Inference(msgspec.Struct, eq=False):
     """A request on its way through queue, batch and backend.
 
     Attributes:
-        request: what was asked, validated; inputs are in the model's shapes (reshape applied).
-        batch_size: how many batch rows it brings; 1 for a model without a batch dimension.
+        request: validated; inputs have the model's shapes (reshape applied).
+        batch_size: its batch rows; 1 for a model without a batch dimension.
         on_response: called on the loop with each response; the last one is final. Never called again after that.
-        received_ns: when the engine got it (monotonic).
-        queued_ns: when the scheduler took it (monotonic).
+        received_ns: when the engine received it (monotonic).
+        queued_ns: when the scheduler accepted it (monotonic).
         priority_level: 1 is the highest; 0 for a model without priorities.
-        deadline_ns: when its place in the queue expires (monotonic); 0 means never.
-        cancelled: the client does not want it any more. Whoever holds it next drops it (row 12.16).
-        settled: its final response was given. Nothing may respond to it any more.
-        flow: how fast a model may send many answers; None where the client gets one.
-        execution: when it was computed; None as long as it was not, and when its batch failed.
-        on_cancel: set by whoever holds it (the scheduler): told at once when `cancel` is called.
+        deadline_ns: when it expires in the queue (monotonic); 0: never.
+        cancelled: the client has gone. The scheduler drops it if it is queued, and a model may stop working on it (row 12.16).
+        completed: its final response was sent. Nothing may respond to it any more.
+        flow: limits how fast a model sends responses; None if the client gets only one.
+        execution: when it was executed; None before that, and if its batch failed.
+        on_cancel: set by its scheduler; called by `cancel`.
     """
 
     request: InferRequest
@@ -61,14 +61,14 @@ class Inference(msgspec.Struct, eq=False):
     priority_level: int = 0
     deadline_ns: int = 0
     cancelled: bool = False
-    settled: bool = False
+    completed: bool = False
     flow: Flow | None = None
     execution: ExecutionTimes | None = None
     on_cancel: "collections.abc.Callable[[Inference], None] | None" = None
 
     def cancel(self) -> None:
-        """The client left or gave up. Safe at any time, any number of times; loop only."""
-        if self.settled or self.cancelled:
+        """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""
+        if self.completed or self.cancelled:
             return
         self.cancelled = True
         if self.flow is not None:

@@ -1,9 +1,9 @@
 """The official protobuf messages, from tritonclient's generated modules, without tritonclient.
 
-Importing `tritonclient.grpc` runs its `__init__`, which brings grpc, grpc.aio and a client: 170 ms and 47 MB.
+Importing `tritonclient.grpc` runs its `__init__`, which imports grpc, grpc.aio and a client: 170 ms and 47 MB.
 The two generated modules alone take 29 ms. They are loaded under their own names through empty parent
-packages, which are then taken away again, so that a later `import tritonclient.grpc` finds the same message classes
-(a second copy of the definitions would break whichever import comes second).
+packages, which are removed afterwards, so that a later `import tritonclient.grpc` finds the same message classes
+(of two copies of the definitions, the second import would fail).
 """
 
 import importlib
@@ -43,11 +43,13 @@ def _load() -> tuple[Any, Any]:
 
 
 class _LaterModule(types.ModuleType):
-    """In a module's place until somebody asks it for something."""
+    """Stands for a module until one of its attributes is used."""
 
     @override
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__"):  # asked by who looks at every module, not by who uses this one
+        if name.startswith(
+            "__"
+        ):  # read by code that inspects every module, not by users of this one
             raise AttributeError(name)
         if sys.modules.get(self.__name__) is self:
             del sys.modules[self.__name__]
@@ -55,7 +57,7 @@ class _LaterModule(types.ModuleType):
 
 
 def _import_later(name: str) -> None:
-    """Have the next import of a module not load it. Whoever uses it, then or later, gets the real one."""
+    """Make the next import of a module load it only when it is used."""
     sys.modules.setdefault(name, _LaterModule(name))
 
 

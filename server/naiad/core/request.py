@@ -1,4 +1,4 @@
-"""One inference request, as every protocol decodes it and every backend sees it."""
+"""An inference request, as every protocol decodes it and every backend sees it."""
 
 from naiad.core.record import Record
 from naiad.core.tensor import Tensor
@@ -13,7 +13,7 @@ SEQUENCE_END = 2
 
 
 class RequestedOutput(Record, frozen=True, eq=True):
-    """An output that a request asks for, and the form in which the client wants it.
+    """A requested output, and the form in which the client wants it.
 
     Attributes:
         name: the output's name.
@@ -27,18 +27,18 @@ class RequestedOutput(Record, frozen=True, eq=True):
 
 
 class InferRequest(Record, frozen=True):
-    """A request, decoded and not yet judged against any model.
+    """A decoded request; `engine.validation` checks it against its model.
 
     Attributes:
-        model_name: the model asked for.
-        model_version: the version asked for, or LATEST.
-        id: the client's own name for the request; "" when it gave none.
-        inputs: in the order they came; names may still be unknown or doubled.
-        requested_outputs: the outputs that it asks for, in order; empty means all (row 3.29).
-        parameters: the client's own parameters, for the backend (row 3.26).
+        model_name: the requested model.
+        model_version: the requested version, or LATEST.
+        id: the client's id of the request; "" if there is none.
+        inputs: in the order of the request; before validation, names may be unknown or repeated.
+        requested_outputs: in the order of the request; empty means all outputs (row 3.29).
+        parameters: the client's custom parameters, for the backend (row 3.26).
         priority: 0 means the model's default level (row 4.14).
-        timeout_us: microseconds it may wait in the queue, where the model allows it (row 12.14); 0 means none.
-        correlation_id: the sequence it belongs to; 0 or "" means none.
+        timeout_us: microseconds that it may wait in the queue, if the model allows it (row 12.14); 0: no limit.
+        correlation_id: its sequence; 0 or "" means none.
         flags: SEQUENCE_START and SEQUENCE_END, or-ed.
     """
 
@@ -60,5 +60,5 @@ class InferRequest(Record, frozen=True):
 
     @property
     def label(self) -> str:
-        """What messages about this request begin with (row 1.3)."""
+        """The prefix of messages about this request (row 1.3)."""
         return f"[request id: {self.id or '<id_unknown>'}] "

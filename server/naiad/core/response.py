@@ -1,4 +1,4 @@
-"""One response to an inference request; a stream of responses is several of these, the last one final."""
+"""A response to an inference request; a stream of responses is several of these, the last one final."""
 
 from naiad.core.record import Record
 from naiad.core.request import InferRequest, Parameters
@@ -6,24 +6,24 @@ from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 
 NO_PARAMETERS: Parameters = {}
-"""Shared by the many responses without parameters: nobody may add to it."""
+"""Shared by all responses without parameters; read only."""
 
 NO_OUTPUTS: list[Tensor] = []
-"""Shared by failed responses: nobody may add to it."""
+"""Shared by all failed responses; read only."""
 
 
 class InferResponse(Record, frozen=True):
-    """What one request gets back.
+    """A response.
 
     Attributes:
-        model_name: the model that answered.
-        model_version: the version that answered; of a request that found none, the one it asked for.
-        id: the request's id, echoed.
+        model_name: the model that responds.
+        model_version: the version that responds; the requested one if that does not exist.
+        id: the request's id.
         outputs: in the model's order, only the requested ones; shapes with the batch dimension.
-        parameters: the model's own (row 3.37).
+        parameters: set by the model (row 3.37).
         error: set instead of outputs when the request failed; `bare()` if it was raised.
-        final: whether no further response follows.
-        empty: it is final and says nothing else: the model had sent everything before, or sends nothing (row 10.30).
+        final: whether it is the last response to its request.
+        empty: it is final and carries nothing else: the model has sent everything before, or sends nothing (row 10.30).
     """
 
     model_name: str
@@ -37,7 +37,7 @@ class InferResponse(Record, frozen=True):
 
 
 def failure(request: InferRequest, error: InferenceError, *, version: int) -> InferResponse:
-    """The final response to a request that failed on its own."""
+    """The final response to a request that failed by itself, not with its batch."""
     return InferResponse(
         request.model_name, version, request.id, NO_OUTPUTS, NO_PARAMETERS, error.bare()
     )

@@ -1,4 +1,4 @@
-"""The engine's interface for the protocols: one frozen struct per answer, no wire types.
+"""The engine's interface for the protocols: one frozen struct per result, no wire types.
 
 `Engine` is a Protocol, so that the tests of a protocol can use a scripted engine; `engine.engine.ServingEngine` implements it.
 """
@@ -45,7 +45,7 @@ class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One entry of the repository index (row 7.2): a model that was never loaded has only a name."""
+    """An entry of the repository index (row 7.2): a model that was never loaded has only a name."""
 
     name: str
     version: int | None = None

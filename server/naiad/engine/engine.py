@@ -1,8 +1,8 @@
-"""The engine: what protocols talk to. Read this page first.
+"""The engine: the interface between protocols and models. Read this page first.
 
-A request goes `infer` -> the model version's rules (`validation.py`) -> its scheduler (`scheduling/`) -> an instance's host
-(`hosts/`) -> a backend (`backends/`), and its response comes back through the callback it brought. Everything else here answers
-questions about the server and its models; nothing here knows a wire format.
+A request goes from `infer` to the validator of its model version (`validation.py`), its scheduler (`scheduling/`), an instance's host
+(`hosts/`) and a backend (`backends/`); its response comes back through its callback. Everything else here is about the state of the
+server and its models. Wire formats are not known here.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ _IN_SERVICE = {State.LOADING.value, State.READY.value, State.UNLOADING.value}
 
 
 class Phase(enum.Enum):
-    """The server's life, forwards only: STARTING -> SERVING -> DRAINING -> EXITING."""
+    """The phases of the server, in this order only: STARTING -> SERVING -> DRAINING -> EXITING."""
 
     STARTING = 1
     SERVING = 2
@@ -57,10 +57,10 @@ class ServingEngine:
     """Implements `engine.api.Engine`.
 
     Args:
-        repository: who serves which model.
+        repository: the models.
         server_id: the server's name (`--id`).
         version: the server's version.
-        strict_readiness: rows 2.4, 2.5.
+        strict_readiness: whether the server is ready only if every model is (rows 2.4, 2.5).
         control_mode: whether models may be loaded and unloaded, and what the index lists.
     """
 
@@ -78,10 +78,10 @@ class ServingEngine:
         self._strict_readiness = strict_readiness
         self._control_mode = control_mode
         self.phase = Phase.STARTING
-        """Where the server is in its life; moved on by `serve`."""
+        """Set by `serve`."""
         self.not_served = collections.Counter[ErrorCode]()
-        """Inference requests that found no model, by the error: NOT_FOUND when the model or version is unknown, UNAVAILABLE when it is not
-        ready. No model has counters for them (row 2.8)."""
+        """Inference requests without a model, by error: NOT_FOUND if the model or version is unknown, UNAVAILABLE if it is not ready.
+        No model has counters for them (row 2.8)."""
 
     def infer(
         self,
@@ -100,7 +100,7 @@ class ServingEngine:
         return model.infer(request, on_response, flow, context)
 
     def inflight(self) -> int:
-        """Inferences that were accepted and not answered yet, over all models."""
+        """Inferences that were accepted and have no final response yet, over all models."""
         serving = sum(model.inflight() for _, _, model in self._repository.served())
         return serving + sum(model.inflight() for model in self._repository.unloading())
 
@@ -113,12 +113,12 @@ class ServingEngine:
             raise
 
     def server_live(self) -> bool:
-        """Live from the first socket on; at the very end the row's error (2.1)."""
+        """See `Engine`: live from the first socket to the end of the drain (row 2.1)."""
         self._refuse_when_exiting()
         return True
 
     async def server_ready(self) -> bool:
-        """Rows 2.2, 2.4, 2.5; false while starting and while draining, so that no new traffic is sent here."""
+        """See `Engine`. False while starting and while draining, so that no new traffic is sent here (rows 2.2, 2.4, 2.5)."""
         self._refuse_when_exiting()
         if self.phase is not Phase.SERVING:
             return False
@@ -131,20 +131,20 @@ class ServingEngine:
         if False in known:
             return False
         # Most models are known to be ready: a probe starts no task and no thread for these.
-        asked = [model for model, ready in zip(models, known, strict=True) if ready is None]
-        return all(await asyncio.gather(*(model.ready() for model in asked)))
+        unknown = [model for model, ready in zip(models, known, strict=True) if ready is None]
+        return all(await asyncio.gather(*(model.ready() for model in unknown)))
 
     async def model_ready(self, name: str, version: int = LATEST) -> bool:
-        """Row 2.7."""
+        """See `Engine` (row 2.7)."""
         self._refuse_when_exiting()
         return await self._repository.get(name, version).ready()
 
     def server_metadata(self) -> ServerMetadata:
-        """Row 2.13."""
+        """See `Engine` (row 2.13)."""
         return self._metadata
 
     def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
-        """Row 2.15."""
+        """See `Engine` (row 2.15)."""
         model = self._repository.get(name, version)
         config = model.config
         return ModelMetadata(
@@ -163,30 +163,30 @@ class ServingEngine:
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
         """Counters, sorted by name and version (rows 8.1, 8.8)."""
-        found = [
+        entries = [
             ModelVersionStatistics(name=model_name, version=number, statistics=model.statistics)
             for model_name, number, model in self._repository.served()
             if name in ("", model_name)
         ]
         if not name:
-            return found
-        if not found:
+            return entries
+        if not entries:
             raise invalid(
                 f"requested model '{name}' is not available: ask /v2/repository/index for the models and their states"
             )
         if version == LATEST:
-            return found
-        found = [entry for entry in found if entry.version == version]
-        if not found:
+            return entries
+        entries = [entry for entry in entries if entry.version == version]
+        if not entries:
             ready = ", ".join(map(str, self._repository.ready_versions(name)))
             raise invalid(
                 f"requested model version is not available for model '{name}': version {version}; versions that are ready: {ready}"
             )
-        return found
+        return entries
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """The repository index (rows 7.1 to 7.6); in mode explicit also the names of models that were never loaded."""
-        found = [
+        entries = [
             IndexEntry(
                 name=state.name,
                 version=state.version,
@@ -197,18 +197,20 @@ class ServingEngine:
             if not ready_only or state.state is State.READY
         ]
         if ready_only or not self._control_mode.lists_unloaded:
-            return found
+            return entries
         folders = await self._repository.names()
         # A model that has left the repository is no longer listed once it has stopped serving.
-        found = [each for each in found if each.name in folders or each.state in _IN_SERVICE]
-        touched = {entry.name for entry in found}
-        found += [IndexEntry(name=name) for name in folders if name not in touched]
-        return sorted(found, key=lambda entry: (entry.name, entry.version or 0))
+        entries = [
+            entry for entry in entries if entry.name in folders or entry.state in _IN_SERVICE
+        ]
+        touched = {entry.name for entry in entries}
+        entries += [IndexEntry(name=name) for name in folders if name not in touched]
+        return sorted(entries, key=lambda entry: (entry.name, entry.version or 0))
 
     async def load_model(
         self, name: str, overrides: Overrides = NO_OVERRIDES, *, requested_by: str = ""
     ) -> None:
-        """Rows 7.8, 7.11-7.14, 7.20-7.22; `requested_by` names the model that waits for this in its initialize (row 15.24)."""
+        """See `Engine`. `requested_by` names the model whose initialize waits for this load (row 15.24)."""
         self._control_mode.check_request(name)
         if overrides:
             raise unsupported(
@@ -219,7 +221,7 @@ class ServingEngine:
     async def unload_model(
         self, name: str, *, unload_dependents: bool = False, requested_by: str = ""
     ) -> None:
-        """Rows 7.9, 7.10, 7.13; no model depends on another one yet, so that the flag changes nothing."""
+        """See `Engine`. No model depends on another one yet, so `unload_dependents` has no effect."""
         self._control_mode.check_request(name)
         await self._repository.unload(name, requested_by=requested_by)
 

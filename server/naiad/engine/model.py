@@ -83,7 +83,7 @@ class Model:
         try:
             self._scheduler.submit(inference)
         except InferenceError as error:
-            inference.settled = True
+            inference.completed = True
             # Every refusal counts: a full queue, no running instance, a model that is being stopped (row 8.16).
             self.statistics.record_failure(
                 reason=error.reason, request_ns=self._clock.monotonic_ns() - received_ns

@@ -3,8 +3,8 @@
 Pure: it reads the queue and changes nothing, knows neither a clock nor an instance, and is called only when an instance is free; the
 scheduler takes the batch out of the queue. The rules are rows 12.2 to 12.10:
 a batch is a run from the head of the queue, so the order inside a priority level is kept; a request of higher
-priority that comes while a batch waits for more requests goes to its head, because the batch is formed afresh each
-time. Without a delay, queued requests run at once, cut to the largest preferred size that they fill.
+priority that arrives while a batch waits for more requests goes to its head, because each decision forms the batch again.
+Without a delay, queued requests run at once, cut to the largest preferred size that they fill.
 """
 
 import collections.abc
@@ -23,14 +23,14 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """A model's settings, in the form in which the decision needs them.
 
     Attributes:
-        single: every request runs alone, whatever its batch size (rows 12.1, 12.22).
+        single: every request runs alone, regardless of its batch size (rows 12.1, 12.22).
         max_rows: the most batch rows of a batch.
         preferred: sizes that run at once, in rows, ascending.
         delay_ns: how long the oldest request of a batch may wait for more requests.
         same_shape: inputs whose shapes must agree: those with a dimension of any size (row 12.7).
         same_values: inputs whose values must agree: shape tensors.
         same_inputs: requests must bring the same set of inputs, for some are optional (row 12.8).
-        append_only: whether a new request always goes behind those that wait and could join any of them.
+        append_only: whether a new request always goes behind the queued ones and could share a batch with any of them.
     """
 
     single: bool
@@ -103,7 +103,7 @@ def next_batch(
         queue: its timeouts applied up to `now`. It is only read: the caller takes the batch out of it.
         now: monotonic nanoseconds.
         policy: the model's.
-        draining: no more requests come, so there is nothing to wait for (shutdown).
+        draining: no more requests will arrive, so a batch does not wait for any (shutdown).
     """
     if not queue:
         return None

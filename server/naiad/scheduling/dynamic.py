@@ -39,7 +39,7 @@ class DynamicScheduler:
         queue: empty; owned by the scheduler.
         policy: how batches are formed.
         dispatcher: counts and responds.
-        hold: send nothing before this many requests have come (row 12.19).
+        hold: send nothing before this many requests have arrived (row 12.19).
         pool: the instances; of several free ones the one that worked last is used, because its memory is warm.
         statistics: counts pending requests and closed batches.
         clock: gives the time.
@@ -81,7 +81,7 @@ class DynamicScheduler:
         pool.open(on_free=self._on_free, on_lost=self._on_lost, on_completed=self._check_drained)
 
     def submit(self, inference: Inference) -> None:
-        """See `Scheduler`. A refused inference is not counted here: the error's `reason` says under which counter it belongs."""
+        """See `Scheduler`. A refused inference is not counted here: the error's `reason` names its counter."""
         if self._stopping or not self._pool.usable:
             raise self._shutting_down(inference) if self._stopping else self._no_instance()
         if inference.cancelled:
@@ -207,7 +207,7 @@ class DynamicScheduler:
             pool.send(slot, queue.take(decision.count))
 
     def _on_free(self, batch: list[Inference] | None) -> None:
-        """An instance is free, for one: because its batch came back."""
+        """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
         queue = self._queue
         if batch is not None:
             self._several_clients = len(batch) > 1 or bool(queue)

@@ -17,7 +17,7 @@ from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Scheduler
 
 HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
-"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have come."""
+"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived."""
 
 
 def make_scheduler(
@@ -35,7 +35,7 @@ def make_scheduler(
     Args:
         config: normalised.
         version: the version.
-        hosts: the instances, at least one; the scheduler closes them when it stops.
+        hosts: one per instance, at least one; the scheduler closes them when it stops.
         resources: what instances share with those of other models.
         statistics: its counters.
         clock: gives the time.

@@ -266,23 +266,23 @@ class InstancePool:
         execution = outcome.execution
         self._dispatcher.deliver(outcome)
         if execution is not None and None in execution.responses:
-            deferred = [inference for inference in outcome.batch if not inference.settled]
+            deferred = [inference for inference in outcome.batch if not inference.completed]
             self._deferred.update(deferred)
             self.inflight += len(deferred)
         self._on_completed()
 
-    def _on_deferred(self, answer: DeferredResponse) -> None:
+    def _on_deferred(self, deferred: DeferredResponse) -> None:
         """A deferred response came, perhaps before its batch."""
-        inference = answer.inference
-        if answer.response.final and inference in self._deferred:
+        inference = deferred.inference
+        if deferred.response.final and inference in self._deferred:
             self._deferred.remove(inference)
             self.inflight -= 1
         flow = inference.flow
         if flow is not None:
-            flow.coming(answer.weight)
-        self._dispatcher.respond(answer)
+            flow.coming(deferred.weight)
+        self._dispatcher.respond(deferred)
         if flow is not None:
-            flow.arrived(answer.weight)
+            flow.arrived(deferred.weight)
         self._on_completed()
 
     def _failed(self, batch: list[Inference], error: InferenceError) -> BatchOutcome:

@@ -33,7 +33,7 @@ class _Level:
 
 
 class InferenceQueue:
-    """Priority levels, first in first out inside each.
+    """The queued requests of one model: priority levels, first in first out inside each of them.
 
     Args:
         model: the model's name, for messages.
@@ -70,7 +70,7 @@ class InferenceQueue:
         return len(self._levels) + len(self._order) + len(self._deadlines)
 
     def __iter__(self) -> collections.abc.Iterator[Inference]:
-        """In the order in which they run."""
+        """The requests in the order in which they run."""
         for priority in self._order:
             level = self._levels[priority]
             yield from level.waiting
@@ -169,9 +169,9 @@ class InferenceQueue:
         return 0
 
     def _priority_of(self, inference: Inference) -> int:
-        asked = inference.request.priority
-        if 0 < asked <= self._batching.priority_levels:
-            return asked
+        requested = inference.request.priority
+        if 0 < requested <= self._batching.priority_levels:
+            return requested
         return self._batching.default_priority_level
 
     def _level_at(self, priority: int) -> _Level:
@@ -215,7 +215,7 @@ class InferenceQueue:
 
 
 def _timeout_us(inference: Inference, policy: QueuePolicy) -> int:
-    asked = inference.request.timeout_us
-    if policy.allow_timeout_override and 0 < asked < policy.default_timeout_us:
-        return asked
+    requested = inference.request.timeout_us
+    if policy.allow_timeout_override and 0 < requested < policy.default_timeout_us:
+        return requested
     return policy.default_timeout_us

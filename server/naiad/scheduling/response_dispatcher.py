@@ -59,7 +59,7 @@ class ResponseDispatcher:
 
     def fail(self, inference: Inference, error: InferenceError) -> None:
         """Respond with an error, counted under its reason; does nothing for an inference that is completed."""
-        if inference.settled:
+        if inference.completed:
             return
         request_ns = self._now() - inference.received_ns
         if self._progress:
@@ -73,16 +73,16 @@ class ResponseDispatcher:
             ),
         )
 
-    def respond(self, answer: DeferredResponse) -> None:
+    def respond(self, deferred: DeferredResponse) -> None:
         """Send a deferred response; the final one counts and completes the inference.
 
         The inference failed if any of its responses was an error. It computed from the beginning of its batch to its final response.
         """
-        inference, response = answer.inference, answer.response
-        if inference.settled:
+        inference, response = deferred.inference, deferred.response
+        if inference.completed:
             return
         now = self._now()
-        progress = self._progress.pop(inference, None) or _Progress(answer.begun_ns)
+        progress = self._progress.pop(inference, None) or _Progress(deferred.begun_ns)
         self._count_response(progress, inference, response, now)
         if not response.final:
             self._progress[inference] = progress
@@ -96,10 +96,10 @@ class ResponseDispatcher:
             self._statistics.record_successes(
                 rows=inference.batch_size,
                 request_ns=[now - inference.received_ns],
-                queue_ns=[answer.begun_ns - inference.queued_ns],
-                timing=BatchTiming(0, now - answer.begun_ns, 0),
+                queue_ns=[deferred.begun_ns - inference.queued_ns],
+                timing=BatchTiming(0, now - deferred.begun_ns, 0),
             )
-        begun_ns = answer.begun_ns
+        begun_ns = deferred.begun_ns
         inference.execution = ExecutionTimes(self._version, begun_ns, begun_ns, now, now)
         self._complete(inference, response)
 
@@ -150,7 +150,7 @@ class ResponseDispatcher:
         responses = [
             (inference, response)
             for inference, response in zip(outcome.batch, execution.responses, strict=True)
-            if response is not None and not inference.settled
+            if response is not None and not inference.completed
         ]
         times = ExecutionTimes(
             self._version,
@@ -191,7 +191,7 @@ class ResponseDispatcher:
         )
 
     def _complete(self, inference: Inference, response: InferResponse) -> None:
-        inference.settled = True
+        inference.completed = True
         inference.on_cancel = None
         if inference.flow is not None:
             inference.flow.close()

@@ -107,7 +107,7 @@ class Scheduling(RuleBasedStateMachine):
         except InferenceError:
             self.taken.remove(inference)
             self.may_refuse()
-            assert not inference.settled
+            assert not inference.completed
 
     def may_refuse(self) -> None:
         limited = self.batching and self.batching.default_queue_policy.max_queue_size
@@ -117,10 +117,10 @@ class Scheduling(RuleBasedStateMachine):
     def cancel(self, data: st.DataObject) -> None:
         if self.taken:
             inference = data.draw(st.sampled_from(self.taken))
-            queued = not inference.settled and inference not in self.executed()
+            queued = not inference.completed and inference not in self.executed()
             inference.cancel()
             if queued:
-                assert inference.settled
+                assert inference.completed
                 self.left_queue.add(inference.request.id)
 
     @rule(ms=st.sampled_from([0, 0, 1, 4, 30]))
@@ -150,12 +150,12 @@ class Scheduling(RuleBasedStateMachine):
     @invariant()
     def nobody_is_answered_twice(self) -> None:
         assert len(self.answers) == len(set(self.answers))
-        assert {each.request.id for each in self.taken if each.settled} == set(self.answers)
+        assert {each.request.id for each in self.taken if each.completed} == set(self.answers)
 
     @invariant()
     def the_gauges_are_right(self) -> None:
         executed = {each.request.id for each in self.executed()}
-        unsettled = [each for each in self.taken if not each.settled]
+        unsettled = [each for each in self.taken if not each.completed]
         assert self.scheduler.inflight() == len(unsettled)
         waiting = [each for each in unsettled if each.request.id not in executed]
         assert self.statistics.pending == len(waiting)
@@ -208,7 +208,7 @@ class Scheduling(RuleBasedStateMachine):
                     host.finish()
             self.loop.run_until_complete(asyncio.sleep(0.001))
         self.nobody_is_answered_twice()
-        assert all(each.settled for each in self.taken)
+        assert all(each.completed for each in self.taken)
         assert (self.statistics.pending, self.scheduler.inflight()) == (0, 0)
         assert self.statistics.success_count + self.statistics.fail_count == len(self.taken)
         assert all(host.closed for host in self.hosts)

@@ -126,7 +126,7 @@ async def test_a_host_that_answers_at_once_does_not_nest_ten_thousand_batches(
     monkeypatch.setattr(model.host, "submit", submit_and_finish)
     model.host.finish()
     assert len(model.answered) == 10_001
-    assert first.settled
+    assert first.completed
     model.nothing_left()
 
 

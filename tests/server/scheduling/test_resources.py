@@ -47,7 +47,7 @@ async def test_a_request_that_waits_for_resources_can_be_cancelled_and_the_next_
     busy.send()
     gone, waiting = left.send(), last.send()
     gone.cancel()
-    assert gone.settled
+    assert gone.completed
     busy.host.finish()
     assert (left.host.ids, last.host.ids) == ([], [ids(waiting)])
     last.host.finish()

@@ -128,7 +128,7 @@ async def test_a_response_to_a_completed_request_is_dropped() -> None:
     model = ScheduledModel(DynamicBatching())
     settled, other = model.send(), model.send()
     await turn()
-    settled.settled = True
+    settled.completed = True
     model.host.finish()
     assert other.on_cancel is None, "a client that keeps it keeps no scheduler alive"
     assert [request_id for request_id, _, _ in model.answered] == ids(other)
