@@ -4,6 +4,7 @@ Every error of this server is a JSON object with the single key "error" (row 1.2
 """
 
 import collections.abc
+import functools
 import typing
 
 import orjson
@@ -66,11 +67,13 @@ def error_callback(on_reply: OnReply) -> collections.abc.Callable[[InferenceErro
     return lambda error: on_reply(error_reply(error))
 
 
+@functools.cache  # every path of the fast lane keeps one, and orjson's bytes take 4 KB
 def wrong_method(allowed: bytes) -> HttpReply:
     """Row 1.4, with the Allow header that HTTP asks for; `allowed` is its value."""
     return refusal(405, "Method Not Allowed", extra=((b"Allow", allowed),))
 
 
+@functools.cache
 def options_reply(allowed: bytes) -> HttpReply:
     """What OPTIONS answers on a path that exists: which verbs it takes."""
     return HttpReply(204, ((b"Allow", allowed),), ())
