@@ -56,9 +56,9 @@ class EnvironmentBuilder:
             try:
                 self._run([str(python), str(script)], {}, folder)
             except FailedError as error:
-                text = "\n".join(error.output)
+                output = "\n".join(error.output)
                 raise cannot_load(
-                    self._model, f"conda-unpack failed in {folder}:\n{text}"
+                    self._model, f"conda-unpack failed in {folder}:\n{output}"
                 ) from error
 
     def build(self, spec: Required) -> None:
@@ -83,7 +83,7 @@ class EnvironmentBuilder:
             try:
                 self._run(command, variables, file.absolute().parent)
             except FailedError as error:
-                source = "" if wheels is None else f" (only the wheels in {wheels} count)"
+                source = "" if wheels is None else f" (from the wheels in {wheels} only)"
                 raise cannot_load(
                     self._model,
                     f"its environment could not be built from {file}{source}:\n{commands.errors_of(error.output)}\n"
@@ -116,9 +116,9 @@ class EnvironmentBuilder:
             environ=commands.environ(os.environ, variables),
             folder=folder,
             keep=self._lock,
-            tell=self._tell,
+            on_line=self._log_line,
         )
 
-    def _tell(self, line: str) -> None:
+    def _log_line(self, line: str) -> None:
         if line:
             _log.info("[%s] %s", self._model, line)

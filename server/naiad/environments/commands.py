@@ -5,7 +5,7 @@ import os
 import pathlib
 
 Variables = collections.abc.Mapping[str, str | None]
-"""Changes to the server's environment variables; None takes one out."""
+"""Changes to the server's environment variables; None removes one."""
 
 WORKER_PYTHON = (3, 8)
 """The oldest interpreter that a worker runs in."""
@@ -21,9 +21,9 @@ PROBE = (
 )
 """Run in an environment: prints its Python version, its numpy's, and why numpy cannot be imported."""
 
-_SHELLS_OWN = frozenset(("_", "SHLVL", "PWD", "OLDPWD", "PS1"))
+_SHELL_VARIABLES = frozenset(("_", "SHLVL", "PWD", "OLDPWD", "PS1"))
 
-_PIPS_PLACES = (
+_PIP_TARGETS = (
     "PIP_TARGET",
     "PIP_PREFIX",
     "PIP_ROOT",
@@ -31,11 +31,11 @@ _PIPS_PLACES = (
     "PIP_REQUIRE_VIRTUALENV",
     "PIP_PYTHON",
 )
-"""Settings that would install to another place."""
+"""Settings that would install into another folder."""
 
 
 def make_venv(python: str, folder: pathlib.Path, *, with_pip: bool) -> list[str]:
-    """Makes an empty virtual environment.
+    """The command that creates an empty virtual environment.
 
     Args:
         python: the interpreter.
@@ -53,14 +53,14 @@ def install(
     wheels: pathlib.Path | None,
     own_pip: bool,
 ) -> list[str]:
-    """Installs what a requirements file lists; to be run in the file's folder, where its relative paths begin.
+    """The command that installs what a requirements file lists; to be run in the file's folder, to which its paths are relative.
 
     Args:
         python: the server's interpreter.
         folder: the environment.
         file: the requirements file.
         wheels: install from this folder and nowhere else.
-        own_pip: whether the environment's own pip is taken, rather than the server's.
+        own_pip: whether to use the environment's own pip instead of the server's.
     """
     inside = str(folder / "bin" / "python")
     pip = [inside, "-m", "pip"] if own_pip else [python, "-m", "pip", "--python", inside]
@@ -72,19 +72,19 @@ def install(
 
 
 def installer_variables(*, only_wheels: bool) -> Variables:
-    """For the installer: nothing of the server's packages is seen, and nothing goes to another place than the environment.
+    """Variables for the installer: it sees no package of the server, and installs into the environment only.
 
     Args:
-        only_wheels: a folder of wheels is all that counts, so that PIP_FIND_LINKS does not.
+        only_wheels: whether it installs from a folder of wheels only, so that PIP_FIND_LINKS has no effect.
     """
     return {
         "PYTHONPATH": None, "PYTHONHOME": None, "VIRTUAL_ENV": None, "PYTHONNOUSERSITE": "1", "PYTHONUNBUFFERED": "1",
-        **dict.fromkeys((*_PIPS_PLACES, *(("PIP_FIND_LINKS",) if only_wheels else ())), None),
+        **dict.fromkeys((*_PIP_TARGETS, *(("PIP_FIND_LINKS",) if only_wheels else ())), None),
     }  # fmt: skip
 
 
 def built_variables(folder: pathlib.Path, path: str) -> Variables:
-    """For a worker in a virtual environment that was built here.
+    """Variables for a worker in a virtual environment that was built here.
 
     Args:
         folder: the environment.
@@ -104,15 +104,15 @@ def packed_variables(
     before: collections.abc.Mapping[str, str],
     activated: collections.abc.Mapping[str, str],
 ) -> Variables:
-    """For a worker in an environment that somebody packed: what its `bin/activate` changes (row 15.30).
+    """Variables for a worker in a packed environment: what its `bin/activate` changes (row 15.30).
 
     Args:
         folder: the environment, here.
         before: the server's variables.
-        activated: those variables after `bin/activate`. Where it names the place at which the environment was made, the place where
-            it is now counts.
+        activated: those variables after `bin/activate`. The path at which the environment was made
+            is replaced by its path here.
     """
-    names = (before.keys() | activated.keys()) - _SHELLS_OWN
+    names = (before.keys() | activated.keys()) - _SHELL_VARIABLES
     changed: dict[str, str | None] = {
         name: activated.get(name) for name in names if activated.get(name) != before.get(name)
     }
@@ -128,40 +128,40 @@ def packed_variables(
 def with_packages(
     variables: Variables, packages: pathlib.Path, python_path: str
 ) -> dict[str, str | None]:
-    """For a worker in another interpreter that takes its packages from an environment's folder."""
+    """Variables for a worker in another interpreter that imports packages from an environment's folder."""
     behind = f"{os.pathsep}{python_path}" if python_path else ""
     return {**variables, "PYTHONPATH": f"{packages}{behind}", "VIRTUAL_ENV": None}
 
 
 def environ(base: collections.abc.Mapping[str, str], variables: Variables) -> dict[str, str]:
-    """A program's variables."""
+    """All variables of a program: the base with the changes."""
     merged = {**base, **variables}
     return {name: value for name, value in merged.items() if value is not None}
 
 
 def activation(shell: str, script: pathlib.Path) -> list[str]:
-    """Prints the variables after a script was sourced, each ended by a NUL."""
+    """The command that sources a script and prints the variables, each followed by a NUL."""
     return [shell, "-c", '. "$1" >&2 && exec env -0', shell, str(script)]
 
 
 def parse_environ(output: bytes) -> dict[str, str]:
-    """What `env -0` printed."""
-    pairs = (each.partition("=") for each in os.fsdecode(output).split("\0") if each)
+    """The variables that `env -0` printed."""
+    pairs = (pair.partition("=") for pair in os.fsdecode(output).split("\0") if pair)
     return {name: value for name, _, value in pairs}
 
 
 def errors_of(output: collections.abc.Sequence[str]) -> str:
-    """What an installer said of its failure: from its first line that begins with "error" to the end, else the end."""
+    """The part of an installer's output that explains its failure: from the first line that begins with "error" to the end, else the end."""
     most = 30
     lines = [line.rstrip() for line in output if line.strip()]
     first = next(
         (n for n, line in enumerate(lines) if line.lstrip().lower().startswith("error")), None
     )
-    told = lines[first:] if first is not None else lines
-    return "\n".join(told[:1] + told[1:][-most:])
+    shown = lines[first:] if first is not None else lines
+    return "\n".join(shown[:1] + shown[1:][-most:])
 
 
 def _first(folder: pathlib.Path, path: str) -> str:
     return os.pathsep.join(
-        [str(folder), *(each for each in path.split(os.pathsep) if each and each != str(folder))]
+        [str(folder), *(part for part in path.split(os.pathsep) if part and part != str(folder))]
     )

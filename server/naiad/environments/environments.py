@@ -1,7 +1,7 @@
-"""Gets the Python environments that models spec: finds, unpacks or builds them, each once (row 15.30).
+"""Provides the Python environments that models need: finds, unpacks or builds them, each once (row 15.30).
 
-The spec is decided in `spec.py`, the names and command lines in `identity.py` and `commands.py`; `builder.py` builds, `cache.py`
-keeps. Blocking, for the loader's threads: an installer may take minutes.
+`spec.py` decides which one, `identity.py` names it, `commands.py` has the command lines, `builder.py` builds it, and `cache.py` keeps
+it. Blocking, for the loader's threads: an installer may take minutes.
 """
 
 import collections.abc
@@ -32,9 +32,9 @@ from naiad.errors import invalid, unavailable
 _log = logging.getLogger("naiad.environments")
 
 KEEP_DAYS = 30.0
-"""How long an environment is kept that nobody uses."""
+"""How long an environment is kept that no server uses."""
 
-_NS_A_SECOND = 1e9
+_NS_PER_SECOND = 1e9
 
 
 class Environments:
@@ -53,7 +53,7 @@ class Environments:
         self._mutex = threading.Lock()
 
     def get(self, model: str, spec: EnvironmentSpec, options: Options) -> Environment:
-        """The environment that a model needs. Blocking: it may be made first.
+        """The environment that a model needs. Blocking: it may have to be built first.
 
         Args:
             model: its name, for the log and errors.
@@ -61,7 +61,7 @@ class Environments:
             options: `--backend-config` of its backend.
 
         Raises:
-            InferenceError: it cannot be had; the message holds what the installer said.
+            InferenceError: it is not available; the message holds the output of the installer.
         """
         try:
             match spec:
@@ -71,19 +71,19 @@ class Environments:
                     return self._required(model, spec, options)
         except ClosedError as error:
             raise unavailable(
-                f"unable to load model '{model}': the server stops before its environment is made"
+                f"unable to load model '{model}': the server stops before its environment is built"
             ) from error
         except UnicodeDecodeError as error:
             what = spec.file if isinstance(spec, Required) else spec.path
-            raise cannot_load(model, f"{what} is no text in UTF-8: {error}") from error
+            raise cannot_load(model, f"{what} is not valid UTF-8 text: {error}") from error
         except OSError as error:
             raise cannot_load(
                 model,
-                f"its environment cannot be made: {error} (--backend-config=python,{CACHE_OPTION}=FOLDER chooses where environments are kept)",
+                f"its environment cannot be built: {error} (--backend-config=python,{CACHE_OPTION}=FOLDER chooses where environments are kept)",
             ) from error
 
     def close(self) -> None:
-        """Stop what is being made. What is there stays."""
+        """Stop building environments. Complete ones stay."""
         self._closing.set()
         self._programs.close()
         with self._mutex:
@@ -95,52 +95,52 @@ class Environments:
         if not path.exists():
             raise cannot_load(
                 model,
-                f"Failed to get the canonical path for {path}: {PACKED_PARAMETER} names it, and it is not there",
+                f"Failed to get the canonical path for {path}: {PACKED_PARAMETER} names it, and it does not exist",
             )
         folder = path.resolve()
         if not path.is_dir():
             folder = self._cache(options).get(
                 f"packed-{identity.of_tarball(path)}",
-                lambda folder, lock: self._maker(model, folder, lock).unpack(path),
+                lambda folder, lock: self._builder(model, folder, lock).unpack(path),
             )
-        look = EnvironmentInspector(model, self._programs, folder=folder, source=path)
-        return self._remembered(folder, look.find)
+        inspector = EnvironmentInspector(model, self._programs, folder=folder, source=path)
+        return self._inspected(folder, inspector.inspect)
 
     def _required(self, model: str, spec: Required, options: Options) -> Environment:
         if spec.wheels is not None and not spec.wheels.is_dir():
-            raise cannot_load(model, f"the wheel folder {spec.wheels} is not there")
+            raise cannot_load(model, f"the wheel folder {spec.wheels} does not exist")
         folder = self._cache(options).get(
             f"built-{identity.of_requirements(spec.file, spec.wheels)}",
-            lambda folder, lock: self._maker(model, folder, lock).build(spec),
+            lambda folder, lock: self._builder(model, folder, lock).build(spec),
         )
         return Environment(
             executable=str(folder / "bin" / "python"),
             variables=commands.built_variables(folder, os.environ.get("PATH", "")),
         )
 
-    def _maker(self, model: str, folder: pathlib.Path, lock: int) -> EnvironmentBuilder:
+    def _builder(self, model: str, folder: pathlib.Path, lock: int) -> EnvironmentBuilder:
         return EnvironmentBuilder(model, self._programs, folder=folder, lock=lock)
 
-    def _remembered(
-        self, folder: pathlib.Path, find: collections.abc.Callable[[], Environment]
+    def _inspected(
+        self, folder: pathlib.Path, inspect: collections.abc.Callable[[], Environment]
     ) -> Environment:
-        """What was found out of an environment before, unless it was changed since: all instances of a model ask."""
+        """The result of an inspection, remembered until the environment changes: each instance of a model needs it."""
         now = changes(folder)
         with self._mutex:
             known = self._known.get(folder)
         if known is not None and known[0] == now:
             return known[1]
-        found = find()
+        environment = inspect()
         with self._mutex:
-            self._known[folder] = (now, found)
-        return found
+            self._known[folder] = (now, environment)
+        return environment
 
     def _cache(self, options: Options) -> Cache:
         named = options.get(CACHE_OPTION, "")
         folder = pathlib.Path(named).absolute() if named else default_folder(os.environ, home())
         if folder is None:
             raise invalid(
-                "this user has no home folder in which environments of models could be kept: say where with "
+                "this user has no home folder in which environments of models could be kept: choose one with "
                 f"--backend-config=python,{CACHE_OPTION}=FOLDER, or set XDG_CACHE_HOME"
             )
         days = _days(options)
@@ -149,10 +149,10 @@ class Environments:
             if cache is not None:
                 return cache
             cache = self._caches[folder] = Cache(folder, self._closing)
-        now_s = self._clock.wall_ns() / _NS_A_SECOND
+        now_s = self._clock.wall_ns() / _NS_PER_SECOND
         removed = cache.remove_unused(days=days, now_s=now_s)
         if removed:
-            _log.info("removed %d environments that nobody needs from %s", len(removed), folder)
+            _log.info("removed %d unused environments from %s", len(removed), folder)
         return cache
 
 

@@ -1,6 +1,6 @@
-"""Names environments by what they are made of, so that equal ones are made once.
+"""Names environments by what they are built from, so that equal ones are built once.
 
-A name is a hash of contents, never of places or times: two models with the same requirements, two servers and an image share one.
+A name is a hash of contents, never of paths or times: two models with the same requirements, two servers and an image share one.
 """
 
 import collections.abc
@@ -13,7 +13,7 @@ import sys
 import sysconfig
 import threading
 
-_SHOWN = 20
+_DIGITS = 20
 """Hex digits of a name: 80 bits."""
 
 _COMMENT = re.compile(r"(^|\s)#.*$")
@@ -24,7 +24,7 @@ _LOCAL = re.compile(
 
 
 def interpreter() -> str:
-    """This interpreter, as far as packages installed for it care."""
+    """What packages that are installed for this interpreter depend on: its version, ABI, machine and prefix."""
     return " ".join(
         (
             sys.implementation.name,
@@ -39,7 +39,7 @@ def interpreter() -> str:
 def of_requirements(file: pathlib.Path, wheels: pathlib.Path | None) -> str:
     """The name of the environment that a requirements file describes, for this interpreter.
 
-    Comments and blank lines do not count; files that it includes do, and so do local projects and wheels that it names.
+    Comments and blank lines have no effect; included files do, and so do local projects and wheels that the file names.
 
     Raises:
         OSError: something that it names cannot be read.
@@ -49,10 +49,10 @@ def of_requirements(file: pathlib.Path, wheels: pathlib.Path | None) -> str:
         digest.update(b"\n" + line.encode())
     if wheels is not None:
         digest.update(b"\nwheels")
-        for path in sorted(wheels.iterdir(), key=lambda each: each.name):
+        for path in sorted(wheels.iterdir(), key=lambda wheel: wheel.name):
             if path.is_file():
                 digest.update(f"\n{path.name} {contents(path)}".encode())
-    return digest.hexdigest()[:_SHOWN]
+    return digest.hexdigest()[:_DIGITS]
 
 
 def of_tarball(path: pathlib.Path) -> str:
@@ -61,11 +61,11 @@ def of_tarball(path: pathlib.Path) -> str:
     Raises:
         OSError: it cannot be read.
     """
-    return contents(path)[:_SHOWN]
+    return contents(path)[:_DIGITS]
 
 
 def requirement_lines(file: pathlib.Path) -> list[str]:
-    """What a requirements file asks for, line by line; in place of a file or folder that it names, what is in there.
+    """The requirements of a file, line by line; a file or folder that it names is replaced by its contents.
 
     Raises:
         OSError: something that it names cannot be read.
@@ -98,21 +98,21 @@ def _tree(path: pathlib.Path) -> collections.abc.Iterator[str]:
         yield contents(path)
     elif path.is_dir():
         for folder, folders, names in os.walk(path):
-            folders[:] = sorted(each for each in folders if each != "__pycache__")
+            folders[:] = sorted(name for name in folders if name != "__pycache__")
             for name in sorted(names):
-                each = pathlib.Path(folder, name)
-                yield f"{each.relative_to(path)} {contents(each)}"
+                file = pathlib.Path(folder, name)
+                yield f"{file.relative_to(path)} {contents(file)}"
 
 
-_MOST_KNOWN = 4096
-"""Files whose contents are remembered, some 300 bytes each; a server whose models come and go meets new ones for ever."""
+_MAX_KNOWN = 4096
+"""Files whose hashes are remembered, about 300 bytes each; a server whose models come and go reads ever new ones."""
 
 _known: dict[tuple[int, int, int, int], str] = {}
 _lock = threading.Lock()
 
 
 def contents(path: pathlib.Path) -> str:
-    """The SHA-256 of a file; files that did not change since are not read again.
+    """The SHA-256 of a file; a file that has not changed is not read again.
 
     Raises:
         OSError: it cannot be read.
@@ -126,6 +126,6 @@ def contents(path: pathlib.Path) -> str:
             known = hashlib.file_digest(file, "sha256").hexdigest()
             with _lock:
                 _known[key] = known
-                if len(_known) > _MOST_KNOWN:
+                if len(_known) > _MAX_KNOWN:
                     del _known[next(iter(_known))]
     return known

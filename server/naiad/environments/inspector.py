@@ -52,11 +52,11 @@ class EnvironmentInspector:
         self._folder = folder
         self._source = source
 
-    def find(self) -> Environment:
-        """How to start a worker there.
+    def inspect(self) -> Environment:
+        """Find out how to start a worker in the environment.
 
-        With its own interpreter; where that is not on this machine (a virtual environment holds only a link to it), with the server's
-        and the environment's packages, if they are for the same version of Python.
+        The worker runs in the environment's own interpreter. If that is not on this machine (a virtual environment holds only a link to it),
+        it runs in the server's interpreter with the environment's packages, if these are for the same version of Python.
 
         Raises:
             InferenceError: a worker cannot start in it.
@@ -64,9 +64,9 @@ class EnvironmentInspector:
         """
         variables = self._activated()
         try:
-            return self._with_its_own(variables)
+            return self._with_own_interpreter(variables)
         except _UnusableError as error:
-            return self._with_ours(variables, str(error))
+            return self._with_server_interpreter(variables, str(error))
 
     def _activated(self) -> Variables:
         script = self._folder / "bin" / "activate"
@@ -84,21 +84,21 @@ class EnvironmentInspector:
         except FailedError as error:
             raise cannot_load(
                 self._model,
-                f"{script} failed when it was sourced: {error}; the log has what it said",
+                f"{script} failed when it was sourced: {error}; its output is in the log",
             ) from error
         return commands.packed_variables(self._folder, os.environ, commands.parse_environ(output))
 
-    def _with_its_own(self, variables: Variables) -> Environment:
+    def _with_own_interpreter(self, variables: Variables) -> Environment:
         python = interpreter_in(self._folder)
         if python is None:
             link = broken_link(self._folder)
             why = f"bin/python is a link to {link}, which is not on this machine" if link else ""
             raise _UnusableError(why or "it has no bin/python")
         environment = Environment(executable=str(python), variables=variables)
-        self._try(environment)
+        self._probe(environment)
         return environment
 
-    def _with_ours(self, variables: Variables, why: str) -> Environment:
+    def _with_server_interpreter(self, variables: Variables, why: str) -> Environment:
         packages = packages_in(self._folder)
         if not packages.is_dir():
             major, minor = sys.version_info[:2]
@@ -112,7 +112,7 @@ class EnvironmentInspector:
             variables=commands.with_packages(variables, packages, os.environ.get("PYTHONPATH", "")),
         )
         try:
-            self._try(environment)
+            self._probe(environment)
         except _UnusableError as error:
             raise cannot_load(
                 self._model,
@@ -124,8 +124,8 @@ class EnvironmentInspector:
         )  # fmt: skip
         return environment
 
-    def _try(self, environment: Environment) -> None:
-        """Start its interpreter and check what every worker needs."""
+    def _probe(self, environment: Environment) -> None:
+        """Start the interpreter and check that it has what every worker needs."""
         try:
             output = self._programs.run(
                 [environment.executable, "-B", "-c", commands.PROBE],
@@ -145,6 +145,6 @@ class EnvironmentInspector:
         if not numpy:
             raise cannot_load(
                 self._model,
-                f"{self._source} (Python {shown}) has no numpy that works, and every model needs it ({why}): install numpy there and pack "
+                f"{self._source} (Python {shown}) has no working numpy, which every model needs ({why}): install numpy there and pack "
                 "it again",
             )

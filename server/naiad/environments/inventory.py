@@ -1,22 +1,22 @@
-"""What was in an environment when it was made, so that one that was damaged since is found: by a cleaner of old files, say."""
+"""Lists what was in an environment when it was built, to detect damage: a job that deletes old files, for example."""
 
 import collections.abc
 import os
 import pathlib
 
 _DEPTH = 4
-"""Folders down to here are listed: `lib/python3.11/site-packages` is the third, and what is in it tells whether packages are there."""
+"""Levels of folders that are listed: `lib/python3.11/site-packages` is the third, and its entries show which packages there are."""
 
-_COMES_AND_GOES = "__pycache__"
+_IGNORED = "__pycache__"
 
 
 def inventory(folder: pathlib.Path) -> set[str]:
-    """The files, folders and links near the top of an environment, relative to it; no link that leads nowhere."""
+    """The files, folders and links near the top of an environment, relative to it; no broken links."""
     return set(_listed(str(folder), "", _DEPTH))
 
 
 def missing(folder: pathlib.Path, mark: pathlib.Path) -> list[str]:
-    """What is not there any more, in order; nothing for a mark that lists nothing.
+    """The listed files that are missing now, sorted; empty for a mark that lists nothing.
 
     Args:
         folder: the environment's.
@@ -30,7 +30,7 @@ def missing(folder: pathlib.Path, mark: pathlib.Path) -> list[str]:
 
 
 def write(folder: pathlib.Path, mark: pathlib.Path) -> None:
-    """Write the inventory of an environment that has just been made."""
+    """Write the inventory of an environment that has just been built."""
     text = "\0".join(sorted(inventory(folder)))
     mark.write_text(text, encoding="utf-8", errors="surrogateescape")
 
@@ -41,9 +41,7 @@ def _listed(folder: str, above: str, depth: int) -> collections.abc.Iterator[str
     except OSError:
         return
     for entry in entries:
-        if entry.name == _COMES_AND_GOES or (
-            entry.is_symlink() and not pathlib.Path(entry).exists()
-        ):
+        if entry.name == _IGNORED or (entry.is_symlink() and not pathlib.Path(entry).exists()):
             continue
         path = above + entry.name
         yield path

@@ -1,6 +1,6 @@
-"""Gives an environment that lacks numpy the server's: it is the one package that a worker cannot do without.
+"""Copies the server's numpy into an environment that lacks it: the one package that every worker needs.
 
-A copy, not a link, so that the environment does not change or break when the server's does. Nothing else of the server gets in.
+A copy, not a link, so that the environment does not change or break when the server's numpy does. Nothing else of the server is copied.
 """
 
 import importlib.metadata
@@ -22,14 +22,14 @@ def copy_numpy(packages: pathlib.Path) -> str:
         Its version.
 
     Raises:
-        NoNumpyError: nobody knows which files it consists of.
+        NoNumpyError: it is unknown which files it consists of.
         OSError: they cannot be copied.
     """
     try:
         distribution = importlib.metadata.distribution("numpy")
     except importlib.metadata.PackageNotFoundError as error:
         raise NoNumpyError("the server's numpy was not installed as a package") from error
-    files = [each for each in distribution.files or () if ".." not in each.parts]
+    files = [file for file in distribution.files or () if ".." not in file.parts]
     if not files:
         raise NoNumpyError("the server's numpy does not list its files")
     for file in files:

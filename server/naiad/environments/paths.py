@@ -1,4 +1,4 @@
-"""Where things are in an environment's folder."""
+"""The paths of the parts of an environment: interpreter, packages, and the files that tell whether it has changed."""
 
 import os
 import pathlib
@@ -8,7 +8,7 @@ _INTERPRETERS = ("python", "python3")
 
 
 def interpreter_in(folder: pathlib.Path) -> pathlib.Path | None:
-    """An environment's interpreter; None when it has none, or a link that leads nowhere on this machine."""
+    """An environment's interpreter; None if it has none, or a broken link."""
     for name in _INTERPRETERS:
         path = folder / "bin" / name
         if path.is_file():
@@ -17,7 +17,7 @@ def interpreter_in(folder: pathlib.Path) -> pathlib.Path | None:
 
 
 def broken_link(folder: pathlib.Path) -> str:
-    """Where the link to an environment's interpreter leads; "" without a link."""
+    """The target of the link to an environment's interpreter; "" if it is not a link."""
     for name in _INTERPRETERS:
         path = folder / "bin" / name
         if path.is_symlink():
@@ -26,14 +26,14 @@ def broken_link(folder: pathlib.Path) -> str:
 
 
 Changes = tuple[tuple[int, int] | None, ...]
-"""Inode and time of the last change of some files; None for one that is not there."""
+"""Inode and time of the last change of some files; None for one that does not exist."""
 
 
 def changes(folder: pathlib.Path) -> Changes:
-    """Tells whether an environment's interpreter, or what says its variables, is another one than before."""
-    telling = ["pyvenv.cfg", "etc/conda/activate.d", "bin/activate"]
-    telling += [f"bin/{name}" for name in _INTERPRETERS]
-    return tuple(_change(folder / each) for each in telling)
+    """Inode and times of the files that define an environment's interpreter and its variables; they differ once one has changed."""
+    names = ["pyvenv.cfg", "etc/conda/activate.d", "bin/activate"]
+    names += [f"bin/{name}" for name in _INTERPRETERS]
+    return tuple(_change(folder / name) for name in names)
 
 
 def _change(path: pathlib.Path) -> tuple[int, int] | None:
@@ -45,7 +45,7 @@ def _change(path: pathlib.Path) -> tuple[int, int] | None:
 
 
 def packages_in(folder: pathlib.Path) -> pathlib.Path:
-    """Where an environment has packages for this server's version of Python."""
+    """The folder of an environment's packages for this server's version of Python."""
     major, minor = sys.version_info[:2]
     return folder / "lib" / f"python{major}.{minor}" / "site-packages"
 
@@ -56,5 +56,5 @@ def own_interpreter() -> str:
 
 
 def home() -> str:
-    """The user's home folder; "~" when nobody knows it."""
+    """The user's home folder; "~" if it is unknown."""
     return os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none

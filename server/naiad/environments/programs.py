@@ -23,7 +23,7 @@ LIMIT_S = 3600.0
 
 
 class ClosedError(Exception):
-    """The server stops; nothing more is made."""
+    """The server stops; no more environments are made."""
 
 
 class FailedError(Exception):
@@ -59,17 +59,17 @@ class Programs:
         environ: collections.abc.Mapping[str, str],
         folder: pathlib.Path,
         keep: int | None = None,
-        tell: collections.abc.Callable[[str], None] | None = None,
+        on_line: collections.abc.Callable[[str], None] | None = None,
         limit_s: float = LIMIT_S,
     ) -> bytes:
-        """Run a program to its end; gives back its output.
+        """Run a program to its end and return its output.
 
         Args:
             command: the program.
             environ: its variables.
             folder: where it works.
-            keep: a descriptor that it gets and has no use for.
-            tell: told each line; standard error comes with standard output then, and only the last lines are given back.
+            keep: a descriptor that stays open in it until it ends.
+            on_line: called with each line; the output then includes standard error, and only the last lines are returned.
             limit_s: how long it may take.
 
         Raises:
@@ -83,7 +83,7 @@ class Programs:
             cwd=folder,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT if tell is not None else None,
+            stderr=subprocess.STDOUT if on_line is not None else None,
             start_new_session=True,
             pass_fds=() if keep is None else (keep,),
         ) as process:
@@ -93,7 +93,7 @@ class Programs:
             timer.daemon = True
             timer.start()
             try:
-                output = _read(process, tell)
+                output = _read(process, on_line)
                 status = process.wait()
             except BaseException:
                 _kill(process)
@@ -112,7 +112,7 @@ class Programs:
         return output
 
     def close(self) -> None:
-        """End whatever runs."""
+        """End all programs."""
         with self._mutex:
             for process in self._running:
                 _kill(process)
@@ -125,15 +125,15 @@ class Programs:
 
 
 def _read(
-    process: "subprocess.Popen[bytes]", tell: collections.abc.Callable[[str], None] | None
+    process: "subprocess.Popen[bytes]", on_line: collections.abc.Callable[[str], None] | None
 ) -> bytes:
     assert process.stdout is not None
-    if tell is None:
+    if on_line is None:
         return process.stdout.read()
     last = collections.deque[bytes](maxlen=_KEPT_LINES)
     for line in process.stdout:
         last.append(line)
-        tell(os.fsdecode(line).rstrip())
+        on_line(os.fsdecode(line).rstrip())
     return b"".join(last)
 
 

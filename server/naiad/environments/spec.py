@@ -11,7 +11,7 @@ import pathlib
 from naiad.errors import InferenceError, invalid
 
 PACKED_PARAMETER = "EXECUTION_ENV_PATH"
-"""Row 15.30."""
+"""The model's setting for a packed environment (row 15.30)."""
 
 REQUIREMENTS_PARAMETER = "naiad.requirements"
 """The model's setting for its requirements.txt: `ignore`."""
@@ -68,7 +68,7 @@ def spec_of(
 ) -> EnvironmentSpec | None:
     """The environment of a Python model; None for the server's own.
 
-    A requirements.txt counts in the version's folder, else in the model's, as modules do (row 15.4). EXECUTION_ENV_PATH takes precedence.
+    A requirements.txt is looked for in the version's folder, then in the model's, as modules are (row 15.4). EXECUTION_ENV_PATH takes precedence.
 
     Args:
         model: its name, for messages.
@@ -76,7 +76,7 @@ def spec_of(
         model_dir: its folder.
         version_dir: its version's folder.
         options: `--backend-config` of the backend.
-        backend_dir: the folder of a Python-based backend, whose requirements.txt counts last.
+        backend_dir: the folder of a Python-based backend, whose requirements.txt is looked for last.
 
     Raises:
         InferenceError: INVALID_ARG: a setting is not valid.
@@ -94,23 +94,23 @@ def spec_of(
 
 
 def refused_in_thread(model: str, spec: EnvironmentSpec) -> InferenceError:
-    """Why a model with an environment of its own cannot run in the server's."""
+    """The error of a model with an environment of its own that is to run in a thread of the server."""
     what = f"{PACKED_PARAMETER}={spec.path}" if isinstance(spec, Packed) else f"{spec.file}"
     instead = (
-        f"take {PACKED_PARAMETER} out"
+        f"remove {PACKED_PARAMETER}"
         if isinstance(spec, Packed)
         else f'set the parameter {REQUIREMENTS_PARAMETER} to "{_IGNORE}" (and install what it lists where the server is)'
     )
     return cannot_load(
         model,
-        f"it has an environment of its own ({what}), and a thread of the server has the server's: "
+        f"it has an environment of its own ({what}), and a thread of the server runs in the server's environment: "
         f'set its parameter naiad.host to "process" (or --backend-config=python,host=process), or {instead}',
     )
 
 
-def cannot_load(model: str, text: str) -> InferenceError:
+def cannot_load(model: str, reason: str) -> InferenceError:
     """The error of a model whose environment is not available."""
-    return invalid(f"unable to load model '{model}': {text}")
+    return invalid(f"unable to load model '{model}': {reason}")
 
 
 def _expanded(text: str, model: str, model_dir: pathlib.Path) -> pathlib.Path:
@@ -121,7 +121,7 @@ def _expanded(text: str, model: str, model_dir: pathlib.Path) -> pathlib.Path:
     if path != folder and not path.startswith(folder + os.sep):
         raise cannot_load(
             model,
-            f"{PACKED_PARAMETER} is '{text}', which leads out of the model's folder {folder}: put the "
+            f"{PACKED_PARAMETER} is '{text}', which is outside of the model's folder {folder}: put the "
             "environment into that folder, or write its absolute path",
         )
     return pathlib.Path(path)

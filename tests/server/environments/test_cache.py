@@ -177,7 +177,7 @@ def test_a_damaged_one_that_another_server_uses_is_an_error_that_says_so(
     another = cache(tmp_path)
     folder = another.get("e", Builder())
     (folder / "made").unlink()
-    with pytest.raises(OSError, match=r"made is not there any more.*another server uses it"):
+    with pytest.raises(OSError, match=r"made is missing.*another server uses it"):
         cache(tmp_path).get("e", Builder())
     another.close()
     making = Builder()

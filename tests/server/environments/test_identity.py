@@ -93,7 +93,7 @@ def test_only_so_many_files_are_remembered_and_the_oldest_is_forgotten(
 ) -> None:
     known: dict[object, str] = {}
     monkeypatch.setattr(identity, "_known", known)
-    monkeypatch.setattr(identity, "_MOST_KNOWN", 2)
+    monkeypatch.setattr(identity, "_MAX_KNOWN", 2)
     found = []
     for number in range(4):
         file = tmp_path / str(number)

@@ -21,7 +21,10 @@ def test_lines_are_reported_as_they_come() -> None:
     lines: list[str] = []
     code = "import sys; print('one'); print('two', file=sys.stderr, flush=True)"
     Programs(threading.Event()).run(
-        python(code), environ=os.environ | {"PYTHONUNBUFFERED": "1"}, folder=ROOT, tell=lines.append
+        python(code),
+        environ=os.environ | {"PYTHONUNBUFFERED": "1"},
+        folder=ROOT,
+        on_line=lines.append,
     )
     assert lines == ["one", "two"]
 
@@ -45,7 +48,7 @@ def test_close_ends_what_runs_and_what_it_started() -> None:
             python(code),
             environ=os.environ,
             folder=ROOT,
-            tell=lambda line: started.set(),
+            on_line=lambda line: started.set(),
         )
         assert started.wait(20)
         closing.set()
@@ -69,7 +72,7 @@ def test_what_takes_too_long_is_ended_and_says_so() -> None:
             python("import time; print('begun', flush=True); time.sleep(600)"),
             environ=os.environ,
             folder=ROOT,
-            tell=lambda line: None,
+            on_line=lambda line: None,
             limit_s=1,
         )
     assert caught.value.output[-1] == "error: it took longer than 1 s and was ended"
