@@ -1,4 +1,4 @@
-"""From counters to the lines of the metrics page: what it shows of every model version. Pure.
+"""Writes the lines of the metrics page for every model version, from its counters. Pure.
 
 A model version has about a hundred lines, and a server may have hundreds of models. So the lines of a family are written once, with
 places for the values and for a model's labels; for each model version these are filled in, which costs 25 microseconds for all families.
@@ -18,8 +18,8 @@ from naiad.metrics.exposition import Labels, Rendered, labels_text, number
 from naiad.metrics.families import Family
 from naiad.metrics.statistics import CloseReason, Histogram, ModelStatistics, RestartReason
 
-_NS_A_US = 1_000
-_NS_A_SECOND = 1e9
+_NS_PER_US = 1_000
+_NS_PER_SECOND = 1e9
 
 
 class Counted(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +30,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
         version: its number.
         statistics: its counters.
         tags: the config's metric_tags; each is a label `_<key>` (row 8.30).
-        gpu_uuids: of its GPU instances; empty on CPU. With several, counters stand at the first one (they are the model's).
+        gpu_uuids: of its GPU instances; empty on CPU. With several, the counters, which are the model's, have the label of the first one.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     gpu_uuids: tuple[str, ...] = ()
 
     def labels(self) -> Labels:
-        """Row 8.30, sorted by name as the reference prints them: `version` is the last, and a `reason` would stand before it."""
+        """The labels, sorted by name as the reference prints them: `version` is the last one, and a `reason` is before it (row 8.30)."""
         labels = {f"_{key}": value for key, value in self.tags.items()}
         if self.gpu_uuids:
             labels["gpu_uuid"] = self.gpu_uuids[0]
@@ -59,12 +59,12 @@ _Value = float | str
 
 
 class _Lines(msgspec.Struct, frozen=True):
-    """The lines that a model version has of one family.
+    """The lines of one family for a model version.
 
     Attributes:
         family: the family.
         text: the lines, with places for labels and values, of a model version with these counters.
-        values: what stands there now, in the same order.
+        values: the current values, in the same order.
     """
 
     family: Family
@@ -73,7 +73,7 @@ class _Lines(msgspec.Struct, frozen=True):
 
 
 def _one(family: Family, value: collections.abc.Callable[[ModelStatistics], _Value]) -> _Lines:
-    """A line with the model's own labels."""
+    """One line with the model's own labels."""
     text = f"{family.name}{{{_MODEL},{_VERSION}}}{_VALUE}"
     return _Lines(family, lambda _: text, lambda s: (value(s),))
 
@@ -85,7 +85,7 @@ def _by_reason(
     family: Family,
     pick: collections.abc.Callable[[ModelStatistics], collections.abc.Mapping[_Reason, int]],
 ) -> _Lines:
-    """A line per reason."""
+    """One line per reason."""
 
     @functools.cache
     def text(*reasons: _Reason) -> str:
@@ -129,16 +129,16 @@ _FAMILIES: tuple[_Lines, ...] = (
     _by_reason(families.REQUEST_FAILURE, lambda s: s.failures),
     _one(families.INFERENCE_COUNT, lambda s: s.inference_count),
     _one(families.EXEC_COUNT, lambda s: s.execution_count),
-    _one(families.REQUEST_DURATION, lambda s: s.success_ns // _NS_A_US),
-    _one(families.QUEUE_DURATION, lambda s: s.queue_ns // _NS_A_US),
-    _one(families.COMPUTE_INPUT_DURATION, lambda s: s.compute_input_ns // _NS_A_US),
-    _one(families.COMPUTE_INFER_DURATION, lambda s: s.compute_infer_ns // _NS_A_US),
-    _one(families.COMPUTE_OUTPUT_DURATION, lambda s: s.compute_output_ns // _NS_A_US),
+    _one(families.REQUEST_DURATION, lambda s: s.success_ns // _NS_PER_US),
+    _one(families.QUEUE_DURATION, lambda s: s.queue_ns // _NS_PER_US),
+    _one(families.COMPUTE_INPUT_DURATION, lambda s: s.compute_input_ns // _NS_PER_US),
+    _one(families.COMPUTE_INFER_DURATION, lambda s: s.compute_infer_ns // _NS_PER_US),
+    _one(families.COMPUTE_OUTPUT_DURATION, lambda s: s.compute_output_ns // _NS_PER_US),
     _one(families.PENDING, lambda s: s.pending),
-    _one(families.MODEL_LOAD_DURATION, lambda s: number(s.load_ns / _NS_A_SECOND)),
-    _distribution(families.REQUEST_TIME, lambda s: s.request_time, unit=_NS_A_SECOND),
-    _distribution(families.QUEUE_TIME, lambda s: s.queue_time, unit=_NS_A_SECOND),
-    _distribution(families.COMPUTE_TIME, lambda s: s.compute_time, unit=_NS_A_SECOND),
+    _one(families.MODEL_LOAD_DURATION, lambda s: number(s.load_ns / _NS_PER_SECOND)),
+    _distribution(families.REQUEST_TIME, lambda s: s.request_time, unit=_NS_PER_SECOND),
+    _distribution(families.QUEUE_TIME, lambda s: s.queue_time, unit=_NS_PER_SECOND),
+    _distribution(families.COMPUTE_TIME, lambda s: s.compute_time, unit=_NS_PER_SECOND),
     _distribution(families.BATCH_SIZE, lambda s: s.batch_size, unit=1),
     _by_reason(families.BATCH_CLOSED, lambda s: s.closes),
     _by_reason(families.WORKER_RESTARTS, lambda s: s.worker_restarts),
@@ -151,16 +151,16 @@ _FROZEN_WITHOUT_LATENCIES = frozenset(
 def model_series(
     counted: collections.abc.Sequence[Counted], *, counter_latencies: bool
 ) -> collections.abc.Iterator[Rendered]:
-    """The families that every model version has, each written when it is asked for.
+    """The families that every model version has, each written when the iterator reaches it.
 
     Args:
         counted: what to show.
-        counter_latencies: row 8.18: without them their families are gone, and (the reference's own slip, kept) the
-            counters of successes, inferences and executions stay at 0.
+        counter_latencies: if False, the latency families are left out, and the counters of successes, inferences and executions stay at 0, as in the
+            reference (row 8.18).
     """
     labels = [
         (labels_text(rest), labels_text((version,)))
-        for *rest, version in (one.labels() for one in counted)
+        for *rest, version in (model.labels() for model in counted)
     ]
     for lines in _FAMILIES:
         family = lines.family

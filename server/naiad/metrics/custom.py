@@ -1,9 +1,8 @@
-"""Metrics that models make themselves (rows 8.34, 15.26): kept here, shown on the page behind the server's own.
+"""Metrics that models create themselves (rows 8.34, 15.26), shown on the metrics page after the server's own.
 
-Called by the threads of models and by the page, so under a lock. A family lives while anybody holds it; every holder has a number
-of its own for it, and one for each series that it made metrics of, however many: a model may make its metric anew for each request.
-Metrics of the same labels are one series, which goes with its last holder.
-What goes wrong raises ValueError in Triton's words.
+The threads of models and the metrics page call it, so a lock guards it. A family exists while it has a holder. Each holder has a handle of its
+own for the family, and one for each series of it, even if it creates the metric of that series again for each request. Metrics with the same
+labels are one series, which is removed with its last holder. Errors are ValueErrors with Triton's messages.
 """
 
 import collections.abc
@@ -37,8 +36,8 @@ class _Series:
         self.holders = 0
 
 
-class _Shown:
-    """A family on the page."""
+class _HeldFamily:
+    """A family with its series."""
 
     __slots__ = ("family", "holders", "series")
 
@@ -49,54 +48,52 @@ class _Shown:
 
 
 class CustomMetrics:
-    """All of them, of one server."""
+    """The metrics of all models of one server."""
 
     def __init__(self) -> None:
-        self._lock = (
-            threading.RLock()
-        )  # a family may be let go of by the garbage collector at any moment
-        self._numbers = itertools.count(1)
-        self._shown: dict[str, _Shown] = {}
-        self._families: dict[int, tuple[_Shown, dict[Labels, int]]] = {}
-        self._metrics: dict[int, tuple[_Shown, Labels]] = {}
+        self._lock = threading.RLock()  # the garbage collector may close a family at any moment
+        self._handles = itertools.count(1)
+        self._by_name: dict[str, _HeldFamily] = {}
+        self._families: dict[int, tuple[_HeldFamily, dict[Labels, int]]] = {}
+        self._metrics: dict[int, tuple[_HeldFamily, Labels]] = {}
         self._own = frozenset(
-            each.name for each in vars(server_families).values() if isinstance(each, Family)
+            family.name for family in vars(server_families).values() if isinstance(family, Family)
         )
 
     def open_family(self, name: str, description: str, kind: str) -> int:
-        """Hold a family; the number stands for it.
+        """Hold a family; returns a handle for it.
 
         Raises:
-            ValueError: the name is none, the server's own, or another kind's, or the description is no text.
+            ValueError: the name is not valid, is one of the server's own, or has another kind; the description is not valid text.
         """
         _require_text("description", description)
         if not _NAME.fullmatch(name):
             raise ValueError(
-                f"'{name}' is no name of a metric: it has letters, digits, '_' and ':', and does not begin with a digit"
+                f"'{name}' is not a valid metric name: a name has letters, digits, '_' and ':', and does not begin with a digit"
             )
         with self._lock:
-            shown = self._shown.get(name)
+            shown = self._by_name.get(name)
             if shown is None:
                 if name in self._own:
                     raise ValueError(
-                        f"metric family '{name}' is the server's own: take another name"
+                        f"metric family '{name}' is one of the server's own: choose another name"
                     )
                 help_text = description.replace("\\", r"\\").replace("\n", r"\n")
                 family = Family(name, help_text, typing.cast("Type", kind))
-                shown = self._shown[name] = _Shown(family)
+                shown = self._by_name[name] = _HeldFamily(family)
             elif shown.family.type != kind:
                 raise ValueError(
                     f"Family name already exists with different type: '{name}' is a {shown.family.type}, not a {kind}"
                 )
             shown.holders += 1
-            number = next(self._numbers)
-            self._families[number] = (shown, {})
-            return number
+            handle = next(self._handles)
+            self._families[handle] = (shown, {})
+            return handle
 
-    def close_family(self, number: int) -> None:
-        """Let go of a family and of the metrics that were made with this number. Idempotent."""
+    def close_family(self, handle: int) -> None:
+        """Release a family and the metrics that were created with this handle. Idempotent."""
         with self._lock:
-            shown, metrics = self._families.pop(number, (None, {}))
+            shown, metrics = self._families.pop(handle, (None, {}))
             if shown is None:
                 return
             for labels, metric in metrics.items():
@@ -107,7 +104,7 @@ class CustomMetrics:
                     del shown.series[labels]
             shown.holders -= 1
             if not shown.holders:
-                del self._shown[shown.family.name]
+                del self._by_name[shown.family.name]
 
     def open_metric(
         self,
@@ -115,10 +112,10 @@ class CustomMetrics:
         labels: collections.abc.Mapping[str, str],
         buckets: collections.abc.Sequence[float] | None,
     ) -> int:
-        """Hold a metric of a family; the number stands for it, and is the same for the same labels.
+        """Hold a metric of a family; returns a handle for it, the same one for the same labels.
 
         Raises:
-            ValueError: a label is no text, or buckets do not ascend; one of infinity at the end is there anyway.
+            ValueError: a label is not text, or the bucket bounds do not ascend; a last one of infinity is dropped, since it always exists.
         """
         for name, value in labels.items():
             if not (type(name) is type(value) is str):
@@ -127,13 +124,13 @@ class CustomMetrics:
                 )
             _require_text(f"label '{name}'", value)
             if buckets is not None and name == "le":
-                raise ValueError("'le' is the label of a histogram's buckets: take another name")
+                raise ValueError("'le' is the label of a histogram's buckets: choose another name")
             if not _LABEL.fullmatch(name):
                 raise ValueError(
-                    f"'{name}' is no name of a label: it has letters, digits and '_', and does not begin with a digit or '__'"
+                    f"'{name}' is not a valid label name: a name has letters, digits and '_', and does not begin with a digit or '__'"
                 )
         if buckets and buckets[-1] == math.inf:
-            buckets = buckets[:-1]  # every histogram has that one
+            buckets = buckets[:-1]  # every histogram has that bucket
         if buckets is not None and not _ascend(buckets):
             raise ValueError(
                 f"Bucket Boundaries must be strictly sorted: {list(buckets)} do not ascend"
@@ -150,16 +147,16 @@ class CustomMetrics:
             if series is None:
                 series = shown.series[key] = _Series(buckets)
             series.holders += 1
-            number = next(self._numbers)
-            self._metrics[number] = (shown, key)
-            metrics[key] = number
-            return number
+            handle = next(self._handles)
+            self._metrics[handle] = (shown, key)
+            metrics[key] = handle
+            return handle
 
     def change(self, metric: int, operation: str, value: float) -> None:
         """Increment, set or observe.
 
         Raises:
-            ValueError: its kind does not have that, or a counter would go back, or its family is gone.
+            ValueError: the metric's kind does not support it, a counter would decrease, or the family was released.
         """
         with self._lock:
             kind, series = self._find(metric)
@@ -179,10 +176,10 @@ class CustomMetrics:
                 )
 
     def value(self, metric: int) -> float:
-        """Its value.
+        """The value of a counter or a gauge.
 
         Raises:
-            ValueError: a histogram has none, or its family is gone.
+            ValueError: it is a histogram, or its family was released.
         """
         with self._lock:
             kind, series = self._find(metric)
@@ -191,11 +188,11 @@ class CustomMetrics:
             return series.value
 
     def series(self) -> list[Series]:
-        """What the page shows, sorted by name."""
+        """The series for the metrics page, sorted by name."""
         with self._lock:
             return [
                 Series(shown.family, tuple(_samples(shown)))
-                for _, shown in sorted(self._shown.items())
+                for _, shown in sorted(self._by_name.items())
             ]
 
     def _find(self, metric: int) -> tuple[Type, _Series]:
@@ -207,24 +204,24 @@ class CustomMetrics:
 
 
 def _ascend(bounds: collections.abc.Sequence[float]) -> bool:
-    """Strictly, and none of them is NaN or infinite."""
+    """Whether bounds ascend strictly, without NaN and infinity."""
     return all(map(math.isfinite, bounds)) and all(
-        one < other for one, other in itertools.pairwise(bounds)
+        low < high for low, high in itertools.pairwise(bounds)
     )
 
 
 def _require_text(what: str, text: str) -> None:
-    """One metric that cannot be written would take the page of all of them with it."""
+    """Refuse text that UTF-8 cannot encode: one such metric would make the whole page fail."""
     if not text.isascii():
         try:
             text.encode()
         except UnicodeEncodeError:
             raise ValueError(
-                f"{what} is no text: {text!r} holds half of a surrogate pair"
+                f"{what} is not valid text: {text!r} holds half of a surrogate pair"
             ) from None
 
 
-def _samples(shown: _Shown) -> collections.abc.Iterator[Sample]:
+def _samples(shown: _HeldFamily) -> collections.abc.Iterator[Sample]:
     for labels, series in shown.series.items():
         observed = series.buckets
         if observed is None:

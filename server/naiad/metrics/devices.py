@@ -1,8 +1,8 @@
 """System metrics: CPU and memory from /proc, GPUs by NVML where there are any (rows 8.27, 8.28).
 
-NVML is asked once an interval, on a thread of the caller's choice (a call may take milliseconds); the page shows the last answer. A
-machine without NVIDIA driver has no GPUs, which is not an error. UUIDs are NVML's. `open` lists MIG slices one by one; the values are those of whole GPUs,
-since NVML knows no utilisation, power or energy of a slice.
+NVML is read once per interval, in a thread that the caller chooses (a call may take milliseconds); the page shows the last values. A
+machine without an NVIDIA driver has no GPUs, which is not an error. UUIDs are NVML's. `open` lists MIG slices one by one; the values are those of whole GPUs,
+since NVML measures neither utilisation nor power nor energy of a slice.
 """
 
 import collections.abc
@@ -30,12 +30,12 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU of this machine, or a MIG slice of one.
 
     Attributes:
-        index: its number in configs, from 0, with each slice in the place of the GPU that was cut.
+        index: its number in configs, from 0, with each slice in the place of the GPU that it is a part of.
         board: NVML's number of the whole GPU.
         uuid: `GPU-…` or `MIG-…`, as CUDA_VISIBLE_DEVICES takes them.
         name: as nvidia-smi shows it.
         compute_capability: "9.0" as a number.
-        is_slice: it is a MIG slice.
+        is_slice: whether it is a MIG slice.
     """
 
     index: int
@@ -47,7 +47,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
-    """What one GPU said; None where it does not know."""
+    """The values of one GPU; None for those that it does not report."""
 
     uuid: str
     utilization: float | None
@@ -59,7 +59,7 @@ class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuMonitor:
-    """Asks NVML; all methods block and belong to one thread at a time."""
+    """Reads GPUs through NVML; all methods block and belong to one thread at a time."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
@@ -67,11 +67,11 @@ class GpuMonitor:
         self._energy_at_start: list[float | None] = []
 
     def open(self) -> tuple[Gpu, ...]:
-        """Find the GPUs; none when there is no driver or no nvidia-ml-py."""
+        """Find the GPUs; an empty result without a driver or without nvidia-ml-py."""
         try:
             ctypes.CDLL(
                 _DRIVER
-            )  # the driver's own library: without it the next line would be 50 ms for nothing
+            )  # the driver's own library; without it the import below would cost 50 ms without a result
             import pynvml  # noqa: PLC0415 - only where there may be GPUs
 
             pynvml.nvmlInit()
@@ -95,14 +95,14 @@ class GpuMonitor:
         return tuple(found)
 
     def read(self) -> tuple[GpuReading, ...]:
-        """Ask every GPU once."""
+        """Read every GPU once."""
         return tuple(
             self._reading(handle, start)
             for handle, start in zip(self._handles, self._energy_at_start, strict=True)
         )
 
     def close(self) -> None:
-        """Give NVML back."""
+        """Close NVML."""
         if self._nvml is not None:
             with contextlib.suppress(Exception):
                 self._nvml.nvmlShutdown()
@@ -110,15 +110,16 @@ class GpuMonitor:
             self._handles = []
 
     def _slices(self, handle: Any) -> list[Any] | None:
-        """The MIG slices of a GPU, none as long as it has not been cut; None for one that is not in that mode: CUDA sees all of it."""
+        """The MIG slices of a GPU, an empty list before it is partitioned; None for a GPU that is not in MIG mode: CUDA uses all of it."""
         mode = self._ask("nvmlDeviceGetMigMode", handle)
         if mode is None or mode[0] != self._nvml.NVML_DEVICE_MIG_ENABLE:
             return None
-        most = self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0
+        max_slices = self._ask("nvmlDeviceGetMaxMigDeviceCount", handle) or 0
         slices = [
-            self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index) for index in range(most)
+            self._ask("nvmlDeviceGetMigDeviceHandleByIndex", handle, index)
+            for index in range(max_slices)
         ]
-        return [each for each in slices if each is not None]
+        return [device for device in slices if device is not None]
 
     def _describe(self, index: int, board: int, handle: Any, *, is_slice: bool) -> Gpu:
         whole = self._handles[board]
@@ -153,7 +154,7 @@ class GpuMonitor:
         return None if joules is None else float(joules) / _MILLI
 
     def _ask(self, function: str, handle: Any, *more: Any) -> Any:
-        """One NVML call; None when this device does not offer it (a MIG slice, an old card)."""
+        """Make one NVML call; None if this device does not support it (a MIG slice, an old card)."""
         try:
             return getattr(self._nvml, function)(handle, *more)
         except self._nvml.NVMLError as error:
@@ -162,10 +163,10 @@ class GpuMonitor:
 
 
 class ProcessorMeter:
-    """CPU and memory as psutil tells them, without importing it: that would be a twentieth of what a start takes.
+    """CPU and memory with psutil's definitions, without its import, which would be a twentieth of the time of a start.
 
     Args:
-        proc: where the system tells of itself.
+        proc: the proc file system.
     """
 
     def __init__(self, proc: pathlib.Path = pathlib.Path("/proc")) -> None:
@@ -185,7 +186,7 @@ class ProcessorMeter:
     def _utilization(self) -> float:
         with self._stat.open() as file:
             _, *fields = file.readline().split()
-        # user, nice, system, idle, iowait, irq, softirq, steal; what guests take, behind them, stands in user and nice too.
+        # user, nice, system, idle, iowait, irq, softirq, steal; the fields behind them, of guests, are included in user and nice.
         ticks = [int(field) for field in fields[:8]]
         idle, total = sum(ticks[3:5]), sum(ticks)
         before, self._before = self._before, (idle, total)
@@ -194,7 +195,7 @@ class ProcessorMeter:
         return min(1.0, max(0.0, 1 - (idle - before[0]) / (total - before[1])))
 
     def _memory(self) -> tuple[int, int]:
-        """Bytes that there are, and bytes that could be had."""
+        """Total and available memory in bytes."""
         found: dict[str, int] = {}
         with self._meminfo.open() as file:
             for line in file:
@@ -208,7 +209,7 @@ class ProcessorMeter:
 
 
 def gpu_series(readings: collections.abc.Iterable[GpuReading]) -> list[Series]:
-    """The GPU families, label gpu_uuid; what a GPU does not know is left out."""
+    """The GPU families, with the label gpu_uuid; values that a GPU does not report are left out."""
     readings = tuple(readings)
     columns: tuple[
         tuple[families.Family, collections.abc.Callable[[GpuReading], float | None]], ...

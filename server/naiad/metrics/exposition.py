@@ -86,7 +86,7 @@ def _lines(series: Series) -> str:
 
 
 def labels_text(labels: collections.abc.Iterable[tuple[str, str]]) -> str:
-    """Labels as they stand between the braces."""
+    """Labels as they are written between the braces."""
     return ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
 
 
@@ -99,7 +99,7 @@ def _escape(value: str) -> str:
 
 
 def number(value: float) -> str:
-    """A value as it stands on the page."""
+    """A value as the page shows it."""
     if value == math.inf:
         return "+Inf"
     if value == -math.inf:

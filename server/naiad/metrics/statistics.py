@@ -1,7 +1,7 @@
 """The counters of one model version: plain integers that the event loop adds to (section 8).
 
-Statistics replies and the metrics page read the same object, so they never disagree. Adding costs the hot path a few
-integer additions; everything that formats happens when somebody asks.
+Statistics replies and the metrics page read the same object, so they never disagree. The hot path makes a few integer additions;
+formatting happens when the statistics or the metrics page are requested.
 """
 
 import bisect
@@ -13,8 +13,8 @@ from naiad.errors import FailureReason
 
 MICROSECOND = 1_000
 
-_PLACES = 1_000
-"""Of responses to one request: a model that answers without end must not fill the memory with counters."""
+_MAX_RESPONSE_INDEX = 999
+"""Responses to one request beyond it share the last counters: a model that responds without end must not fill the memory with counters."""
 
 
 class CloseReason(enum.Enum):
@@ -30,7 +30,7 @@ class CloseReason(enum.Enum):
 
 
 class RestartReason(enum.Enum):
-    """Why a worker process was replaced (`naiad_worker_restarts_total`)."""
+    """Why a worker process was restarted (`naiad_worker_restarts_total`)."""
 
     DIED = "died"
     TIMEOUT = "timeout"
@@ -46,7 +46,7 @@ class BatchTiming(Record, frozen=True):
 
 
 class BatchStatistics:
-    """What row 8.5 counts for one total batch size: executions and their nanoseconds."""
+    """The counters of one total batch size: executions and their nanoseconds (row 8.5)."""
 
     __slots__ = ("compute_infer_ns", "compute_input_ns", "compute_output_ns", "count")
 
@@ -58,10 +58,10 @@ class BatchStatistics:
 
 
 class ResponseStatistics:
-    """What row 8.6 counts for one place among the responses to a request, with nanoseconds.
+    """The counters of one response index, with nanoseconds (row 8.6).
 
-    A response counts once: it came after a cancel, or is an error, or has no outputs, or is a success. Sending it is the
-    protocols' work, so that no time is counted as `compute_output`.
+    Each response is counted once: as cancelled, as an error, as empty, or as a success. The protocols send it, so that no time is counted as
+    `compute_output`.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class ResponseStatistics:
 
 
 class Histogram:
-    """Counts of observations by upper bound; the last place is +Inf.
+    """Counts of observations by upper bound; the last one is +Inf.
 
     Args:
         bounds: ascending upper bounds, in the unit that is observed.
@@ -114,7 +114,7 @@ class Histogram:
         self.total += value
 
     def observe_all(self, values: collections.abc.Sequence[float]) -> None:
-        """Count several."""
+        """Count several observations."""
         bounds, counts, find = self.bounds, self.counts, bisect.bisect_left
         for value in values:
             counts[find(bounds, value)] += 1
@@ -131,10 +131,10 @@ BATCH_SIZE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class ModelStatistics:
-    """Everything counted for one model version since it was loaded (row 8.31).
+    """All counters of one model version since it was loaded (row 8.31).
 
     Attributes:
-        success_count, success_ns: requests answered, and their time from arrival to response.
+        success_count, success_ns: successful requests, and their time from arrival to response.
         fail_ns: the same of failed ones; their number is the sum over `failures`.
         failures: failed requests by reason (row 8.15).
         queue_ns: time successful requests waited (row 8.4: as many as succeeded).
@@ -142,12 +142,12 @@ class ModelStatistics:
             its whole batch's time.
         inference_count: sum of batch sizes of successful requests.
         execution_count: model executions that succeeded (row 8.11).
-        last_inference_ms: wall milliseconds of the last execution; 0 before.
-        pending: accepted and not yet given to a backend (row 8.19).
+        last_inference_ms: time of the last execution, in milliseconds since 1970; 0 before the first one.
+        pending: accepted requests that were not given to a backend yet (row 8.19).
         batches: by total batch size (row 8.5).
-        responses: by a response's place among those to its request (row 8.6); of models that answer apart from their batches.
+        responses: by the index of a response among those to its request (row 8.6); for decoupled models and deferred responses.
         load_ns: how long loading took (row 8.20).
-        worker_restarts: worker processes replaced, by reason; empty for a model that has none.
+        worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
     """
 
     __slots__ = (
@@ -182,13 +182,13 @@ class ModelStatistics:
 
     @property
     def fail_count(self) -> int:
-        """Failed requests, whatever the reason."""
+        """Failed requests, for any reason."""
         return sum(self.failures.values())
 
     def record_successes(
         self, *, rows: int, request_ns: list[int], queue_ns: list[int], timing: BatchTiming
     ) -> None:
-        """Requests of one batch are answered: their batch rows together, and of each its time and its time in the queue."""
+        """Count the successful requests of one batch: their rows in all, and the time and queue time of each request."""
         count = len(request_ns)
         self.success_count += count
         self.inference_count += rows
@@ -201,13 +201,13 @@ class ModelStatistics:
         self.queue_time.observe_all(queue_ns)
 
     def record_failure(self, *, reason: FailureReason, request_ns: int) -> None:
-        """One request failed after it was found to be for this model version."""
+        """Count a failed request."""
         self.failures[reason] += 1
         self.fail_ns += request_ns
         self.request_time.observe(request_ns)
 
     def record_execution(self, *, batch_size: int, timing: BatchTiming, wall_ms: int) -> None:
-        """One batch ran and did not fail as a whole."""
+        """Count a batch that was executed and did not fail as a whole."""
         self.execution_count += 1
         self.last_inference_ms = wall_ms
         entry = self.batches.get(batch_size)
@@ -222,18 +222,18 @@ class ModelStatistics:
             timing.compute_input_ns + timing.compute_infer_ns + timing.compute_output_ns
         )
 
-    def response(self, place: int) -> ResponseStatistics:
-        """The counters of a place among responses; places beyond the first thousand share the last one's."""
-        place = min(place, _PLACES - 1)
-        found = self.responses.get(place)
-        if found is None:
-            found = self.responses[place] = ResponseStatistics()
-        return found
+    def response(self, index: int) -> ResponseStatistics:
+        """The counters of a response index; all beyond the first thousand share the last ones."""
+        index = min(index, _MAX_RESPONSE_INDEX)
+        counters = self.responses.get(index)
+        if counters is None:
+            counters = self.responses[index] = ResponseStatistics()
+        return counters
 
     def record_restart(self, reason: RestartReason) -> None:
-        """A worker process was replaced."""
+        """Count a restarted worker process."""
         self.worker_restarts[reason] += 1
 
     def record_close(self, reason: CloseReason) -> None:
-        """A batch was closed and sent."""
+        """Count a batch that was closed and sent."""
         self.closes[reason] += 1

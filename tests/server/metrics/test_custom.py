@@ -137,11 +137,11 @@ def test_labels_are_text_and_buckets_ascend() -> None:
 def test_names_and_texts_cannot_break_the_page() -> None:
     metrics = CustomMetrics()
     for name in ("", "1st", "a b", "a\nb", "a-b"):
-        with pytest.raises(ValueError, match="is no name of a metric"):
+        with pytest.raises(ValueError, match="is not a valid metric name"):
             metrics.open_family(name, "", "counter")
     family = metrics.open_family("a:b", "one\ntwo \\ three", "counter")
     for name in ("", "1st", "a b", "a:b"):
-        with pytest.raises(ValueError, match="is no name of a label"):
+        with pytest.raises(ValueError, match="is not a valid label name"):
             metrics.open_metric(family, {name: "x"}, None)
     metrics.open_metric(family, {"x": 'say "hello"\n'}, None)
     assert shown(metrics) == [
@@ -154,9 +154,9 @@ def test_names_and_texts_cannot_break_the_page() -> None:
 def test_text_that_cannot_be_written_is_refused_and_the_page_stays_whole() -> None:
     metrics = CustomMetrics()
     family = metrics.open_family("mine", "", "gauge")
-    with pytest.raises(ValueError, match="label 'file' is no text"):
+    with pytest.raises(ValueError, match="label 'file' is not valid text"):
         metrics.open_metric(family, {"file": "\udcff"}, None)
-    with pytest.raises(ValueError, match="description is no text"):
+    with pytest.raises(ValueError, match="description is not valid text"):
         metrics.open_family("other", "\udcff", "gauge")
     metrics.open_metric(family, {"file": "é"}, None)
     assert shown(metrics)[-1] == 'mine{file="é"} 0'
@@ -186,7 +186,7 @@ def test_buckets_are_numbers(buckets: list[float]) -> None:
 def test_labels_that_begin_with_two_underscores_are_prometheuss_own() -> None:
     metrics = CustomMetrics()
     family = metrics.open_family("mine", "", "gauge")
-    with pytest.raises(ValueError, match="'__mine' is no name of a label"):
+    with pytest.raises(ValueError, match="'__mine' is not a valid label name"):
         metrics.open_metric(family, {"__mine": "1"}, None)
     metrics.open_metric(family, {"_mine": "1"}, None)
 
