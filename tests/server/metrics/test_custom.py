@@ -121,7 +121,7 @@ def test_a_name_has_one_kind_and_is_not_the_servers() -> None:
     metrics.open_family("mine", "", "counter")
     with pytest.raises(ValueError, match="already exists with different type: 'mine' is a counter"):
         metrics.open_family("mine", "", "gauge")
-    with pytest.raises(ValueError, match="is the server's own"):
+    with pytest.raises(ValueError, match="is one of the server's own"):
         metrics.open_family("nv_inference_count", "", "counter")
 
 
