@@ -12,8 +12,8 @@ from naiad.core.request import LATEST
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
-from naiad.hosts.tensor_frames import framed
-from naiad.hosts.worker.link import Payload
+from naiad.hosts import messages
+from naiad.hosts.worker import codec
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.http.codec import infer_json, large_bodies
@@ -88,10 +88,10 @@ def _response(outputs: list[Tensor]) -> InferResponse:
     return InferResponse("m", 1, "", outputs, NO_PARAMETERS)
 
 
-def _framed(tensors: list[Tensor]) -> tuple[list[typing.Any], bytes]:
+def _framed(tensors: list[Tensor]) -> tuple[bytes, bytes]:
     """What a worker process gets."""
-    payload = Payload()
-    return [framed(each, payload) for each in tensors], payload.joined()
+    header, payload = codec.write([((), messages.described(tensors))])
+    return header, payload.joined()
 
 
 def _travelled(value: typing.Any) -> typing.Any:

@@ -18,28 +18,29 @@ import typing
 import numpy as np
 
 from naiad.backends.backend import WorkerPlan
-from naiad.backends.instance import InstanceSpec
+from naiad.backends.instance import Execution, InstanceSpec, Response
 from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.core.clock import ManualClock
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.errors import InferenceError
+from naiad.errors import InferenceError, internal
 from naiad.hosts import worker_process
 from naiad.hosts.host import BatchOutcome, DeferredResponse
 from naiad.hosts.limits import Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.spawn import Spawned
-from naiad.hosts.worker import content, link
+from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.asking import AskingServer
+from naiad.hosts.worker.requests import RequestReader
 from naiad.hosts.worker_rpc import ClosedRpcHandler
 from tests.fuzz.choices import Choices
 from tests.server.backends.configs import inference, model_config, spec
 
 WORDS = (
-    '[null,{},[["y",\\"FP32\\",[1,4],0,16]]]', '[[null,{},[["y","FP32",[1,4],0,16]]]]', '["INTERNAL","x"]', '{"error":["INTERNAL","x"]}',
-    "[1,0,null]", "[0,0,null]", '"BYTES"', '"INT8"', "null", "-1", "18446744073709551616", "[[]]", '["infer"', '["cancel"]', '["load"',
+    '[[null,[["y","FP32",[1,4],"cpu",0]]]]', '[["y","FP32",[1,4],"cpu",0]]', '["s","BYTES",[1],"cpu",0]', '["INTERNAL","x"]', '"cuda"',
+    "[1,[]]", "[]", '"BYTES"', '"INT8"', "null", "-1", "18446744073709551616", "[[]]", '["infer"', '["cancel"]', '["load"',
 )  # fmt: skip
 
 _KINDS = (
@@ -65,7 +66,9 @@ _PLAN = WorkerPlan(
     instance=InstanceSpec("m_0_0", InstanceKind.CPU, 0),
 )
 
-_OUTCOME = b'[[null,{},[["y","FP32",[1,4],0,16]]]]' + bytes(16)
+_Y = ("y", "FP32", np.ones((1, 4), np.float32))
+_S = ("s", "BYTES", np.array([b"a"], object))
+_X = ("x", "FP32", np.ones((1, 4), np.float32))
 
 
 def _packet(kind: int, header: bytes, *, tensors: bytes = b"", slot: int = _IN_THE_PACKET) -> bytes:
@@ -75,24 +78,25 @@ def _packet(kind: int, header: bytes, *, tensors: bytes = b"", slot: int = _IN_T
     return kinds + len(tensors).to_bytes(2, "little") + len(payload).to_bytes(2, "little") + payload
 
 
+def _written(kind: int, written: tuple[bytes, link.Payload]) -> bytes:
+    header, payload = written
+    return _packet(kind, header, tensors=payload.joined())
+
+
 def seeds() -> list[bytes]:
     """Packets as a worker sends them."""
+    failed = Response([], {}, internal("x"))
+    outcome = codec.write_outcome(Execution([Response([_Y, _S], {"p": 1})], 1, 2))
+    response = codec.write_response(Response([_S], {}), final=True, begun_ns=0)
     return [
-        b"\1\0" + _packet(link.OUTCOME, _OUTCOME, tensors=bytes(64)),
-        b"\0\0" + _packet(link.REFUSED, b'{"error":["INTERNAL","x"]}'),
+        b"\1\0" + _written(link.OUTCOME, outcome),
+        b"\1\0" + _written(link.OUTCOME, codec.write_outcome(Execution([failed], 1, 2))),
+        b"\0\0" + _packet(link.REFUSED, b'["INTERNAL","x"]'),
         b"\2\0"
-        + _packet(
-            link.RESPONSE,
-            b'[1,0,[null,{},[["s","BYTES",[1],0,5]]]]',
-            tensors=b"\1\0\0\0a".ljust(64),
-        )
-        + _packet(link.OUTCOME, b"[null]" + bytes(16)),
-        b"\1\1"
-        + _packet(
-            link.BATCH, b'[["",0,0,0,{},[],false,1,[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)
-        ),
-        b"\1\1"
-        + _packet(link.RESULT, b'[true,[null,{},[["x","FP32",[1,4],0,16]]]]', tensors=bytes(64)),
+        + _written(link.RESPONSE, response)
+        + _written(link.OUTCOME, codec.write_outcome(Execution([None], 1, 2))),
+        b"\1\1" + _written(link.BATCH, codec.write([((1, ()), [_X])], b'[["a",0,0,0,{},false]]')),
+        b"\1\1" + _written(link.RESULT, codec.write([((), [_X])], b"[true,null,{}]")),
     ]
 
 
@@ -179,7 +183,7 @@ def _send_to_worker(packets: list[tuple[bytes, list[int]]]) -> None:
                 Exception
             ):  # the worker says INTERNAL, or ends: a server that sends this is broken
                 if kind == link.BATCH:
-                    for request in content.requests_of(base, header, number):
+                    for request in RequestReader().read(base, header, number):
                         for each in request.inputs:
                             assert each.array.nbytes <= _MOST_BYTES
                 else:

@@ -95,6 +95,31 @@ def unpack(packed: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     return array
 
 
+def check_packed(packed: "np.ndarray[Any, Any]", count: int) -> None:
+    """See that packed bytes hold this many elements. Elements of one length, the usual case, are checked at once.
+
+    Raises:
+        ValueError: they do not.
+    """
+    body = packed.tobytes()
+    at, end, found = 0, len(body), 0
+    length_at = _LENGTH.unpack_from
+    if count > 1 and end % count == 0 and end >= _LENGTH.size * count:
+        width = end // count
+        lengths = np.ndarray((count,), "<u4", body, 0, (width,))
+        if (lengths == width - _LENGTH.size).all():
+            return
+    while at < end and found <= count:
+        if at + _LENGTH.size > end:
+            raise ValueError(f"the length of element {found} is cut off")
+        at += _LENGTH.size + length_at(body, at)[0]
+        found += 1
+    if at > end:
+        raise ValueError(f"element {found - 1} is cut off")
+    if found != count:
+        raise ValueError(f"{found} elements or more, expected {count}")
+
+
 def pack(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     """The reverse of `unpack`, for an object array of `bytes` in any shape. The result is read-only."""
     elements = array.ravel()

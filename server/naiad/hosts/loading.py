@@ -2,10 +2,8 @@
 
 import asyncio
 
-import orjson
-
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts.worker import link
+from naiad.hosts.worker import codec, link
 
 
 class Loading:
@@ -39,7 +37,7 @@ class Loading:
         if kind == link.LOADED:
             self._ended.set_result(None)
         elif kind == link.REFUSED:
-            code, message = orjson.loads(header)["error"]
+            code, message = codec.read_json(header)
             self._ended.set_exception(InferenceError(ErrorCode[code], message))
         else:
             return False

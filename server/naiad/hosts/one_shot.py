@@ -11,14 +11,12 @@ import subprocess
 import time
 from typing import Any
 
-import orjson
-
 from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.spawn import end_children, in_words, is_gone, order, spawn
-from naiad.hosts.worker import link
+from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 
 _PIPE_BYTES = 1 << 16
@@ -71,10 +69,10 @@ def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> A
             raise unavailable(
                 f"{identity}: auto_complete_config took longer than {timeout_s:g} s and was ended"
             ) from error
-    result = orjson.loads(header)
+    result = codec.read_json(header)
     if kind == link.DONE:
-        return result["result"]
-    code, message = result["error"]
+        return result
+    code, message = result
     raise InferenceError(ErrorCode[code], message)
 
 

@@ -18,15 +18,15 @@ from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.core.response import InferResponse
+from naiad.core.response import InferResponse, failure
 from naiad.errors import InferenceError
 from naiad.hosts import worker_errors
-from naiad.hosts.batch_frames import Answers, pack
 from naiad.hosts.heartbeat import Heartbeat
 from naiad.hosts.host import BatchOutcome, DeferredResponse, OnDeferred, OnOutcome
 from naiad.hosts.in_flight import InFlight
 from naiad.hosts.limits import Limits
 from naiad.hosts.loading import Loading
+from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.output_log import Identity
 from naiad.hosts.probe import Probe
 from naiad.hosts.request_signals import RequestSignals
@@ -87,7 +87,7 @@ class ProcessHost:
         self.name = identity.instance
         self._identity = identity
         self._plan = plan
-        self._answers = Answers(config, identity.version)
+        self._responses = ResponseReader(config, identity.version)
         self._limits = limits
         self._on_restart = on_restart
         self._rpc_handler = rpc_handler
@@ -271,7 +271,7 @@ class ProcessHost:
         execution: Execution[InferResponse] | None = None
         error: InferenceError | None = None
         try:
-            execution = self._answers.unpack(worker.link.base, header, batch)
+            execution = self._responses.outcome(worker.link.base, header, batch)
             if None in execution.responses:
                 self._in_flight.defer(execution)
                 self._heartbeat.start(worker, self._in_flight.owes_deferred, self._on_stuck)
@@ -330,7 +330,7 @@ class ProcessHost:
             return  # it has its final response: a sender was dropped, or a coroutine failed after that
         assert worker is not None
         try:
-            answer = self._answers.response_of(worker.link.notification, header, inference)
+            answer = self._responses.deferred(worker.link.notification, header, inference)
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             _log.exception("%s: the worker sent an invalid response", self._identity)
             worker.kill(f"sent an invalid response ({failure})")
@@ -379,7 +379,11 @@ class ProcessHost:
             self._on_deferred(self._failure(inference, error))
 
     def _failure(self, inference: Inference, error: InferenceError) -> DeferredResponse:
-        return DeferredResponse(inference, self._answers.failure(inference, error), self._now())
+        return DeferredResponse(
+            inference,
+            failure(inference.request, error, version=self._identity.version),
+            self._now(),
+        )
 
     def _on_end(self, how: str) -> None:
         worker, self.worker = self.worker, None

@@ -11,13 +11,12 @@ import socket
 import subprocess
 import typing
 
-import orjson
-
 from naiad.backends.backend import WorkerPlan
 from naiad.backends.instance import InstanceSpec
 from naiad.hosts import worker
 from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.output_log import Identity
+from naiad.hosts.worker import codec
 
 _log = logging.getLogger(__name__)
 
@@ -106,14 +105,14 @@ def _pair(
 
 def order(plan: WorkerPlan) -> bytes:
     """The header of LOAD and ONE_SHOT: a worker's plan."""
-    return orjson.dumps(
+    return codec.to_json(
         {
             "load": plan.load,
             "settings": dict(plan.settings),
             "instance": None if plan.instance is None else _plain(plan.instance),
             "log_level": logging.getLogger("naiad").getEffectiveLevel(),
         }
-    )
+    ).encode()
 
 
 def _plain(spec: InstanceSpec) -> tuple[str, str, int]:

@@ -133,7 +133,7 @@ def is_large(tensor: Tensor) -> bool:
     if tensor.datatype is not BYTES:
         return tensor.array.nbytes > LARGE
     if type(tensor) is PackedStrings:
-        return True
+        return tensor.packed.size > LARGE or math.prod(tensor.shape) > UNPACKED
     array = tensor.array
     return array.nbytes > LARGE or sum(map(len, array.flat)) > LARGE
 

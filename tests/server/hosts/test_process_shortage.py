@@ -3,7 +3,6 @@
 import collections.abc
 import contextlib
 import errno
-import json
 import mmap
 import os
 import resource
@@ -17,8 +16,9 @@ from typing_extensions import override
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
-from naiad.hosts import process
+from naiad.hosts import messages, process
 from naiad.hosts.host import BatchOutcome
+from naiad.hosts.worker import codec
 from naiad.hosts.worker.link import RESULT, Link
 from naiad.hosts.worker_rpc import BatchAt, ClosedRpcHandler, Reply
 from tests.server.backends.configs import inference, spec, tensor
@@ -199,8 +199,10 @@ class LongAnswers(ClosedRpcHandler):
     def handle(
         self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
     ) -> None:
-        name = json.loads(header)[1]
-        reply(RESULT, number, b"[null, true]".ljust(COUNT * 4 if int(name) > 100 else 0))
+        _, rest = codec.Reader(messages.resolved).read(header)
+        name = codec.read_json(rest)[1]
+        answer = b"[null, true]".ljust(COUNT * 4 if int(name) > 100 else 0)
+        reply(RESULT, number, codec.write([], answer)[0])
 
 
 async def test_an_answer_that_cannot_be_sent_is_an_error_for_the_model_and_keeps_no_message_behind_it(

@@ -2,20 +2,17 @@
 
 import asyncio
 import collections.abc
-import json
 import logging
 from typing import Any
 
-import orjson
-
-from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.bls.model_calls import Caller, ModelCall
 from naiad.engine.bls.services import STOPPING, ModelControl, WorkerRpcServices, is_ready
 from naiad.errors import InferenceError
-from naiad.hosts.tensor_frames import framed, tensor_at
+from naiad.hosts import messages
+from naiad.hosts.worker import codec
 from naiad.hosts.worker.link import ERROR, RESULT, Payload
 from naiad.hosts.worker_rpc import BatchAt, Reply
 
@@ -39,14 +36,17 @@ class ModelRpcHandler:
         self._instance = instance
         self._calls: dict[int, ModelCall] = {}
         self._families = set[int]()
+        self._reader = codec.Reader(messages.resolved)
 
     def handle(
         self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
     ) -> None:
         """See `WorkerRpcHandler`."""
-        what, *rest = _parsed(header)
+        layout, text = self._reader.read(header)
+        what, *rest = codec.read_json(text)
+        tensors = [tensor for group in layout.groups for tensor in messages.tensors_of(base, group)]
         if what == "infer":
-            self._infer(number, rest, base, batch_at, reply)
+            self._infer(number, rest, tensors, batch_at, reply)
         elif what == "cancel":
             call = self._calls.get(number)
             if call is not None:
@@ -56,7 +56,7 @@ class ModelRpcHandler:
             self._services.metrics.close_family(rest[0])
         elif what in _CONTROL:
             task = asyncio.get_running_loop().create_task(
-                self._control(number, what, rest, base, reply)
+                self._control(number, what, rest, tensors, reply)
             )
             self._services.tasks.add(task)
             task.add_done_callback(self._services.tasks.discard)
@@ -76,7 +76,7 @@ class ModelRpcHandler:
         self,
         number: int,
         question: collections.abc.Sequence[Any],
-        base: Any,
+        inputs: list[Tensor],
         batch_at: BatchAt,
         reply: Reply,
     ) -> None:
@@ -90,13 +90,12 @@ class ModelRpcHandler:
             timeout_us,
             parameters,
             outputs,
-            inputs,
         ) = fields
         request = InferRequest(
             model_name=name,
             model_version=version,
             id=request_id,
-            inputs=[_tensor(base, each) for each in inputs],
+            inputs=inputs,
             requested_outputs=[RequestedOutput(name) for name in outputs],
             parameters=parameters,
             timeout_us=timeout_us,
@@ -131,14 +130,19 @@ class ModelRpcHandler:
             under_way[number] = call
 
     async def _control(
-        self, number: int, what: str, rest: collections.abc.Sequence[Any], base: Any, reply: Reply
+        self,
+        number: int,
+        what: str,
+        rest: collections.abc.Sequence[Any],
+        files: list[Tensor],
+        reply: Reply,
     ) -> None:
         error: str | None = STOPPING
         value: Any = None
         control = self._services.control
         try:
             if control is not None:
-                value = await self._controlled(control, what, rest, base)
+                value = await self._controlled(control, what, rest, files)
                 error = None
         except InferenceError as failure:
             error = failure.message
@@ -149,13 +153,15 @@ class ModelRpcHandler:
             reply(RESULT, number, _printed((error, value)))
 
     async def _controlled(
-        self, control: ModelControl, what: str, rest: collections.abc.Sequence[Any], base: Any
+        self,
+        control: ModelControl,
+        what: str,
+        rest: collections.abc.Sequence[Any],
+        files: list[Tensor],
     ) -> bool | None:
         if what == "load":
-            name, config, files, loads = rest
-            overrides: dict[str, str | bytes] = {
-                path: bytes(base[at : at + size]) for path, at, size in files
-            }
+            name, config, loads = rest
+            overrides: dict[str, str | bytes] = {file.name: file.array.tobytes() for file in files}
             if config:
                 overrides["config"] = config
             await control.load_model(name, overrides, requested_by=self._model if loads else "")
@@ -191,28 +197,11 @@ class ModelRpcHandler:
         reply(RESULT, number, _printed((error, value)))
 
 
-def _parsed(header: bytes | bytearray) -> Any:
-    """JSON as Python writes it: a metric may be set to NaN or infinity, for which orjson has no words."""
-    try:
-        return orjson.loads(header)
-    except orjson.JSONDecodeError:
-        return json.loads(header)
-
-
-def _printed(answer: tuple[str | None, Any]) -> bytes:
-    """JSON as Python reads it, whatever a value or an error's text holds."""
-    return json.dumps(answer).encode()
+def _printed(reply: tuple[str | None, Any]) -> bytes:
+    return codec.write([], codec.to_json(reply).encode())[0]
 
 
 def _packed(response: InferResponse) -> tuple[bytes, Payload]:
-    payload = Payload()
-    outputs = [framed(tensor, payload) for tensor in response.outputs]
-    error = response.error
-    said = None if error is None else (error.code.name, error.message)
-    return orjson.dumps((response.final, (said, response.parameters, outputs))), payload
-
-
-def _tensor(base: Any, fields: collections.abc.Sequence[Any]) -> Tensor:
-    name, kind, shape, at, size = fields
-    dims = tuple(shape)
-    return tensor_at(base, name, datatypes.BY_NAME[kind], dims, dims, at, size)
+    fields = (response.final, codec.error_fields(response.error), response.parameters)
+    group = (), messages.described(response.outputs)
+    return codec.write([group], codec.to_json(fields).encode())

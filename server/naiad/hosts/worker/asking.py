@@ -1,34 +1,34 @@
 """The server API of a model in a worker process (`api/server.py`): each request is a notification REQUEST, each reply a notification RESULT.
 
 A request's header is `[what, ...]`:
-`infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs, inputs], [first request of the calling
-batch, its size] or null, whether the batch's own thread waits, decoupled`; `cancel` (with the number of the request);
-`load, name, config, [[file, offset, bytes], ...], whether it is called from initialize`; `unload, name, dependents, the same`;
+`infer, [model, version, id, correlation id, flags, timeout µs, parameters, requested outputs], [first request of the calling
+batch, its size] or null, whether the batch's own thread waits, decoupled`, with the inputs as tensors; `cancel` (with the number of the
+request); `load, name, config, whether it is called from initialize`, with the files as tensors; `unload, name, dependents, the same`;
 `ready, name, version`;
 `open_family, name, description, kind`; `close_family, family`; `open_metric, family, labels, buckets`;
 `change_metric, metric, operation, value`; `metric_value, metric`.
-A reply's header is `[error message or null, value]`; for `infer`, one per response, `[final, [error, parameters, outputs]]` as in
-`content.py`. `cancel` and `close_family` get no reply.
+A reply's is `[error message or null, value]`; for `infer`, one per response, `[final, error, parameters]`, with the outputs as tensors;
+see `codec.py`. `cancel` and `close_family` get no reply.
 """
 
 import itertools
-import json
 import queue
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from naiad.backends.instance import Output
 from naiad.backends.python.api import datatypes
-from naiad.backends.python.api.byte_tensors import serialize_byte_tensor
 from naiad.backends.python.api.errors import TritonError, TritonErrorCode, TritonModelException
 from naiad.backends.python.api.request import incoming
 from naiad.backends.python.api.response import InferenceResponse
 from naiad.backends.python.api.server import Asked, Deliver
 from naiad.backends.python.api.tensor import parts_of
-from naiad.hosts.worker.content import tensor_of
-from naiad.hosts.worker.link import REQUEST, Link, Payload
-
-_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+from naiad.hosts.worker import codec
+from naiad.hosts.worker.link import REQUEST, Link
+from naiad.hosts.worker.requests import resolved, tensors_of
 
 
 class AskingServer:
@@ -40,6 +40,7 @@ class AskingServer:
 
     def __init__(self, link: Link) -> None:
         self._link = link
+        self._reader = codec.Reader(resolved)
         self._numbers = itertools.count(1)
         self._deliveries: dict[int, Deliver] = {}
         self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
@@ -48,35 +49,33 @@ class AskingServer:
         self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
     ) -> "Callable[[], None]":
         """See `Server`."""
-        payload = Payload()
-        inputs = [_packed(tensor, payload) for tensor in asked.inputs]
         batch = caller.batch
-        header = _to_json(
+        request = (
+            "infer",
             (
-                "infer",
-                (
-                    asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
-                    asked.parameters, asked.output_names, inputs,
-                ),
-                (batch[0].number, len(batch)) if batch else None,
-                caller.thread == threading.get_ident(),
-                decoupled,
-            )
+                asked.model_name, asked.model_version, asked.id, asked.correlation_id, asked.flags, asked.timeout_us,
+                asked.parameters, asked.output_names,
+            ),
+            (batch[0].number, len(batch)) if batch else None,
+            caller.thread == threading.get_ident(),
+            decoupled,
         )  # fmt: skip
         number = next(self._numbers)
         self._deliveries[number] = deliver
         try:
-            self._link.notify(REQUEST, header.encode(), payload, number)
+            self._send(number, request, [_output(tensor) for tensor in asked.inputs])
         except BaseException:
             del self._deliveries[number]
             raise
-        return lambda: self._link.notify(REQUEST, b'["cancel"]', None, number)
+        return lambda: self._send(number, ("cancel",))
 
     def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """See `Server`."""
-        payload = Payload()
-        packed = [(path, *payload.add(bytes(content))) for path, content in files.items()]
-        self._ask("load", name, config, packed, caller.loads, payload=payload)
+        tensors = [
+            (path, "UINT8", np.frombuffer(bytes(content), np.uint8))
+            for path, content in files.items()
+        ]
+        self._ask("load", name, config, caller.loads, tensors=tensors)
 
     def unload_model(self, name: str, *, unload_dependents: bool, caller: Any) -> None:
         """See `Server`."""
@@ -92,7 +91,7 @@ class AskingServer:
 
     def close_family(self, family: int) -> None:
         """See `Server`."""
-        self._link.notify(REQUEST, _to_json(("close_family", family)).encode())
+        self._send(0, ("close_family", family))
 
     def open_metric(
         self, family: int, labels: "dict[str, str]", buckets: "list[float] | None"
@@ -116,7 +115,8 @@ class AskingServer:
             header: the message's.
             base: its segment.
         """
-        found = json.loads(header)
+        layout, rest = self._reader.read(header)
+        found = codec.read_json(rest)
         waits = self._waiting.pop(number, None)
         if waits is not None:
             waits.put(found)
@@ -124,14 +124,14 @@ class AskingServer:
         deliver = self._deliveries.get(number)
         if deliver is None:
             return
-        final, (error, parameters, outputs) = found
+        final, error, parameters = found
         if final:
             del self._deliveries[number]
         if error is not None:
             code, message = error
             response = InferenceResponse(error=TritonError(message, TritonErrorCode[code]))
         else:
-            tensors = [tensor_of(base, each) for each in outputs]
+            tensors = tensors_of(base, layout.groups[0])
             response = InferenceResponse(
                 [incoming(each.name, each.array) for each in tensors], parameters=parameters or None
             )
@@ -150,16 +150,16 @@ class AskingServer:
             return
         deliver = self._deliveries.pop(number, None)
         if deliver is not None:
-            self._link.notify(REQUEST, b'["cancel"]', None, number)
+            self._send(number, ("cancel",))
             error = TritonError(why, TritonErrorCode.UNAVAILABLE)
             deliver(InferenceResponse(error=error), True)
 
-    def _ask(self, *request: Any, payload: "Payload | None" = None) -> Any:
+    def _ask(self, *request: Any, tensors: "Sequence[Any]" = ()) -> Any:
         number = next(self._numbers)
         answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._waiting[number] = answer
         try:
-            self._link.notify(REQUEST, _to_json(request).encode(), payload, number)
+            self._send(number, request, tensors)
         except BaseException:
             self._waiting.pop(number, None)
             raise
@@ -168,9 +168,12 @@ class AskingServer:
             raise TritonModelException(error)
         return value
 
+    def _send(self, number: int, request: "tuple[Any, ...]", tensors: "Sequence[Any]" = ()) -> None:
+        rest = codec.to_json(request).encode()
+        header, payload = codec.write([((), tensors)] if tensors else [], rest)
+        self._link.notify(REQUEST, header, payload, number)
 
-def _packed(tensor: Any, payload: Payload) -> "tuple[Any, ...]":
+
+def _output(tensor: Any) -> Output:
     name, values, code = parts_of(tensor)
-    part = (serialize_byte_tensor(values) or b"") if code == datatypes.BYTES else values
-    at, size = payload.add(part)
-    return name, datatypes.WIRE_NAMES[code], values.shape, at, size
+    return name, datatypes.WIRE_NAMES[code], values

@@ -1,4 +1,4 @@
-"""The requests that a worker process has: what the server sent of each, and where its cancellations and pauses go.
+"""The requests that a worker process has: read from the server's messages, and found again for its cancellations and pauses.
 
 Limits: standard library and numpy, Python 3.8.
 """
@@ -8,6 +8,9 @@ import weakref
 from typing import Any
 
 import numpy as np
+
+from naiad.backends.python.api.byte_tensors import deserialize_bytes_tensor
+from naiad.hosts.worker import codec
 
 
 class ReceivedTensor:
@@ -93,6 +96,66 @@ class ReceivedRequest:
         capacity = self._capacity
         if capacity is not None and not self.cancelled:
             capacity.wait()
+
+
+_NO_FIELDS: Any = ("", 0, 0, 0, {}, False)
+"""Of a request with defaults; nothing writes to its parameters."""
+
+
+class RequestReader:
+    """Reads batches."""
+
+    def __init__(self) -> None:
+        self._reader = codec.Reader(resolved)
+
+    def __len__(self) -> int:
+        """The number of layouts that it remembers."""
+        return len(self._reader)
+
+    def read(self, base: Any, header: "bytes | bytearray", first: int) -> "list[ReceivedRequest]":
+        """The requests of a BATCH.
+
+        Args:
+            base: where the tensors are.
+            header: the message's.
+            first: the message's number: that of the first request.
+
+        Raises:
+            InferenceError: a tensor is where this process cannot read it.
+        """
+        layout, rest = self._reader.read(header)
+        fields = codec.read_json(rest) if rest else None
+        found: list[ReceivedRequest] = []
+        for index, group in enumerate(layout.groups):
+            request = ReceivedRequest(first + index)
+            (request.batch_size, request.output_names), _ = group
+            (
+                request.id, request.correlation_id, request.flags, request.timeout_us, request.parameters, request.cancelled,
+            ) = _NO_FIELDS if fields is None else fields[index]  # fmt: skip
+            request.inputs = tensors_of(base, group)
+            found.append(request)
+        return found
+
+
+def resolved(name: str, datatype: str, shape: "tuple[int, ...]") -> "tuple[Any, ...]":
+    """What this side needs of a tensor: its dtype is None for BYTES."""
+    return name, datatype, codec.DTYPES.get(datatype), shape
+
+
+def tensors_of(base: Any, group: Any) -> "list[ReceivedTensor]":
+    """The tensors of a group that was read with `resolved`; views of the message, except BYTES."""
+    return [_tensor(base, each, at, size) for each, at, size in group[1]]
+
+
+def _tensor(base: Any, resolved: "tuple[Any, ...]", at: int, size: int) -> ReceivedTensor:
+    name, datatype, dtype, shape = resolved
+    if dtype is None:
+        values = deserialize_bytes_tensor(bytes(base[at : at + size])).reshape(shape)
+    elif size:
+        values = np.ndarray(shape, dtype, base, at)
+    else:
+        values = np.empty(shape, dtype)
+    return ReceivedTensor(name, datatype, values)
 
 
 class RequestsInProgress:

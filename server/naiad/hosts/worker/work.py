@@ -16,9 +16,9 @@ from typing import Any
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel, Response
 from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal, unavailable
-from naiad.hosts.worker import content, link
+from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.asking import AskingServer
-from naiad.hosts.worker.requests import ReceivedRequest, RequestsInProgress
+from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
 
 LOG_MARK = "\x1e"
 """In front of a line that is a log record: `[level, logger, path, line, message]` as JSON."""
@@ -42,6 +42,7 @@ class Worker:
         self._control = link.Link(control)
         self._model: Any = None
         self._instance: Any = None
+        self._requests = RequestReader()
         self._in_progress = RequestsInProgress()
         self._ahead = _Ahead()
         self._process = os.getpid()
@@ -77,17 +78,17 @@ class Worker:
         """Fail what a message in turn was about, because its segment did not come; the next one may."""
         refusal = unavailable(f"its worker process could not take the request: {lost}")
         if lost.kind == link.BATCH:
-            self._link.send(link.OUTCOME, content.pack_failure(refusal))
+            self._link.send(link.OUTCOME, codec.write_failed_outcome(refusal))
         else:
-            self._link.send(link.REFUSED, content.pack_refusal(refusal))
+            self._link.send(link.REFUSED, codec.write_failure(refusal))
 
     def _load(self, header: "bytes | bytearray") -> bool:
         context.worker_server = self._server
-        order = json.loads(header)
+        order = codec.read_json(header)
         try:
             self._model, self._instance = _guarded(_load_instance, order)
         except InferenceError as refusal:
-            self._link.send(link.REFUSED, content.pack_refusal(refusal))
+            self._link.send(link.REFUSED, codec.write_failure(refusal))
             return False
         self._instance.respond_through(self)
         # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
@@ -97,20 +98,20 @@ class Worker:
 
     def _run_one_shot(self, header: "bytes | bytearray") -> None:
         try:
-            result = _guarded(_load, json.loads(header))
-            self._link.send(link.DONE, json.dumps({"result": result}).encode())
+            result = _guarded(_load, codec.read_json(header))
+            self._link.send(link.DONE, codec.to_json(result).encode())
         except InferenceError as refusal:
-            self._link.send(link.REFUSED, content.pack_refusal(refusal))
+            self._link.send(link.REFUSED, codec.write_failure(refusal))
 
     def _execute(self, header: "bytes | bytearray", first: int) -> None:
         payload = None
         try:
             answer, payload = self._answer(header, first)
         except InferenceError as refusal:
-            answer = content.pack_failure(refusal)
+            answer = codec.write_failed_outcome(refusal)
         except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
             _log.exception("a batch failed")
-            answer = content.pack_failure(internal(f"{type(error).__name__}: {error}"))
+            answer = codec.write_failed_outcome(internal(f"{type(error).__name__}: {error}"))
         if os.getpid() != self._process:
             # A child that the model forked came back from execute as well: the answer is its parent's.
             os._exit(0)
@@ -121,22 +122,22 @@ class Worker:
         except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
             _log.exception("a batch's answer could not be handed over")
             text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
-            self._link.send(link.OUTCOME, content.pack_failure(internal(text)))
+            self._link.send(link.OUTCOME, codec.write_failed_outcome(internal(text)))
 
     def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Payload]":
-        requests = content.requests_of(self._link.base, header, first)
+        requests = self._requests.read(self._link.base, header, first)
         self._in_progress.begin(first, requests)
         execution = self._instance.execute(requests)
         for request, response in zip(requests, execution.responses):  # noqa: B905 - 3.8 knows no strict; the server checks
             if response is None:
                 self._in_progress.defer(request)
-        return content.pack_outcome(execution)
+        return codec.write_outcome(execution)
 
     def send(
         self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
     ) -> None:
         """See `Responder`."""
-        header, payload = content.pack_response(response, final=final, begun_ns=begun_ns)
+        header, payload = codec.write_response(response, final=final, begun_ns=begun_ns)
         size = payload.size + len(header)
         self._ahead.goes(size)
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -9,17 +10,17 @@ import pytest
 
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.core.tensor import PackedStrings, pack
+from naiad.core.tensor import PackedStrings
 from naiad.engine.bls.services import WorkerRpcServices
 from naiad.engine.bls.worker_rpc import ModelRpcHandler
 from naiad.errors import invalid
+from naiad.hosts import messages
+from naiad.hosts.worker import codec
 from naiad.hosts.worker.link import ERROR, RESULT, Payload
 from naiad.metrics.custom import CustomMetrics
 from tests.server.engine.bls.test_model_calls import Asking, ScriptedModel, answered
 
 pytestmark = pytest.mark.looptime
-
-NO_TENSORS = np.zeros(0, np.uint8)
 
 
 class Control:
@@ -56,12 +57,18 @@ class Worker:
         self.results: list[tuple[int, Any]] = []
         self.errors: list[tuple[int, str]] = []
 
-    def ask(self, number: int, *question: Any, base: Any = NO_TENSORS) -> None:
-        header = json.dumps(question).encode()
+    def ask(
+        self, number: int, *question: Any, tensors: Sequence[Any] = (), segment: bool = False
+    ) -> None:
+        rest = json.dumps(question).encode()
+        header, payload = codec.write([((), tensors)] if tensors else [], rest)
+        base: Any = bytearray(payload.joined())
+        if segment:
+            base = np.frombuffer(base, np.uint8)
         self.rpc_handler.handle(number, header, base, batch_at=_no_batch, reply=self._post)
 
     def infer(self, number: int, model: str) -> None:
-        fields: tuple[Any, ...] = (model, -1, "", 0, 0, 0, {}, [], [])
+        fields: tuple[Any, ...] = (model, -1, "", 0, 0, 0, {}, [])
         self.ask(number, "infer", fields, None, True, False)
 
     def _post(
@@ -71,7 +78,8 @@ class Worker:
             self.errors.append((number, header.decode()))
             return
         assert kind == RESULT
-        self.results.append((number, json.loads(header)))
+        _, rest = codec.Reader(messages.resolved).read(header)
+        self.results.append((number, json.loads(rest)))
 
 
 def _no_batch(first: int, count: int) -> list[Inference] | None:
@@ -84,9 +92,9 @@ async def test_a_call_is_answered_under_its_number() -> None:
     worker.infer(7, "a")
     worker.infer(8, "absent")
     model.queue[0].on_response(answered())
-    (refused, (final, (error, _, _))), (number, answer) = worker.results
+    (refused, (final, error, _)), (number, answer) = worker.results
     assert (refused, final, error[0]) == (8, True, "INTERNAL")
-    assert (number, answer) == (7, [True, [None, {}, []]])
+    assert (number, answer) == (7, [True, None, {}])
 
 
 @pytest.mark.parametrize("segment", [False, True])
@@ -94,34 +102,33 @@ async def test_tensors_are_read_where_they_lie(*, segment: bool) -> None:
     """Small ones in the packet, large ones in a segment."""
     model = ScriptedModel("a")
     worker = Worker(model)
-    lying = b"\x02\0\0\0hi\0\0" + np.arange(2, dtype=np.float32).tobytes()
-    base = np.frombuffer(lying, np.uint8) if segment else bytearray(lying)
-    inputs = [("T", "BYTES", [1], 0, 6), ("N", "FP32", [2], 8, 8), ("E", "INT32", [0], 16, 0)]
+    inputs = [
+        ("T", "BYTES", np.array([b"hi"], object)),
+        ("N", "FP32", np.arange(2, dtype=np.float32)),
+        ("E", "INT32", np.empty(0, np.int32)),
+    ]
     parameters: dict[str, object] = {}
-    fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"], inputs)
-    worker.ask(1, "infer", fields, None, True, False, base=base)
+    fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"])
+    worker.ask(1, "infer", fields, None, True, False, tensors=inputs, segment=segment)
     (inference,) = model.queue
     tensors = {each.name: each.array.tolist() for each in inference.request.inputs}
     assert tensors == {"T": [b"hi"], "N": [0, 1], "E": []}
 
 
 @pytest.mark.parametrize(
-    ("elements", "packed"),
-    [([b"hi"] * 5000, True), ([b"h" * 300_000], True), ([b"hi"] * 4000, False)],
-    ids=["many", "long", "few and short"],
+    "elements",
+    [[b"hi"] * 5000, [b"h" * 300_000], [b"hi"] * 40, [b"a", b""]],
+    ids=["many", "long", "few and short", "of two lengths"],
 )
-async def test_many_or_long_strings_of_a_call_do_not_become_objects_on_the_loop(
-    elements: list[bytes], *, packed: bool
-) -> None:
+async def test_strings_of_a_call_do_not_become_objects_on_the_loop(elements: list[bytes]) -> None:
     model = ScriptedModel("a")
     worker = Worker(model)
-    lying = pack(np.array(elements, dtype=object))
-    inputs = [("T", "BYTES", [len(elements), 1], 0, lying.nbytes)]
+    inputs = [("T", "BYTES", np.array(elements, dtype=object).reshape(-1, 1))]
     parameters: dict[str, object] = {}
-    fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"], inputs)
-    worker.ask(1, "infer", fields, None, True, False, base=lying)
+    fields = ("a", -1, "", 0, 0, 0, parameters, ["OUT"])
+    worker.ask(1, "infer", fields, None, True, False, tensors=inputs)
     ((tensor,),) = [inference.request.inputs for inference in model.queue]
-    assert isinstance(tensor, PackedStrings) is packed
+    assert isinstance(tensor, PackedStrings)
     assert tensor.shape == (len(elements), 1)
     assert tensor.array.tolist() == [[element] for element in elements]
 
@@ -143,7 +150,7 @@ async def test_a_cancel_reaches_the_call_and_is_nothing_for_one_that_is_over() -
     worker = Worker(model)
     worker.infer(7, "a")
     worker.ask(7, "cancel")
-    assert worker.results[0][1][1][0][0] == "CANCELLED"
+    assert worker.results[0][1][1][0] == "CANCELLED"
     worker.ask(7, "cancel")
     assert len(model.cancelled) == 1
 
@@ -164,7 +171,7 @@ async def test_a_worker_that_is_gone_leaves_no_call_and_no_metric() -> None:
     worker.rpc_handler.worker_exited()
     worker.infer(20, "a")
     model.queue[0].on_response(answered())
-    assert worker.results[-1] == (20, [True, [None, {}, []]]), "the next worker is served"
+    assert worker.results[-1] == (20, [True, None, {}]), "the next worker is served"
 
 
 async def test_metrics_are_made_changed_and_refused() -> None:
@@ -182,14 +189,15 @@ async def test_metrics_are_made_changed_and_refused() -> None:
     assert worker.metrics.series() == []
 
 
-@pytest.mark.parametrize("base", [bytearray(b"text"), np.frombuffer(b"text", np.uint8)])
-async def test_models_are_loaded_with_what_came_and_for_whom(base: Any) -> None:
+@pytest.mark.parametrize("segment", [False, True])
+async def test_models_are_loaded_with_what_came_and_for_whom(*, segment: bool) -> None:
     worker = Worker()
-    worker.ask(1, "load", "a", "{}", [["file:1/model.py", 0, 4]], True, base=base)
+    files = [("file:1/model.py", "UINT8", np.frombuffer(b"text", np.uint8))]
+    worker.ask(1, "load", "a", "{}", True, tensors=files, segment=segment)
     worker.ask(2, "unload", "b", True, False)
     worker.ask(3, "ready", "a", -1)
     worker.ask(4, "ready", "bad", -1)
-    worker.ask(5, "load", "bad", "", [], False)
+    worker.ask(5, "load", "bad", "", False)
     await asyncio.sleep(1)
     assert worker.control.asked == [
         ("load", "a", {"file:1/model.py": b"text", "config": "{}"}, "m"),
@@ -207,11 +215,11 @@ async def test_models_are_loaded_with_what_came_and_for_whom(base: Any) -> None:
 
 async def test_a_call_that_waits_for_a_load_when_the_server_stops_gets_an_error() -> None:
     worker = Worker()
-    worker.ask(1, "load", "slow", "", [], False)
+    worker.ask(1, "load", "slow", "", False)
     await asyncio.sleep(1)
     worker.rpc_services.close()
     await asyncio.sleep(0)
-    worker.ask(2, "load", "a", "", [], False)
+    worker.ask(2, "load", "a", "", False)
     await asyncio.sleep(1)
     stopping = "the server is stopping, or has not started yet"
     assert worker.results == [(1, [stopping, None]), (2, [stopping, None])]

@@ -1,6 +1,7 @@
 """What a worker writes is what the server reads, also where both remember how the last such batch looked."""
 
 import collections.abc
+import struct
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,11 @@ from naiad.backends.instance import Execution, Response
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
+from naiad.core.tensor import PackedStrings
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
-from naiad.hosts.batch_frames import Answers, pack
-from naiad.hosts.worker import content
+from naiad.hosts.messages import ResponseReader, pack
+from naiad.hosts.worker import codec
+from naiad.hosts.worker.requests import RequestReader
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.backends.python.models import python_config
 
@@ -39,11 +42,11 @@ def asked(count: int) -> list[Inference]:
 
 
 def journey(
-    answers: Answers, *given: Response | None
+    answers: ResponseReader, *given: Response | None
 ) -> "collections.abc.Sequence[InferResponse | None]":
     """Through a worker's frames and back."""
-    header, payload = content.pack_outcome(Execution(list(given), 11, 22))
-    execution = answers.unpack(bytearray(payload.joined()), header, asked(len(given)))
+    header, payload = codec.write_outcome(Execution(list(given), 11, 22))
+    execution = answers.outcome(bytearray(payload.joined()), header, asked(len(given)))
     assert (execution.input_end_ns, execution.output_start_ns) == (11, 22)
     return execution.responses
 
@@ -56,14 +59,14 @@ def shown(responses: "collections.abc.Sequence[InferResponse | None]") -> list[A
 
 
 def test_batches_of_one_layout_carry_each_their_own_numbers() -> None:
-    answers = Answers(CONFIG, 1)
+    answers = ResponseReader(CONFIG, 1)
     for start in (1.0, 5.0, 9.0):
         found = journey(answers, ok(numbers(start, 2)), ok(numbers(start + 1, 3)))
         assert shown(found) == [[("OUT", [[start, 2]])], [("OUT", [[start + 1, 3]])]]
 
 
 def test_layouts_that_differ_only_in_who_has_an_output_are_distinguished() -> None:
-    answers = Answers(CONFIG, 1)
+    answers = ResponseReader(CONFIG, 1)
     one, two = numbers(1, 2), numbers(3, 4)
     for _ in range(2):
         assert shown(journey(answers, ok(one, two), ok())) == [
@@ -77,7 +80,7 @@ def test_layouts_that_differ_only_in_who_has_an_output_are_distinguished() -> No
 
 
 def test_words_empty_tensors_other_shapes_and_no_answer_yet_come_as_they_are() -> None:
-    answers = Answers(CONFIG, 1)
+    answers = ResponseReader(CONFIG, 1)
     for word in (b"a", b"longer", b""):
         found = journey(answers, ok(words(word), numbers(7)), None, ok(numbers()))
         assert shown(found) == [
@@ -88,7 +91,7 @@ def test_words_empty_tensors_other_shapes_and_no_answer_yet_come_as_they_are() -
 
 
 def test_an_error_and_parameters_belong_to_one_answer_of_one_batch() -> None:
-    answers = Answers(CONFIG, 1)
+    answers = ResponseReader(CONFIG, 1)
     odd = Response([numbers(1)], {"of": "mine"})
     failed = Response([], {}, invalid("too short"))
     for value in (1, 2):
@@ -105,21 +108,21 @@ def test_an_error_and_parameters_belong_to_one_answer_of_one_batch() -> None:
 
 
 def test_a_batch_that_failed_as_a_whole_says_why() -> None:
-    header = content.pack_failure(internal("no such thing"))
+    header = codec.write_failed_outcome(internal("no such thing"))
     with pytest.raises(InferenceError, match="no such thing"):
-        Answers(CONFIG, 1).unpack(bytearray(), header, asked(1))
+        ResponseReader(CONFIG, 1).outcome(bytearray(), header, asked(1))
 
 
 def test_an_outcome_of_another_number_of_answers_is_refused_each_time() -> None:
-    answers = Answers(CONFIG, 1)
-    header, payload = content.pack_outcome(Execution([ok(numbers(1))], 0, 0))
+    answers = ResponseReader(CONFIG, 1)
+    header, payload = codec.write_outcome(Execution([ok(numbers(1))], 0, 0))
     for _ in range(2):
-        with pytest.raises(ValueError, match="1 answers to 2 requests"):
-            answers.unpack(bytearray(payload.joined()), header, asked(2))
+        with pytest.raises(ValueError, match="1 responses to 2 requests"):
+            answers.outcome(bytearray(payload.joined()), header, asked(2))
 
 
 def test_more_layouts_than_are_remembered_change_nothing() -> None:
-    answers = Answers(CONFIG, 1)
+    answers = ResponseReader(CONFIG, 1)
     for _ in range(2):
         for length in range(1, 600):
             found = journey(answers, ok(numbers(*[length] * length)))
@@ -130,8 +133,59 @@ def test_requests_of_one_layout_carry_each_their_own_numbers() -> None:
     for start in (1.0, 5.0):
         batch = [inference(tensor("IN", np.array([[start, each]], F))) for each in range(3)]
         header, payload = pack(batch)
-        found = content.requests_of(bytearray(payload.joined()), header, 40)
+        found = RequestReader().read(bytearray(payload.joined()), header, 40)
         assert [each.number for each in found] == [40, 41, 42]
         assert [each.inputs[0].array.tolist() for each in found] == [
             [[start, each]] for each in range(3)
         ]
+
+
+def test_requests_differ_in_ids_and_parameters_and_share_their_layout() -> None:
+    reader = RequestReader()
+    for number in range(600):
+        batch = [
+            inference(
+                tensor("IN", np.array([[number, 0]], F)),
+                request_id=f"id {number} é",
+                parameters={"n": number, "x": 0.5, "s": "\U0001f600", "b": True},
+                correlation_id=number,
+            ),
+            inference(tensor("IN", np.array([[0, number]], F)), outputs=["OUT"]),
+        ]
+        batch[1].cancelled = number % 2 == 1
+        header, payload = pack(batch)
+        first, second = reader.read(bytearray(payload.joined()), header, number)
+        assert (first.id, first.correlation_id, first.output_names, first.batch_size) == (
+            f"id {number} é", number, [], 1,
+        )  # fmt: skip
+        assert first.parameters == {"n": number, "x": 0.5, "s": "\U0001f600", "b": True}
+        assert (second.id, second.parameters, second.output_names) == ("", {}, ["OUT"])
+        assert (first.cancelled, second.cancelled) == (False, number % 2 == 1)
+        assert second.inputs[0].array.tolist() == [[0, number]]
+    assert len(reader) == 1
+
+
+def test_strings_of_any_length_share_their_layout_and_stay_the_bytes_of_the_wire() -> None:
+    config = python_config(outputs=[spec("WORDS", datatypes.BYTES, (-1,))])
+    responses = ResponseReader(config, 1)
+    for length in range(300):
+        given = [b"x" * length, b"", "é".encode()]
+        (found,) = journey(responses, ok(words(*given)))
+        assert found is not None
+        (output,) = found.outputs
+        assert isinstance(output, PackedStrings)
+        assert output.array.tolist() == [given]
+
+
+@pytest.mark.parametrize("memory", [("cuda", 0), ("cuda_pinned", 1)])
+def test_a_tensor_that_is_not_in_the_hosts_memory_is_refused_with_its_name(
+    memory: tuple[str, int],
+) -> None:
+    header, payload = codec.write_outcome(Execution([ok(numbers(1))], 0, 0))
+    length, strings = struct.unpack_from("<II", header)
+    text, rest = header[8 : 8 + length], header[8 + length :]
+    elsewhere = text.replace(b'"cpu",0', f'"{memory[0]}",{memory[1]}'.encode())
+    moved = struct.pack("<II", len(elsewhere), strings) + elsewhere + rest
+    with pytest.raises(InferenceError, match=f"'OUT' is in memory of kind '{memory[0]}'") as caught:
+        ResponseReader(CONFIG, 1).outcome(bytearray(payload.joined()), moved, asked(1))
+    assert caught.value.code is ErrorCode.UNSUPPORTED

@@ -1,0 +1,215 @@
+"""The server's types in messages of worker processes: batches, outcomes, responses, and the tensors of calls between models.
+
+What the messages look like is said in `worker/codec.py`, which reads and writes them on both sides. One copy in: each tensor is copied
+once, from where the client's bytes lie into shared memory. One copy out at most: small outputs are copied together, large ones stay
+where the worker put them and are sent from there. BYTES stay the bytes that they are on the wire: no objects are made of them here.
+"""
+
+import collections.abc
+import math
+from typing import Any
+
+import numpy as np
+
+from naiad.backends import batch as batches
+from naiad.backends.instance import Execution
+from naiad.config.model_config import ModelConfig
+from naiad.core import datatypes
+from naiad.core.flow import RESPONSE_BYTES
+from naiad.core.inference import Inference
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.tensor import PackedStrings, Tensor, check_packed, packed_strings
+from naiad.hosts.host import DeferredResponse
+from naiad.hosts.worker import codec
+from naiad.hosts.worker.codec import RESPONSE, TIMES, Reader
+from naiad.hosts.worker.link import Payload
+
+COPIED = 1 << 18
+"""Outputs of a batch up to this many bytes are copied out; more stay where they are."""
+
+_CHECKED_BYTES = 1 << 18
+"""BYTES of more bytes are not checked on the event loop: whoever reads the elements finds out."""
+
+_Resolved = tuple[str, datatypes.DataType, tuple[int, ...], tuple[int, ...]]
+"""Name, datatype, shape as it was sent, shape as clients see it."""
+
+
+def described(tensors: collections.abc.Iterable[Tensor]) -> list[tuple[str, str, Any]]:
+    """Tensors as `codec.write` takes them."""
+    return [
+        (each.name, each.datatype.name, each if type(each) is PackedStrings else each.array)
+        for each in tensors
+    ]
+
+
+def tensors_of(base: Any, group: Any) -> list[Tensor]:
+    """The tensors of a group that was read with `resolved`.
+
+    Raises:
+        ValueError: the bytes are not such tensors.
+    """
+    return [_tensor(base, each, at, size) for each, at, size in group[1]]
+
+
+def resolved(name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
+    """What a reader needs of tensors that are no model's outputs."""
+    return name, datatypes.BY_NAME[kind], shape, shape
+
+
+def _tensor(base: Any, resolved: _Resolved, at: int, size: int) -> Tensor:
+    name, datatype, given, shown = resolved
+    if datatype is datatypes.BYTES:
+        packed: np.ndarray[Any, Any] = np.ndarray((size,), np.uint8, base, at)
+        count = math.prod(given)
+        if size <= _CHECKED_BYTES:
+            check_packed(packed, count)
+        if min(given, default=0) < 0:
+            raise ValueError(f"a tensor of shape {list(given)}, expected dimensions of 0 and more")
+        return packed_strings(name, shown, packed)
+    if size:
+        array = np.ndarray(given, datatype.dtype, base, at)
+    elif 0 in given:
+        array = np.empty(given, datatype.dtype)
+    else:
+        raise ValueError(f"no bytes for a tensor of shape {list(given)}")
+    if array.shape != given:
+        raise ValueError(f"a tensor of shape {list(given)}, expected dimensions of 0 and more")
+    return Tensor(name, datatype, shown, array if shown is given else array.reshape(shown))
+
+
+def pack(batch: collections.abc.Sequence[Inference]) -> tuple[bytes, Payload]:
+    """The header and the tensors of a batch."""
+    groups: list[Any] = []
+    plain = True
+    for inference in batch:
+        request = inference.request
+        names = request.requested_outputs and tuple(request.output_names)
+        groups.append(((inference.batch_size, names or ()), described(request.inputs)))
+        plain = plain and not (
+            request.id
+            or request.parameters
+            or request.correlation_id
+            or request.flags
+            or request.timeout_us
+            or inference.cancelled
+        )
+    if plain:
+        return codec.write(groups)
+    fields = [
+        codec.request_fields(inference.request, cancelled=inference.cancelled)
+        for inference in batch
+    ]
+    return codec.write(groups, f"[{','.join(fields)}]".encode())
+
+
+class ResponseReader:
+    """Reads outcomes and responses of one model version.
+
+    Args:
+        config: the model's config.
+        version: the version that answers.
+    """
+
+    def __init__(self, config: ModelConfig, version: int) -> None:
+        self._version = version
+        self._batched = config.max_batch_size > 0
+        self._outputs = {spec.name: spec for spec in config.outputs}
+        self._reader = Reader(self._resolve)
+
+    def outcome(
+        self, base: Any, header: bytes | bytearray, batch: list[Inference]
+    ) -> Execution[InferResponse]:
+        """What came of a batch.
+
+        Args:
+            base: where its tensors are.
+            header: the outcome's.
+            batch: the inferences.
+
+        Raises:
+            InferenceError: the whole batch failed, or its tensors are where the server cannot read them.
+            Exception: it is no outcome of such a batch.
+        """
+        layout, rest = self._reader.read(header)
+        times = TIMES.unpack_from(rest)
+        groups = layout.groups
+        more = codec.read_json(rest[TIMES.size :]) if len(rest) > TIMES.size else ()
+        if not groups:
+            error = codec.error_of(more)
+            if error is not None:
+                raise error
+        if len(groups) != len(batch):
+            raise ValueError(f"{len(groups)} responses to {len(batch)} requests")
+        if layout.size <= COPIED and type(base) is not bytearray:
+            base = base[: layout.size].tobytes()
+        version = self._version
+        responses: list[InferResponse | None] = []
+        for inference, group in zip(batch, groups, strict=True):
+            if group is None:
+                responses.append(None)
+                continue
+            request = inference.request
+            outputs = tensors_of(base, group)
+            responses.append(
+                InferResponse(request.model_name, version, request.id, outputs, NO_PARAMETERS)
+            )
+        for index, error, parameters in more:
+            responses[index] = self._response(
+                base, batch[index], groups[index], error=error, parameters=parameters
+            )
+        return Execution(responses, *times)
+
+    def deferred(
+        self, base: Any, header: bytes | bytearray, inference: Inference
+    ) -> DeferredResponse:
+        """A deferred response; `base` is its own.
+
+        Raises:
+            InferenceError: its tensors are where the server cannot read them.
+            Exception: it is not a response.
+        """
+        layout, rest = self._reader.read(header)
+        final, begun_ns = RESPONSE.unpack_from(rest)
+        (group,) = layout.groups
+        error, parameters = None, NO_PARAMETERS
+        if len(rest) > RESPONSE.size:
+            error, parameters = codec.read_json(rest[RESPONSE.size :])
+        if group is None and error is None:
+            request = inference.request
+            response = InferResponse(
+                request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
+            )
+        else:
+            response = self._response(
+                base, inference, group, error=error, parameters=parameters, final=final
+            )
+        if inference.flow is None:
+            return DeferredResponse(inference, response, begun_ns)
+        weight = RESPONSE_BYTES + len(base)
+        inference.flow.sent(weight)
+        return DeferredResponse(inference, response, begun_ns, weight)
+
+    def _resolve(self, name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
+        shown = batches.client_shape(self._outputs[name], shape, batched=self._batched)
+        return name, datatypes.BY_NAME[kind], shape, shown
+
+    def _response(
+        self,
+        base: Any,
+        inference: Inference,
+        group: Any,
+        *,
+        error: Any = None,
+        parameters: dict[str, Any] = NO_PARAMETERS,
+        final: bool = True,
+    ) -> InferResponse:
+        request = inference.request
+        return InferResponse(
+            request.model_name,
+            self._version,
+            request.id,
+            NO_OUTPUTS if error is not None else tensors_of(base, group),
+            parameters or NO_PARAMETERS,
+            codec.error_of(error),
+            final,
+        )
