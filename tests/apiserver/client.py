@@ -230,11 +230,12 @@ def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 60) 
     """
     asked = time.monotonic()
     while True:
+        looked = time.monotonic()
         found = look()
         if found:
             return found
-        waited = time.monotonic() - asked
+        now = time.monotonic()
+        waited = now - asked
         assert waited < seconds, f"waited {seconds:g} s for {what}; the last look gave {found!r}"
-        time.sleep(
-            min(max(0.05, waited / 10), 0.3)
-        )  # what has not come soon is asked for less often
+        # What has not come soon, and what takes many requests to see, is asked for less often.
+        time.sleep(max(min(max(0.05, waited / 10), 0.3), 2 * (now - looked)))

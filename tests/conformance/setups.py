@@ -25,8 +25,6 @@ from tests.reference.process import (
 
 _TRIES = 3
 """How often the servers of a set-up are started before it counts as failed."""
-_GRACE_S = {"reference": 5, "naiad": 20}
-"""How long a server may take to end: 2.51 often waits for its own exit timeout, because a model does not unload."""
 
 _TLS = Path(__file__).parent / "tls"
 
@@ -242,7 +240,7 @@ class Servers:
         asked = self.clock()
         for target in targets:
             target.close()
-            left = asked + _GRACE_S[target.name] - self.clock()
+            left = asked + target.process.program.grace_s - self.clock()
             target.process.stop(timeout_s=max(left, 0))
 
 

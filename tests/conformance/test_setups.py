@@ -22,7 +22,8 @@ class Stubborn(ServerProcess):
     """Ends only when its time is over."""
 
     def __init__(self, name: str, time: Time) -> None:
-        program = Program(name=name, command=("true",), environ={})
+        grace_s = {"reference": 5, "naiad": 20}[name]
+        program = Program(name=name, command=("true",), environ={}, grace_s=grace_s)
         super().__init__(program, [], log=pathlib.Path("unused.log"))
         self.time = time
 
