@@ -212,12 +212,15 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
         repository=repository, server_id="profile", version="0", strict_readiness=True
     )
     settings = HttpSettings()
+    routes = Routes(engine, HttpOptions())
     service = HttpService(
-        routes=Routes(engine, HttpOptions()),
+        routes=routes,
         app=_no_app,
         settings=settings,
         registry=ConnectionRegistry(loop, tick=settings.tick),
-        heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
+        heads=HeadCache(
+            routes, entries=settings.known_heads, entry_bytes=settings.known_head_bytes
+        ),
         framer=ReplyFramer(join_bytes=settings.join_bytes),
         clock=clock,
         recorder=None,

@@ -2,7 +2,7 @@
 
 from naiad.core.context import RequestContext
 from naiad.protocol.access_log import AccessEntry, Recorder
-from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.message import Headers, HttpReply
 from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.trace_context import trace_id_of
 
@@ -10,9 +10,9 @@ from naiad.protocol.trace_context import trace_id_of
 class AccessRecorder(Recorder):
     """Makes the entries of a service's connections."""
 
-    def context(self, head: RequestHead, received_ns: int, size: int) -> RequestContext:
-        """The context of a request whose body has `size` bytes."""
-        traceparent = head.headers.get(b"traceparent")
+    def context(self, headers: Headers, received_ns: int, size: int) -> RequestContext:
+        """The context of a request with these headers, and a body of `size` bytes."""
+        traceparent = headers.get(b"traceparent")
         trace_id = "" if traceparent is None else trace_id_of(traceparent)
         return RequestContext(received_ns, size, trace_id=trace_id)
 

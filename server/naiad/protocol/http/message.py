@@ -22,14 +22,13 @@ class SpelledHeaders(dict[bytes, bytes]):
     """Headers with the client's spelling of their names, which forwarded headers keep (row 1.17).
 
     Attributes:
-        spelling: lower case name -> the name as it came; only names that came otherwise.
+        spelling: lower case name -> the name as it came; only names that came otherwise. To be set by the maker: a constructor
+            would cost a request more than all the rest of it.
     """
 
     __slots__ = ("spelling",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.spelling: dict[bytes, bytes] = {}
+    spelling: dict[bytes, bytes]
 
 
 def spelling_of(headers: Headers, name: bytes) -> bytes:

@@ -298,7 +298,9 @@ class Client:
             app=app,
             settings=settings,
             registry=self.registry,
-            heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
+            heads=HeadCache(
+                self.routes, entries=settings.known_heads, entry_bytes=settings.known_head_bytes
+            ),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
             clock=self.clock,
             recorder=recorder,

@@ -29,7 +29,7 @@ def test_the_recorder_measures_from_its_stamp() -> None:
     clock = ManualClock(now_ns=5)
     recorder = AccessRecorder(found.append, clock=clock)
     head = parse_head(b"HEAD /a HTTP/1.1\r\n\r\n")
-    context = recorder.context(head, recorder.stamp(), 0)
+    context = recorder.context(head.headers, recorder.stamp(), 0)
     clock.advance(ns=2_000_000)
     recorder.record(head, None, HttpReply(404, (), (), "x"), context)
     (got,) = found

@@ -10,7 +10,7 @@ import io
 import re
 import typing
 
-from naiad.protocol.http.message import FastHandler
+from naiad.protocol.http.message import FastHandler, HttpRequest
 from naiad.protocol.http.transport.framing import HttpError, too_large
 from naiad.protocol.http.transport.head import RequestHead
 
@@ -222,8 +222,8 @@ class ChunkedBody:
         return at
 
 
-Dispatch = collections.abc.Callable[[RequestHead, FastHandler, bytes, int], None]
-"""Calls the handler of a complete request: its head, handler, body and `RequestContext.received_ns`."""
+Dispatch = collections.abc.Callable[[RequestHead, FastHandler, HttpRequest, int], None]
+"""Calls the handler of a complete request: its head, handler, request and `RequestContext.received_ns`."""
 
 
 class WholeBody:
@@ -263,4 +263,4 @@ class WholeBody:
         """The body is complete."""
         # getvalue hands the buffer itself over when nothing else writes to it: no second copy
         whole = self._first if self._buffer is None else self._buffer.getvalue()
-        self._dispatch(self.head, self._handler, whole, self.started_ns)
+        self._dispatch(self.head, self._handler, self.head.request(whole), self.started_ns)

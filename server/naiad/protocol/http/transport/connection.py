@@ -2,8 +2,8 @@
 
 The fast lane: a request whose path `FastRoutes` claims is handled by callback, without ASGI, task or future. All
 other requests go to the ASGI application, one at a time, after all earlier ones have their responses and before any
-later one is begun. The cost of a request here is mostly two dictionary look-ups: its header block (`head.py`) and the
-prefix of its response (`framing.py`); everything except a whole, known request in one read goes through `request_receiver.py`. Responses
+later one is begun. The cost of a request here is mostly to compare its header block with that of the request before it (`head_template.py`) and
+to look up the prefix of its response (`framing.py`); everything except a whole, known request in one read goes through `request_receiver.py`. Responses
 leave through `response_sender.py`. `lifecycle.py` is the table of states through which the connection closes.
 
 Reading stops while a client does not read its responses, while too many of its requests wait, and while the application does
@@ -20,6 +20,7 @@ from typing_extensions import override
 from naiad.protocol.http import replies
 from naiad.protocol.http.transport.framing import CONTINUE, HttpError
 from naiad.protocol.http.transport.head import NO_HEAD
+from naiad.protocol.http.transport.head_template import PARTIAL
 from naiad.protocol.http.transport.lifecycle import (
     DEAF,
     ENDED,
@@ -54,11 +55,9 @@ class Connection(asyncio.Protocol):
         self._service = service
         self._settings = settings
         self._registry = service.registry
-        self._known = service.heads.known
-        self._learn = service.heads.learn
+        self._heads = service.heads
+        self._known = service.heads.recent  # the template that the last request had
         self._short = min(settings.known_head_bytes, settings.max_line_bytes)
-        self._handlers = service.heads.handlers
-        self._handler_of = service.handler_of
         self._recorder = service.recorder
         self._max_pipelined = settings.max_pipelined
         self._life = Lifecycle(self._entered)
@@ -109,18 +108,20 @@ class Connection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """Process input. First the usual case: one whole, plain request with a short head, and a pipeline that is not full."""
         if self._ready and len(self._pipeline) < self._max_pipelined:
-            end = data.find(b"\r\n\r\n") + 4
-            head = base = self._known.get(data[:end])
-            if head is None and end <= self._short:
-                head, base = self._learn(data[:end])
-            if head is not None and base is not None and end + head.length == len(data):
-                handler = self._handlers.get(base) or self._handler_of(base)
-                if handler is not None:
-                    self._peer.since = self._registry.now
-                    body = data[end:] if head.length else b""
-                    now_ns = 0 if self._recorder is None else self._recorder.stamp()
-                    self._sender.dispatch(head, handler, body, now_ns)
-                    return
+            known = self._known
+            request = None if known is None else known.read(data, self._short)
+            if request is None:
+                known = self._known = self._heads.find(data, self._short)
+                request = None if known is None else known.read(data, self._short)
+            if request is PARTIAL:
+                self._heads.found = known
+            elif request is not None and known is not None and known.handler is not None:
+                self._peer.since = self._registry.now
+                if not known.head.keep_alive:
+                    self._life.on(Event.LAST_REQUEST)
+                now_ns = 0 if self._recorder is None else self._recorder.stamp()
+                self._sender.dispatch(known.head, known.handler, request, now_ns)
+                return
         if self._life.state in DEAF:
             return
         if self._receiver.body is not None or not self._receiver.unread:

@@ -1,7 +1,7 @@
 """Header blocks: from the bytes up to the empty line to what the connection must know of a request.
 
 httptools judges the grammar; this module judges what it means (length, chunking, persistence, expectations) and
-refuses what two servers could read differently. Blocks that come again are remembered in `head_cache.py`. Pure: no sockets, no
+refuses what two servers could read differently. Blocks that come again, but for a few values, are remembered in `head_cache.py`. Pure: no sockets, no
 time.
 """
 
@@ -12,7 +12,7 @@ import urllib.parse
 import httptools
 
 from naiad.core.record import Record
-from naiad.protocol.http.message import Headers, SpelledHeaders
+from naiad.protocol.http.message import Headers, HttpRequest, SpelledHeaders
 from naiad.protocol.http.transport.framing import HttpError
 
 CHUNKED = -1
@@ -56,14 +56,18 @@ class RequestHead(Record, frozen=True):
     head_only: bool
     plain: bool
 
-    def with_headers(self, headers: Headers) -> "RequestHead":
-        """The same request with other headers."""
+    def request(self, body: bytes) -> HttpRequest:
+        """The request with its whole body."""
+        return HttpRequest(self.method, self.path, self.headers, body)
+
+    def with_headers(self, headers: Headers, length: int) -> "RequestHead":
+        """The same request with other headers, and a body of another length."""
         return RequestHead(
             self.method,
             self.path,
             self.target,
             headers,
-            self.length,
+            length,
             self.minor,
             self.keep_alive,
             self.expects_continue,
@@ -82,6 +86,7 @@ class _Callbacks:
     def __init__(self) -> None:
         self.target = b""
         self.headers = SpelledHeaders()
+        self.headers.spelling = {}
         self.repeated: dict[bytes, list[bytes]] = {}
 
     def on_url(self, target: bytes) -> None:

@@ -1,143 +1,143 @@
-"""Header blocks that were seen before, in parsed form: clients repeat them, and a hit costs a tenth of a parse.
+"""Header blocks like those that were seen before: clients repeat them but for a few values, and a known one costs a tenth of a parse.
 
-Proxies add lines that differ with every request (`traceparent`, `X-Request-Id`), with which no block would ever come again. The cache finds
-such headers by itself: one whose value differs from block to block is cut out of the blocks that follow, the rest is looked up, and
-the values that were cut out are put into the headers again. What a request means must not depend on a header that is cut out, so those on
-which it depends never are. Pure: no sockets, no time.
+Blocks are remembered as templates (`head_template.py`), by all their bytes but the values of headers that are known to change. Clients and
+proxies have changing headers of their own, with which no block would ever come again: the cache finds such headers by itself. One whose value differs
+from block to block is cut out of the blocks that follow. Pure: no sockets, no time.
 """
 
-import re
-
-from naiad.protocol.http.message import FastHandler, SpelledHeaders
+from naiad.protocol.http.message import FastHandler, FastRoutes
 from naiad.protocol.http.transport.framing import HttpError
-from naiad.protocol.http.transport.head import RequestHead, parse_head
-
-_DECIDING = frozenset(
-    (
-        b"accept",
-        b"connection",
-        b"content-encoding",
-        b"content-length",
-        b"expect",
-        b"host",
-        b"inference-header-content-length",
-        b"transfer-encoding",
-        b"upgrade",
-    )
-)
-"""Headers that the transport and the choice of a handler look at."""
+from naiad.protocol.http.transport.head import CHUNKED, RequestHead, parse_head
+from naiad.protocol.http.transport.head_template import DECIDING, HeadTemplate, Varying
 
 _CHANGES = 32
 """A header that has had so many new values is taken for one that differs with every request."""
 
+_WORTH = 8
+"""A template that so many requests had, but for values, is compiled: that takes as long as ten requests."""
+
+_MOST_COMPILED = 128
+"""A compiled template takes up to 16 KiB."""
+
+_END = b"\r\n\r\n"
 _MOST_VARYING = 16
 _MOST_NAMES = 256
 
-_VALUE = rb"[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?"
-_LINE = rb"\r\n(%b):[ \t]*(" + _VALUE + rb")(?=\r\n[^ \t])"
-"""A whole header line, with which no folded line goes on (RFC 9112 5.2). What does not look so stays in the block and is parsed."""
-
 
 class HeadCache:
-    """Parsed header blocks by their bytes, bounded.
+    """Templates of header blocks, bounded.
 
     Args:
-        entries: how many; when full it is cleared (no order is kept: a hit must cost one lookup).
+        routes: who answers which requests.
+        entries: how many templates; when full it is cleared (no order is kept: a hit must cost one lookup).
         entry_bytes: longer blocks are not kept.
 
     Attributes:
-        known: the blocks, without the lines of varying headers.
-        handlers: who answers requests with a remembered head; `HttpService` fills it in.
+        recent: the template that the fast lane found last: a new connection's first request is probably like it.
+        found: the template of a block that `read` gets soon; None when there is none.
     """
 
-    def __init__(self, *, entries: int, entry_bytes: int) -> None:
+    def __init__(self, routes: FastRoutes, *, entries: int, entry_bytes: int) -> None:
+        self._routes = routes
         self._entries = entries
         self._entry_bytes = entry_bytes
-        self.known: dict[bytes, RequestHead] = {}
-        self.handlers: dict[RequestHead, FastHandler] = {}
+        self._templates: dict[bytes, HeadTemplate] = {}
+        self._uses: dict[bytes, int] = {}
+        self._compiled = 0
+        self._varying = Varying()
         self._last: dict[bytes, bytes] = {}
         self._changes: dict[bytes, int] = {}
-        self._varying: frozenset[bytes] = frozenset()
-        self._lines: re.Pattern[bytes] | None = None
+        self._parsed: tuple[bytes, RequestHead] | None = None
+        self.recent: HeadTemplate | None = None
+        self.found: HeadTemplate | None = None
 
     @property
     def varying(self) -> frozenset[bytes]:
-        """The headers, in lower case, that differ with every request."""
-        return self._varying
+        """The headers, in lower case, that were found to differ with every request."""
+        return self._varying.more
 
     def __len__(self) -> int:
-        """How many blocks are remembered."""
-        return len(self.known)
+        """How many templates are remembered."""
+        return len(self._templates)
 
-    def remember(self, block: bytes, head: RequestHead) -> None:
-        """Keep a plain head; any other is parsed each time."""
-        if head.plain and self._entries and len(block) <= self._entry_bytes:
-            if len(self.known) >= self._entries:
-                self.known.clear()
-                self.handlers.clear()
-            self.known[block] = head
-            self._watch(head)
+    def find(self, data: bytes, longest: int) -> HeadTemplate | None:
+        """The template for a request that begins `data`, if the fast lane answers it.
 
-    def keep_handler(self, head: RequestHead, handler: FastHandler) -> None:
-        """Keep who answers a head, bounded as the heads are."""
-        if len(self.handlers) >= self._entries:
-            self.handlers.clear()
-        if self._entries:
-            self.handlers[head] = handler
-
-    def learn(self, block: bytes) -> tuple[RequestHead | None, RequestHead | None]:
-        """Read a block that is not known, and remember it.
-
-        Returns:
-            Its head, and the remembered head that stands for it where a handler is asked for; None twice when the block is not plain
-            or not right, for a closer look.
+        None also for a head that is incomplete, invalid, or has more than `longest` bytes.
         """
-        try:
-            head, base = self.read(block)
-        except HttpError:
-            return None, None
-        return (head, base) if head.plain else (None, None)
+        end = data.find(_END) + len(_END)
+        if not len(_END) <= end <= min(longest, self._entry_bytes):
+            return None
+        template = self.found = self._template(data[:end])
+        if template is None or template.handler is None:
+            return None
+        self.recent = template
+        return template
 
-    def read(self, block: bytes) -> tuple[RequestHead, RequestHead]:
-        """The same for any block that is complete.
+    def read(self, block: bytes) -> RequestHead:
+        """The head of any complete block.
 
         Raises:
             HttpError: as `parse_head`.
         """
-        if self._lines is not None and len(block) <= self._entry_bytes:
-            parts = self._lines.split(block)
-            if len(parts) > 1:
-                found = self._completed(b"".join(parts[::3]), parts)
-                if found is not None:
-                    return found
-        head = parse_head(block)
-        self.remember(block, head)
-        return head, head
+        if self.found is not None and len(block) <= self._entry_bytes:
+            head = self.found.head_of(block)
+            if head is not None:
+                return head
+        parsed, self._parsed = self._parsed, None
+        return parsed[1] if parsed is not None and parsed[0] == block else parse_head(block)
 
-    def _completed(self, rest: bytes, parts: list[bytes]) -> tuple[RequestHead, RequestHead] | None:
-        """A head from what is left of its block and the lines that were cut out.
+    def _template(self, block: bytes) -> HeadTemplate | None:
+        rest = self._varying.cut(block).rest
+        template = self._templates.get(rest)
+        if template is None:
+            try:
+                head = parse_head(block)
+            except HttpError:
+                return None  # `read` says why
+            self._parsed = block, head
+            return self._remember(block, head)
+        if template.match is None and template.block != block:
+            uses = self._uses[rest] = self._uses.get(rest, 0) + 1
+            if uses >= _WORTH:
+                template = self._compile(rest, template)
+        return template
 
-        None when a header was cut out in one line and stayed in another: their order is lost, so the block has to be parsed.
-        """
-        base = self.known.get(rest)
-        if base is None:
-            base = parse_head(rest)
-            self.remember(rest, base)
-        if not self._varying.isdisjoint(base.headers):
+    def _remember(self, block: bytes, head: RequestHead) -> HeadTemplate | None:
+        """Keep the template of a block; any but an ordinary one is parsed each time."""
+        ordinary = head.minor and not (head.expects_continue or head.head_only)
+        if not ordinary or head.length == CHUNKED or not self._entries:
             return None
-        headers = SpelledHeaders()
-        headers.update(base.headers)
-        if isinstance(base.headers, SpelledHeaders):
-            headers.spelling.update(base.headers.spelling)
-        for spelled, value in zip(parts[1::3], parts[2::3], strict=True):
-            name = spelled.lower()
-            if spelled != name:
-                headers.spelling.setdefault(name, spelled)
-            if name in headers:
-                headers[name] += b", " + value
-            else:
-                headers[name] = value
-        return base.with_headers(headers), base
+        self._watch(head)
+        try:
+            limit = self._routes.body_limit(head.path, head.headers)
+            handler = self._handler_of(head)
+        except Exception:  # noqa: BLE001 - the connection gets it as well, logs it and responds
+            return None
+        template = self._varying.template(block, head, handler=handler, limit=limit)
+        if template is not None:
+            if len(self._templates) >= self._entries:
+                self._clear()
+            self._templates[self._varying.cut(block).rest] = template
+        return template
+
+    def _compile(self, rest: bytes, template: HeadTemplate) -> HeadTemplate:
+        if self._compiled >= _MOST_COMPILED:
+            self._clear()
+        self._compiled += 1
+        self._templates[rest] = compiled = template.compiled()
+        return compiled
+
+    def _clear(self) -> None:
+        self._templates.clear()
+        self._uses.clear()
+        self._compiled = 0
+
+    def _handler_of(self, head: RequestHead) -> FastHandler | None:
+        handler = self._routes.find(head.method, head.path, head.headers)
+        if handler is None or self._routes.may_stream(head.path, head.headers):
+            return None
+        return handler
 
     def _watch(self, head: RequestHead) -> None:
         """Count which headers of a new block have a new value."""
@@ -145,7 +145,7 @@ class HeadCache:
             self._last.clear()
             self._changes.clear()
         for name, value in head.headers.items():
-            if name in _DECIDING:
+            if name in DECIDING or name in self._varying:
                 continue
             if self._last.get(name, value) != value:
                 changes = self._changes[name] = self._changes.get(name, 0) + 1
@@ -156,7 +156,8 @@ class HeadCache:
     def _cut_out(self, name: bytes) -> None:
         """From now on a header is cut out of blocks. Sixteen at most: a client that makes up more names clears it."""
         self._changes.clear()
-        names = self._varying if len(self._varying) < _MOST_VARYING else frozenset[bytes]()
-        self._varying = names | {name}
-        among = b"|".join(re.escape(each) for each in sorted(self._varying))
-        self._lines = re.compile(_LINE % among, re.IGNORECASE)
+        names = (
+            self._varying.more if len(self._varying.more) < _MOST_VARYING else frozenset[bytes]()
+        )
+        self._varying = Varying(names | {name})
+        self._clear()

@@ -40,7 +40,9 @@ def http_listener(
             app=app,
             settings=settings,
             registry=registry,
-            heads=HeadCache(entries=settings.known_heads, entry_bytes=settings.known_head_bytes),
+            heads=HeadCache(
+                routes, entries=settings.known_heads, entry_bytes=settings.known_head_bytes
+            ),
             framer=ReplyFramer(join_bytes=settings.join_bytes),
             clock=clock,
             recorder=None if access_log is None else AccessRecorder(access_log, clock=clock),

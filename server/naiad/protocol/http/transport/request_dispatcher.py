@@ -148,7 +148,7 @@ class RequestDispatcher:
         if handler is None:
             self._begin_in_application(head).end()
         else:
-            self._sender.dispatch(head, handler, b"", self.stamp())
+            self._sender.dispatch(head, handler, head.request(b""), self.stamp())
         return True
 
     def _begin_with_body(self, head: RequestHead, handler: FastHandler | None) -> None:
@@ -201,7 +201,9 @@ class RequestDispatcher:
         assert bridge is not None
         self._peer.since = self._registry.now
         if self._recorder is not None:
-            context = self._recorder.context(bridge.head, bridge.started_ns, bridge.received)
+            context = self._recorder.context(
+                bridge.head.headers, bridge.started_ns, bridge.received
+            )
             context.response_bytes = bridge.sent
             reply = HttpReply(bridge.status, (), ())
             self._recorder.record(bridge.head, self._peer.address(), reply, context)

@@ -110,8 +110,7 @@ class RequestReceiver:
         if end < 0:
             return None
         self._next = end
-        block = data[at:end]
-        return self._heads.known.get(block) or self._heads.read(block)[0]
+        return self._heads.read(data[at:end])
 
     def take_head(self) -> None:
         """The request is begun: what follows is its body, or the next request."""

@@ -135,18 +135,29 @@ class ResponseSender:
         self.barred = False
         self.paused = False
 
-    def dispatch(self, head: RequestHead, handler: FastHandler, body: bytes, now_ns: int) -> None:
-        """Call the handler of a complete request. `now_ns` as in `RequestContext.received_ns`; 0 without an access log."""
-        recorder = self._recorder
-        context = None if recorder is None else recorder.context(head, now_ns, len(body))
+    def dispatch(
+        self, head: RequestHead, handler: FastHandler, request: HttpRequest, now_ns: int
+    ) -> None:
+        """Call the handler of a complete request.
+
+        Args:
+            head: of the request; its headers and length may be those of another request like it.
+            handler: who answers.
+            request: what it gets.
+            now_ns: as in `RequestContext.received_ns`; 0 without an access log.
+        """
+        recorder, context = self._recorder, None
+        if recorder is not None:
+            context = recorder.context(request.headers, now_ns, len(request.body))
+            request = HttpRequest(
+                request.method, request.path, request.headers, request.body, context
+            )
         exchange = Exchange(self, head, context)
         self.pipeline.append(exchange)
         if self._life.state is not _OPEN:
             self._life.on(Event.LAST_REQUEST)
         try:
-            exchange.handle = handler(
-                HttpRequest(head.method, head.path, head.headers, body, context), exchange.reply
-            )
+            exchange.handle = handler(request, exchange.reply)
         except Exception:
             _logger.exception("%s failed", head.path)
             exchange.reply(server_fault())
@@ -154,7 +165,11 @@ class ResponseSender:
     def dispatch_refused(self, head: RequestHead, reply: HttpReply, now_ns: int) -> None:
         """Send a response to a request that no handler gets, after the responses to earlier ones."""
         recorder = self._recorder
-        context = None if recorder is None else recorder.context(head, now_ns, max(head.length, 0))
+        context = (
+            None
+            if recorder is None
+            else recorder.context(head.headers, now_ns, max(head.length, 0))
+        )
         exchange = Exchange(self, head, context)
         self.pipeline.append(exchange)
         exchange.reply(reply)

@@ -51,20 +51,6 @@ class HttpService(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     recorder: AccessRecorder | None
 
-    def handler_of(self, head: RequestHead) -> FastHandler | None:
-        """The handler of a plain request in the fast lane, kept for the next; None when the request needs a closer look."""
-        try:
-            handler = self.routes.find(head.method, head.path, head.headers)
-            if handler is not None and self.routes.may_stream(head.path, head.headers):
-                return None
-            if head.length and head.length > self.routes.body_limit(head.path, head.headers):
-                return None
-        except Exception:  # noqa: BLE001 - the connection gets it as well, logs it and responds
-            return None
-        if handler is not None:
-            self.heads.keep_handler(head, handler)
-        return handler
-
     def find(self, head: RequestHead) -> FastHandler | None:
         """The handler of any request; None for the application."""
         if head.target == b"*" and head.method == b"OPTIONS":

@@ -116,7 +116,9 @@ def test_exactly_the_limits_pass() -> None:
 def whole(*pieces: bytes) -> bytes:
     """What a handler gets of a body that came in pieces."""
     got: list[bytes] = []
-    body = WholeBody(NO_HEAD, _handler, 0, lambda _head, _handler, whole, _now: got.append(whole))
+    body = WholeBody(
+        NO_HEAD, _handler, 0, lambda _head, _handler, request, _now: got.append(request.body)
+    )
     for piece in pieces:
         body.feed(piece)
     body.end()
