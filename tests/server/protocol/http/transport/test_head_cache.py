@@ -274,7 +274,7 @@ def test_the_fast_lane_takes_no_request_that_a_parse_reads_differently(
         b"Content-Length: 1%s" % (b"0" * 19),
     ],
 )
-def test_a_hostile_length_is_no_length_of_a_known_head(changed: bytes) -> None:
+def test_a_hostile_length_is_never_taken_for_that_of_a_known_head(changed: bytes) -> None:
     cache = cache_of()
     for length in range(20):
         template = cache.find(BLOCK.replace(b"7", b"%d" % length), 2048)
