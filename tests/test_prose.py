@@ -54,6 +54,7 @@ def test_every_phrase_of_the_table_is_tried() -> None:
         "one thread per instance",
         "the cyclone in the desktop",
         "The context of an error.",
+        "Once a model is loaded, it serves.",
     ],
 )
 def test_plain_english_is_not_found(sentence: str) -> None:

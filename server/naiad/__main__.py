@@ -71,7 +71,7 @@ def _serve(arguments: list[str], *, command: str) -> int:
 
 @contextlib.contextmanager
 def _installed() -> collections.abc.Iterator[None]:
-    """Says what to install where packages that the server stands on are missing: `pip install naiad` alone brings none of them."""
+    """Names the extra to install when the server's packages are missing: `pip install naiad` alone installs none of them."""
     try:
         yield
     except ModuleNotFoundError as error:

@@ -27,16 +27,16 @@ from naiad.repository.store import LocalStore, local_root
 DONE, FAILED, USAGE = 0, 1, 2
 
 _MARK = ".naiad-fetch.json"
-"""In each folder that a fetch made: what it came from. The server does not read hidden entries."""
+"""A file in each fetched folder that names its source. The server does not read hidden entries."""
 
 _EVERY_S = 5.0
-"""Between lines of progress where there is no terminal."""
+"""Seconds between two progress lines without a terminal."""
 
 _TERMINATED = 128 + signal.SIGTERM
 
 
 def main(arguments: collections.abc.Sequence[str]) -> int:
-    """The command.
+    """Run the command.
 
     Args:
         arguments: the words after `naiad fetch`.
@@ -90,7 +90,7 @@ def _terminated(number: int, frame: types.FrameType | None) -> typing.NoReturn:
 
 
 def fetch(uri: str, folder: pathlib.Path) -> str:
-    """Bring a repository into a folder.
+    """Copy a repository into a folder.
 
     Returns:
         What was done, for people.
@@ -103,17 +103,17 @@ def fetch(uri: str, folder: pathlib.Path) -> str:
     models = len(LocalStore(root, option="").names())
     source = pathlib.Path(root)
     folder = folder.absolute()
-    _check_apart(source, folder)
+    _check_overlap(source, folder)
     folder.parent.mkdir(parents=True, exist_ok=True)
     with _alone(folder):
         entries = contents.contents(source)
         wanted = contents.digest(entries)
         files, size = sum(not e.is_folder for e in entries), sum(e.size for e in entries)
-        told = (
+        summary = (
             f"{_counted(models, 'model')}, {_counted(files, 'file')}, {_amount(size)}, in {folder}"
         )
         if _is_there(folder, wanted):
-            return f"{told}: there already"
+            return f"{summary}: there already"
         aside = _beside(folder, "fetching")
         _remove(aside)
         try:
@@ -125,10 +125,10 @@ def fetch(uri: str, folder: pathlib.Path) -> str:
             _put(aside, folder)
         finally:
             _remove(aside)
-        return told
+        return summary
 
 
-def _check_apart(source: pathlib.Path, folder: pathlib.Path) -> None:
+def _check_overlap(source: pathlib.Path, folder: pathlib.Path) -> None:
     inside, around = folder.resolve(), source.resolve()
     if inside.is_relative_to(around) or around.is_relative_to(inside):
         raise invalid(
@@ -138,7 +138,7 @@ def _check_apart(source: pathlib.Path, folder: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def _alone(folder: pathlib.Path) -> collections.abc.Iterator[None]:
-    """Of several fetches into one folder, one at a time; a killed one's lock goes with it."""
+    """Holds the lock of a folder, so that one fetch runs at a time; the kernel releases the lock of a killed one."""
     with _beside(folder, "lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -153,7 +153,7 @@ def _beside(folder: pathlib.Path, what: str) -> pathlib.Path:
 
 
 def _is_there(folder: pathlib.Path, wanted: str) -> bool:
-    """Whether an earlier fetch brought the same, and it is all still there.
+    """Whether an earlier fetch copied the same files, and all of them still exist.
 
     Raises:
         InferenceError: there is something that no fetch made.
@@ -186,7 +186,7 @@ def _check_space(folder: pathlib.Path, size: int) -> None:
 
 
 def _put(made: pathlib.Path, folder: pathlib.Path) -> None:
-    """Give the new folder its name; what an earlier fetch brought goes."""
+    """Rename the new folder to its final name; the result of an earlier fetch is removed."""
     _sync(made)
     old = _beside(folder, "old")
     _remove(old)
@@ -220,7 +220,7 @@ def _unwritable(error: OSError) -> str:
 
 
 class Progress:
-    """How far a copy is: a line now and then.
+    """Reports the progress of a copy, a line now and then.
 
     Args:
         files: how many there are.
@@ -245,7 +245,7 @@ class Progress:
         self._told = clock()
 
     def advance(self, count: int) -> None:
-        """So many bytes more."""
+        """Count so many bytes more."""
         self._copied += count
         now = self._clock()
         if now - self._told >= _EVERY_S:

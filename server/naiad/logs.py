@@ -1,4 +1,4 @@
-"""How log lines look: Triton's default and ISO8601 formats (rows 17.6, 17.7), and JSON, one object a line.
+"""How log lines look: Triton's default and ISO8601 formats (rows 17.6, 17.7), and JSON, one object per line.
 
 Modules log through the standard library (`logging.getLogger("naiad.…")`) and pass what a line is about in `extra`:
 `request_id`, `model`, `version` and so on. The text formats put the request id in front of the message, JSON gives each a field. `rows` is for
@@ -40,7 +40,7 @@ _INDENT = "    "
 
 
 def no_columns() -> int:
-    """For what is not a terminal: lines are as long as they are."""
+    """For streams other than a terminal: lines are not wrapped."""
     return 0
 
 
@@ -89,7 +89,7 @@ class TextFormatter(logging.Formatter):
         return line
 
     def _to_the_second(self, second: int) -> str:
-        """The part of the time that many lines share: a model may print thousands in a second."""
+        """The part of the time that many lines share: a model may print thousands per second."""
         if second != self._second:
             moment = dt.datetime.fromtimestamp(second, tz=dt.UTC)
             self._stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ " if self._iso else "%m%d %H:%M:%S.")
@@ -98,7 +98,7 @@ class TextFormatter(logging.Formatter):
 
 
 def _wrapped(line: str, columns: int) -> str:
-    """A line in several that fit a terminal, which would cut words in two; a word that is too long stays whole."""
+    """Wraps a line between words, because a terminal would cut words in two; a word that is too long stays whole."""
     return textwrap.fill(
         line,
         columns,
@@ -109,7 +109,7 @@ def _wrapped(line: str, columns: int) -> str:
 
 
 class JsonFormatter(logging.Formatter):
-    """One JSON object a line: time, level, logger, message, whatever `extra` brought, and `exception` where there is one."""
+    """One JSON object per line: time, level, logger, message, whatever `extra` brought, and `exception` where there is one."""
 
     @override
     def format(self, record: logging.LogRecord) -> str:
@@ -129,7 +129,7 @@ class JsonFormatter(logging.Formatter):
 
 
 class LevelFilter(logging.Filter):
-    """Lets through the levels that are switched on (`--log-info`, `--log-warning`, `--log-error`)."""
+    """Passes the levels that are switched on (`--log-info`, `--log-warning`, `--log-error`)."""
 
     def __init__(self, *, info: bool, warning: bool, error: bool) -> None:
         super().__init__()
@@ -190,7 +190,7 @@ class _Lines(logging.StreamHandler[typing.TextIO]):
 
 
 class _FileLines(_Lines):
-    """The same to a file, which nothing is kept back from: lines that a full disk refused would be tried again and again."""
+    """The same to a file, without a buffer: lines that a full disk refused would be written again and again."""
 
     def __init__(self, path: str) -> None:
         raw = io.FileIO(path, "a")

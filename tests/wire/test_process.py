@@ -396,7 +396,7 @@ def test_grpc_is_not_even_imported_when_it_is_off(
             socket.create_connection(("127.0.0.1", server.ports.grpc), timeout=1)
 
 
-def test_json_logs_are_one_object_a_line(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
+def test_json_logs_are_one_object_per_line(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with launched(models, tmp_path, *ADD, "--log-format=json", "--access-log") as server:
         infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4])
         server.stop()

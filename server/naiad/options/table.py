@@ -143,7 +143,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("log-warning", _B, "Log warnings."),
         _flag("log-error", _B, "Log errors."),
         Flag(name="log-format", kind=_S, field="log_format", choices=("default", "ISO8601", "json"),
-             help="Format of log lines; json is ours, one object a line."),
+             help="Format of log lines; json is ours, one object per line."),
         _flag("log-file", _S, "Write the log to this file instead of standard error."),
         _flag("access-log", _B, "One log line for each HTTP request and gRPC call, refused ones included (ours; off by default)."),
         _flag("slow-request-ms", _F, "Log requests that took so many milliseconds, as warnings; 0 logs none (ours).", minimum=0),

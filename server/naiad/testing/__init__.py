@@ -1,4 +1,4 @@
-"""Tests of a model.py without a server: load it, ask it with numpy arrays, fake the models that it calls (docs/testing-models.md).
+"""Tests of a model.py without a server: load it, send it numpy arrays, fake the models that it calls (docs/testing-models.md).
 
     from naiad.testing import load_model
 

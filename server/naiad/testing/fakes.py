@@ -1,4 +1,4 @@
-"""Answers what a model under test asks of its server: other models by fakes, metrics for real (rows 15.20 to 15.26)."""
+"""The server that a model under test calls: other models are fakes, metrics are real (rows 15.20 to 15.26)."""
 
 import collections.abc
 import types
@@ -22,18 +22,18 @@ Reply = Response | collections.abc.Mapping[str, Values]
 """One response: outputs by name, or with parameters and error."""
 
 Fake = collections.abc.Callable[[Request], Reply | collections.abc.Iterable[Reply]]
-"""Stands for another model: gives one reply, or, as a generator or a list, those of a decoupled model. What it raises is the error of
+"""Replaces another model: returns one reply, or, as a generator or a list, those of a decoupled model. What it raises is the error of
 the request: an `InferenceError` as it is, anything else as INTERNAL."""
 
 
 class FakeServer(ModelMetrics):
-    """Implements `Server`. Fakes run in the thread that asks.
+    """Implements `Server`. Fakes run in the calling thread.
 
     Args:
         models: by name.
 
     Attributes:
-        asked: what models were asked, in order: name and request.
+        asked: the calls of other models, in order: name and request.
         unloaded: models that are not ready: unloaded by the model under test.
     """
 
@@ -58,7 +58,7 @@ class FakeServer(ModelMetrics):
         )
         self.asked.append((asked.model_name, request))
         replies = self._replies(asked.model_name, request, decoupled=decoupled)
-        # One behind, so that it is known which one is the last.
+        # Sent one later, so that the last one is known.
         previous: InferResponse | None = None
         for reply in replies:
             if previous is not None:
@@ -106,7 +106,7 @@ class FakeServer(ModelMetrics):
     def _given(
         self, model: str, request: Request, *, decoupled: bool
     ) -> collections.abc.Iterable[Reply]:
-        """What a fake replies; raises what the request fails with."""
+        """The replies of a fake. Raises the error of the request."""
         fake = self._models.get(model)
         if fake is None or model in self.unloaded:
             raise not_found(_unknown(model))
@@ -117,7 +117,7 @@ class FakeServer(ModelMetrics):
             raise _no_reply(model, reply)
         if not decoupled:
             raise unsupported(
-                f"the fake of model '{model}' is decoupled (it gives many replies): ask it with exec(decoupled=True)"
+                f"the fake of model '{model}' is decoupled (it gives many replies): call it with exec(decoupled=True)"
             )
         return reply
 

@@ -1,4 +1,4 @@
-"""A model.py in the process of its tests: loaded by its config, asked, ended (docs/testing-models.md)."""
+"""A model.py in the process of its tests: loaded by its config, called, ended (docs/testing-models.md)."""
 
 import collections.abc
 import contextvars
@@ -43,7 +43,7 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 TIMEOUT_S = 10.0
-"""How long a test waits for responses that a model sends apart from `execute`."""
+"""Seconds that a test waits for deferred responses."""
 
 _OPTIONS = types.MappingProxyType({"python": {REQUIREMENTS_OPTION: "ignore"}})
 """A test runs in its own environment."""
@@ -92,7 +92,7 @@ class ModelUnderTest:
         parameters: collections.abc.Mapping[str, ParameterValue] = _NO_PARAMETERS,
         **more: Any,
     ) -> Response:
-        """Ask it for one response.
+        """Send a request that has one response.
 
         Args:
             inputs: as in `Request`.
@@ -118,7 +118,7 @@ class ModelUnderTest:
         parameters: collections.abc.Mapping[str, ParameterValue] = _NO_PARAMETERS,
         **more: Any,
     ) -> list[Response]:
-        """Ask it for any number of responses: all that come, a failed one with its `error`.
+        """Send a request that has any number of responses: returns all of them, a failed one with its `error`.
 
         Args:
             inputs: as in `Request`.
@@ -148,7 +148,7 @@ class ModelUnderTest:
         batch = [self._inference(request) for request in requests]
         responses: list[list[InferResponse]] = [[] for _ in batch]
         waited_for = {id(inference): place for place, inference in enumerate(batch)}
-        for place, response in enumerate(_apart(self._local.execute, batch).responses):
+        for place, response in enumerate(_in_own_context(self._local.execute, batch).responses):
             if response is not None:
                 responses[place].append(response)
                 del waited_for[id(batch[place])]
@@ -165,7 +165,7 @@ class ModelUnderTest:
 
     @property
     def calls(self) -> list[tuple[str, Request]]:
-        """What it asked of other models so far: their names and the requests."""
+        """The calls of other models so far: their names and the requests."""
         return list(self._server.asked)
 
     def metrics(self) -> dict[str, float]:
@@ -174,8 +174,8 @@ class ModelUnderTest:
 
     @shows_only_the_test
     def ready(self) -> bool:
-        """What its `is_ready` says (row 2.12)."""
-        return self._instance is not None and _apart(self._instance.ready)
+        """The result of its `is_ready` (row 2.12)."""
+        return self._instance is not None and _in_own_context(self._instance.ready)
 
     @shows_only_the_test
     def close(self) -> None:
@@ -188,7 +188,7 @@ class ModelUnderTest:
         if instance is None:
             return
         try:
-            _apart(instance.finalize)
+            _in_own_context(instance.finalize)
         finally:
             instance.close()
             self._close()
@@ -211,7 +211,7 @@ class ModelUnderTest:
         if self._validator.has_reshape:
             given = self._validator.reshaped(given)
         return Inference(
-            given, _nobody, batch_size=rows, received_ns=0, cancelled=request.cancelled
+            given, _ignore, batch_size=rows, received_ns=0, cancelled=request.cancelled
         )
 
     def _next_answer(self, waiting: int) -> DeferredResponse:
@@ -277,7 +277,7 @@ def _loaded(
 ) -> ModelUnderTest:
     # The model runs in the environment of its test.
     document.message.parameters.pop(PACKED_PARAMETER, None)
-    resolution = _apart(
+    resolution = _in_own_context(
         resolve,
         model_dir,
         document=document,
@@ -298,9 +298,9 @@ def _loaded(
         version_dir=model_dir / str(number),
         options=_OPTIONS["python"],
     )
-    loaded = _apart(backend.load, source)
+    loaded = _in_own_context(backend.load, source)
     try:
-        instance = _apart(loaded.make_instance, instance_specs(source.config)[0])
+        instance = _in_own_context(loaded.make_instance, instance_specs(source.config)[0])
     except InferenceError:
         loaded.close()
         raise
@@ -328,7 +328,7 @@ def _require_python(model_dir: pathlib.Path, document: Document) -> None:
 
 
 def _with_environment(error: InferenceError, model_dir: pathlib.Path) -> InferenceError:
-    """The error of a model that misses a package, with what its requirements.txt is worth here."""
+    """The error of a model that misses a package, with how to install its requirements.txt for the test."""
     if "No module named" not in error.message:
         return error
     found = [*model_dir.glob(f"*/{REQUIREMENTS_FILE}"), *model_dir.glob(REQUIREMENTS_FILE)]
@@ -359,14 +359,14 @@ def _document(
     return msgspec.structs.replace(empty, message=message)
 
 
-def _apart(
+def _in_own_context(
     call: collections.abc.Callable[Arguments, Result],
     *arguments: Arguments.args,
     **named: Arguments.kwargs,
 ) -> Result:
-    """Call what runs the model's code, which leaves behind whose code it was, without a trace in the test's own thread."""
+    """Run the model's code in a copy of the context: the code sets context variables, and the test's own context stays unchanged."""
     return contextvars.copy_context().run(call, *arguments, **named)
 
 
-def _nobody(response: InferResponse) -> None:
+def _ignore(response: InferResponse) -> None:
     """Responses are collected by the caller."""

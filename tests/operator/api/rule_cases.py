@@ -194,7 +194,7 @@ BAD = {
         accelerator(type="mig", profile="10gb"),
         "spec.predictor.accelerator.profile",
     ),
-    "two slices a pod": (
+    "two slices per pod": (
         accelerator(type="mig", profile="1g.10gb", count=2),
         "spec.predictor.accelerator.count",
     ),
