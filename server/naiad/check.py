@@ -1,7 +1,7 @@
-"""`naiad check DIR …`: what the server would say of the models in a repository, without a server.
+"""`naiad check DIR …`: the problems that the server would find in the models of a repository, without a server.
 
 It reads configs and the headers of model files. It loads no framework, runs no model.py and needs no GPU, so that it fits
-into a commit hook or CI. What only running a model can tell (a python model's own auto-complete) it leaves open.
+into a commit hook or CI. It cannot check what requires running a model (a Python model's own auto-complete).
 """
 
 import argparse
@@ -26,17 +26,17 @@ from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import open_store
 
 _ANY_GPU = range(64)
-"""The machine that checks need not be the one that serves: unless told, every GPU id is taken to exist there."""
+"""The GPU ids that exist by default: the machine that checks need not be the one that serves."""
 
 _MOST_NAMES = 10
-"""In the summary."""
+"""The names of models in the summary."""
 
 CLEAN, PROBLEMS, USAGE = 0, 1, 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """One model.
+    """A model that was checked.
 
     Attributes:
         path: its folder.
@@ -50,7 +50,7 @@ class Checked:
 
 
 def main(arguments: collections.abc.Sequence[str]) -> int:
-    """The command.
+    """Run the command.
 
     Args:
         arguments: the words after `naiad check`.
@@ -194,7 +194,7 @@ def _is_model(folder: pathlib.Path, *, config_name: str) -> bool:
 def _duplicates(
     folder: pathlib.Path, same_name: collections.abc.Sequence[pathlib.Path]
 ) -> list[Problem]:
-    """Row 7.6."""
+    """Refuse two models of one name (row 7.6)."""
     others = [str(other) for other in same_name if other is not folder]
     if not others:
         return []
@@ -229,7 +229,7 @@ def _preflight(
 
 
 def _backend_options(given: collections.abc.Sequence[str]) -> dict[str, dict[str, str]]:
-    """By backend name, "" for all (row 17.10)."""
+    """The settings by backend name, "" for all (row 17.10)."""
     options: dict[str, dict[str, str]] = {}
     for text in given:
         setting = backend_setting(text)

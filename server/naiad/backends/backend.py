@@ -56,7 +56,7 @@ class Closes(typing.Protocol):
     """What a backend offers besides `Backend` when something of it may run that has to end with the server."""
 
     def close(self) -> None:
-        """End it. Safe to call again, from any thread; loads that are under way fail."""
+        """End it. Safe to call again, from any thread; loads in progress fail."""
         ...
 
 

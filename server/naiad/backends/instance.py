@@ -27,7 +27,7 @@ class InputTensor(Protocol):
 
     @property
     def array(self) -> "np.ndarray[Any, Any]":
-        """Its values: an object array of `bytes` for BYTES; a dtype of two bytes that is no number's for BF16."""
+        """Its values: an object array of `bytes` for BYTES; a two-byte dtype that is not a number type for BF16."""
 
 
 class Request(Protocol):

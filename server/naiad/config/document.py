@@ -1,7 +1,7 @@
-"""A config file as it was read: the message, where each value stands in the text, and what was wrong with it.
+"""A config file as it was read: the message, the position of each value in the text, and the problems found while reading.
 
-The rules of the config (validate, resolve) work on the message and ask this for the place of a field, so that
-every problem, of spelling or of sense, points at its line. It holds no rules itself.
+The rules of the config (validate, resolve) work on the message and look up positions here, so that every problem points at its
+line. It holds no rules itself.
 """
 
 import collections.abc
@@ -17,7 +17,7 @@ FieldPath = tuple[str | int, ...]
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """What reading a config file gave.
+    """The result of reading a config file.
 
     Attributes:
         path: the file; it need not exist: then `text` is "" and `message` is empty.
@@ -36,15 +36,15 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Problem, ...]
 
     def position(self, path: FieldPath) -> Position | None:
-        """Where a field stands, else where the nearest block around it does; None when nothing of it is written."""
+        """The position of a field, else of the nearest block around it; None when neither is in the file."""
         for length in range(len(path), 0, -1):
-            found = self.positions.get(path[:length])
-            if found is not None:
-                return found
+            position = self.positions.get(path[:length])
+            if position is not None:
+                return position
         return None
 
     def problem(self, path: FieldPath, message: str, suggestion: str = "") -> Problem:
-        """A problem with a field, pointing at its place in the file."""
+        """A problem with a field, at its position in the file."""
         position = self.position(path)
         return Problem(
             path=self.path,

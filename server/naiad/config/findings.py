@@ -1,7 +1,7 @@
-"""The problems that the rules find in one config, each at its place; and what the rules must not conclude.
+"""The problems that the rules find in one config, with their positions, and which of its fields can be relied on.
 
-A field that could not be read is missing from the message though somebody wrote it. A rule that draws something from
-an absence, or from a default, asks here first, so that one slip of the pen is one problem and not three.
+A field that could not be read is missing from the message although it is in the file. A rule that concludes something from a
+missing field, or from a default, asks `Findings` first, so that one typing mistake is one problem and not three.
 """
 
 import collections.abc
@@ -23,25 +23,25 @@ class Findings:
         self.problems: list[Problem] = []
         self.warnings: list[str] = []
         self.notes: list[str] = []
-        at = {_place(place): path for path, place in document.positions.items()}
+        path_at = {_start(position): path for path, position in document.positions.items()}
         self._unread = {
             path[:length]
             for problem in document.problems
-            if (path := at.get(_place(problem.position))) is not None
+            if (path := path_at.get(_start(problem.position))) is not None
             for length in range(1, len(path) + 1)
         }
         """Values that could not be read, and the blocks around them."""
         self._unclear = [
-            problem for problem in document.problems if _place(problem.position) not in at
+            problem for problem in document.problems if _start(problem.position) not in path_at
         ]
-        """Problems that are about no one value: an unknown name, a missing brace."""
+        """Problems that are not about a value: an unknown name, a missing brace."""
 
     def add(self, path: FieldPath, message: str, suggestion: str = "") -> None:
-        """A problem with a field, at its place or at the block's around it."""
+        """Add a problem with a field, at its position or at that of the block around it."""
         self.problems.append(self.document.problem(path, message, suggestion))
 
     def trusted(self, path: FieldPath) -> bool:
-        """Whether the message holds of a field what its author wrote, or rightly holds nothing."""
+        """Whether the message's value of a field is what the file says, or the file leaves the field out."""
         if not self.document.problems:
             return True
         if path not in self.document.positions:
@@ -50,8 +50,8 @@ class Findings:
 
     def _has_parts(self, path: FieldPath) -> bool:
         """Whether a field is a list or a block, inside which something unclear may stand."""
-        place = self.document.positions[path]
-        if self.document.line(place.line)[place.column - 1 : place.column] == "[":
+        position = self.document.positions[path]
+        if self.document.line(position.line)[position.column - 1 : position.column] == "[":
             return True
         return any(
             len(other) > len(path) and other[: len(path)] == path
@@ -59,18 +59,18 @@ class Findings:
         )
 
     def missing(self, path: FieldPath) -> bool:
-        """Whether a field was left out; not so when something around it could not be made out, which may have been it."""
+        """Whether a field was left out; false when something around it could not be read, which may have been the field."""
         return path not in self.document.positions and not self._is_unclear(path[:-1])
 
     def _is_unclear(self, block: FieldPath) -> bool:
-        """Whether something in this block was not made out; `()` is the whole file."""
+        """Whether something in this block could not be read; `()` is the whole file."""
         start = self.document.positions.get(block)
         if start is None or not self._unclear:
             return bool(self._unclear)
         later = (
-            place
-            for other, place in self.document.positions.items()
-            if place > start and other[: len(block)] != block
+            position
+            for other, position in self.document.positions.items()
+            if position > start and other[: len(block)] != block
         )
         end = min(later, default=None)
         return any(
@@ -81,12 +81,12 @@ class Findings:
         )
 
 
-def _place(position: Position | None) -> tuple[int, int] | None:
+def _start(position: Position | None) -> tuple[int, int] | None:
     return None if position is None else (position.line, position.column)
 
 
 def in_order(problems: collections.abc.Iterable[Problem]) -> tuple[Problem, ...]:
-    """As a person reads them: by line, what is about the file as a whole last, nothing twice."""
+    """Sort problems by position, those of the file as a whole last, and drop duplicates."""
     unique = dict.fromkeys(problems)
     return tuple(
         sorted(
@@ -100,7 +100,7 @@ def in_order(problems: collections.abc.Iterable[Problem]) -> tuple[Problem, ...]
 
 
 def did_you_mean(word: str, known: collections.abc.Iterable[str]) -> str:
-    """`did you mean 'x'?` for the known word that is nearest, or ""."""
+    """Suggest the nearest known word: `did you mean 'x'?`, or ""."""
     names = list(known)
     exact = [name for name in names if name.casefold() == word.casefold()]
     close = exact or difflib.get_close_matches(word, names, n=1, cutoff=0.6)

@@ -41,7 +41,7 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeoutAction(enum.Enum):
-    """What happens to a request whose time in the queue is over (rows 12.12, 12.13)."""
+    """What happens to a request that was in the queue for too long (rows 12.12, 12.13)."""
 
     REJECT = "REJECT"
     DELAY = "DELAY"
@@ -100,7 +100,7 @@ class InstanceKind(enum.Enum):
 
 
 class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Instances alike.
+    """A group of instances of one kind.
 
     Attributes:
         name: `<model>_<i>` when the config names none (row 11.32).
@@ -127,7 +127,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Optimization(msgspec.Struct, frozen=True, kw_only=True):
-    """What the config asks of the framework.
+    """The settings for the framework.
 
     Attributes:
         graph_level: as written; 0 when absent (row 16.9).
@@ -155,7 +155,7 @@ class VersionPolicy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything the server needs to know to load and run a model.
+    """The configuration of a model.
 
     Attributes:
         name: the model's name, equal to its folder's.
@@ -174,7 +174,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         parameters: the config's `parameters`, string values.
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).
-        message: the normalised model_config_pb2.ModelConfig; nobody changes it.
+        message: the normalised model_config_pb2.ModelConfig; never changed.
     """
 
     name: str

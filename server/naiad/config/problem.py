@@ -1,6 +1,6 @@
-"""A problem in a file that somebody wrote: where it is, what is wrong, and what to write instead.
+"""A problem in a config: where it is, what is wrong, and what to write instead.
 
-Every stage of reading a config adds to one list of these and goes on, so that a person sees all of them at once.
+Every stage of reading a config adds to one list of these and goes on, so that all of them are shown at once.
 """
 
 import pathlib
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Position(msgspec.Struct, frozen=True, order=True):
-    """A place in a file: 1-based line and column; `width` characters are marked by the caret line."""
+    """A position in a file: 1-based line and column; `width` characters are marked by the caret line."""
 
     line: int
     column: int
@@ -17,7 +17,7 @@ class Position(msgspec.Struct, frozen=True, order=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong.
+    """A problem.
 
     Attributes:
         path: the file, or the folder when a file is missing.

@@ -1,7 +1,7 @@
-"""Problems as a person reads them in a terminal, and as a program reads them.
+"""Rendering of problems, for a terminal and as JSON.
 
-Each is shown as compilers do: where and what on one line that editors turn into a link, the line of the file, a mark
-under the place, and what to write instead. Texts come from files and are made harmless: no control character reaches the terminal.
+A problem is shown as compilers do: position and message on one line that editors turn into a link, the line of the file, a mark
+under the position, and what to write instead. Texts come from files, so control characters are replaced before they reach the terminal.
 """
 
 import collections.abc

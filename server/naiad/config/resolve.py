@@ -1,8 +1,7 @@
 """From a model's folder to its configuration: read, name, complete, normalise, check (section 11).
 
-The one place where the steps of reading a config stand in their order. It reads the file system and calls the backend's
-completion; the rules themselves are in the modules that it calls. Nothing is raised for what an author wrote:
-everything wrong is a `Problem` at its line.
+All steps of reading a config, in their order. It reads the file system and calls the backend's completion; the rules are in the
+modules that it calls. An invalid config raises nothing: everything wrong is a `Problem` at its line.
 """
 
 import collections.abc
@@ -15,10 +14,14 @@ import msgspec
 
 from naiad.config import platforms, versions
 from naiad.config.backend_type import BackendType, BackendTypes, Completer, CompletionError
-from naiad.config.checks.file_names import refuse_unusable
 from naiad.config.checks.no_effect import note_what_has_no_effect
 from naiad.config.checks.unsupported import CUSTOM_BATCHING_LIBRARY, find_unsupported
-from naiad.config.checks.validate import check_backend_is_supported, check_name, validate
+from naiad.config.checks.validate import (
+    check_backend_is_supported,
+    check_name,
+    clear_unusable_file_names,
+    validate,
+)
 from naiad.config.document import Document
 from naiad.config.findings import Findings, in_order
 from naiad.config.model_config import ModelConfig
@@ -40,15 +43,15 @@ _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """What a model's folder says.
+    """The result of resolving a model's folder.
 
     Attributes:
         config: None when there are problems.
         document: the config file as it was read; empty when there is none.
         problems: in the order of the file.
         versions: those present that the policy serves, ascending.
-        warnings: what does not stop the model, and somebody should know.
-        notes: what the config holds that has no effect here.
+        warnings: problems that do not stop the model.
+        notes: the fields that have no effect here.
     """
 
     config: ModelConfig | None
@@ -105,7 +108,7 @@ def resolve(
 
 
 class _Resolving:
-    """The state of one `resolve`: a message that is worked on, and findings."""
+    """The state of one `resolve`: the message in progress, and the findings."""
 
     def __init__(
         self,
@@ -125,19 +128,19 @@ class _Resolving:
         self._complete = complete
         self._backend_options = backend_options
         self._backends = backends
-        there = (
+        located = (
             document
             if document.path.is_file()
             else msgspec.structs.replace(document, path=model_dir)
         )
-        self._findings = Findings(there)
+        self._findings = Findings(located)
         self._message: Any = document.message
         self._backend: BackendType | None = None
         self._present: tuple[int, ...] = ()
         self._versions: tuple[int, ...] = ()
 
     def run(self) -> Resolution:
-        """Every step, in its order."""
+        """Run every step."""
         self._message = type(self._document.message)()
         self._message.CopyFrom(self._document.message)
         if not self._auto_complete and not self._document.path.is_file():
@@ -148,7 +151,7 @@ class _Resolving:
             )
         check_name(self._message, self._findings, self._model_dir.name)
         self._message.name = self._model_dir.name
-        refuse_unusable(self._message, self._findings)
+        clear_unusable_file_names(self._message, self._findings)
         self._find_versions()
         platforms.autofill(self._message, self._listing(), self._backends)
         self._backend = (
@@ -181,7 +184,7 @@ class _Resolving:
         self._findings.warnings.extend(warnings)
 
     def _serve_versions(self) -> None:
-        """Row 7.40."""
+        """Find the versions to serve (row 7.40)."""
         name = self._message.name
         self._versions, absent = versions.served(self._message.version_policy, self._present)
         self._findings.warnings.extend(
@@ -189,22 +192,22 @@ class _Resolving:
             for version in absent
         )
         if not self._versions and self._findings.trusted(("version_policy",)):
-            there = ", ".join(map(str, self._present)) or "none"
+            present = ", ".join(map(str, self._present)) or "none"
             self._findings.add(
                 ("version_policy",),
                 "at least one version must be available under the version policy of model "
-                f"'{name}'; versions present: {there}",
+                f"'{name}'; versions present: {present}",
                 "write a version_policy that names one of them"
                 if self._present
                 else f"put the model file into {self._model_dir / '1'}",
             )
 
     def _listing(self) -> dict[str, bool]:
-        """What lies in the highest version's folder."""
+        """The entries of the highest version's folder."""
         return self._entries(self._model_dir / str(self._present[-1])) if self._present else {}
 
     def _entries(self, folder: pathlib.Path) -> dict[str, bool]:
-        """What lies in a folder: name to whether it is a folder; a problem when it cannot be read."""
+        """The entries of a folder, by name: whether it is a folder. A folder that cannot be read is a problem."""
         try:
             return {entry.name: entry.is_dir() for entry in folder.iterdir()}
         except OSError as error:
@@ -213,7 +216,7 @@ class _Resolving:
             return {}
 
     def _find_custom_batching(self) -> None:
-        """Row 12.18: a library in the model's or a version's folder asks for custom batching, too."""
+        """Refuse a custom batching library in the model's or a version's folder (row 12.18)."""
         for folder in (self._model_dir, *(self._model_dir / str(n) for n in self._present)):
             library = folder / CUSTOM_BATCHING_LIBRARY
             if library.exists():
@@ -315,7 +318,7 @@ class _Resolving:
         return self._backend.model_file(folder, filename) if self._backend else folder / filename
 
     def _missing_file(self, version: int) -> Problem | None:
-        """A model file that is not in its version's folder; the file that may have been meant is named."""
+        """The problem of a missing model file, with the file that may have been meant; None when it exists."""
         template = self._backend.missing_file if self._backend is not None else ""
         path = self._model_file(version)
         if not template or self._message.cc_model_filenames or path.exists():
@@ -333,30 +336,30 @@ class _Resolving:
         )
 
     def _check_labels(self) -> None:
-        """A label file is inside the model's folder and can be read (row 11.17)."""
+        """Label files are inside the model's folder and can be read (row 11.17)."""
         folder = self._model_dir.resolve()
         for index, output in enumerate(self._message.output):
             if not output.label_filename:
                 continue
             path = self._model_dir / output.label_filename
-            place = ("output", index, "label_filename")
+            field = ("output", index, "label_filename")
             if not path.resolve().is_relative_to(folder):
                 self._findings.add(
-                    place,
+                    field,
                     f"label file path '{path}' for output '{output.name}' in model "
                     f"'{self._message.name}' is outside model directory",
                     "copy the file into the model's folder and write its name",
                 )
             elif not path.is_file():
                 self._findings.add(
-                    place,
+                    field,
                     f"failed to open text file for read {path}: No such file or directory",
                     "put the file there, or take label_filename out",
                 )
 
 
 def _names(folder: pathlib.Path) -> str:
-    """What lies in a folder, for a message; the first few."""
+    """The first few entries of a folder, for a message."""
     names = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
     most = 5
     return (", ".join(names[:most]) + (" …" if len(names) > most else "")) or "nothing in it"

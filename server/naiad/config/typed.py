@@ -1,4 +1,4 @@
-"""From the normalised message to `ModelConfig`, what the rest of the server reads. Decides nothing. Pure."""
+"""The conversion of a normalised message to `ModelConfig`, which the rest of the server reads. Pure."""
 
 import types
 from typing import Any

@@ -15,7 +15,7 @@ def present(
     """The versions among the names of a model's folders.
 
     Returns:
-        The versions, ascending, and a warning for each folder that looks like a version and is none.
+        The versions, ascending, and a warning for each folder that looks like a version but is not one.
     """
     versions: list[int] = []
     warnings: list[str] = []
@@ -44,7 +44,7 @@ def served(
         versions: those present, ascending.
 
     Returns:
-        Those to serve, ascending, and those that the policy names and nobody has put there.
+        Those to serve, ascending, and those that the policy names but do not exist.
     """
     match policy.WhichOneof("policy_choice"):
         case "specific":

@@ -1,1 +1,1 @@
-"""What the user may say on the command line: Triton's own options under their own names, and a few of ours."""
+"""The command line: Triton's own options under their own names, and a few of ours."""

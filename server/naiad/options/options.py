@@ -1,4 +1,4 @@
-"""Everything the command line can decide, as one frozen dataclass; the defaults are Triton's (section 17)."""
+"""The options of the command line as one frozen struct; the defaults are Triton's (section 17)."""
 
 import collections.abc
 import types
@@ -20,7 +20,7 @@ def _nothing() -> types.MappingProxyType[str, typing.Any]:
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
-    """The options that mean something here. Names are the flags' with underscores; units are in the names or said here.
+    """The options that have an effect. Names are the flags' with underscores; units are in the names or said here.
 
     Attributes:
         backend_directory: holds Python-based backends (row 11.52).

@@ -26,7 +26,7 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         UsageError: something is wrong with them.
         HelpAsked: --help or --help-all is among them.
     """
-    said = Collected()
+    collected = Collected()
     fields: dict[str, Any] = {}
     notes: list[str] = []
     for flag, value in _given(arguments):
@@ -38,25 +38,25 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         elif flag.field:
             fields[flag.field] = _typed(flag, value)
         else:
-            SPECIAL[flag.name](said, flag, value)
-    if not said.repositories:
+            SPECIAL[flag.name](collected, flag, value)
+    if not collected.repositories:
         raise UsageError(
             "--model-repository is missing: give the folder that holds one folder per model, "
             "for example --model-repository=/models"
         )
-    if said.strict_model_config is not None:
-        fields["disable_auto_complete_config"] = said.strict_model_config
+    if collected.strict_model_config is not None:
+        fields["disable_auto_complete_config"] = collected.strict_model_config
         notes.append("--strict-model-config is deprecated: use --disable-auto-complete-config")
-    notes += said.notes
+    notes += collected.notes
     fields.update(
-        model_repository=tuple(dict.fromkeys(said.repositories)),
-        model_control_mode=said.control_mode,
-        load_model=tuple(dict.fromkeys(said.models)),
-        backend_config=types.MappingProxyType(said.backends),
-        http_restricted_api=types.MappingProxyType(said.http_restricted),
-        grpc_restricted_protocol=types.MappingProxyType(said.grpc_restricted),
-        log_verbose=said.log_verbose,
-        counter_latencies=said.counter_latencies,
+        model_repository=tuple(dict.fromkeys(collected.repositories)),
+        model_control_mode=collected.control_mode,
+        load_model=tuple(dict.fromkeys(collected.models)),
+        backend_config=types.MappingProxyType(collected.backends),
+        http_restricted_api=types.MappingProxyType(collected.http_restricted),
+        grpc_restricted_protocol=types.MappingProxyType(collected.grpc_restricted),
+        log_verbose=collected.log_verbose,
+        counter_latencies=collected.counter_latencies,
     )
     if fields.get("grpc_use_ssl_mutual"):
         fields["grpc_use_ssl"] = True
@@ -148,7 +148,7 @@ def _refuse_missing(flag: Flag, value: str) -> None:
 
 
 def _check_models(options: Options) -> None:
-    """Row 7.31."""
+    """Check `--load-model` (row 7.31)."""
     if options.load_model and not options.model_control_mode.allows_load_model:
         raise UsageError(
             "Use of '--load-model' requires setting '--model-control-mode=explicit' as well: without it, all models are loaded"
@@ -161,7 +161,7 @@ def _check_models(options: Options) -> None:
 
 
 def _check_together(options: Options) -> None:
-    """Row 17.11, and what else only shows when options meet."""
+    """Check the rules that concern several options (row 17.11)."""
     _check_models(options)
     ports: dict[tuple[str, int], str] = {}
     listeners = (

@@ -1,4 +1,4 @@
-"""The options whose values have a form of their own: lists, KEY=VALUE, API lists with a header. Pure."""
+"""The options with a syntax of their own: lists, KEY=VALUE, API lists with a header."""
 
 import collections.abc
 import difflib
@@ -19,7 +19,7 @@ CATEGORIES = (
 
 
 class Collected(msgspec.Struct):
-    """What the special options said so far; the parser turns it into fields."""
+    """The values of the special options so far; the parser turns them into fields."""
 
     repositories: list[str] = msgspec.field(default_factory=list)
     backends: dict[str, dict[str, str]] = msgspec.field(default_factory=dict)
@@ -43,13 +43,13 @@ def boolean(flag: Flag, value: str) -> bool:
     raise UsageError(f"--{flag.name}={value}: expected true, on, 1, false, off or 0")
 
 
-def _repository(said: Collected, flag: Flag, value: str) -> None:
+def _repository(collected: Collected, flag: Flag, value: str) -> None:
     if not value:
         raise UsageError(f"--{flag.name} is empty: give a folder")
-    said.repositories.append(value)
+    collected.repositories.append(value)
 
 
-def _control_mode(said: Collected, flag: Flag, value: str) -> None:
+def _control_mode(collected: Collected, flag: Flag, value: str) -> None:
     try:
         mode = ControlMode(value)
     except ValueError:
@@ -58,29 +58,29 @@ def _control_mode(said: Collected, flag: Flag, value: str) -> None:
         raise UsageError(
             f"--{flag.name}={value}: polling the repository is not supported yet; take explicit, and call load when a model has changed"
         )
-    said.control_mode = mode
+    collected.control_mode = mode
 
 
-def _load_model(said: Collected, flag: Flag, value: str) -> None:
+def _load_model(collected: Collected, flag: Flag, value: str) -> None:
     if not value.strip():
         raise UsageError(f"--{flag.name} is empty: give a model's name, or * for all")
-    said.models.append(value)
+    collected.models.append(value)
 
 
-def _log_verbose(said: Collected, flag: Flag, value: str) -> None:
-    said.log_verbose = int(value) if value.isdecimal() else int(boolean(flag, value))
+def _log_verbose(collected: Collected, flag: Flag, value: str) -> None:
+    collected.log_verbose = int(value) if value.isdecimal() else int(boolean(flag, value))
 
 
-def _strict_model_config(said: Collected, flag: Flag, value: str) -> None:
-    said.strict_model_config = boolean(flag, value)
+def _strict_model_config(collected: Collected, flag: Flag, value: str) -> None:
+    collected.strict_model_config = boolean(flag, value)
 
 
-def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
+def _metrics_config(collected: Collected, flag: Flag, value: str) -> None:
     key, equals, setting = value.partition("=")
     if not equals or not key:
         raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
     if key == "counter_latencies":
-        said.counter_latencies = boolean(flag, setting)
+        collected.counter_latencies = boolean(flag, setting)
     elif not (key in ("histogram_latencies", "summary_latencies") and setting.lower() in FALSE):
         raise UsageError(
             f"--metrics-config={value}: {key} is not supported yet; "
@@ -88,22 +88,22 @@ def _metrics_config(said: Collected, flag: Flag, value: str) -> None:
         )
 
 
-def _backend_config(said: Collected, flag: Flag, value: str) -> None:
+def _backend_config(collected: Collected, flag: Flag, value: str) -> None:
     # What reads help and other options imports no backend.
     from naiad.options.backend_config import backend_setting  # noqa: PLC0415
 
     setting = backend_setting(value)
-    said.backends.setdefault(setting.backend, {})[setting.key] = setting.value
+    collected.backends.setdefault(setting.backend, {})[setting.key] = setting.value
     if setting.note:
-        said.notes.append(setting.note)
+        collected.notes.append(setting.note)
 
 
-def _http_restricted(said: Collected, flag: Flag, value: str) -> None:
-    _add_restriction(flag, value, said.http_restricted)
+def _http_restricted(collected: Collected, flag: Flag, value: str) -> None:
+    _add_restriction(flag, value, collected.http_restricted)
 
 
-def _grpc_restricted(said: Collected, flag: Flag, value: str) -> None:
-    _add_restriction(flag, value, said.grpc_restricted)
+def _grpc_restricted(collected: Collected, flag: Flag, value: str) -> None:
+    _add_restriction(flag, value, collected.grpc_restricted)
 
 
 SPECIAL: dict[str, collections.abc.Callable[[Collected, Flag, str], None]] = {
@@ -118,7 +118,7 @@ SPECIAL: dict[str, collections.abc.Callable[[Collected, Flag, str], None]] = {
     "http-restricted-api": _http_restricted,
     "grpc-restricted-protocol": _grpc_restricted,
 }
-"""Flag name -> what it does with its value."""
+"""The function that takes the value of each flag, by the flag's name."""
 
 
 def _add_restriction(flag: Flag, value: str, known: dict[str, tuple[str, str]]) -> None:

@@ -1,4 +1,4 @@
-"""Every flag there is, as data: Triton's in its own groups and with its own defaults (section 17), then ours.
+"""The table of flags: Triton's in its own groups and with its own defaults (section 17), then ours.
 
 A flag either sets a field of `Options`, or has no effect here (`idle`: accepted, and said once in the log), or belongs to
 a feature that does not exist yet (`missing`: only its harmless default is accepted, anything else is refused by name).

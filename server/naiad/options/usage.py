@@ -1,4 +1,4 @@
-"""What a mistake on the command line is, and what --help prints."""
+"""The error of a wrong command line, and the text of --help."""
 
 import sys
 import textwrap
@@ -90,8 +90,8 @@ def markdown() -> str:
 def _row(flag: Flag) -> str:
     value = ", ".join(f"`{choice}`" for choice in flag.choices) or flag.kind.value
     default = _default(flag)
-    told = flag.help.replace("|", r"\|")  # or it would end the cell
-    return f"| `--{flag.name}` | {value} | {default} | {told} |"
+    text = flag.help.replace("|", r"\|")  # or it would end the cell
+    return f"| `--{flag.name}` | {value} | {default} | {text} |"
 
 
 def _default(flag: Flag) -> str:

@@ -134,7 +134,7 @@ def _require_servable(message: Any, side: str, tensor: GraphTensor) -> None:
 
 
 def unsupported_kind(tensor: GraphTensor) -> str:
-    """What the reference says of a value that is no tensor."""
+    """The reference's error message for a value that is not a tensor."""
     onnx_type = f"ONNX_TYPE_{tensor.kind.replace(' ', '').upper()}"
     return (
         f"Unsupported ONNX Type '{onnx_type}' for I/O '{tensor.name}', expected 'ONNX_TYPE_TENSOR'."
@@ -142,7 +142,7 @@ def unsupported_kind(tensor: GraphTensor) -> str:
 
 
 def export_help(tensor: GraphTensor) -> str:
-    """How to export a value that is not a tensor as one; "" where no common exporter makes such a value."""
+    """How to export such a value as a tensor; "" where no common exporter makes such a value."""
     if tensor.kind not in {"sequence", "map"}:
         return ""
     return ": for a scikit-learn classifier, pass options={'zipmap': False} to skl2onnx"

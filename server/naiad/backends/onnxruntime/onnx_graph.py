@@ -1,4 +1,4 @@
-"""What an ONNX file says of its own inputs and outputs, read without a framework and without its weights.
+"""The inputs and outputs of an ONNX file, read without a framework and without its weights.
 
 Importing onnxruntime costs 40 MB and making a session reads every weight; to judge a config, names, types and
 shapes are enough. So the protobuf wire format is walked over a memory map: a field that is not needed is stepped
@@ -179,7 +179,7 @@ def _model(wire: Wire) -> OnnxGraph:
 
 
 class _Outside(msgspec.Struct):
-    """A GraphProto's values as they are listed, before inputs and initialisers are told apart."""
+    """A GraphProto's values as they are listed, before initialisers are taken out of the inputs."""
 
     listed: list[GraphTensor] = msgspec.field(default_factory=list)
     outputs: list[GraphTensor] = msgspec.field(default_factory=list)
@@ -188,21 +188,21 @@ class _Outside(msgspec.Struct):
 
 
 def _outside(wire: Wire, graph: Field) -> _Outside:
-    found = _Outside()
+    outside = _Outside()
     for field in wire.fields(graph):
         match field.number, field.wire_type:
             case 5, 2:
-                found.initializers.add(_weight(wire, field, found.external_files))
+                outside.initializers.add(_weight(wire, field, outside.external_files))
             case 15, 2:
                 for values in wire.parts(field, 1):
-                    found.initializers.add(_weight(wire, values, found.external_files))
+                    outside.initializers.add(_weight(wire, values, outside.external_files))
             case 11, 2:
-                found.listed.append(_tensor(wire, field))
+                outside.listed.append(_tensor(wire, field))
             case 12, 2:
-                found.outputs.append(_tensor(wire, field))
+                outside.outputs.append(_tensor(wire, field))
             case _:
                 pass
-    return found
+    return outside
 
 
 def _weight(wire: Wire, tensor: Field, external_files: set[str]) -> str:

@@ -85,7 +85,7 @@ def plan_session(
     `session.` are handed to onnxruntime as session options; `memory.enable_memory_arena_shrinkage` as a run option.
 
     Raises:
-        InferenceError: a value that is none, or an execution accelerator that does not exist.
+        InferenceError: an invalid value, or an execution accelerator that does not exist.
     """
     read = _Reader(config.name)
     parameters = config.parameters
@@ -222,7 +222,7 @@ class _Reader:
         try:
             return int(text)
         except ValueError:
-            raise self._wrong(key, text, "integral number", "a whole number") from None
+            raise self._wrong(key, text, "integral number", "an integer") from None
 
     def flag(self, key: str, text: str) -> bool:
         lowered = text.lower()

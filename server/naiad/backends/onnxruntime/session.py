@@ -88,7 +88,7 @@ def make_session(
         raise InferenceError(
             ErrorCode.INTERNAL, f"{failure} (loading '{path.name}' of model '{model}')"
         ) from failure
-    # onnxruntime leaves a provider that cannot start out, with a line in its log: nobody asked for a slow CPU instead.
+    # onnxruntime leaves a provider that cannot start out, with a line in its log; a slow CPU instead was not requested.
     running = session.get_providers()
     for provider in plan.providers:
         if provider.name not in running:

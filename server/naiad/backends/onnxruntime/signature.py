@@ -1,4 +1,4 @@
-"""Whether a model and its config speak of the same tensors (rows 11.15, 16.2-16.4), before anything runs.
+"""The comparison of a loaded session with the config (rows 11.15, 16.2-16.4), before anything runs.
 
 Pure. The offline check of `config` finds most of this with line and column; this one is for what only a session knows (output
 shapes that onnxruntime infers) and for models that come without that check. It stops at the first difference.

@@ -1,6 +1,6 @@
 """BYTES tensors as onnxruntime wants them: text in, text out (row 16.12).
 
-ONNX strings are UTF-8; a client may send any bytes. What is no UTF-8 is refused before it reaches the batch.
+ONNX strings are UTF-8; a client may send any bytes. Bytes that are not UTF-8 are refused before it reaches the batch.
 """
 
 import numpy as np
@@ -16,7 +16,7 @@ def decoded(tensor: InputTensor, *, label: str) -> InputTensor:
     """The tensor with text in place of bytes; a tensor of numbers as it is.
 
     Raises:
-        InferenceError: INVALID_ARG: an element is no UTF-8; names the input and the element.
+        InferenceError: INVALID_ARG: an element is not UTF-8; names the input and the element.
     """
     array = tensor.array  # once: it may be made when it is read
     if not array.dtype.hasobject:

@@ -1,4 +1,4 @@
-"""What a config may hold of a feature that is switched off on this server, in one table: it is served, and a note says that it has no effect.
+"""The fields of features that are switched off on this server, in one table: a model with them is served, and a note says that they have no effect.
 
 Triton serves these too: a rate limiter while `--rate-limit` is off, a response cache without `--cache-config`, a model file for
 each kind of GPU on a CPU. What would change how the model is served is refused instead (`unsupported.py`). Pure.
@@ -8,12 +8,12 @@ from typing import Any
 
 import msgspec
 
+from naiad.config.field_path import dotted, present
 from naiad.config.findings import Findings
-from naiad.config.places import dotted, written
 
 
 class NoEffect(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is accepted and changes nothing.
+    """A field that is accepted and has no effect.
 
     Attributes:
         path: the field; "*" stands for each index or key.
@@ -51,14 +51,14 @@ ACCEPTED = (
 
 
 def note_what_has_no_effect(message: Any, findings: Findings) -> None:
-    """Add a note for each thing in the config that changes nothing, and a problem where Triton refuses it all the same.
+    """Add a note for each field of the config that has no effect, and a problem where Triton refuses it nevertheless.
 
     Args:
         message: the ModelConfig as it was written.
         findings: where notes and problems go.
     """
     for accepted in ACCEPTED:
-        for path in written(message, accepted.path):
+        for path in present(message, accepted.path):
             findings.notes.append(f"{dotted(path)} has no effect: {accepted.why}")
     if message.response_cache.enable and message.model_transaction_policy.decoupled:
         findings.add(
@@ -71,7 +71,7 @@ def note_what_has_no_effect(message: Any, findings: Findings) -> None:
 
 
 def _check_metric(control: Any, findings: Findings, index: int) -> None:
-    """Row 11.46."""
+    """A metric control names a metric and its buckets (row 11.46)."""
     path = ("model_metrics", "metric_control", index)
     if not control.metric_identifier.family:
         findings.add(

@@ -46,7 +46,7 @@ class _Check:
         self._label = f"model {self._side} " + (f"'{spec.name}' " if spec.name else "")
 
     def all(self) -> None:
-        """Every rule; those that need what another one asks for pass silently without it."""
+        """Run every rule. A rule that needs a field which another rule requires passes when the field is missing."""
         self._required()
         self._sizes("dims", self._spec.dims)
         if self._spec.HasField("reshape"):

@@ -1,8 +1,7 @@
-"""What a config may ask of Triton and cannot get here yet, in one table: a field, and what it would have done.
+"""The features of Triton's configs that are not supported yet, in one table: the field and the feature.
 
-A model that asks for one of these is refused at its line and never served without it. Whoever builds the feature takes
-its row out. A field that is written and asks for nothing (`instance_group { passive: false }`) is no reason to refuse, nor is one of a feature
-that is switched off on this server (`no_effect.py`). Pure.
+A model that uses one of these is refused at its line and never served without the feature. A field that requests nothing
+(`instance_group { passive: false }`) is not refused, nor is one of a feature that is switched off on this server (`no_effect.py`). Pure.
 """
 
 import collections.abc
@@ -12,21 +11,21 @@ import msgspec
 
 from naiad.config.backend_type import BackendType
 from naiad.config.document import FieldPath
+from naiad.config.field_path import dotted, present
 from naiad.config.findings import Findings
-from naiad.config.places import dotted, written
 from naiad.core.messages import model_config_pb2
 
 CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
 
 
 class Feature(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that is not supported yet.
+    """A feature that is not supported yet.
 
     Attributes:
         path: the field; "*" stands for each index or key.
         what: the feature in words.
         rows: where its behaviour is described.
-        instead: what to do until it is there; "" for nothing better than leaving it out.
+        instead: what to do until it is supported; "" for leaving it out.
     """
 
     path: tuple[str, ...]
@@ -100,7 +99,7 @@ def find_unsupported(
                 "cc_model_filenames has no effect: the model runs without a GPU's own file"
             )
     for feature in FEATURES:
-        for path in written(message, feature.path):
+        for path in present(message, feature.path):
             _refuse(findings, path, feature)
     if message.platform == "ensemble" and not message.HasField("ensemble_scheduling"):
         findings.add(

@@ -23,6 +23,10 @@ _MOST_GPUS = 16
 """More of them are named by the first and the last; `naiad check` takes every id up to 63 to exist."""
 
 
+_LONGEST_FILE_NAME = 255
+"""Bytes; Linux file systems accept no longer names."""
+
+
 def validate(
     message: Any,
     findings: Findings,
@@ -67,6 +71,29 @@ def check_name(message: Any, findings: Findings, folder: str) -> None:
         )
 
 
+def clear_unusable_file_names(message: Any, findings: Findings) -> None:
+    """Report and clear names that hold a zero character or are too long."""
+    _clear_unusable(message, (), "default_model_filename", findings)
+    for index, output in enumerate(message.output):
+        _clear_unusable(output, ("output", index), "label_filename", findings)
+
+
+def _clear_unusable(holder: Any, path: FieldPath, field: str, findings: Findings) -> None:
+    name: str = getattr(holder, field)
+    if "\0" in name:
+        fault = "holds a zero character"
+    elif any(len(part.encode("utf-8", "replace")) > _LONGEST_FILE_NAME for part in name.split("/")):
+        fault = f"is longer than {_LONGEST_FILE_NAME} bytes"
+    else:
+        return
+    findings.add(
+        (*path, field),
+        f"{field} {fault}: no file can have this name",
+        "write the name of a file in the model's folder",
+    )
+    holder.ClearField(field)
+
+
 def check_backend_is_supported(message: Any, findings: Findings, backends: BackendTypes) -> None:
     """The backend is one that this server can run (row 11.53)."""
     backend = backends.find(message.backend) if message.backend else None
@@ -81,12 +108,12 @@ def check_backend_is_supported(message: Any, findings: Findings, backends: Backe
 
 
 def _note_placeholders(message: Any, findings: Findings) -> None:
-    """A parameter is the model's own affair: some read an unfilled placeholder as "not set"."""
+    """Warn of placeholders in parameters: a warning only, because some models read one as "not set"."""
     for key in sorted(message.parameters):
-        found = placeholder_in(message.parameters[key].string_value, quoted_text=True)
-        if found is not None:
+        placeholder = placeholder_in(message.parameters[key].string_value, quoted_text=True)
+        if placeholder is not None:
             findings.warnings.append(
-                f"parameter '{key}' holds {found}: if this file is a template, it was never filled in"
+                f"parameter '{key}' holds {placeholder}: if this file is a template, it was never filled in"
             )
 
 
@@ -192,10 +219,10 @@ def _check_order(message: Any, findings: Findings) -> None:
     batching = message.dynamic_batching
     if not batching.preserve_ordering:
         return
-    place: FieldPath = ("dynamic_batching", "preserve_ordering")
+    path: FieldPath = ("dynamic_batching", "preserve_ordering")
     if batching.priority_levels > 1:
         findings.add(
-            place,
+            path,
             f"Only one priority level is allowed when 'preserve_ordering' is true for {message.name}",
             "take preserve_ordering out, or write priority_levels: 1",
         )
@@ -206,11 +233,11 @@ def _check_order(message: Any, findings: Findings) -> None:
         (("dynamic_batching", "priority_queue_policy", level), policy)
         for level, policy in sorted(batching.priority_queue_policy.items())
     ]
-    for path, policy in policies:
+    for policy_path, policy in policies:
         delays = policy.timeout_action == model_config_pb2.ModelQueuePolicy.DELAY
         if delays and policy.default_timeout_microseconds:
             findings.add(
-                (*path, "timeout_action"),
+                (*policy_path, "timeout_action"),
                 "Queue policy can not have DELAY as timeout action when 'preserve_ordering' is true "
                 f"for {message.name}",
                 "write timeout_action: REJECT, or take preserve_ordering out",
@@ -269,11 +296,11 @@ def _check_gpus(
         )
         return
     listed = len(gpus) <= _MOST_GPUS
-    there = ", ".join(map(str, gpus)) if listed else f"{gpus[0]} to {gpus[-1]}"
+    ids = ", ".join(map(str, gpus)) if listed else f"{gpus[0]} to {gpus[-1]}"
     for index, gpu in enumerate(group.gpus):
         if gpu not in gpus:
             findings.add(
                 (*path, "gpus", index),
-                f"{label} specifies invalid or unsupported gpu id {gpu}. GPUs here are: {there}",
+                f"{label} specifies invalid or unsupported gpu id {gpu}. GPUs here are: {ids}",
                 "leave gpus out to use all of them",
             )

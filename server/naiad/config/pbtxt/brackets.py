@@ -1,7 +1,6 @@
-"""How blocks and lists end, rightly or wrongly: the brackets that close them and the commas between items.
+"""The ends of blocks and lists: the brackets that close them and the commas between items.
 
-What is wrong with a bracket is reported once, at the bracket that somebody has to look at: the opening one when the
-other is missing.
+A problem with a bracket is reported once, at the bracket to fix: the opening one when the closing one is missing.
 """
 
 from typing import Any
@@ -11,7 +10,7 @@ from naiad.config.pbtxt.tokens import Kind, Token
 
 
 def closing(cursor: Cursor, token: Token) -> bool:
-    """Deal with a closing bracket; True when the innermost block ends here."""
+    """Handle a closing bracket; True when the innermost block ends here."""
     if cursor.open and cursor.closes_outer(token):
         cursor.close_missing(f"what stands around it ends in line {token.line}")
         return True
@@ -38,7 +37,7 @@ def closing(cursor: Cursor, token: Token) -> bool:
 
 
 def list_ends(cursor: Cursor, *, after_comma: bool) -> bool:
-    """Whether the list is over here, rightly or wrongly; takes its bracket."""
+    """Take the bracket that ends the list, or report another one in its place; True when the list ends here."""
     token = cursor.token
     if token.kind is Kind.END:
         cursor.close_missing("the file ends before")

@@ -1,4 +1,4 @@
-"""Where the parser stands in a config file: the tokens left, the brackets that are open, the problems found so far.
+"""The parser's position in a config file: the tokens left, the brackets that are open, the problems found so far.
 
 It knows how text is skipped and how a bracket is found to be missing, and nothing of fields. Skipping counts
 brackets instead of descending, so that a file of 300,000 opening brackets costs time but no stack.
@@ -14,7 +14,7 @@ from naiad.core.record import Record
 
 CLOSERS = {"{": "}", "<": ">", "[": "]"}
 MOST_PROBLEMS = 100
-"""After so many the file is no config; reading on would only hide the first ones."""
+"""A file with more problems is not a config; further ones would only hide the first."""
 
 
 _LONGEST_MESSAGE = 400

@@ -29,7 +29,7 @@ _LARGEST_CODE_POINT = 0x10FFFF
 
 
 class Flaw(msgspec.Struct, frozen=True, kw_only=True):
-    """What is wrong inside a text.
+    """An invalid escape in a text.
 
     Attributes:
         start: offset within the text.
@@ -102,7 +102,7 @@ def _reason(written: str, *, octal: bool, point: bool) -> str:
     if octal:
         return f"the escape {written} is larger than a byte: octal escapes end at \\377"
     if point:
-        return f"{written} is no character"
+        return f"{written} is not a character"
     if written[1:2] in set("xXuU"):
         digits = {"x": "one or two", "X": "one or two", "u": "four", "U": "eight"}[written[1]]
         return f"the escape {written} needs {digits} hexadecimal digits"

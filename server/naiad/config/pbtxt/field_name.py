@@ -51,16 +51,16 @@ def field_named(cursor: Cursor, block: Block, token: Token) -> Any | None:
         return None
     if name in fields:
         return fields[name]
-    found = explain(block.message.DESCRIPTOR, name, block=block.names)
-    suggestion = found.suggestion
-    if block.is_map_entry and found.meant is None:
+    explanation = explain(block.message.DESCRIPTOR, name, block=block.names)
+    suggestion = explanation.suggestion
+    if block.is_map_entry and explanation.meant is None:
         suggestion = f"write {_entry(block, name)}: its entries have a key and a value"
-    cursor.report_token(token, found.message, suggestion)
-    return found.meant
+    cursor.report_token(token, explanation.message, suggestion)
+    return explanation.meant
 
 
 def _report_quotes(cursor: Cursor, token: Token, name: str) -> None:
-    """Report quotes around a name, once for the file: who writes JSON writes them around every name."""
+    """Report quotes around a name, once for the file: JSON has them around every name."""
     if not cursor.quoted_name_seen:
         cursor.quoted_name_seen = True
         cursor.report_token(

@@ -69,7 +69,7 @@ class Grammar:
                 self._junk(block)
 
     def _junk(self, block: Block) -> None:
-        """Skip what can begin no field, as one problem a line."""
+        """Skip tokens that cannot begin a field; they are one problem per line."""
         cursor = self._cursor
         first = last = cursor.take()
         if first.kind is Kind.PLACEHOLDER:
@@ -93,7 +93,7 @@ class Grammar:
             while cursor.token.line == first.line and cursor.token.kind is not Kind.END:
                 last = cursor.take()
             cursor.report_span(
-                first.start, last.end, "this is no comment here", "write # in front of a comment"
+                first.start, last.end, "this is not a comment here", "write # in front of a comment"
             )
             return
         cursor.report_span(
@@ -126,7 +126,7 @@ class Grammar:
         """The block to read a field into.
 
         It is thrown away when another field of its oneof is set already, which is reported, and when a misspelled name only
-        says again what the right one said. What a misspelled name said before gives way to the right one.
+        repeats the correct one. The value of a misspelled name is replaced by that of the correct name.
         """
         if token.text.strip("\"'") != field.name and not field.is_repeated:
             if block.has(field):
@@ -161,21 +161,21 @@ class Grammar:
 
     def _scalar(self, block: Block, field: Any, name: Token) -> bool:
         """Read one value into its field; False when there is none."""
-        found = read_value(self._cursor, field, name=name, fields=block.fields)
-        if found is None:
+        scalar = read_value(self._cursor, field, name=name, fields=block.fields)
+        if scalar is None:
             return False
         if field.is_repeated:
-            block.place_first((field.name,), found.position)
-            if found.value is not None:
+            block.place_first((field.name,), scalar.position)
+            if scalar.value is not None:
                 values = getattr(block.message, field.name)
-                values.append(found.value)
-                block.place((field.name, len(values) - 1), found.position)
+                values.append(scalar.value)
+                block.place((field.name, len(values) - 1), scalar.position)
         elif block.has(field):
             self._report_twice(block, field, name, "keep one of the two")
         else:
-            if found.value is not None:
-                setattr(block.message, field.name, found.value)
-            block.place((field.name,), found.position)
+            if scalar.value is not None:
+                setattr(block.message, field.name, scalar.value)
+            block.place((field.name,), scalar.position)
         return True
 
     def _scalar_list(self, block: Block, field: Any, name: Token) -> None:
@@ -316,12 +316,12 @@ class Grammar:
         self._enter(field.name, entry)
         self._fields(entry)
         own = entry.positions or {}
-        place = own.get(("key",), opener.position())
+        position = own.get(("key",), opener.position())
         key = entry.message.key
         entries = getattr(block.message, field.name)
         if key in entries:
             cursor.report(
-                place,
+                position,
                 f'the key "{key}" of "{field.name}" appears twice:'
                 " protobuf would keep the last and say nothing",
                 "keep one of the two, or give it another key",
@@ -331,7 +331,7 @@ class Grammar:
             entries[key] = entry.message.value
         else:
             entries[key].CopyFrom(entry.message.value)
-        block.place((field.name, key), place)
+        block.place((field.name, key), position)
         for path, position in own.items():
             if path[0] == "value" and (len(path) > 1 or value.message_type is None):
                 block.place((field.name, key, *path[1:]), position)

@@ -89,10 +89,10 @@ def _decode(data: bytes, path: pathlib.Path) -> Document:
         return _unreadable(path, "the file is in UTF-16", "save it as UTF-8")
     marked = data.startswith(codecs.BOM_UTF8)
     data = data.removeprefix(codecs.BOM_UTF8)
-    found: list[Problem] = []
+    problems: list[Problem] = []
     if marked:
         first = data.split(b"\n", 1)[0].decode(errors="replace").removesuffix("\r")
-        found.append(
+        problems.append(
             Problem(
                 path=path,
                 position=Position(1, 1),
@@ -105,16 +105,16 @@ def _decode(data: bytes, path: pathlib.Path) -> Document:
         text = data.decode()
     except UnicodeDecodeError as error:
         text = data.decode(errors="replace")
-        found.append(_not_utf8(data, error.start, path))
+        problems.append(_not_utf8(data, error.start, path))
     document = parse(text, path=path)
-    if not found:
+    if not problems:
         return document
     return Document(
         path=path,
         text=text,
         message=document.message,
         positions=document.positions,
-        problems=(*found, *document.problems),
+        problems=(*problems, *document.problems),
     )
 
 

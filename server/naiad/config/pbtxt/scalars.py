@@ -17,7 +17,7 @@ from naiad.config.pbtxt.vocabulary import meant_value
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """What a value gave.
+    """The result of reading a value.
 
     Attributes:
         value: ready to be set in the message; None when not even a guess is possible.
@@ -59,7 +59,7 @@ def wanted(field: Any) -> str:
     if field.message_type is not None:
         return "a block { … }"
     if field.type in INTEGER_RANGES:
-        return "a whole number"
+        return "an integer"
     if field.type in {_DOUBLE, _FLOAT}:
         return "a number"
     if field.type == _BOOL:
@@ -87,7 +87,7 @@ def example(field: Any) -> str:
 
 
 def advice(field: Any) -> str:
-    """What to write in place of what is no value of a field."""
+    """What to write in place of an invalid value."""
     if field.name == "dims":  # other tools write None, N, ? or a name
         return "write a number, or -1 for a size that varies"
     if field.type in INTEGER_RANGES or field.type in {_DOUBLE, _FLOAT}:
@@ -151,8 +151,8 @@ def wanted_short(field: Any) -> str:
 
 def _shown(field: Any, value: float | str) -> str:
     if field.type == _ENUM:
-        found = field.enum_type.values_by_number.get(value)
-        return str(value) if found is None else str(found.name)
+        known = field.enum_type.values_by_number.get(value)
+        return str(value) if known is None else str(known.name)
     if field.type == _BOOL:
         return "true" if value else "false"
     return str(value)
@@ -194,17 +194,17 @@ def _not_an_integer(field: Any, text: str) -> Reading:
     if number is not None and math.isfinite(number) and number == int(number):
         return Reading(
             value=int(number) if _in_range(field, int(number)) else None,
-            message=f"{field.name} takes a whole number, and {_short(text)} is written as a fraction",
+            message=f"{field.name} takes an integer, and {_short(text)} is written as a fraction",
             suggestion=_write(field, f"{int(number)}") if abs(number) < 1e19 else "",  # noqa: PLR2004 - 64 bits
         )
     octal = _OCTAL.fullmatch(text)
     if octal is not None:
         return Reading(
-            message=f"{text} is no number: a leading 0 means octal, which has no digits 8 and 9",
+            message=f"{text} is not a number: a leading 0 means octal, which has no digits 8 and 9",
             suggestion=_write(field, f"{octal[1]}{octal[2].lstrip('0')}"),
         )
     return Reading(
-        message=f"{field.name} takes a whole number, not {_short(text)}",
+        message=f"{field.name} takes an integer, not {_short(text)}",
         suggestion=advice(field),
     )
 
@@ -267,9 +267,9 @@ def _bool(field: Any, text: str) -> Reading:
 
 def _enum(field: Any, text: str) -> Reading:
     values = field.enum_type.values_by_name
-    found = values.get(text)
-    if found is not None:
-        return Reading(value=found.number)
+    known = values.get(text)
+    if known is not None:
+        return Reading(value=known.number)
     if re.fullmatch(r"[+-]?\d[\w]*", text) and text.isascii():
         return _enum_number(field, text)
     guess = meant_value(field.enum_type, text)

@@ -1,6 +1,6 @@
-"""Which name was meant: "did you mean". Pure functions of a word and the names there are; knows no config.
+"""Suggestions for misspelled names ("did you mean"): pure functions of a word and the known names, without knowledge of configs.
 
-Rather no guess than a wild one: a guess that misleads costs more than none.
+A misleading suggestion costs more than none, so only close names are suggested.
 """
 
 import collections.abc
@@ -8,7 +8,7 @@ import re
 
 _TRANSPOSED = 2
 _CUT = 64
-"""Longer words are no misspelled names; comparing them would take time for nothing."""
+"""Longer words are not misspelled names, and comparing them takes time."""
 
 _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _SEPARATOR = re.compile(r"[^a-z0-9]+")
@@ -47,7 +47,7 @@ def closest(
 
 
 def squeeze(word: str) -> str:
-    """A name without what people vary: case, underscores, hyphens and spaces."""
+    """A name without case, underscores, hyphens and spaces, which vary between writers."""
     return "".join(letter for letter in word.lower() if letter.isalnum())
 
 

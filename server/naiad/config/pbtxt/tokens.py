@@ -1,4 +1,4 @@
-"""The words and signs of protobuf's text format, each with its place. Judges nothing: the parser says what is wrong.
+"""The tokens of protobuf's text format, with their positions. Reports nothing: the parser finds what is wrong.
 
 The whole text is cut up at once, which takes time linear in its length whatever it holds: a token is never longer than
 its line. Beyond the format it knows template placeholders (`${x}`, `$x`, `{{x}}`, `{% … %}`, `@x@`), none of which can
@@ -17,7 +17,7 @@ class Kind(enum.Enum):
     """What a token is."""
 
     WORD = "word"
-    """A name or a number; which of them, only the field can say."""
+    """A name or a number, depending on the field."""
     STRING = "string"
     """With its quotes."""
     SYMBOL = "symbol"

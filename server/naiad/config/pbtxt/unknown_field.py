@@ -1,4 +1,4 @@
-"""What to say of a field name that a block does not have, and which field was meant. Pure."""
+"""The error message for a field name that a block does not have, and the field that was meant. Pure."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ _MOST_HOMES = 3
 
 
 class UnknownField(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of an unknown field.
+    """An explanation of an unknown field.
 
     Attributes:
         message: what is wrong.
@@ -63,9 +63,9 @@ def _alike(word: str, name: str) -> bool:
 
 def _belongs(name: str, block: tuple[str, ...], *, written: str) -> str:
     """Where a field that exists in other blocks is to be written: the nearest of them."""
-    found = homes(name)
-    below = [path for path in found if path[: len(block)] == block and len(path) > len(block)]
-    chosen = (below or [path for path in found if path != block])[:_MOST_HOMES]
+    blocks = homes(name)
+    below = [path for path in blocks if path[: len(block)] == block and len(path) > len(block)]
+    chosen = (below or [path for path in blocks if path != block])[:_MOST_HOMES]
     if not chosen:
         return f'did you mean "{name}"?'
     spelled = name if name == written else f'did you mean "{name}"? It'

@@ -1,4 +1,4 @@
-"""One scalar value in a config file: which tokens belong to it, what it says, and what is wrong with it.
+"""One scalar value in a config file: its tokens, its value, and what is wrong with it.
 
 Wrong values are named by what people really write: a placeholder of a template, a word without quotes, a missing or typographic
 quote, a value that was forgotten. `scalars.py` then reads the text as the field's type.
@@ -25,7 +25,7 @@ from naiad.core.record import Record
 _TOOLS = "run the tool that fills it (envsubst, helm, fill_template.py)"
 
 
-class Found(Record, frozen=True):
+class Scalar(Record, frozen=True):
     """A value that was read.
 
     Attributes:
@@ -37,7 +37,7 @@ class Found(Record, frozen=True):
     position: Position
 
 
-def read_value(cursor: Cursor, field: Any, *, name: Token, fields: frozenset[str]) -> Found | None:
+def read_value(cursor: Cursor, field: Any, *, name: Token, fields: frozenset[str]) -> Scalar | None:
     """Read one value of a scalar field and report what is wrong with it.
 
     Args:
@@ -90,15 +90,15 @@ def _next_field(cursor: Cursor, name: Token, fields: frozenset[str]) -> bool:
     )
 
 
-def _bracket(cursor: Cursor, field: Any) -> Found:
-    """A block or a list where one value belongs; `<word>` is somebody's placeholder."""
+def _bracket(cursor: Cursor, field: Any) -> Scalar:
+    """A block or a list where one value belongs; `<word>` is a placeholder."""
     first = cursor.token
     last = cursor.skip_brackets()
     text = cursor.text[first.start : last.end]
     position = cursor.span(first.start, last.end)
     if placeholder_in(text) == text:
         report_placeholder(cursor, first.start, last.end, field=field)
-        return Found(None, position)
+        return Scalar(None, position)
     inner = text[1:-1].strip() if text.endswith(CLOSERS[first.text]) else ""
     if first.text == "[":
         single = bool(inner) and not set(inner) & set(",{}<>[]:;")
@@ -108,13 +108,13 @@ def _bracket(cursor: Cursor, field: Any) -> Found:
             f"write {field.name}: {inner}" if single else f"write {field.name}: {example(field)}",
         )
         value = read_bare(field, inner).value if single and inner[0] not in "\"'" else None
-        return Found(value, position)
+        return Scalar(value, position)
     cursor.report_token(
         first,
         f"{field.name} takes {wanted_short(field)}, not a block",
         f"write {field.name}: {example(field)}",
     )
-    return Found(None, position)
+    return Scalar(None, position)
 
 
 def _is_name(text: Token, after: Token) -> bool:
@@ -122,7 +122,7 @@ def _is_name(text: Token, after: Token) -> bool:
     return is_symbol(after, ":=") and after.line == text.line
 
 
-def _quoted(cursor: Cursor, field: Any) -> Found:
+def _quoted(cursor: Cursor, field: Any) -> Scalar:
     first = cursor.take()
     parts = [first]
     while (
@@ -133,20 +133,20 @@ def _quoted(cursor: Cursor, field: Any) -> Found:
         parts.append(cursor.take())
     position = first.position()
     if not parts[-1].closed:
-        return Found(_unclosed(cursor, field, parts[-1]), parts[-1].position())
+        return Scalar(_unclosed(cursor, field, parts[-1]), parts[-1].position())
     value = _decode(cursor, parts)
     if value is None:
-        return Found(None, position)
+        return Scalar(None, position)
     if _is_left_over(field, value):
         report_placeholder(cursor, first.start, parts[-1].end, field=field)
-        return Found(None, position)
+        return Scalar(None, position)
     reading = read_quoted(field, value)
     _report(cursor, reading, position)
-    return Found(reading.value, position)
+    return Scalar(reading.value, position)
 
 
 def _is_left_over(field: Any, value: str) -> bool:
-    """Whether a template left this quoted value behind; not so in `parameters`, which are the model's own affair."""
+    """Whether a template left this quoted value behind; not so in `parameters`, which only the model interprets."""
     if field.containing_type.name == "ModelParameter":
         return False
     return placeholder_in(value, quoted_text=is_text(field)) is not None
@@ -199,7 +199,7 @@ def _decode(cursor: Cursor, parts: list[Token]) -> str | None:
         return None if not wrong else data.decode(errors="replace")
 
 
-def _bare(cursor: Cursor, field: Any) -> Found:
+def _bare(cursor: Cursor, field: Any) -> Scalar:
     """A value without quotes: everything up to the next space or separator."""
     first = cursor.take()
     last = first
@@ -216,17 +216,17 @@ def _bare(cursor: Cursor, field: Any) -> Found:
         text = "-" + text[1:].lstrip()
     if first.kind is Kind.PLACEHOLDER or placeholder_in(text) is not None:
         report_placeholder(cursor, first.start, last.end, field=field)
-        return Found(None, position)
+        return Scalar(None, position)
     if first.kind is Kind.SYMBOL and last is first:
         cursor.report_token(
             first,
             f"{field.name} takes {wanted(field)}, not {text}",
             advice(field),
         )
-        return Found(None, position)
+        return Scalar(None, position)
     reading = read_bare(field, text)
     _report(cursor, reading, position)
-    return Found(reading.value, position)
+    return Scalar(reading.value, position)
 
 
 def _belongs(cursor: Cursor, last: Token, field: Any) -> bool:
@@ -247,7 +247,7 @@ def _belongs(cursor: Cursor, last: Token, field: Any) -> bool:
 
 
 def _rest_of_words(cursor: Cursor, last: Token) -> Token:
-    """Take the further words of an unquoted text: those on its line that are no field."""
+    """Take the further words of an unquoted text: those on its line that do not begin a field."""
     while (
         cursor.token.kind is Kind.WORD
         and cursor.token.line == last.line

@@ -1,4 +1,4 @@
-"""What words of a config are called elsewhere, and where each field of ModelConfig lives: the facts behind suggestions.
+"""The vocabulary behind suggestions: the words that other tools use for fields, and the blocks that hold each field of ModelConfig.
 
 The fields come from the message descriptor itself, so that a newer definition brings its names with it.
 """
@@ -102,9 +102,9 @@ def meant_value(enum_type: Any, word: str) -> str | None:
         if synonym in names:
             return synonym
     shortened = {name.removeprefix(prefix): name for name in names}
-    found = closest(word, names)
-    if found is not None:
-        return found
+    name = closest(word, names)
+    if name is not None:
+        return name
     short = closest(bare, shortened)
     if short is None or short.lower().rstrip("0123456789") == bare:
         return None  # UINT may mean any of the UINT types
@@ -140,14 +140,14 @@ def homes(field_name: str) -> tuple[tuple[str, ...], ...]:
     `max_queue_delay_microseconds` gives `("dynamic_batching",)`, `("sequence_batching", "direct")` and so on;
     `()` stands for the top level. ModelConfig holds no message inside itself, so this ends.
     """
-    found: list[tuple[str, ...]] = []
+    blocks: list[tuple[str, ...]] = []
 
     def walk(descriptor: Any, path: tuple[str, ...]) -> None:
         if field_name in descriptor.fields_by_name and not descriptor.GetOptions().map_entry:
-            found.append(path)
+            blocks.append(path)
         for field in descriptor.fields:
             if field.message_type is not None:
                 walk(field.message_type, (*path, field.name))
 
     walk(model_config_pb2.ModelConfig.DESCRIPTOR, ())
-    return tuple(sorted(found, key=lambda path: (len(path), path)))
+    return tuple(sorted(blocks, key=lambda path: (len(path), path)))

@@ -20,8 +20,8 @@ def test_all_escapes_of_the_format_are_undone() -> None:
         (r"\xg", 0, 2, r"the escape \x needs one or two hexadecimal digits"),
         (r"\u12", 0, 2, r"the escape \u needs four hexadecimal digits"),
         (r"\U1234", 0, 2, r"the escape \U needs eight hexadecimal digits"),
-        (r"\ud800", 0, 6, r"\ud800 is no character"),
-        (r"\U00110000", 0, 10, r"\U00110000 is no character"),
+        (r"\ud800", 0, 6, r"\ud800 is not a character"),
+        (r"\U00110000", 0, 10, r"\U00110000 is not a character"),
     ],
 )
 def test_a_wrong_escape_is_named_with_its_place(
