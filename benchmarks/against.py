@@ -51,7 +51,7 @@ class Plan:
         cells: what.
         starts: how often the three servers are started.
         rounds: per start.
-        seconds: of one round of a cell, a whole number.
+        seconds: of one round of a cell, an integer.
     """
 
     cells: "collections.abc.Sequence[Cell]"

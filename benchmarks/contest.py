@@ -27,7 +27,7 @@ ALL_WIRES = (CHANGING_JSON, NEW_CONNECTIONS, HTTP_JSON, CHANGING_BINARY, HTTP_BI
 """In the order of the tables: first what clients do."""
 
 _FEW = (1, 8)
-"""Connections that are opened anew for each request: more of them only fill the kernel's tables."""
+"""Connections that are opened for each request: more of them only fill the kernel's tables."""
 
 Key = tuple[str, str, int]
 

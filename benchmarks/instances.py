@@ -13,7 +13,7 @@ _CLIENTS = 4
 
 
 def measure(*, seconds: float, rounds: int) -> tuple[float, float]:
-    """Requests a second with one instance and with two: medians of rounds that take turns."""
+    """Requests per second with one instance and with two: medians of interleaved rounds."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
         repository = folder / "models"

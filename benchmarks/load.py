@@ -76,7 +76,7 @@ def wrk(request: HttpRequest, *, connections: int, seconds: float, first: int = 
     Args:
         request: what is sent.
         connections: how many at once.
-        seconds: how long, a whole number.
+        seconds: how long, an integer.
         first: the first number, for a request with numbers.
 
     Raises:
@@ -116,7 +116,7 @@ def h2load(
         path: the method's.
         messages: of each call: one for a unary method.
         connections: how many at once.
-        seconds: how long, rounded to a whole number; calls that have not ended then are cut off and not counted.
+        seconds: how long, rounded to an integer; calls that have not ended then are cut off and not counted.
         calls: so many in place of that, at least one for each connection; 0 goes by time.
 
     Raises:

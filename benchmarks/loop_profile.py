@@ -139,7 +139,7 @@ def table(profile: Profile) -> str:
     """As Markdown."""
     shares = profile.shares
     total = sum(share.microseconds for share in shares)
-    lines = ["| part | µs a request | share |", "|---|---|---|"]
+    lines = ["| part | µs per request | share |", "|---|---|---|"]
     lines += [
         f"| {share.what} | {share.microseconds:.1f} | {100 * share.microseconds / total:.0f} % |"
         for share in shares

@@ -10,7 +10,7 @@ One fresh control plane a size. What is measured, and where it is counted:
 * one new service after another beside those, each until all its children exist, p50 and p99.
 
 etcd, the API server and its controllers share the machine's cores with the operator: they are part of what is measured, as they
-are for anybody. The controllers run at Kubernetes' own default rates. The cluster has no nodes, so pods stay pending and no service becomes ready; that is the same for every size.
+are in any cluster. The controllers run at Kubernetes' own default rates. The cluster has no nodes, so pods stay pending and no service becomes ready; that is the same for every size.
 """
 
 import argparse
@@ -76,7 +76,7 @@ class Load:
 
 
 class Watcher:
-    """Counts objects and hears of changes, by a watch of its own in a thread, until it is stopped.
+    """Counts objects and their changes, by a watch of its own in a thread, until it is stopped.
 
     One that went on when its control plane is gone would ask again and again, and take the processor from what is measured next.
     """

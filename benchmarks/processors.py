@@ -1,6 +1,6 @@
 """Which processors the servers run on and which the load runs on, so that neither moves nor takes the other's time.
 
-A server that the kernel moves between processors fills a cache anew each time, and an instance thread that is sometimes beside the event
+A server that the kernel moves between processors fills a cache again each time, and an instance thread that is sometimes beside the event
 loop and sometimes on its processor costs more or less per hand-over: two processes of one version differed by up to 40 % that way.
 """
 

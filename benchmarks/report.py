@@ -19,7 +19,7 @@ class Row:
         wire: "HTTP JSON", "HTTP binary" or "gRPC".
         model: what was asked.
         connections: how many at once.
-        ours: requests a second, and p50 and p99 in ms.
+        ours: requests per second, and p50 and p99 in ms.
         theirs: the same of Triton; None where it has no such backend here.
     """
 
@@ -31,7 +31,7 @@ class Row:
 
     @property
     def ratio(self) -> float | None:
-        """Ours over theirs, requests a second."""
+        """Ours over theirs, requests per second."""
         return None if self.theirs is None else self.ours[0] / self.theirs[0]
 
 
@@ -52,7 +52,7 @@ def write_csv(rows: collections.abc.Iterable[Row], path: pathlib.Path) -> None:
 
 
 def plot(rows: collections.abc.Sequence[Row], path: pathlib.Path) -> None:
-    """Requests a second beside Triton's: a panel a model and wire, as many side by side as there are wires."""
+    """Requests per second beside Triton's: one panel per model and wire, one column per wire."""
     import matplotlib as mpl  # noqa: PLC0415 - only the plot needs it, and only `make test` and `make bench` install it
 
     mpl.use("Agg")
@@ -72,7 +72,7 @@ def plot(rows: collections.abc.Sequence[Row], path: pathlib.Path) -> None:
         shown = [row for row in beside if (row.model, row.wire) == panel]
         _panel(axis, shown, title=f"{model}, {wire}")
     for line in axes:
-        line[0].set_ylabel("requests a second")
+        line[0].set_ylabel("requests per second")
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, frameon=False, ncols=2, loc="upper right")
     figure.suptitle("The same Python model on both servers", fontsize=12)

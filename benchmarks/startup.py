@@ -1,7 +1,7 @@
 """How long a server takes from its start to its first answer, and how much memory it has then: a small ONNX model, several starts.
 
 The bytecode of all modules is there, as `pip install` leaves it, whatever the environment of the benchmark says about writing it: compiling
-the packages anew would take longer than everything else.
+the packages again would take longer than everything else.
 """
 
 import dataclasses

@@ -1,4 +1,4 @@
-"""Many small answers to one request: responses a second, beside Triton's, over server-sent events and gRPC streams.
+"""Many small answers to one request: responses per second, beside Triton's, over server-sent events and gRPC streams.
 
 One request is 1,000 responses of one number each; `wrk` and `h2load` read them without looking into them, so that the client costs little.
 `python -m benchmarks.streams` measures this alone and writes nothing.
@@ -54,7 +54,7 @@ instance_group { kind: KIND_CPU count: 1 }
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRow:
-    """Medians of one combination, in responses a second.
+    """Medians of one combination, in responses per second.
 
     Attributes:
         wire: EVENTS or GRPC.

@@ -1,7 +1,7 @@
-"""The load of `make bench-against`: each wire, the same request or changing ones, a whole number of seconds at a time.
+"""The load of `make bench-against`: each wire, the same request or changing ones, an integer number of seconds at a time.
 
 A slice is a second of HTTP, because wrk knows whole seconds only, and a quarter of that over gRPC, where it is a number of calls: of 64
-streams under way at the end of a time, none would be counted.
+streams in flight at the end of a time, none would be counted.
 
 wrk sends HTTP and makes changing requests itself; h2load sends gRPC, a stream being one body with many messages. A
 unary gRPC call that changes comes from grpc.aio in this process, as h2load repeats one body.
@@ -81,7 +81,7 @@ class Amount:
 
     Attributes:
         slices: in a round.
-        seconds: how long; a whole number for HTTP.
+        seconds: how long; an integer for HTTP.
         calls: so many in place of that; 0 goes by time.
     """
 
