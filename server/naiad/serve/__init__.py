@@ -1,1 +1,1 @@
-"""The server process: wiring, start, drain, stop. The only place that knows every part."""
+"""The server process: wiring, start, drain, stop. The only package that imports every other one."""

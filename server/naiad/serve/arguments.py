@@ -1,4 +1,4 @@
-"""Reads the words of the command line before anything large is imported, so that `--help` and a wrong option answer at once."""
+"""Reads the command line before any large import, so that `--help` and a wrong option are answered at once."""
 
 import collections.abc
 import shutil
@@ -10,20 +10,20 @@ from naiad.options.usage import HelpAsked, UsageError, usage
 
 
 def read(arguments: collections.abc.Sequence[str], *, command: str) -> Options | int:
-    """The options to serve with, or the exit status where there is nothing to serve.
+    """The options to serve with, or an exit status.
 
     Args:
-        arguments: the words behind the command.
-        command: how the user called it, for messages.
+        arguments: the command line after the command.
+        command: the command as the user typed it, for messages.
 
     Returns:
-        The options; 0 after `--help`, 1 after a usage error, each with its text printed (rows 17.1, 17.2).
+        The options; 0 after `--help`, 1 after a usage error; the help or the error was printed (rows 17.1, 17.2).
     """
     try:
         return parse(arguments)
-    except HelpAsked as asked:
+    except HelpAsked as request:
         columns = shutil.get_terminal_size().columns
-        sys.stdout.write(usage(command, columns=columns, everything=asked.everything))
+        sys.stdout.write(usage(command, columns=columns, everything=request.everything))
         return 0
     except UsageError as error:
         sys.stderr.write(

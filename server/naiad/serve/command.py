@@ -1,4 +1,4 @@
-"""The command `serve`: options in, exit status out. Wires nothing and starts nothing by itself."""
+"""The command `serve`: from the options to the exit status. `server.py` makes and starts the parts."""
 
 import logging
 import os
@@ -19,22 +19,22 @@ log = logging.getLogger("naiad.serve")
 
 
 def serve(options: Options, *, command: str) -> int:
-    """Serve until a signal says stop.
+    """Serve until a signal stops the server.
 
     Returns:
-        0 after an orderly end, 1 for anything that went wrong (rows 7.32, 17.14).
+        0 after an orderly stop, 1 after an error (rows 7.32, 17.14).
     """
     if interpreter.is_free_threaded():
         sys.stderr.write(
-            f"{command}: {sys.executable} is a free-threaded build of Python, which is not supported: install it with a usual one\n"
+            f"{command}: {sys.executable} is a free-threaded build of Python, which is not supported: use a Python with the interpreter lock\n"
         )
         return 1
     if not _configure_logs(options, command):
         return 1
     for note in options.notes:
         log.warning("%s", note)
-    if short := descriptors.too_few(descriptors.raise_limit()):
-        log.error("%s", short)
+    if problem := descriptors.too_few(descriptors.raise_limit()):
+        log.error("%s", problem)
         logging.shutdown()
         return 1
     _log_versions(options)
@@ -42,9 +42,11 @@ def serve(options: Options, *, command: str) -> int:
     if not status:
         log.info("stopped")
     logging.shutdown()
-    others = (each for each in threading.enumerate() if each is not threading.current_thread())
-    if status or not all(each.daemon for each in others):
-        # A thread that does not end (a model stuck in a call) must not keep the process.
+    others = (
+        thread for thread in threading.enumerate() if thread is not threading.current_thread()
+    )
+    if status or not all(thread.daemon for thread in others):
+        # A thread that does not end (a model that hangs in a call) must not keep the process alive.
         sys.stdout.flush()
         os._exit(status)
     return status

@@ -1,6 +1,7 @@
-"""What a person at the terminal sees: one line a model while it loads, a table of what is ready, and where to send requests.
+"""The output on a terminal: one line per model while it loads, a table of the models, and the addresses of the server.
 
-Names and reasons are other people's text: rich's markup is escaped in them. On a terminal it is drawn with rich on standard output; otherwise the same facts are log lines, so that nothing but logs goes to a file.
+On a terminal, rich draws it on standard output; otherwise the same facts are log lines, so that a file gets logs only. Rich's markup is escaped in
+names and reasons.
 """
 
 import collections.abc
@@ -20,19 +21,19 @@ if typing.TYPE_CHECKING:
 log = logging.getLogger("naiad.serve")
 
 ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared with, not bound to
-_NS_A_SECOND = 1e9
-_BYTES_A_MB = 1e6
+_NS_PER_SECOND = 1e9
+_BYTES_PER_MB = 1e6
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one protocol is served.
+    """The address of one protocol.
 
     Attributes:
-        title: what it is.
-        url: where it can be reached from this machine.
+        title: the protocol, as the terminal shows it.
+        url: a URL that works on this machine.
         service: its name in the log, as the reference writes it (row 17.13); "" to leave it out of the log.
         bound: the host and port that the socket is bound to, as the log shows them.
-        exposure: who can reach it, for the person who started it; "" when only this machine can, or when callers are authenticated.
+        exposure: a warning of who can reach it; "" if only this machine can, or if clients are authenticated.
     """
 
     title: str
@@ -43,7 +44,7 @@ class Address(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def exposure(host: str, *, authenticated: bool) -> str:
-    """Who can reach a socket that is bound to `host`, in a few words; "" when there is nothing to warn of."""
+    """A warning of who can reach a socket that is bound to `host`; "" if there is no need for one."""
     if host in {"localhost", "::1"} or host.startswith("127."):
         return ""
     parts = ["all interfaces"] if host in ANY_ADDRESS else []
@@ -53,7 +54,7 @@ def exposure(host: str, *, authenticated: bool) -> str:
 
 
 class LoadingLines:
-    """The repository's `Progress`: one line a model version when it starts and when it is done."""
+    """Implements the repository's `Progress`: one line per model version when its load starts and when it ends."""
 
     def __init__(self, console: "Console | None") -> None:
         self._console = console
@@ -62,13 +63,13 @@ class LoadingLines:
         self._unload_level = logging.INFO
 
     def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
-        """All configs are read."""
+        """Remember how many versions are to be loaded."""
         self._total = sum(max(1, len(plan.versions)) for plan in plans)
         if not plans:
             log.warning("the model repository holds no model folders: nothing will be served")
 
     def changed(self, state: VersionState) -> None:
-        """A version entered a state."""
+        """Show the new state of a version."""
         title = state.name if state.version is None else f"{state.name} version {state.version}"
         extra = about(state)
         match state.state:
@@ -78,7 +79,7 @@ class LoadingLines:
                 log.info("loading: %s", title, extra=extra)
             case State.READY:
                 self._done += 1
-                seconds = state.load_ns / _NS_A_SECOND
+                seconds = state.load_ns / _NS_PER_SECOND
                 if self._console is not None:
                     self._show(f"[green]✓[/] {escape(title)} [dim]loaded in {seconds:.2f} s[/]")
                 else:
@@ -94,7 +95,7 @@ class LoadingLines:
                     self._unload_level,
                     "successfully unloaded %s%s",
                     title,
-                    _freed(state.resident),
+                    _memory_change(state.resident),
                     extra=extra,
                 )
             case State.UNAVAILABLE:
@@ -107,11 +108,11 @@ class LoadingLines:
                 log.debug("%s is %s", title, state.state.value, extra=extra)
 
     def hide_unloads(self) -> None:
-        """The start has failed: lines about what is unloaded again would only bury the reason."""
+        """Do not show unloads after a start that failed: they would hide the reason."""
         self._unload_level = logging.DEBUG
 
     def _count(self) -> str:
-        """How far the start is; loads after it are counted by nobody."""
+        """The progress of the start; "" for later loads."""
         return f" ({self._done} of {self._total})" if self._done <= self._total else ""
 
     def _show(self, markup: str) -> None:
@@ -137,7 +138,7 @@ def open_console() -> "Console | None":
 
 
 def show_models(console: "Console | None", states: collections.abc.Sequence[VersionState]) -> None:
-    """The table of what is READY and what is not, on a terminal with the reason; in a log the reason is in a line before it."""
+    """Show the table of all versions with their states; on a terminal also the reasons, which a log has in lines before it."""
     if console is not None:
         from rich.table import Table  # noqa: PLC0415 - as in open_console
 
@@ -174,7 +175,7 @@ def show_models(console: "Console | None", states: collections.abc.Sequence[Vers
 def show_addresses(
     console: "Console | None", addresses: collections.abc.Sequence[Address], *, example: str
 ) -> None:
-    """Where to send requests, and one command that works."""
+    """Show the addresses, and on a terminal a command to try."""
     if console is not None:
         for address in addresses:
             remark = f"  [dim]({address.exposure})[/]" if address.exposure else ""
@@ -194,16 +195,16 @@ def show_addresses(
             )
 
 
-def _freed(resident: tuple[int, int] | None) -> str:
-    """What an unload gave back: the whole process is measured, so that what others did meanwhile is in it."""
+def _memory_change(resident: tuple[int, int] | None) -> str:
+    """What an unload freed. The whole process is measured, so other work in the meantime is included."""
     if resident is None:
         return ""
-    before, after = (size / _BYTES_A_MB for size in resident)
+    before, after = (size / _BYTES_PER_MB for size in resident)
     return f": resident memory {before:.1f} MB -> {after:.1f} MB ({after - before:+.1f} MB)"
 
 
 def escape(text: str) -> str:
-    """Text that rich prints as it is."""
+    """Text in which rich finds no markup."""
     return text.replace("[", r"\[")
 
 

@@ -1,20 +1,20 @@
-"""As many open descriptors as the system lets this process have: each connection is one, each busy model instance two more.
+"""Raises the limit of open descriptors: each connection uses one, and each busy model instance two more.
 
-A shell starts programs with 1,024, for the sake of programs that use `select`; the hard limit is meant for servers.
+A shell starts programs with a soft limit of 1,024 for programs that use `select`; the hard limit is for servers.
 """
 
 import contextlib
 import resource
 
-LEAST = 64
-"""Descriptors of a server with one model and a few connections. With less it fails somewhere at its start, not always in words."""
+MINIMUM = 64
+"""Descriptors of a server with one model and a few connections. With fewer its start fails, not always with a clear message."""
 
 
 def raise_limit() -> int:
-    """Raise the soft limit to the hard one, where that is allowed.
+    """Raise the soft limit to the hard one, if that is allowed.
 
     Returns:
-        The limit that holds now.
+        The current limit.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
@@ -24,10 +24,10 @@ def raise_limit() -> int:
 
 
 def too_few(limit: int) -> str:
-    """Why a server cannot start with this limit; "" when it can."""
-    if limit >= LEAST:
+    """Why a server cannot start with this limit; "" if it can."""
+    if limit >= MINIMUM:
         return ""
     return (
-        f"at most {limit} files and connections may be open (RLIMIT_NOFILE), but a server needs {LEAST}, and more with each connection and "
+        f"at most {limit} files and connections may be open (RLIMIT_NOFILE), but a server needs {MINIMUM}, and more with each connection and "
         "model instance: raise the hard limit (ulimit -Hn)"
     )

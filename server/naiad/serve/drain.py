@@ -14,7 +14,7 @@ from naiad.core.clock import Clock
 
 log = logging.getLogger("naiad.serve")
 
-_NS_A_SECOND = 1e9
+_NS_PER_SECOND = 1e9
 _COUNTDOWN_SECONDS = 1.0
 _LONGER_SECONDS = 1.0
 
@@ -24,7 +24,7 @@ class DrainSteps(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         lame_duck: say not ready and let connections go after their next reply, while still accepting.
-        close: accept nothing more and finish what is under way; run side by side.
+        close: accept nothing more and finish requests in flight; all of them run at the same time.
         unload: finish and unload the models.
         inflight: inferences not answered yet, for the countdown.
         live_models: models still loaded, for the countdown.
@@ -55,15 +55,15 @@ async def drain(
     if delay_seconds > 0:
         log.info("stopping: not ready any more, accepting for another %g s", delay_seconds)
         await asyncio.sleep(delay_seconds)
-    deadline_ns = clock.monotonic_ns() + int(timeout_seconds * _NS_A_SECOND)
+    deadline_ns = clock.monotonic_ns() + int(timeout_seconds * _NS_PER_SECOND)
 
     def left() -> float:
-        return max(0.0, (deadline_ns - clock.monotonic_ns()) / _NS_A_SECOND)
+        return max(0.0, (deadline_ns - clock.monotonic_ns()) / _NS_PER_SECOND)
 
     countdown = asyncio.get_running_loop().create_task(_count_down(steps, left))
     try:
         async with asyncio.timeout(timeout_seconds):
-            # A little more than there is: it is this timeout that ends them, so that who is left is counted before being told.
+            # A little more than is left: this timeout ends them, so that unanswered inferences are counted before their requests fail.
             await asyncio.gather(*(close(left() + _LONGER_SECONDS) for close in steps.close))
             await steps.unload()
     except TimeoutError:

@@ -1,4 +1,4 @@
-"""The event loop's threads for work that blocks, which the end of the server does not wait for."""
+"""The event loop's threads for blocking work. The stop of the server does not wait for them."""
 
 import concurrent.futures
 
@@ -6,7 +6,7 @@ from typing_extensions import override
 
 
 class UnwaitedExecutor(concurrent.futures.ThreadPoolExecutor):
-    """A pool whose shutdown begins nothing more and returns at once: a call that hangs, in a driver say, must not keep the loop from closing."""
+    """A pool whose shutdown cancels pending work and returns at once: a call that hangs, in a driver for example, must not keep the loop open."""
 
     @override
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:

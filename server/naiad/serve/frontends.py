@@ -49,7 +49,7 @@ class GrpcFrontEnd(typing.Protocol):
         ...
 
     async def stop(self, grace: float) -> None:
-        """Refuse new calls, finish those under way within `grace` seconds."""
+        """Refuse new calls, finish those in progress within `grace` seconds."""
         ...
 
 
@@ -61,7 +61,7 @@ class Frontends:
     """What listens.
 
     Args:
-        options: what the user asked for.
+        options: from the command line.
         engine: who answers.
         states: every model version's state, for `/status`.
         system_metrics: the series of the process and its machine.
@@ -182,7 +182,7 @@ class Frontends:
     def closers(
         self,
     ) -> tuple[collections.abc.Callable[[float], collections.abc.Awaitable[None]], ...]:
-        """One function a front end that accepts nothing more and finishes what is under way."""
+        """One function per front end, which accepts nothing more and finishes requests in flight."""
         return (self._close_http, self._close_grpc)
 
     async def close_all(self) -> None:

@@ -1,6 +1,6 @@
-"""How the interpreter is set for serving: the garbage collector, the switch interval, and what an unload gives back.
+"""Settings of the interpreter for serving (garbage collector, switch interval), and the release of memory after an unload.
 
-These are process-wide, so they stand here, where the process is made, and nowhere else.
+They are process-wide, so only this module changes them.
 """
 
 import contextlib
@@ -12,12 +12,12 @@ import sys
 import threading
 
 _SWITCH_INTERVAL_SECONDS = 0.001
-"""How long one thread may hold the interpreter while another wants it. At Python's 5 ms a model computing in Python holds up the
-event loop that long each time; at 1 ms the loop's p99 beside such a model was a tenth, for a few percent of the model's speed."""
+"""How long one thread may hold the interpreter lock while another one waits for it. With Python's 5 ms, a model that computes in Python delays
+the event loop by 5 ms each time; with 1 ms the loop's p99 beside such a model was a tenth, and the model a few percent slower."""
 
 _YOUNG_OBJECTS = 50_000
-"""Objects made between two looks at the youngest generation. A request makes some thirty, nearly all freed by reference counts at
-once; Python's 700 would mean a look every other request."""
+"""Objects created between two collections of the youngest generation. A request creates about thirty, and reference counts free nearly all of
+them at once; with Python's 700 every other request would cause a collection."""
 
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
@@ -26,20 +26,19 @@ _MIB = 1024 * _KIB
 
 
 def is_free_threaded() -> bool:
-    """Whether this is a build without interpreter lock. Much here counts on the lock: what two threads share in one place each."""
+    """Whether this is a build without the interpreter lock. Data that two threads share relies on the lock."""
     return "t" in sys.abiflags
 
 
 def begin() -> None:
-    """Call before anything large is imported: nearly all that importing makes stays, and the collector would look at it over and over."""
+    """Turn the collector off; call before any large import: nearly all objects of an import stay, and the collector would visit them repeatedly."""
     gc.disable()
 
 
 def imported() -> None:
-    """Call once the server's own modules and those of its ports are there, before a model is: from here on there may be garbage again.
+    """Turn the collector on; call once the server's modules and those of its protocols are imported, before the first model is loaded.
 
-    What is there by now stays, so the collector need not look at it while somebody waits for the start. The little garbage among it
-    (800 objects) stays.
+    Objects that exist by now are never visited again, which shortens the start. The little garbage among them (800 objects) stays.
     """
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
@@ -47,7 +46,7 @@ def imported() -> None:
 
 
 def settle() -> None:
-    """Call once the models are loaded: what lives now lives long, so the collector need not look at it again."""
+    """Collect once and exempt what remains; call once the models are loaded, since objects that exist then live long."""
     sys.setswitchinterval(_SWITCH_INTERVAL_SECONDS)
     gc.collect()
     gc.freeze()
@@ -55,22 +54,22 @@ def settle() -> None:
 
 
 class ProcessMemory:
-    """The memory of this process and of its children, the workers, for the repository: what an unload freed."""
+    """Implements the repository's `Memory`: this process and its children, the worker processes."""
 
     def __init__(self) -> None:
         self._collecting = threading.Lock()
-        self._asked = itertools.count(1)
+        self._requests = itertools.count(1)
         self._collected = 0
-        """All who asked for a collection with a number up to this one have had it."""
+        """Requests for a collection with numbers up to this one are done."""
 
     def resident(self) -> int:
-        """Bytes of resident memory; blocking, since it reads /proc. What two processes share counts for each."""
-        import psutil  # noqa: PLC0415 - 15 ms that a server pays when it first unloads a model, in a thread
+        """Bytes of resident memory; blocking, since it reads /proc. Memory that two processes share is counted twice."""
+        import psutil  # noqa: PLC0415 - 15 ms, in a thread, at the first unload
 
         this = psutil.Process()
         size: int = this.memory_info().rss
         for child in this.children(recursive=True):
-            with contextlib.suppress(psutil.Error):  # it may end meanwhile
+            with contextlib.suppress(psutil.Error):  # it may have ended
                 size += child.memory_info().rss
         return size
 
@@ -82,29 +81,29 @@ class ProcessMemory:
         _tune(trim_from=128 * _KIB)
 
     def give_back(self, *, collect: bool) -> None:
-        """Return free pages to the system, and if asked free before what only cycles hold; blocking.
+        """Return free pages to the system; blocking. `collect`: collect garbage before.
 
-        glibc keeps freed pages for later allocations, wherever they do not end its heap: without the trim, weights that are gone
-        still count as resident.
+        glibc keeps freed pages for later allocations unless they are at the end of its heap: without the trim, freed weights still count as
+        resident.
         """
         if collect:
             self._collect()
-        # Absent outside of glibc, whose allocator is the one that keeps pages.
+        # Other C libraries lack the function, and do not keep pages.
         with contextlib.suppress(OSError, AttributeError):
             _c_library().malloc_trim(0)
-        # Or every large tensor of a request would be paid for in page faults.
+        # Otherwise every large tensor of a request would cause page faults.
         _tune(trim_from=64 * _MIB)
 
     def _collect(self) -> None:
-        """A full collection: it holds the interpreter for 75 ms beside 300 models, so that those who ask at the same time share one.
+        """Make a full collection. It holds the interpreter lock for 75 ms beside 300 models, so concurrent requests share one.
 
-        What was loaded at start is among what `settle` froze.
+        Models that were loaded at start are among the objects that `settle` exempted, so these are included again.
         """
-        number = next(self._asked)
+        number = next(self._requests)
         with self._collecting:
             if number <= self._collected:
                 return
-            number = next(self._asked)
+            number = next(self._requests)
             frozen = gc.get_freeze_count() > 0
             gc.unfreeze()
             gc.collect()
@@ -114,7 +113,7 @@ class ProcessMemory:
 
 
 def _tune(*, trim_from: int) -> None:
-    """Both thresholds: setting one ends glibc's own adjustment, which takes them to 32 and 64 MiB once a large block was freed."""
+    """Set both thresholds: setting one ends glibc's own adjustment, which raises them to 32 and 64 MiB once a large block was freed."""
     with contextlib.suppress(OSError, AttributeError):
         _c_library().mallopt(_M_MMAP_THRESHOLD, 32 * _MIB)
         _c_library().mallopt(_M_TRIM_THRESHOLD, trim_from)
@@ -122,5 +121,5 @@ def _tune(*, trim_from: int) -> None:
 
 @functools.cache
 def _c_library() -> ctypes.CDLL:
-    """Once: each makes a class of its own."""
+    """The C library, loaded once: each `CDLL` creates a class."""
     return ctypes.CDLL(None)

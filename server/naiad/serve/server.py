@@ -1,7 +1,8 @@
-"""The server: makes every part, starts them in order, waits for a signal, stops them in order. Read it as the plan of the process.
+"""The server: creates all parts, starts them in order, waits for a signal, and stops them in order. It reads as a plan of the process.
 
-Start: GPUs found -> ports taken, metrics port served -> models loaded -> HTTP and gRPC accept -> ready. Ports first, so that a taken
-one is said before anything is loaded, and so that `/status` answers while large models load. Stop: see `drain.py`. A second signal ends the process at once.
+Start: find GPUs -> bind the ports, serve the metrics port -> load models -> accept HTTP and gRPC -> ready. The ports come first, so that a port
+that is in use is reported before any load, and so that `/status` responds while large models load. Stop: see `drain.py`. A second signal ends the
+process at once.
 """
 
 import asyncio
@@ -47,15 +48,15 @@ if typing.TYPE_CHECKING:
 
 log = logging.getLogger("naiad.serve")
 
-_MS_A_SECOND = 1e3
+_MS_PER_SECOND = 1e3
 
 
 class Server:
     """One server process.
 
     Args:
-        options: what the user asked for.
-        console: the terminal, or None where there is none.
+        options: from the command line.
+        console: the terminal; None without one.
     """
 
     def __init__(self, options: Options, *, console: "Console | None") -> None:
@@ -68,10 +69,10 @@ class Server:
         self._stopping = asyncio.Event()
 
     async def run(self) -> int:
-        """Serve until a signal comes.
+        """Serve until a signal stops the server.
 
         Returns:
-            The exit status: 0 after an orderly end, else 1 (rows 7.32, 17.14).
+            The exit status: 0 after an orderly stop, else 1 (rows 7.32, 17.14).
         """
         asyncio.get_running_loop().set_default_executor(UnwaitedExecutor())
         self._watch_signals()
@@ -83,11 +84,14 @@ class Server:
             find_gpus, monitor, options.min_supported_compute_capability, os.environ
         )
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
-        asked, rpc_services = InProcessModelApi(calls, custom), WorkerRpcServices(calls, custom)
+        in_process_api, rpc_services = (
+            InProcessModelApi(calls, custom),
+            WorkerRpcServices(calls, custom),
+        )
         loader = Loader(
             registry=Registry(
                 clock=self._clock,
-                server=asked,
+                server=in_process_api,
                 catalog=Catalog(pathlib.Path(options.backend_directory)),
             ),
             backend_options=options.backend_config,
@@ -103,7 +107,7 @@ class Server:
         system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
             cpu=options.allow_cpu_metrics,
-            interval_seconds=options.metrics_interval_ms / _MS_A_SECOND,
+            interval_seconds=options.metrics_interval_ms / _MS_PER_SECOND,
         )
         try:
             repository = self._repository(loader)
@@ -128,7 +132,7 @@ class Server:
             )
             await system_metrics.start()
             calls.open(engine, asyncio.get_running_loop())
-            asked.open(engine, asyncio.get_running_loop())
+            in_process_api.open(engine, asyncio.get_running_loop())
             rpc_services.open(engine)
             try:
                 await frontends.open()
@@ -140,10 +144,10 @@ class Server:
                 self._watchdog.stop()
                 self._lag.stop()
                 calls.close()
-                asked.close()
+                in_process_api.close()
                 rpc_services.close()
         except (InferenceError, FrontEndError) as error:
-            log.error("%s", error)  # noqa: TRY400 - the message is the whole story
+            log.error("%s", error)  # noqa: TRY400 - the message says all
             return 1
         finally:
             await system_metrics.stop()
@@ -191,7 +195,7 @@ class Server:
                 interpreter.settle()
                 await frontends.accept()
                 engine.phase = Phase.SERVING
-                # Not before: imports and loads hold the loop up while there is no request to answer.
+                # Not before: imports and loads block the loop while there are no requests.
                 self._lag.stalls.clear()
                 self._watchdog.start()
                 show_addresses(
@@ -215,7 +219,7 @@ class Server:
         )
         engine.phase = Phase.EXITING
         if failed and options.exit_on_error:
-            # The last line, or those of the stop would stand between it and the reader.
+            # As the last line, after those of the stop.
             names = sorted({state.name for state in states if state.state is not State.READY})
             log.error(
                 "failed to load all models: exiting with status 1, because --exit-on-error is true; failed: %s; the reasons are above",

@@ -1,7 +1,7 @@
-"""The signals that stop the server, from its first line on. Imports nothing that takes time.
+"""The signals that stop the server, from its first line on. It imports nothing that takes time.
 
-Importing the server takes a moment, in which its event loop does not run yet. A signal that comes meanwhile is noted, and the server
-ends with 0 as soon as it looks, before it starts anything.
+During the import of the server its event loop does not run yet. A signal that arrives then is recorded, and the server ends with 0 before it
+starts anything.
 """
 
 import os
@@ -9,28 +9,28 @@ import signal
 import types
 
 STOPPING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""SIGHUP too: a terminal that is closed sends it."""
+"""SIGHUP too, which a terminal sends when it is closed."""
 
 
 class EarlySignals:
-    """What came before the event loop took over."""
+    """Records the signal that arrived before the event loop handles signals."""
 
     def __init__(self) -> None:
         self.received: signal.Signals | None = None
 
     def watch(self) -> None:
-        """Note signals from now on; a second one ends the process."""
+        """Record signals from now on; a second one ends the process."""
         for number in to_watch():
-            signal.signal(number, self._note)
+            signal.signal(number, self._record)
 
-    def _note(self, number: int, _: types.FrameType | None) -> None:
+    def _record(self, number: int, _: types.FrameType | None) -> None:
         if self.received is not None:
             os._exit(1)
         self.received = signal.Signals(number)
 
 
 def to_watch() -> list[signal.Signals]:
-    """Those that stop the server; SIGHUP not where it is ignored, as `nohup` asks."""
+    """The signals that stop the server; without SIGHUP if it is ignored, as with `nohup`."""
     return [
         number
         for number in STOPPING

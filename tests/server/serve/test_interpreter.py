@@ -66,7 +66,7 @@ def test_collections_that_are_asked_for_at_the_same_time_are_one(
         assert begun.wait(60)
         # These ask while the first one runs, which may have passed what they left: one more for all of them.
         others = [unloads.submit(memory.give_back, collect=True) for _ in range(5)]
-        wait_until(lambda: next(copy.copy(memory._asked)) == 8)
+        wait_until(lambda: next(copy.copy(memory._requests)) == 8)
         may_end.set()
         for each in (first, *others):
             each.result(60)

@@ -1,1 +1,1 @@
-"""What the server measures of itself and its machine: event loop, CPU, memory, GPUs."""
+"""Measures the server and its machine: event loop, CPU, memory, GPUs."""

@@ -1,7 +1,7 @@
 """Measures how late the event loop runs its callbacks: a timer of 20 ms whose delays are the metric `naiad_loop_lag_seconds`.
 
-The timer is also the heartbeat that the stall watchdog (`stall_watchdog.py`) watches from a thread of its own. The heartbeat notes by
-itself when it was late: while one call holds the interpreter lock the watchdog cannot run either, and afterwards the loop may be first.
+The timer is also the heartbeat that the stall watchdog (`stall_watchdog.py`) watches from a thread of its own. The heartbeat also records
+by itself when it was late: while one call holds the interpreter lock the watchdog cannot run either, and afterwards the loop may run first.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from naiad.metrics.statistics import Histogram
 from naiad.serve.monitoring.run_delay import RunDelay
 
 INTERVAL_NS = 20_000_000
-"""Between two heartbeats. A request that arrives while the loop is busy waits as long as the heartbeat does."""
+"""Between two heartbeats. A request that arrives while the loop is busy waits as long as a heartbeat does."""
 
 STALL_NS = 50_000_000
 """A heartbeat that is later than this is a stall."""
@@ -36,7 +36,7 @@ class Stall(Record, frozen=True):
     Attributes:
         beat_ns: monotonic time of the heartbeat before it.
         late_ns: how late it was.
-        run_delay_ns: how much of that the loop's thread waited for a processor.
+        run_delay_ns: the part of it for which the loop's thread waited for a processor.
     """
 
     beat_ns: int
@@ -65,7 +65,7 @@ class LoopLag:
         self.stalls = collections.deque[Stall](maxlen=_KEPT_STALLS)
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin to beat; on the loop's thread."""
+        """Start the heartbeat; on the loop's thread."""
         self._loop = loop
         self._run_delay = RunDelay(threading.get_native_id())
         self._delayed_ns = self._run_delay.read_ns()
@@ -73,7 +73,7 @@ class LoopLag:
         self._timer = loop.call_later(_INTERVAL_SECONDS, self._beat)
 
     def stop(self) -> None:
-        """Beat no more. Idempotent; on the loop's thread, after the watchdog has ended."""
+        """Stop the heartbeat. Idempotent; on the loop's thread, after the watchdog has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -94,7 +94,7 @@ class LoopLag:
 
     def _beat(self) -> None:
         now = self._now()
-        # uvloop's timers tick in milliseconds, so that a beat may come a little early.
+        # uvloop's timers have a resolution of a millisecond, so a heartbeat may come a little early.
         late_ns = max(0, now - self.beat_ns - INTERVAL_NS)
         self._lags.observe(late_ns)
         if late_ns > STALL_NS:

@@ -1,14 +1,14 @@
-"""How long a thread waited for a processor, as the kernel counts it."""
+"""Reads how long a thread has waited for a processor, as the kernel counts it."""
 
 import contextlib
 import os
 
 
 class RunDelay:
-    """How long a thread of this process was ready to run and waited for a processor, since its start; 0 where the kernel does not count it.
+    """The time for which a thread of this process was ready to run but had no processor, since its start; 0 if the kernel does not count it.
 
     Args:
-        native_id: the kernel's number of the thread.
+        native_id: the thread id of the kernel.
     """
 
     def __init__(self, native_id: int) -> None:
@@ -19,7 +19,7 @@ class RunDelay:
             )
 
     def read_ns(self) -> int:
-        """Nanoseconds."""
+        """The time in nanoseconds."""
         if self._file < 0:
             return 0
         try:

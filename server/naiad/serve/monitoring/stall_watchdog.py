@@ -1,8 +1,8 @@
 """Logs where the event loop is when it stalls: a thread watches the loop's heartbeat and samples the stack of the loop's thread.
 
-A thread, because the loop cannot look at itself while it is busy. It wakes up about 16 times per second. What is a stall and when it
-is reported is decided in `stalls.py`. The thread needs the interpreter lock, too: a stall in which one call held it is reported without
-a stack, because the heartbeat itself notes that it was late.
+It is a thread because a busy loop cannot sample itself. It wakes up about 16 times per second. `stalls.py` decides what a stall is and when it
+is reported. The thread needs the interpreter lock too: a stall in which one call held the lock is reported without a stack, from the heartbeat's
+own record.
 """
 
 import collections.abc
@@ -41,18 +41,18 @@ _LOOP_ITSELF = (
 
 
 def stack_of(thread: int) -> list[str]:
-    """Where a thread of this process is, outermost frame first, one text per frame; no reference to the frames is kept.
+    """The stack of a thread of this process, outermost frame first, one string per frame; no reference to the frames is kept.
 
     The frames from the start of the process to the loop are left out: they are the same each time.
     """
-    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to look at another thread
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to read another thread's stack
     if frame is None:
         return []
     try:
         frames = traceback.extract_stack(frame, limit=_INNERMOST_FRAMES)
     finally:
         del frame
-    inside = [at for at, found in enumerate(frames, 1) if found.filename.endswith(_LOOP_FILES)]
+    inside = [at for at, frame in enumerate(frames, 1) if frame.filename.endswith(_LOOP_FILES)]
     below = frames[inside[-1] :] if inside else frames
     return [text.rstrip("\n") for text in traceback.format_list(below)] or [_LOOP_ITSELF]
 
@@ -80,7 +80,7 @@ class StallWatchdog:
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
         self._stacks: dict[int, list[str]] = {}
-        """By the heartbeat before the stall; those of stalls that are not reported yet."""
+        """The stacks of stalls that are not reported yet, by the heartbeat before the stall."""
 
     def start(self) -> None:
         """Watch the loop that runs in the calling thread."""
@@ -99,7 +99,7 @@ class StallWatchdog:
     def _run(self, loop_thread: int) -> None:
         lag, rule, now = self._lag, self._rule, self._clock.monotonic_ns
         while not self._stop.wait(rule.wait_ns(beat_ns=lag.beat_ns, now_ns=now()) / _NS_PER_SECOND):
-            match rule.look(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now()):
+            match rule.check(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now()):
                 case Step.SAMPLE:
                     self._take_sample(loop_thread)
                 case Step.REPORT_ENDED:
@@ -108,7 +108,7 @@ class StallWatchdog:
                     self._report(lag.stall_so_far(), "has been blocked for")
                 case Step.WAIT:
                     pass
-        rule.note(self._ended())
+        rule.record(self._ended())
         self._report_ended()
 
     def _take_sample(self, loop_thread: int) -> None:
@@ -116,11 +116,11 @@ class StallWatchdog:
         stack = self._sample(loop_thread)
         if (
             self._lag.beat_ns == beat_ns
-        ):  # else the stall ended meanwhile, and the stack shows what came after it
+        ):  # otherwise the stall has ended, and the stack shows later code
             self._stacks[beat_ns] = stack
 
     def _ended(self) -> list[Stall]:
-        """The stalls that ended since the last look. Call it before the heartbeat is read, or a stall that has just ended is sampled."""
+        """The stalls that ended since the last call. Call it before the heartbeat is read, or a stall that has just ended is sampled."""
         stalls = self._lag.stalls
         return [stalls.popleft() for _ in range(len(stalls))]
 
@@ -154,16 +154,16 @@ class StallWatchdog:
 
 
 def _where(stall: Stall, stack: list[str]) -> str:
-    """What the report says about the stack."""
+    """The part of the report about the stack."""
     if stack:
         return "it was in:"
-    # The watchdog looks when a heartbeat is 50 ms late, if it can.
+    # The watchdog samples when a heartbeat is 50 ms late, if it gets the interpreter lock.
     could_look = stall.late_ns < 2 * STALL_NS or 2 * stall.run_delay_ns > stall.late_ns
     return _OVER_TOO_SOON if could_look else _HELD_THE_LOCK
 
 
 def _waiting(run_delay_ms: float, stalled_ms: float) -> str:
-    """What the report says where the machine, and not the server, is to blame for most of a stall."""
+    """The part of the report about a stall that the machine caused for the most part."""
     if run_delay_ms * 2 < stalled_ms:
         return ""
     return (

@@ -6,14 +6,14 @@ import enum
 from naiad.serve.monitoring.loop_lag import INTERVAL_NS, STALL_NS, Stall
 
 REPORT_INTERVAL_NS = 1_000_000_000
-"""Between two reports, and from the first sight of a stall that does not end to its report."""
+"""Between two reports, and between the detection and the report of a stall that goes on."""
 
 POLL_NS = 10_000_000
-"""Between two looks at a stall."""
+"""Between two checks of a stall."""
 
 
 class Step(enum.Enum):
-    """What the watchdog does after a look."""
+    """What the watchdog does after a check."""
 
     WAIT = "wait"
     SAMPLE = "sample the stack"
@@ -22,15 +22,15 @@ class Step(enum.Enum):
 
 
 class StallRule:
-    """Decides what to do about the heartbeat; call `look` no later than `wait_ns` after the look before.
+    """Decides what to do about the heartbeat; call `check` no later than `wait_ns` after the previous call.
 
-    A stall is sampled when it is noticed and reported when it is over, so that the report says how long it was; one that goes on is
+    A stall is sampled when it is detected and reported when it is over, so that the report has its length; one that goes on is
     reported every second. Every late heartbeat is reported: those of the second after a report, together, in the next one.
 
     Attributes:
         worst: the longest of the stalls that are over and not reported yet.
         count: how many of these there are.
-        own_ns: the most that one of these was late without having waited for a processor.
+        own_ns: the longest delay of one of these, without its wait for a processor.
     """
 
     def __init__(self) -> None:
@@ -41,9 +41,9 @@ class StallRule:
         self.count = 0
         self.own_ns = 0
 
-    def look(self, *, ended: collections.abc.Iterable[Stall], beat_ns: int, now_ns: int) -> Step:
-        """Take notice of the stalls that ended since the last look, and of the last heartbeat."""
-        self.note(ended)
+    def check(self, *, ended: collections.abc.Iterable[Stall], beat_ns: int, now_ns: int) -> Step:
+        """Record the stalls that ended since the last call, and decide by the last heartbeat."""
+        self.record(ended)
         quiet = now_ns < self._quiet_until_ns
         if self.worst is not None and not quiet:
             self._quiet_until_ns = now_ns + REPORT_INTERVAL_NS
@@ -60,8 +60,8 @@ class StallRule:
         self._quiet_until_ns = now_ns + REPORT_INTERVAL_NS
         return Step.REPORT_ONGOING
 
-    def note(self, ended: collections.abc.Iterable[Stall]) -> None:
-        """Take notice of stalls that are over."""
+    def record(self, ended: collections.abc.Iterable[Stall]) -> None:
+        """Record stalls that are over."""
         for stall in ended:
             self.count += 1
             self.own_ns = max(self.own_ns, stall.late_ns - stall.run_delay_ns)
@@ -69,11 +69,11 @@ class StallRule:
                 self.worst = stall
 
     def reported(self) -> None:
-        """Forget the stalls that are over; call after each report of them."""
+        """Clear the recorded stalls; call after each report of them."""
         self.worst = None
         self.count = 0
         self.own_ns = 0
 
     def wait_ns(self, *, beat_ns: int, now_ns: int) -> int:
-        """How long to wait before the next look: until the next heartbeat would be a stall."""
+        """How long to wait before the next check: until the next heartbeat would be a stall."""
         return max(POLL_NS, beat_ns + INTERVAL_NS + STALL_NS - now_ns)

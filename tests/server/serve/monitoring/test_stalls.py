@@ -38,7 +38,7 @@ def looks(rule: StallRule, *moments: tuple[int, int]) -> tuple[list[Step], list[
     for beat, now in moments:
         late = beat - beat_before - 20
         ended = [Stall(beat_before * MS, late * MS, 0)] if late > 50 else []
-        steps.append(rule.look(ended=ended, beat_ns=beat * MS, now_ns=now * MS))
+        steps.append(rule.check(ended=ended, beat_ns=beat * MS, now_ns=now * MS))
         if steps[-1] is Step.REPORT_ENDED:
             assert rule.worst is not None
             reports.append((rule.worst.late_ns // MS, rule.count))
@@ -85,7 +85,7 @@ def test_of_many_stalls_one_is_reported_per_second_and_the_others_are_in_the_nex
 
 def test_a_report_of_many_stalls_is_about_the_longest() -> None:
     rule = StallRule()
-    rule.note([Stall(1, 60 * MS, 0), Stall(2, 90 * MS, 80 * MS), Stall(3, 70 * MS, 0)])
+    rule.record([Stall(1, 60 * MS, 0), Stall(2, 90 * MS, 80 * MS), Stall(3, 70 * MS, 0)])
     assert rule.worst is not None
     assert (rule.worst.beat_ns, rule.count) == (2, 3)
     assert rule.own_ns == 70 * MS  # of the third: the second waited for a processor
