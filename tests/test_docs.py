@@ -6,6 +6,8 @@ import re
 
 import pytest
 
+from tests.support import prose
+
 ROOT = pathlib.Path(__file__).parent.parent
 README = ROOT / "README.md"
 PAGES = [
@@ -18,7 +20,7 @@ _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _NO_PART_OF_AN_ANCHOR = re.compile(r"[^\w\- ]")
 
 
-def prose(page: pathlib.Path) -> collections.abc.Iterator[str]:
+def lines_of_text(page: pathlib.Path) -> collections.abc.Iterator[str]:
     """The lines outside of code."""
     code = False
     for line in page.read_text().splitlines():
@@ -30,14 +32,16 @@ def prose(page: pathlib.Path) -> collections.abc.Iterator[str]:
 
 def anchors(page: pathlib.Path) -> set[str]:
     """What can stand behind `#` in a link, by the rules of the places that show Markdown."""
-    titles = [line.lstrip("#").strip().lower() for line in prose(page) if line.startswith("#")]
+    titles = [
+        line.lstrip("#").strip().lower() for line in lines_of_text(page) if line.startswith("#")
+    ]
     return {_NO_PART_OF_AN_ANCHOR.sub("", title).replace(" ", "-") for title in titles}
 
 
 def links(page: pathlib.Path) -> list[tuple[str, pathlib.Path, str]]:
     """Each link within the tree: as it is written, the file, the anchor."""
     found = []
-    for link in _LINK.findall("\n".join(prose(page))):
+    for link in _LINK.findall("\n".join(lines_of_text(page))):
         if "://" not in link:
             path, _, anchor = link.partition("#")
             found.append((link, (page.parent / path).resolve() if path else page, anchor))
@@ -59,7 +63,7 @@ def test_every_row_of_a_table_has_as_many_cells_as_its_head(page: pathlib.Path) 
     """A `|` inside of a cell ends it, and what follows is not shown."""
     wide = 0
     torn = []
-    for line in prose(page):
+    for line in lines_of_text(page):
         if not line.startswith("|"):
             wide = 0
             continue
@@ -88,7 +92,7 @@ SOURCES = "\n".join(path.read_text() for path in sorted((ROOT / "server" / "naia
 
 def first_cells(page: pathlib.Path, title: str = "") -> list[str]:
     """What stands between backticks in the first column of the tables, from a title on."""
-    lines = list(prose(page))
+    lines = list(lines_of_text(page))
     start = lines.index(title) if title else 0
     end = next(
         (n for n, line in enumerate(lines) if n > start and title and line.startswith("## ")), None
@@ -117,22 +121,36 @@ def test_every_message_of_the_troubleshooting_page_is_one_of_the_servers() -> No
     assert [part for part in parts if part.strip(" '") not in SOURCES] == []
 
 
-_NAMED = re.compile(r"[\w/-]+\.md\b")
+_NAMED = re.compile(r"(?<![\w./-])(?:\.\./)*\w[\w/-]*\.md\b")
+_BEHAVIOUR = ROOT / "docs/reference/triton-behaviour.md"
+"""Its last column names pages of Triton's own sources."""
+
 _PAGES_OF_A_TEST = {"note.md", "line.md"}
 
 
-def test_every_page_that_code_names_is_there() -> None:
-    """A page outside of the project cannot be looked up by its readers, so none is cited."""
-    folders = [ROOT, ROOT / "docs"]
-    named = [
-        (str(path.relative_to(ROOT)), page)
-        for folder in ("server", "operator", "tests", "benchmarks", "examples")
-        for path in (ROOT / folder).rglob("*.py")
-        for page in _NAMED.findall(path.read_text())
-        if page not in _PAGES_OF_A_TEST
+def text_files() -> list[pathlib.Path]:
+    """Every file of the repository that holds text of ours."""
+    return [
+        ROOT / name
+        for name in prose.tracked(ROOT)
+        if (ROOT / name).suffix in prose.SUFFIXES and (ROOT / name).is_file() and name != "LICENSE"
     ]
-    assert len(named) > 20
-    assert [each for each in named if not any((base / each[1]).exists() for base in folders)] == []
+
+
+def test_every_page_that_a_file_names_is_there() -> None:
+    """A page outside of the project cannot be looked up by its readers, so none is cited."""
+    named = [
+        (path, page)
+        for path in text_files()
+        for page in _NAMED.findall(path.read_text())
+        if page not in _PAGES_OF_A_TEST and path != _BEHAVIOUR
+    ]
+    assert len(named) > 150
+    assert [
+        (str(path.relative_to(ROOT)), page)
+        for path, page in named
+        if not any((base / page).exists() for base in (ROOT, ROOT / "docs", path.parent))
+    ] == []
 
 
 _MODULE = re.compile(r"`((?:[a-z_]+/)*[a-z_]+\.py)`")
@@ -145,7 +163,7 @@ def test_every_module_that_pages_name_is_there() -> None:
     named = [
         (page.name, module)
         for page in PAGES
-        for module in _MODULE.findall("\n".join(prose(page)))
+        for module in _MODULE.findall("\n".join(lines_of_text(page)))
         if module not in _MODULES_OF_A_MODEL
     ]
     assert len(named) > 20
@@ -156,16 +174,11 @@ _CITED = re.compile(r"\brows? (\d+\.\d+(?:(?:-| to |, | and )\d+\.\d+)*)")
 
 
 def test_every_row_that_is_cited_can_be_looked_up() -> None:
-    page = (ROOT / "docs/reference/triton-behaviour.md").read_text()
+    page = _BEHAVIOUR.read_text()
     rows = set(re.findall(r"^\| (\d+\.\d+) \|", page, re.MULTILINE))
-    folders = ("server", "operator", "tests", "benchmarks", "examples", "docs", "charts")
-    files = [
-        *(path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".md", ".yaml"}),
-        *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
-    ]  # fmt: skip
     cited = [
         (str(path.relative_to(ROOT)), row)
-        for path in files
+        for path in text_files()
         for rows_of in _CITED.findall(path.read_text())
         for row in re.findall(r"\d+\.\d+", rows_of)
     ]
