@@ -13,7 +13,7 @@ from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
 
 UNPACKED = 4096
-"""BYTES tensors of up to so many elements become objects on the event loop, which takes 2 ms; more stay packed and become objects elsewhere."""
+"""The elements of BYTES tensors of up to so many are counted on the event loop, which takes less than a millisecond; more are counted elsewhere."""
 
 _LENGTH = struct.Struct("<I")
 _NOTHING: "np.ndarray[Any, Any]" = np.empty((0,), dtype=np.uint8)
@@ -43,7 +43,7 @@ class Tensor(Record, frozen=True):
 
 
 class PackedStrings(Tensor, frozen=True):
-    """A BYTES tensor of many or long elements, kept as the bytes of the wire: the event loop never makes objects of them.
+    """A BYTES tensor of many or long elements, kept as the bytes of the wire: the event loop makes no objects of them.
 
     Attributes:
         array: made again each time that it is read, which takes a second for 64 MB of short elements: not on the event loop.

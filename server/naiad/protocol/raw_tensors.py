@@ -1,7 +1,7 @@
 """Tensors as raw bytes, as HTTP puts them behind its JSON and gRPC into raw contents (rows 3.9, 3.10, 3.13, 10.11, 10.14). Pure.
 
 Reading makes views of the message, never copies; a view may begin at any address, and whoever needs aligned memory makes the
-copy. BYTES elements are cut out one by one, because each needs an object of its own. Bytes that do not fill their shape
+copy. BYTES elements that are many stay as they are on the wire, and become objects where a model needs objects. Bytes that do not fill their shape
 are no error here: they become the tensor's `fault`, so that name, datatype and shape are judged first, in Triton's order.
 """
 
@@ -25,6 +25,9 @@ _MOST_BYTES = 2**63 - 1
 _LENGTH = struct.Struct("<I")
 _COPIED = 65_536
 """Up to here the bytes of an output are copied, which is cheaper than a view."""
+
+_OBJECTS = 16
+"""BYTES tensors of up to so many elements become objects at once. More stay packed: a worker process takes the bytes as they are."""
 
 _NOTHING: Elements = np.empty((0,), dtype=np.uint8)
 
@@ -142,10 +145,14 @@ def _read_strings(
     body: bytes, start: int, size: int, *, model: str, name: str, shape: tuple[int, ...], count: int
 ) -> Tensor:
     """Row 3.13: each element is a little-endian uint32 length and that many bytes."""
-    if (
-        count > UNPACKED and size > UNPACKED * _LENGTH.size
-    ):  # fewer bytes hold few elements, whatever the shape says
-        return packed_strings(name, shape, np.ndarray((size,), np.uint8, body, start))
+    if count > _OBJECTS:
+        packed: Elements = np.ndarray((size,), np.uint8, body, start)
+        # fewer bytes hold few elements, whatever the shape says
+        unchecked = count > UNPACKED and size > UNPACKED * _LENGTH.size
+        if unchecked or _are_strings(body, start, size, count):
+            return packed_strings(name, shape, packed)
+        fault = fault_of(packed, count, model=model, name=name)
+        return faulty(name, BYTES, shape, fault)
     elements: list[bytes] = []
     at, end = start, start + size
     fault = ""
@@ -170,9 +177,30 @@ def _read_strings(
     return Tensor(name, BYTES, shape, array.reshape(shape))
 
 
+def _are_strings(body: bytes, start: int, size: int, count: int) -> bool:
+    """Whether `body[start:start + size]` is so many elements. Elements of one length are checked at once."""
+    width, rest = divmod(size, count)
+    if not rest and width >= _LENGTH.size:
+        lengths: Elements = np.ndarray((count,), "<u4", body, start, (width,))
+        if (lengths == width - _LENGTH.size).all():
+            return True
+    at, end, found = start, start + size, 0
+    length_at, prefix, last = _LENGTH.unpack_from, _LENGTH.size, start + size - _LENGTH.size
+    while at <= last and found < count:
+        at += prefix + length_at(body, at)[0]
+        found += 1
+    return at == end and found == count
+
+
 def unchecked(inputs: list[Tensor]) -> list[PackedStrings]:
-    """Those that came packed: whether their elements fill their shapes is not checked yet, see `fault_of`."""
-    return [tensor for tensor in inputs if type(tensor) is PackedStrings]
+    """Those of which it was not checked whether their elements fill their shapes, because that takes long; see `fault_of`."""
+    return [
+        tensor
+        for tensor in inputs
+        if type(tensor) is PackedStrings
+        and tensor.packed.size > UNPACKED * _LENGTH.size
+        and math.prod(tensor.shape) > UNPACKED
+    ]
 
 
 def fault_in(packed: memoryview, count: int, model: str, name: str) -> str:

@@ -4,10 +4,11 @@ import typing
 
 import numpy as np
 import pytest
+from hypothesis import given, strategies as st
 
 from naiad.core import datatypes
 from naiad.core.datatypes import BF16, BYTES, FP32, INT32, DataType
-from naiad.core.tensor import UNPACKED, Tensor
+from naiad.core.tensor import UNPACKED, PackedStrings, Tensor
 from naiad.protocol import raw_tensors
 
 
@@ -134,3 +135,40 @@ def test_few_bytes_for_many_strings_are_a_fault_at_once(count: int) -> None:
     tensor = read(strings(b"a", b"b"), BYTES, (count,))
     assert tensor.fault is not None
     assert f"expected {count} string elements" in tensor.fault
+
+
+@given(
+    st.lists(st.binary(max_size=6), min_size=17, max_size=40),
+    st.integers(-2, 2),
+    st.integers(0, 3),
+    st.integers(-4, 4),
+)
+def test_many_strings_stay_packed_and_are_counted_as_if_each_were_cut_out(
+    elements: list[bytes], more: int, start: int, cut: int
+) -> None:
+    body = bytes(start) + strings(*elements)
+    size = len(body) - start + min(cut, 0)
+    count = len(elements) + more
+    tensor = read(body[: start + size], BYTES, (count,), start=start)
+    fits = more == 0 and cut >= 0
+    if fits:
+        assert type(tensor) is PackedStrings
+        assert tensor.packed.base is not None
+        assert tensor.array.tolist() == elements
+        assert not raw_tensors.unchecked([tensor])
+    elif size == len(body) - start:
+        assert tensor.fault is not None
+        assert str(count) in tensor.fault
+    else:
+        assert tensor.fault is not None
+
+
+@pytest.mark.parametrize("count", [17, 1000])
+def test_strings_of_one_length_are_not_walked_through(count: int) -> None:
+    body = strings(*[b"%020d" % number for number in range(count)])
+    tensor = read(body, BYTES, (count,))
+    assert type(tensor) is PackedStrings
+    assert raw_tensors.write(tensor) == body
+    hostile = body[:-24] + (0xFFFFFFFF).to_bytes(4, "little") + body[-20:]
+    tensor = read(hostile, BYTES, (count,))
+    assert "incomplete string data" in str(tensor.fault)

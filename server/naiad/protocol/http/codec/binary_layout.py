@@ -2,12 +2,15 @@
 
 A client that sends binary tensors repeats the same JSON with every request: names, shapes, sizes. Reading it costs more than
 everything else about a small binary request, so what it said is kept and only the tensors are cut out again. Kept are short ones
-without a request id and without strings, a bounded number for each model; whatever differs by one byte is read as ever.
+without a request id and without tensors of a few strings, a bounded number for each model; whatever differs by one byte is read as ever.
 """
+
+import math
 
 from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
+from naiad.core.tensor import PackedStrings
 from naiad.protocol import raw_tensors
 from naiad.protocol.http.codec import infer_json
 from naiad.protocol.http.codec.infer_json import Decoded, ReplyForm
@@ -114,13 +117,16 @@ def _layout_of(decoded: Decoded, size: int) -> _Layout | None:
     places: list[_Place] = []
     start = 0
     for tensor in request.inputs:
-        if tensor.datatype is BYTES or tensor.fault is not None:
+        if tensor.fault is not None:
             return None
-        array = tensor.array
-        places.append(
-            _Place(tensor.name, tensor.datatype, tensor.shape, array.size, start, array.nbytes)
-        )
-        start += array.nbytes
+        if type(tensor) is PackedStrings:
+            count, length = math.prod(tensor.shape), tensor.packed.size
+        elif tensor.datatype is BYTES:
+            return None  # its bytes are not at hand
+        else:
+            count, length = tensor.array.size, tensor.array.nbytes
+        places.append(_Place(tensor.name, tensor.datatype, tensor.shape, count, start, length))
+        start += length
     if start != size:
         return None
     said = InferRequest(

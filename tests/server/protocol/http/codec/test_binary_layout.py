@@ -122,6 +122,19 @@ def test_what_is_not_kept_is_read_each_time(
     assert len(parses) == 3
 
 
+def test_the_json_in_front_of_many_strings_is_kept(parses: list[int]) -> None:
+    layouts = BinaryLayouts()
+    for text in (b"abc", b"xyz"):
+        raw = (b"\3\0\0\0" + text) * 20
+        body, header_length = message(raw, binary("a", "BYTES", [20], len(raw)))
+        (tensor,) = read(layouts, body, header_length).request.inputs
+        assert tensor.array.tolist() == [text] * 20
+    assert len(parses) == 1
+    broken = body[:-7] + b"\4\0\0\0xyz"
+    (tensor,) = read(layouts, broken, header_length).request.inputs
+    assert tensor.fault is not None
+
+
 def test_layouts_are_bounded(parses: list[int]) -> None:
     layouts = BinaryLayouts()
     for number in range(10 * MOST):
