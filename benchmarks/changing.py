@@ -14,6 +14,9 @@ TRACE = "traceparent", f"00-0af7651916cd43dd8448{NUMBER}-b7ad6b7169203331-01"
 _TURNS = 64
 """Bodies of different values that take turns; with the number in each, none is sent twice."""
 
+_FIXED = 4
+"""Bytes of an FP32 number, and of the length in front of a string."""
+
 _LENGTH = "Inference-Header-Content-Length"
 
 
@@ -56,8 +59,14 @@ def _body(request: HttpRequest, turn: int) -> tuple[bytes, tuple[tuple[str, str]
     ).encode()
     if _LENGTH in headers:
         headers[_LENGTH] = str(len(text))
-    shift = turn * 4 % max(1, len(raw))
+    step = _FIXED if document["inputs"][0]["datatype"] != "BYTES" else _first_element(raw)
+    shift = turn * step % max(1, len(raw))
     return text + raw[shift:] + raw[:shift], (*headers.items(), TRACE)
+
+
+def _first_element(raw: bytes) -> int:
+    """Bytes of the first of many strings, which are as long as it, with its length."""
+    return _FIXED + int.from_bytes(raw[:_FIXED], "little")
 
 
 def _other(value: typing.Any, turn: int) -> typing.Any:

@@ -78,6 +78,13 @@ def test_the_json_of_a_binary_request_is_as_long_as_its_header_says() -> None:
     assert len({body for _, body in seen}) == len(seen)
 
 
+def test_strings_stay_whole_when_they_change() -> None:
+    request = changing(strings(3).binary("localhost:1"))
+    for body, _ in request.others:
+        assert body[-72:-68] == body[-48:-44] == body[-24:-20] == b"\x14\0\0\0"
+    assert len({body[-72:] for body, _ in request.others}) == 3
+
+
 def test_a_new_connection_for_each_request() -> None:
     seen = _sent(lambda address: new_connections(small("identity").json(address)))
     assert {headers["Connection"] for headers, _ in seen} == {"close"}
