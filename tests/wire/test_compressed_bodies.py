@@ -202,7 +202,8 @@ def resident_mib(server: ServerProcess) -> float:
 
 @pytest.mark.slow
 def test_bombs_leave_no_memory_behind(alone: ServerProcess) -> None:
-    infer(alone, "gzip", bomb)
+    for _ in range(5):  # the threads that decompress keep a piece of memory each
+        infer(alone, "gzip", bomb)
     before = resident_mib(alone)
     for _ in range(10):
         with contextlib.suppress(OSError):
