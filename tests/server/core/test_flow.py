@@ -124,29 +124,29 @@ def test_no_wake_up_is_lost_between_threads_that_race() -> None:
 def test_a_watcher_is_called_once_per_change_and_for_an_earlier_pause() -> None:
     flow = Flow()
     flow.pause()
-    told: list[bool] = []
-    flow.watch(told.append)
+    changes: list[bool] = []
+    flow.watch(changes.append)
     flow.pause()
     flow.resume()
     flow.resume()
     flow.pause()
-    assert told == [True, False, True]
+    assert changes == [True, False, True]
 
 
 def test_who_watches_is_let_go_when_the_flow_is_closed_and_hears_no_more() -> None:
     flow = Flow()
-    told: list[bool] = []
-    flow.watch(told.append)
+    changes: list[bool] = []
+    flow.watch(changes.append)
     flow.pause()
     flow.close()
     flow.pause()
-    assert told == [True, False]
+    assert changes == [True, False]
 
 
 def test_a_closed_flow_pauses_no_sender() -> None:
     flow = Flow()
     flow.pause()
     flow.close()
-    told: list[bool] = []
-    flow.watch(told.append)
-    assert told == []
+    changes: list[bool] = []
+    flow.watch(changes.append)
+    assert changes == []

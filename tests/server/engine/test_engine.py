@@ -18,10 +18,10 @@ from tests.support.inferences import make_config
 
 
 class FakeModel:
-    """A model; `known` is whether its readiness is known without asking it."""
+    """A model; `known` is whether its readiness is known without calling it."""
 
     def __init__(self, *, ready: bool = True, known: bool = False) -> None:
-        self.asked = 0
+        self.calls = 0
         self._known = known
         self.config = make_config()
         self.version = 1
@@ -34,12 +34,12 @@ class FakeModel:
         return self._ready if self._known else None
 
     async def ready(self) -> bool:
-        self.asked += 1
+        self.calls += 1
         return self._ready
 
 
 class FakeRepository:
-    """One model `m` with version 1, and states as told."""
+    """One model `m` with version 1, and the given states."""
 
     def __init__(self, *states: VersionState, ready: bool = True) -> None:
         self._model = FakeModel(ready=ready)
@@ -116,20 +116,20 @@ async def test_readiness_follows_phase_models_and_strictness(
 
 
 @pytest.mark.parametrize("ready", [True, False])
-async def test_only_models_whose_readiness_is_not_known_are_asked(*, ready: bool) -> None:
+async def test_only_models_whose_readiness_is_not_known_are_called(*, ready: bool) -> None:
     repository = FakeRepository(ready=ready)
     known = [FakeModel(known=True) for _ in range(3)]
     repository.others.extend(known)
     assert await make(repository).server_ready() is ready
-    assert [model.asked for model in known] == [0, 0, 0]
-    assert repository.get("m").asked == 1
+    assert [model.calls for model in known] == [0, 0, 0]
+    assert repository.get("m").calls == 1
 
 
 async def test_one_model_that_is_known_not_to_be_ready_is_enough() -> None:
     repository = FakeRepository()
     repository.others.append(FakeModel(ready=False, known=True))
     assert not await make(repository).server_ready()
-    assert repository.get("m").asked == 0
+    assert repository.get("m").calls == 0
 
 
 async def test_at_the_very_end_health_is_an_error() -> None:

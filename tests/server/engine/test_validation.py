@@ -34,9 +34,9 @@ def request(*inputs: Tensor, outputs: tuple[str, ...] = (), id: str = "") -> Inf
     )
 
 
-def refusal(validator: RequestValidator, asked: InferRequest) -> str:
+def refusal(validator: RequestValidator, invalid_request: InferRequest) -> str:
     with pytest.raises(InferenceError) as caught:
-        validator.validate(asked)
+        validator.validate(invalid_request)
     assert caught.value.code is ErrorCode.INVALID_ARG
     return caught.value.message
 
@@ -60,7 +60,7 @@ def test_every_message_begins_with_the_request_id() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("invalid_request", "message"),
     [
         (request(), "expected 1 inputs but got 0 inputs for model 'm'. Got input(s) [], but missing required input(s) ['IN']"),
         (request(tensor("IN", 1, 16), tensor("IN", 1, 16)), "input 'IN' already exists in request"),
@@ -77,8 +77,10 @@ def test_every_message_begins_with_the_request_id() -> None:
         (request(tensor("IN", 1, 16, fault="input byte size mismatch for input 'IN' for model 'm'. Expected 64, got 8")), "input byte size mismatch for input 'IN' for model 'm'. Expected 64, got 8"),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said(asked: InferRequest, said: str) -> None:
-    assert said in refusal(RequestValidator(config(spec())), asked)
+def test_an_invalid_request_is_refused_with_a_message(
+    invalid_request: InferRequest, message: str
+) -> None:
+    assert message in refusal(RequestValidator(config(spec())), invalid_request)
 
 
 def test_a_remembered_shape_does_not_hide_a_fault() -> None:
@@ -142,10 +144,10 @@ def test_all_inputs_optional_and_none_sent_is_a_batch_of_one() -> None:
 
 def test_reshape_changes_what_the_backend_sees() -> None:
     validator = RequestValidator(config(spec("IN", -1, 4, reshape=(2, -1, 2))))
-    asked = request(tensor("IN", 3, 5, 4))
-    validator.validate(asked)
+    sent = request(tensor("IN", 3, 5, 4))
+    validator.validate(sent)
     assert validator.has_reshape
-    inner = validator.reshaped(asked).inputs[0]
+    inner = validator.reshaped(sent).inputs[0]
     assert inner.shape == (3, 2, 5, 2)
     assert inner.array.shape == (3, 2, 5, 2)
 

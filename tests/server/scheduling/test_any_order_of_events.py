@@ -148,7 +148,7 @@ class Scheduling(RuleBasedStateMachine):
         return [inference for batch in self.log for inference in batch]
 
     @invariant()
-    def nobody_is_answered_twice(self) -> None:
+    def every_request_has_one_final_response(self) -> None:
         assert len(self.answers) == len(set(self.answers))
         assert {each.request.id for each in self.taken if each.completed} == set(self.answers)
 
@@ -161,7 +161,7 @@ class Scheduling(RuleBasedStateMachine):
         assert self.statistics.pending == len(waiting)
 
     @invariant()
-    def nobody_runs_twice_or_after_it_left_and_batches_fit(self) -> None:
+    def no_request_runs_twice_or_after_it_left_and_batches_fit(self) -> None:
         executed = [each.request.id for each in self.executed()]
         assert len(executed) == len(set(executed))
         assert not self.left_queue.intersection(executed)
@@ -176,7 +176,7 @@ class Scheduling(RuleBasedStateMachine):
         assert len(busy) + self.resources.available == self.most_busy
 
     @invariant()
-    def inside_a_level_nobody_in_time_is_overtaken(self) -> None:
+    def requests_in_time_keep_their_order_inside_a_level(self) -> None:
         place = {each.request.id: number for number, each in enumerate(self.taken)}
         delays = (
             self.batching is not None
@@ -191,7 +191,7 @@ class Scheduling(RuleBasedStateMachine):
             assert ran == sorted(ran)
 
     @invariant()
-    def order_is_preserved_where_asked_for(self) -> None:
+    def responses_keep_the_order_with_preserve_ordering(self) -> None:
         if self.batching is not None and self.batching.preserve_ordering:
             executed = [each.request.id for each in self.executed()]
             answered = [each for each in self.answers if each in set(executed)]
@@ -207,7 +207,7 @@ class Scheduling(RuleBasedStateMachine):
                 if host.out is not None:
                     host.finish()
             self.loop.run_until_complete(asyncio.sleep(0.001))
-        self.nobody_is_answered_twice()
+        self.every_request_has_one_final_response()
         assert all(each.completed for each in self.taken)
         assert (self.statistics.pending, self.scheduler.inflight()) == (0, 0)
         assert self.statistics.success_count + self.statistics.fail_count == len(self.taken)

@@ -60,8 +60,8 @@ def test_a_model_that_calls_itself_waits_for_itself() -> None:
     assert calls.cycle(a=("a0",)) == [alone]
 
 
-def test_two_requests_that_wait_for_each_others_instances() -> None:
-    """Both models are asked by clients, and each calls the other."""
+def test_two_requests_that_wait_for_instances_of_each_other() -> None:
+    """Clients call both models, and each model calls the other."""
     calls = Calls()
     first = calls.queued("a0", "b")
     second = calls.queued("b0", "a")

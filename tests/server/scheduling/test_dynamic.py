@@ -1,4 +1,4 @@
-"""The scheduler in virtual time: who runs with whom, who is refused, who leaves."""
+"""The scheduler in virtual time: which requests share a batch, and which are rejected or cancelled."""
 
 import asyncio
 import re
@@ -67,7 +67,7 @@ async def test_several_instances_work_side_by_side() -> None:
     assert len(model.answered) == 24
 
 
-async def test_a_request_waits_for_company_no_longer_than_the_delay() -> None:
+async def test_a_request_waits_for_others_no_longer_than_the_delay() -> None:
     model = ScheduledModel(DynamicBatching(max_queue_delay_us=5_000), takes_s=0.001)
     first = model.send()
     await asyncio.sleep(0.004)
@@ -89,16 +89,16 @@ async def test_a_full_batch_does_not_wait_for_the_delay() -> None:
     assert model.when(arrived[-1]) == 8.0
 
 
-async def test_arrivals_that_cannot_complete_a_batch_are_not_looked_at(
+async def test_arrivals_that_cannot_complete_a_batch_cause_no_decision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looks = 0
+    decisions = 0
 
     def count(
         queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool
     ) -> Dispatch | WaitUntil | None:
-        nonlocal looks
-        looks += 1
+        nonlocal decisions
+        decisions += 1
         return next_batch(queue, now, policy, draining=draining)
 
     monkeypatch.setattr("naiad.scheduling.dynamic.next_batch", count)
@@ -107,7 +107,7 @@ async def test_arrivals_that_cannot_complete_a_batch_are_not_looked_at(
         model.send()
         await turn()
     assert [len(batch) for batch in model.host.batches] == [8]
-    assert looks == 2, "at the first request and at the eighth"
+    assert decisions == 2, "at the first request and at the eighth"
 
 
 async def test_a_host_that_answers_at_once_does_not_nest_ten_thousand_batches(

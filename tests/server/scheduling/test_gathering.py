@@ -11,7 +11,7 @@ from tests.support.scheduled import MS, ScheduledModel, ids, turn
 pytestmark = pytest.mark.looptime
 
 
-async def several_asked(*, max_batch_size: int = 8) -> ScheduledModel:
+async def several_clients(*, max_batch_size: int = 8) -> ScheduledModel:
     """A model whose last batch held two requests, and which is free now."""
     model = ScheduledModel(DynamicBatching(), max_batch_size=max_batch_size)
     model.send()
@@ -27,7 +27,7 @@ async def one_iteration() -> None:
 
 
 async def test_requests_of_consecutive_iterations_share_a_batch() -> None:
-    model = await several_asked()
+    model = await several_clients()
     arrived = []
     for _ in range(4):
         arrived.append(model.send())
@@ -39,7 +39,7 @@ async def test_requests_of_consecutive_iterations_share_a_batch() -> None:
 
 
 async def test_an_iteration_without_a_new_request_ends_it() -> None:
-    model = await several_asked()
+    model = await several_clients()
     first = model.send()
     await turn()
     await turn()
@@ -47,7 +47,7 @@ async def test_an_iteration_without_a_new_request_ends_it() -> None:
 
 
 async def test_a_full_batch_does_not_wait_for_the_next_iteration_to_be_empty() -> None:
-    model = await several_asked(max_batch_size=2)
+    model = await several_clients(max_batch_size=2)
     arrived = []
     for _ in range(2):
         arrived.append(model.send())
@@ -57,7 +57,7 @@ async def test_a_full_batch_does_not_wait_for_the_next_iteration_to_be_empty() -
 
 
 async def test_it_never_takes_longer_than_its_limit() -> None:
-    model = await several_asked(max_batch_size=64)
+    model = await several_clients(max_batch_size=64)
     started = model.clock.monotonic_ns()
     while len(model.host.batches) == 1:
         model.send()
@@ -69,8 +69,8 @@ async def test_it_never_takes_longer_than_its_limit() -> None:
 async def test_one_client_alone_never_waits_for_others() -> None:
     model = ScheduledModel(DynamicBatching())
     for _ in range(3):
-        asked = model.send()
+        request = model.send()
         await one_iteration()
-        assert model.host.ids[-1] == ids(asked)
+        assert model.host.ids[-1] == ids(request)
         model.host.finish()
         await turn()

@@ -29,7 +29,7 @@ def push(
     return inference
 
 
-def test_without_priorities_first_in_is_first_out_whatever_priority_is_asked_for() -> None:
+def test_without_priorities_first_in_is_first_out_whatever_priority_is_requested() -> None:
     queue = queue_of()
     arrived = [push(queue, priority=priority) for priority in (3, 1, 2)]
     assert list(queue) == arrived
@@ -47,10 +47,10 @@ def test_higher_priority_goes_first_and_order_is_kept_inside_a_level() -> None:
     assert queue.take(9) == [low_too]
 
 
-@pytest.mark.parametrize(("asked", "level"), [(0, 2), (1, 1), (3, 3), (4, 2), (2**63, 2)])
-def test_priority_zero_or_out_of_range_means_the_default_level(asked: int, level: int) -> None:
+@pytest.mark.parametrize(("requested", "level"), [(0, 2), (1, 1), (3, 3), (4, 2), (2**63, 2)])
+def test_priority_zero_or_out_of_range_means_the_default_level(requested: int, level: int) -> None:
     queue = queue_of(DynamicBatching(priority_levels=3, default_priority_level=2))
-    assert push(queue, priority=asked).priority_level == level
+    assert push(queue, priority=requested).priority_level == level
 
 
 def test_a_level_that_is_empty_costs_nothing_although_a_client_may_choose_among_billions() -> None:
@@ -112,7 +112,7 @@ def test_a_limit_counts_requests_of_its_own_level_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("default_us", "override", "asked_us", "deadline_us"),
+    ("default_us", "override", "requested_us", "deadline_us"),
     [
         (0, False, 0, 0),
         (0, True, 50, 0),
@@ -124,10 +124,10 @@ def test_a_limit_counts_requests_of_its_own_level_only() -> None:
     ],
 )
 def test_a_request_s_own_timeout_counts_only_where_allowed_and_smaller(
-    default_us: int, asked_us: int, deadline_us: int, *, override: bool
+    default_us: int, requested_us: int, deadline_us: int, *, override: bool
 ) -> None:
     queue = with_policy(QueuePolicy(default_timeout_us=default_us, allow_timeout_override=override))
-    inference = push(queue, timeout_us=asked_us)
+    inference = push(queue, timeout_us=requested_us)
     assert inference.deadline_ns == queue.next_deadline() == deadline_us * US
 
 
