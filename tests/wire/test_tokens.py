@@ -87,5 +87,5 @@ def test_a_new_token_counts_on_a_connection_that_was_there(
 
 def test_a_missing_file_stops_the_start(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     server = launched(models, tmp_path, f"--auth-token-file={tmp_path / 'none'}")
-    with pytest.raises(Exception, match="name a file with a token a line"), server:
+    with pytest.raises(Exception, match="name a file with one token per line"), server:
         pass

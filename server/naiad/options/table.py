@@ -197,7 +197,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _missing("vertex-ai-default-model", _S, "the Vertex AI front end", ""),
     ),
     "Naiad's own": (
-        _flag("auth-token-file", _S, "File with a token a line; calls, all but those about health, must bring one of them as Authorization. "
+        _flag("auth-token-file", _S, "File with one token per line; all calls except those about health must send one of them as Authorization. "
               "Read again when it changes."),
         _flag("shutdown-delay-secs", _F, "Seconds after SIGTERM in which the server says not ready and goes on accepting.",
               minimum=0),

@@ -1,7 +1,7 @@
-"""The access log: one entry for each request or call that was answered, of both protocols, and how it is written.
+"""The access log: one entry per request or call that got its response, for both protocols, and how an entry is written.
 
 The protocols call an `AccessLog` when there is one and do not even read the clock when there is none. An entry is one line of text, and
-in JSON one field for each fact.
+in JSON one field per fact.
 """
 
 import collections.abc
@@ -15,14 +15,14 @@ _logger = logging.getLogger(__name__)
 
 
 class AccessEntry(Record, frozen=True):
-    """A request that got its reply.
+    """A request that got its response.
 
     Attributes:
         protocol: "http" or "grpc".
         peer: the client's address, "" when the socket had none any more.
         method: HTTP's, as the client sent it, or the name of the RPC; "-" when the request could not be read.
         target: path and query as the client sent them, not decoded; for gRPC the whole path of the RPC.
-        status: of the reply: a number for HTTP, a name such as "OK" for gRPC.
+        status: of the response: a number for HTTP, a name such as "OK" for gRPC.
         context: its times, sizes and ids, and the inference that it caused, for model, queue time and compute time.
     """
 
@@ -43,10 +43,10 @@ AccessLog = collections.abc.Callable[[AccessEntry], None]
 
 
 class Recorder:
-    """What a protocol needs to make entries.
+    """Makes the entries of a protocol.
 
     Args:
-        log: gets each entry; what it raises is logged and harms no reply.
+        log: gets each entry; an exception of it is logged, and the response is sent all the same.
         clock: for the durations.
     """
 
@@ -56,7 +56,7 @@ class Recorder:
         """Now, in monotonic nanoseconds."""
 
     def write(self, entry: AccessEntry) -> None:
-        """A reply was sent now."""
+        """A response was sent now: log its entry."""
         entry.context.sent_ns = self.stamp()
         try:
             self._log(entry)
@@ -68,9 +68,9 @@ class LoggedAccess:
     """An `AccessLog` that writes to a logger.
 
     Args:
-        logger: where to.
+        logger: gets the lines.
         every: write every entry, at level INFO.
-        slow_ms: write those that took as many milliseconds, at level WARNING; 0 writes none so.
+        slow_ms: write those that took at least so many milliseconds at level WARNING; 0 switches that off.
     """
 
     def __init__(self, logger: logging.Logger, *, every: bool = True, slow_ms: float = 0) -> None:
@@ -79,7 +79,7 @@ class LoggedAccess:
         self._slow_seconds = slow_ms / 1000
 
     def __call__(self, entry: AccessEntry) -> None:
-        """Write it, if it is to be written."""
+        """Write an entry, if the settings ask for it."""
         slow = bool(self._slow_seconds) and entry.seconds >= self._slow_seconds
         level = logging.WARNING if slow else logging.INFO
         if (slow or self._every) and self._logger.isEnabledFor(level):
@@ -89,7 +89,7 @@ class LoggedAccess:
 
 
 def access_fields(entry: AccessEntry) -> dict[str, object]:
-    """What is known of a request, by the names that JSON lines give it; times in milliseconds."""
+    """An entry as the fields of a JSON line; times in milliseconds."""
     context = entry.context
     fields: dict[str, object] = {
         "protocol": entry.protocol,
@@ -123,10 +123,10 @@ def access_fields(entry: AccessEntry) -> dict[str, object]:
 def access_line(fields: dict[str, object], *, slow: bool = False) -> tuple[str, str]:
     """One line for people, in two parts; what could break the line is escaped, since a client chose it.
 
-    The request's id is not in it: log lines begin with that.
+    The request's id is not part of it: log lines begin with that.
 
     Returns:
-        Who asked for what and the status; and the rest, which JSON lines have as fields alone.
+        Client, request and status; and the rest, which JSON lines have as fields only.
     """
     line = f"{fields['peer'] or '-'} {fields['method']} {_printable(str(fields['path']))} {fields['status']}"
     rest = f" in={fields['bytes_in']} out={fields['bytes_out']} total={fields['total_ms']}ms"

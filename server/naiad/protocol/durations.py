@@ -1,6 +1,6 @@
-"""Counters as pairs of a count and its nanoseconds, by the names that both protocols show them under (rows 8.3 to 8.6). Pure.
+"""Counters as pairs of a count and its nanoseconds, by the names that both protocols give them (rows 8.3 to 8.6). Pure.
 
-What is counted as what is decided here once; `http/models.py` and `grpc/statistics_proto.py` only write it down.
+`http/admin/models.py` and `grpc/codec/statistics_proto.py` only write them.
 """
 
 from naiad.metrics.statistics import BatchStatistics, ModelStatistics, ResponseStatistics
@@ -10,22 +10,22 @@ Durations = dict[str, tuple[int, int]]
 
 
 def of_model(counted: ModelStatistics) -> Durations:
-    """Rows 8.3, 8.4: a successful request was queued once and computed once, since nothing is answered from a cache yet."""
-    answered = counted.success_count
+    """The counters of a model version (rows 8.3, 8.4). A successful request was queued once and computed once: there is no response cache yet."""
+    succeeded = counted.success_count
     return {
-        "success": (answered, counted.success_ns),
+        "success": (succeeded, counted.success_ns),
         "fail": (counted.fail_count, counted.fail_ns),
-        "queue": (answered, counted.queue_ns),
-        "compute_input": (answered, counted.compute_input_ns),
-        "compute_infer": (answered, counted.compute_infer_ns),
-        "compute_output": (answered, counted.compute_output_ns),
+        "queue": (succeeded, counted.queue_ns),
+        "compute_input": (succeeded, counted.compute_input_ns),
+        "compute_infer": (succeeded, counted.compute_infer_ns),
+        "compute_output": (succeeded, counted.compute_output_ns),
         "cache_hit": (0, 0),
         "cache_miss": (0, 0),
     }
 
 
 def of_batch(counted: BatchStatistics) -> Durations:
-    """Row 8.5: executions of one batch size."""
+    """The counters of one batch size's executions (row 8.5)."""
     return {
         "compute_input": (counted.count, counted.compute_input_ns),
         "compute_infer": (counted.count, counted.compute_infer_ns),
@@ -34,7 +34,7 @@ def of_batch(counted: BatchStatistics) -> Durations:
 
 
 def of_response(counted: ResponseStatistics) -> Durations:
-    """Row 8.6: responses of one place. No time is counted for their output: sending them is the protocols' work."""
+    """The counters of the responses at one index (row 8.6). No time is counted for their output: the protocols send them."""
     computed = counted.success_count + counted.fail_count
     return {
         "compute_infer": (computed, counted.success_ns + counted.fail_ns),

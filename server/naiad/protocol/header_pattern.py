@@ -6,15 +6,15 @@ The package is imported only when an option sets a pattern.
 
 import typing
 
-_MOST_NAMES = 1024
-_LONGEST_NAME = 128
+_MAX_NAMES = 1024
+_MAX_NAME_LENGTH = 128
 
 
 class HeaderPattern:
     """A compiled pattern.
 
-    A search by RE2 from Python takes several microseconds and clients send the same names again, so that answers are remembered: at most
-    1,024, and only of names of at most 128 characters, because clients choose the names.
+    A search by RE2 from Python takes several microseconds and clients send the same names again, so that results are remembered: at most
+    1,024, and only for names of at most 128 characters, because clients choose the names.
 
     Args:
         pattern: a regular expression in RE2's syntax.
@@ -25,7 +25,7 @@ class HeaderPattern:
     """
 
     def __init__(self, pattern: str, *, option: str) -> None:
-        import re2  # noqa: PLC0415 - only those pay for it who forward headers
+        import re2  # noqa: PLC0415 - only servers that forward headers pay for it
 
         encoded = pattern.encode("utf-8", "surrogateescape")
         options = re2.Options()
@@ -39,14 +39,14 @@ class HeaderPattern:
 
     def matches(self, name: str) -> bool:
         """Whether a header of this name is forwarded."""
-        found = self._known.get(name)
-        if found is None:
-            found = self._search(name.encode()) is not None
-            if len(name) <= _LONGEST_NAME:
-                if len(self._known) >= _MOST_NAMES:
+        matches = self._known.get(name)
+        if matches is None:
+            matches = self._search(name.encode()) is not None
+            if len(name) <= _MAX_NAME_LENGTH:
+                if len(self._known) >= _MAX_NAMES:
                     self._known.clear()
-                self._known[name] = found
-        return found
+                self._known[name] = matches
+        return matches
 
 
 def compiled(pattern: str, *, option: str) -> HeaderPattern | None:
@@ -59,7 +59,7 @@ def compiled(pattern: str, *, option: str) -> HeaderPattern | None:
 
 
 def _why_not(pattern: bytes, reason: bytes, option: str) -> str:
-    """The error, with the character at which the part begins that RE2 complains of; it names no position, but repeats that part."""
+    """The error, with the character at which the wrong part begins; RE2 gives no position, but repeats that part."""
     text = pattern.decode("utf-8", "replace")
     what, _, part = reason.decode("utf-8", "replace").partition(": ")
     where = text.find(part) if part and part != text else -1

@@ -1,4 +1,4 @@
-"""What clients can ask for and this version does not support yet, in the same words over HTTP and gRPC. Pure."""
+"""The errors for what clients may request and this version does not support yet, the same over HTTP and gRPC. Pure."""
 
 from naiad.core.request import RequestedOutput
 from naiad.errors import InferenceError, not_found, unsupported

@@ -1,6 +1,6 @@
-"""Work that would keep the event loop for long, on a thread, between two callbacks on the loop.
+"""Runs work that would keep the event loop for long on a thread, between two callbacks on the loop.
 
-(De)compression of large bodies runs on a thread of the loop's own executor; what waits for a codec process, on a thread of the codec.
+(De)compression of large bodies runs on a thread of the loop's own executor; what waits for a codec process runs on a thread of the codec.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ T = typing.TypeVar("T")
 
 
 class OffloadedCall(typing.Generic[T]):
-    """Work under way, which begins at once; `cancel` it when the client has gone: then neither callback is called.
+    """Work in progress, which begins at once; `cancel` it when the client has gone: then neither callback is called.
 
     Otherwise one of them is called exactly once, also when the work raises, and `fail` also when `proceed` raises.
 
     Args:
-        codec: on whose threads the work runs, which it needs to use `Codec.call`; None for the running loop's executor.
+        codec: its threads run the work, which may then use `Codec.call`; None for the executor of the running loop.
         work: runs on a thread; may raise InferenceError.
-        proceed: called on the loop with its result; what it returns is cancelled in this one's stead. When it raises, it has not
+        proceed: called on the loop with the result; `cancel` then cancels what it returns. If it raises, it has not
             given a response; it may raise InferenceError.
         fail: called on the loop with the error, when one was raised.
     """
@@ -70,7 +70,7 @@ class OffloadedCall(typing.Generic[T]):
         except asyncio.CancelledError:  # the executor was shut down before the work began
             self._fail(unavailable("the server is shutting down; send the request to another one"))
         except Exception as error:  # noqa: BLE001 - a bug of ours must not leave the client without a response
-            _log.exception("a request could not be answered")
+            _log.exception("a request failed inside the server")
             self._fail(
                 internal(
                     f"the request failed inside the server ({type(error).__name__}); its log says where"

@@ -1,8 +1,8 @@
 """Tensors as raw bytes, as HTTP puts them behind its JSON and gRPC into raw contents (rows 3.9, 3.10, 3.13, 10.11, 10.14). Pure.
 
-Reading makes views of the message, never copies; a view may begin at any address, and whoever needs aligned memory makes the
+Reading makes views of the message, never copies; a view may begin at any address, so that code which needs aligned memory makes the
 copy. BYTES elements that are many stay as they are on the wire, and become objects where a model needs objects. Bytes that do not fill their shape
-are no error here: they become the tensor's `fault`, so that name, datatype and shape are judged first, in Triton's order.
+do not raise: they become the tensor's `fault`, so that name, datatype and shape are validated first, in Triton's order.
 """
 
 import math
@@ -70,7 +70,7 @@ def read(
 
 
 def faulty(name: str, datatype: DataType, shape: tuple[int, ...], fault: str) -> Tensor:
-    """A tensor whose bytes do not fill its shape: nobody may read its array."""
+    """A tensor whose bytes do not fill its shape; its array must not be read."""
     return Tensor(name, datatype, shape, _NOTHING, fault)
 
 
@@ -99,13 +99,13 @@ def wrong_size(
     """A tensor that came with too few or too many bytes (row 4.8)."""
     fault = (
         f"input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {size}: "
-        f"shape {list(shape)} of {datatype.name} takes {datatype.size} bytes an element"
+        f"shape {list(shape)} of {datatype.name} takes {datatype.size} bytes per element"
     )
     return faulty(name, datatype, shape, fault)
 
 
 def wrong_count(model: str, name: str, expected: int, got: int) -> str:
-    """Row 4.9."""
+    """The fault of a tensor with too few or too many strings (row 4.9)."""
     return f"expected {expected} string elements for inference input '{name}' for model '{model}', got {got}"
 
 
@@ -144,7 +144,7 @@ def is_large(tensor: Tensor) -> bool:
 def _read_strings(
     body: bytes, start: int, size: int, *, model: str, name: str, shape: tuple[int, ...], count: int
 ) -> Tensor:
-    """Row 3.13: each element is a little-endian uint32 length and that many bytes."""
+    """A BYTES tensor: each element is a little-endian uint32 length and that many bytes (row 3.13)."""
     if count > _OBJECTS:
         packed: Elements = np.ndarray((size,), np.uint8, body, start)
         # fewer bytes hold few elements, whatever the shape says

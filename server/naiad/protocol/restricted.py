@@ -1,8 +1,8 @@
-"""Restricted APIs: which groups of calls ask for a header, and for which one (rows 17.15, 17.16).
+"""Restricted APIs: which groups of calls require a header, and which header (rows 17.15, 17.16).
 
-Pure: it compares header values; reading the options is `options`' work. HTTP looks for the header under its own name (row 17.16); how gRPC
-spells it is gRPC's matter. Nobody pays for this when no category is restricted: the mapping is empty and is looked into once,
-when routes are made.
+Pure: it compares header values; `options` reads the options. HTTP reads the header under its own name (row 17.16), gRPC
+under a name with a prefix (`grpc/methods.py`). Without restrictions it costs nothing: the mapping is empty and is read once, when
+the routes are made.
 """
 
 import collections.abc
@@ -27,18 +27,18 @@ class Category(enum.Enum):
 
 
 class Restriction(msgspec.Struct, frozen=True, kw_only=True):
-    """What a call of a restricted category has to bring.
+    """The header that a call of a restricted category needs.
 
     Attributes:
         header: the header's name, as the administrator wrote it.
-        value: what it must hold, exactly.
+        value: its exact value.
     """
 
     header: str
     value: str
 
     def admits(self, value: bytes | None) -> bool:
-        """Whether a header's value opens the call; None means that the header did not come.
+        """Whether the call is admitted with a header's value; None means that the call has no such header.
 
         Compared in constant time: the value is a secret.
         """
@@ -49,7 +49,7 @@ class Restriction(msgspec.Struct, frozen=True, kw_only=True):
         """The message of a refused call (row 17.16)."""
         return (
             f"This API is restricted, expecting header '{self.header}': send it with the value that "
-            "whoever runs this server was given"
+            "the administrator of this server chose"
         )
 
 
@@ -57,14 +57,14 @@ Restrictions = collections.abc.Mapping[Category, Restriction]
 
 
 def restrictions(
-    said: collections.abc.Mapping[str, tuple[str, str]],
+    parsed: collections.abc.Mapping[str, tuple[str, str]],
 ) -> dict[Category, Restriction]:
-    """What the options said, as they were parsed: category name to (header name, expected value).
+    """The restrictions of the parsed options: category name to (header name, expected value).
 
     Raises:
-        ValueError: a name that is no category; the parser of options refuses those first (row 17.15).
+        ValueError: a name that is not a category; the parser of options refuses those first (row 17.15).
     """
     return {
         Category(name): Restriction(header=header, value=value)
-        for name, (header, value) in said.items()
+        for name, (header, value) in parsed.items()
     }

@@ -1,20 +1,20 @@
 """An error's code as wire statuses: HTTP numbers (row 1.1) and gRPC numbers (row 10.6).
 
-The only place where either is written down. The matches are exhaustive, so that a ninth `ErrorCode` does not type-check until
-both protocols have a status for it. gRPC statuses are plain numbers here, so that this page needs no grpc.
+The only place that defines either. The matches are exhaustive, so that a ninth `ErrorCode` does not type-check until
+both protocols have a status for it. gRPC statuses are plain numbers here, so that this module does not import grpc.
 """
 
 from naiad.errors import ErrorCode
 
 RETRY_AFTER_S = 1
-"""When a client whose request met UNAVAILABLE may try again: Retry-After of HTTP, RetryInfo of gRPC. A dead worker is replaced, and a full queue
-has moved on, within this time."""
+"""When a client may retry after UNAVAILABLE: Retry-After of HTTP, RetryInfo of gRPC. Within this time a dead worker is replaced, and a full
+queue has space again."""
 
 
 def http_status(code: ErrorCode) -> int:
     """The HTTP status of a failure (row 1.1).
 
-    CANCELLED, ALREADY_EXISTS and UNKNOWN have no status of their own over HTTP and share 400, as Triton answers them.
+    CANCELLED, ALREADY_EXISTS and UNKNOWN have no status of their own over HTTP and share 400, as in Triton.
     """
     match code:
         case ErrorCode.INTERNAL:
@@ -34,7 +34,7 @@ def http_status(code: ErrorCode) -> int:
             return 400
 
 
-def grpc_status(code: ErrorCode) -> int:  # noqa: PLR0911 - one return a code, so that mypy sees a missing one
+def grpc_status(code: ErrorCode) -> int:  # noqa: PLR0911 - one return per code, so that mypy sees a missing one
     """The number of the gRPC status of a failure (row 10.6), e.g. 3 for INVALID_ARGUMENT."""
     match code:
         case ErrorCode.CANCELLED:

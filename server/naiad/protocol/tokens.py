@@ -1,7 +1,7 @@
 """API tokens (`--auth-token-file`): who may call, and reading the file again when it changes.
 
-Every call but those about health must carry `Authorization: <token>` or `Authorization: Bearer <token>`. The metrics port is another
-listener and asks for nothing. Without the option nothing here is ever called: the guards are put around handlers when those are made.
+Every call except those about health must carry `Authorization: <token>` or `Authorization: Bearer <token>`. The metrics port is another
+listener and needs no token. Without the option nothing here is ever called: the guards are put around handlers when those are made.
 """
 
 import collections.abc
@@ -11,28 +11,28 @@ import pathlib
 
 from naiad.core.clock import Clock
 
-ASK_FOR_ONE = "This server asks for a token: send the header 'Authorization: Bearer TOKEN' with a token that whoever runs it gave you"
-"""The same for no token and for a wrong one: what is wrong with a token is nobody's business."""
+UNAUTHENTICATED = "This server requires a token: send the header 'Authorization: Bearer TOKEN' with a token from its administrator"
+"""The same for no token and for a wrong one: the message must not help to guess one."""
 
 HEADER = "authorization"
 CHALLENGE = (b"WWW-Authenticate", b"Bearer")
 
 _BEARER = b"bearer "
-_LARGEST_FILE = 1 << 20
-_LOOK_AGAIN_NS = 1_000_000_000
+_MAX_FILE_BYTES = 1 << 20
+_CHECK_INTERVAL_NS = 1_000_000_000
 
 log = logging.getLogger(__name__)
 
 
 def parse(text: bytes) -> tuple[bytes, ...]:
-    """The tokens of a file: one a line, blank lines and spaces around them left out."""
+    """The tokens of a file, one per line; blank lines and spaces around tokens are left out."""
     return tuple(line.strip() for line in text.splitlines() if line.strip())
 
 
 def admits(tokens: collections.abc.Iterable[bytes], authorization: bytes | None) -> bool:
-    """Whether a header's value is one of the tokens, bare or behind `Bearer`; None means that the header did not come.
+    """Whether a header's value is one of the tokens, bare or behind `Bearer`; None means that the call has no such header.
 
-    Every token is compared, each in constant time, so that the time of an answer tells nothing of them.
+    Every token is compared, each in constant time, so that the time of a response does not depend on them.
     """
     if authorization is None:
         return False
@@ -50,45 +50,45 @@ class TokenFileError(ValueError):
 
 
 class TokenFile:
-    """The tokens of a file, looked at again at most once a second, when somebody calls.
+    """The tokens of a file, which is checked again at most once per second, when a call comes.
 
     A Secret that Kubernetes mounts changes by a link that is put in place of another: the file is another one then, with another
-    inode. A file that cannot be read any more leaves the tokens as they were; one that became empty admits nobody.
+    inode. A file that cannot be read any more leaves the tokens as they were; one that became empty admits no call.
 
     Args:
         path: the file.
-        clock: when to look again.
+        clock: when to check the file again.
 
     Raises:
-        TokenFileError: there are no tokens to begin with.
+        TokenFileError: the file has no tokens at the start.
     """
 
     def __init__(self, path: str, *, clock: Clock) -> None:
         self._path = pathlib.Path(path)
         self._clock = clock
-        self._looked_ns = clock.monotonic_ns()
-        self._told = False
+        self._checked_ns = clock.monotonic_ns()
+        self._error_logged = False
         try:
             self._seen = self._identity()
             self._tokens = self._read()
         except OSError as error:
             raise TokenFileError(
-                f"--auth-token-file={path}: {error.strerror or error}: name a file with a token a line"
+                f"--auth-token-file={path}: {error.strerror or error}: name a file with one token per line"
             ) from None
         if not self._tokens:
             raise TokenFileError(
-                f"--auth-token-file={path} is empty, so nobody could call: write a token a line"
+                f"--auth-token-file={path} is empty, so that no call could be admitted: write one token per line"
             )
 
     def admits(self, authorization: bytes | None) -> bool:
-        """Whether a header's value opens the call."""
+        """Whether the call is admitted with a header's value."""
         now = self._clock.monotonic_ns()
-        if now - self._looked_ns >= _LOOK_AGAIN_NS:
-            self._looked_ns = now
-            self._look()
+        if now - self._checked_ns >= _CHECK_INTERVAL_NS:
+            self._checked_ns = now
+            self._check()
         return admits(self._tokens, authorization)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         try:
             identity = self._identity()
             if identity == self._seen:
@@ -96,24 +96,24 @@ class TokenFile:
             self._tokens = self._read()
             self._seen = identity
         except OSError as error:
-            if not self._told:
-                self._told = True
+            if not self._error_logged:
+                self._error_logged = True
                 log.error(  # noqa: TRY400 - the message is the whole story
                     "%s cannot be read any more (%s): the tokens stay as they were",
                     self._path,
                     error,
                 )
             return
-        self._told = False
+        self._error_logged = False
         if self._tokens:
             log.info("%s has changed: %d tokens", self._path, len(self._tokens))
         else:
-            log.error("%s has become empty: nobody can call until it holds a token", self._path)
+            log.error("%s has become empty: no call is admitted until it holds a token", self._path)
 
     def _identity(self) -> tuple[int, int, int, int]:
-        found = self._path.stat()
-        return (found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size)
+        status = self._path.stat()
+        return (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size)
 
     def _read(self) -> tuple[bytes, ...]:
         with self._path.open("rb") as file:
-            return parse(file.read(_LARGEST_FILE))
+            return parse(file.read(_MAX_FILE_BYTES))

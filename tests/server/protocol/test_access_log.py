@@ -19,7 +19,7 @@ from naiad.protocol.access_log import (
     access_line,
 )
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
-from naiad.protocol.grpc.call import Answer, Call, OnAnswer, RpcStatus, StreamWriter, context_of
+from naiad.protocol.grpc.call import Call, OnResponse, Response, RpcStatus, StreamWriter, context_of
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 LOGGER = logging.getLogger("test.access")
@@ -140,12 +140,12 @@ class Calls:
         self.entries: list[AccessEntry] = []
         self.clock = ManualClock()
         self.recorder = Recorder(self.entries.append, clock=self.clock)
-        self.answers: list[Answer] = []
-        self.on_answer: OnAnswer | None = None
+        self.answers: list[Response] = []
+        self.on_response: OnResponse | None = None
         self.work: Inference | None = inference()
 
-    def method(self, body: bytes, call: Call, on_answer: OnAnswer) -> Inference | None:
-        self.on_answer = on_answer
+    def method(self, body: bytes, call: Call, on_response: OnResponse) -> Inference | None:
+        self.on_response = on_response
         context = context_of(call)
         assert context is not None
         context.inference = self.work
@@ -170,8 +170,8 @@ def test_a_call_is_recorded_when_it_is_answered() -> None:
     logged("/s/Infer", calls.method, calls.recorder)(b"four", GrpcCall(), calls.answers.append)
     assert calls.entries == []
     calls.clock.advance(ns=5_000_000)
-    assert calls.on_answer is not None
-    calls.on_answer(b"answer")
+    assert calls.on_response is not None
+    calls.on_response(b"answer")
     assert calls.answers == [b"answer"]
     assert calls.seen() == ("grpc", "10.0.0.9:1", "Infer", "/s/Infer", "OK", 4, 6, 0.005)
     assert calls.entries[0].context.inference is calls.work
@@ -181,11 +181,11 @@ def test_a_call_is_recorded_when_it_is_answered() -> None:
 def test_a_call_that_ends_leaves_no_garbage() -> None:
     recorder = Recorder(lambda _: None, clock=ManualClock())
 
-    def method(body: bytes, call: Call, on_answer: OnAnswer) -> Inference:
+    def method(body: bytes, call: Call, on_response: OnResponse) -> Inference:
         context = context_of(call)
         assert context is not None
         request = InferRequest("add", LATEST, "a1", [], [], {})
-        made = Inference(request, lambda _: on_answer(b"y"), batch_size=1, received_ns=0)
+        made = Inference(request, lambda _: on_response(b"y"), batch_size=1, received_ns=0)
         context.inference = made
         return made
 
@@ -204,8 +204,8 @@ def test_a_call_that_ends_leaves_no_garbage() -> None:
 def test_a_call_that_fails_and_one_that_is_cancelled_are_recorded_once() -> None:
     calls = Calls()
     logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
-    assert calls.on_answer is not None
-    calls.on_answer(RpcStatus(5, "unknown"))
+    assert calls.on_response is not None
+    calls.on_response(RpcStatus(5, "unknown"))
     assert calls.seen()[4] == "NOT_FOUND"
     calls = Calls()
     handle = logged("/s/Infer", calls.method, calls.recorder)(b"", GrpcCall(), calls.answers.append)
@@ -213,16 +213,16 @@ def test_a_call_that_fails_and_one_that_is_cancelled_are_recorded_once() -> None
     handle.cancel()
     assert calls.work is not None
     assert calls.work.cancelled
-    assert calls.on_answer is not None
-    calls.on_answer(b"late")
+    assert calls.on_response is not None
+    calls.on_response(b"late")
     assert calls.seen()[4] == "CANCELLED"
 
 
 def test_a_call_that_is_answered_at_once_and_one_refused_before_it_began_are_recorded() -> None:
     calls = Calls()
 
-    def at_once(body: bytes, call: Call, on_answer: OnAnswer) -> None:
-        on_answer(b"x")
+    def at_once(body: bytes, call: Call, on_response: OnResponse) -> None:
+        on_response(b"x")
 
     logged("/s/Live", at_once, calls.recorder)(b"", GrpcCall(), calls.answers.append)
     record_refused("/s/Load", RpcStatus(16, "no token"), calls.recorder)

@@ -130,7 +130,7 @@ def test_a_server_does_not_start_without_a_token(tmp_path: pathlib.Path, text: s
     path = tmp_path / "token"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(TokenFileError, match=r"--auth-token-file=.*a token a line"):
+    with pytest.raises(TokenFileError, match=r"--auth-token-file=.*one token per line"):
         TokenFile(str(path), clock=ManualClock())
 
 

@@ -7,10 +7,10 @@ from naiad.core.context import RequestContext
 from naiad.core.inference import Cancellable
 from naiad.protocol.access_log import AccessEntry, Recorder
 from naiad.protocol.grpc.call import (
-    Answer,
     Call,
     ContextCall,
-    OnAnswer,
+    OnResponse,
+    Response,
     RpcStatus,
     StreamHandler,
     Streaming,
@@ -30,13 +30,13 @@ _CANCELLED = 1
 def logged(path: str, method: Unary, recorder: Recorder) -> Unary:
     """The method of a path, recording each call."""
 
-    def unary(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable:
+    def unary(body: bytes, call: Call, on_response: OnResponse) -> Cancellable:
         record = _Record(path, call, recorder)
         context = record.context
         context.request_bytes = len(body)
-        made = _UnaryCall(record, on_answer)
-        made.begin(method(body, ContextCall(call, context), made.answer))
-        return made
+        logged_call = _UnaryCall(record, on_response)
+        logged_call.begin(method(body, ContextCall(call, context), logged_call.response))
+        return logged_call
 
     return unary
 
@@ -52,7 +52,7 @@ def logged_stream(path: str, streaming: Streaming, recorder: Recorder) -> Stream
 
 
 def record_refused(path: str, refused: RpcStatus, recorder: Recorder) -> None:
-    """A call was refused before it began; its client's address is not known then."""
+    """Record a call that was refused before it began; the client's address is unknown then."""
     name = path.rpartition("/")[2]
     context = RequestContext(recorder.stamp())
     recorder.write(AccessEntry("grpc", "", name, path, _STATUS_NAMES[refused.status], context))
@@ -71,7 +71,7 @@ class _Record:
         self.written = False
 
     def write(self, status: int) -> None:
-        """The call is over; only the first time counts."""
+        """The call has ended: log its entry. Further calls have no effect."""
         if self.written:
             return
         self.written = True
@@ -92,32 +92,32 @@ class _Record:
 class _UnaryCall:
     """One call; implements `Cancellable`."""
 
-    __slots__ = ("_answered", "_on_answer", "_work", "record")
+    __slots__ = ("_on_response", "_responded", "_work", "record")
 
-    def __init__(self, record: _Record, on_answer: OnAnswer) -> None:
+    def __init__(self, record: _Record, on_response: OnResponse) -> None:
         self.record = record
-        self._on_answer = on_answer
+        self._on_response = on_response
         self._work: Cancellable | None = None
-        self._answered = False
+        self._responded = False
 
     def begin(self, work: Cancellable | None) -> None:
         """The method has begun; unless it has answered already, this is the handle on its work."""
-        if not self._answered:
+        if not self._responded:
             self._work = work
 
-    def answer(self, answer: Answer) -> None:
+    def response(self, response: Response) -> None:
         """The method's callback."""
-        self._answered = True
+        self._responded = True
         self._work = None
-        self._on_answer(answer)
-        if isinstance(answer, RpcStatus):
-            self.record.write(answer.status)
+        self._on_response(response)
+        if isinstance(response, RpcStatus):
+            self.record.write(response.status)
         else:
-            self.record.context.response_bytes = len(answer)
+            self.record.context.response_bytes = len(response)
             self.record.write(0)
 
     def cancel(self) -> None:
-        """The client is gone, its deadline passed or the server ends the call."""
+        """The client has gone, its deadline has passed, or the server ends the call."""
         work, self._work = self._work, None
         self.record.write(_CANCELLED)
         if work is not None:

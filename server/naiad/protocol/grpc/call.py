@@ -66,13 +66,13 @@ class RpcStatus(msgspec.Struct, frozen=True):
     message: str
 
 
-Answer = bytes | RpcStatus
-"""The response message, or the error."""
+Response = bytes | RpcStatus
+"""The response message, or an error."""
 
-OnAnswer = collections.abc.Callable[[Answer], None]
+OnResponse = collections.abc.Callable[[Response], None]
 
 
-Unary = collections.abc.Callable[[bytes, Call, OnAnswer], Cancellable | None]
+Unary = collections.abc.Callable[[bytes, Call, OnResponse], Cancellable | None]
 """Called on the loop with a whole request message; calls back exactly once, perhaps before it returns, unless it is cancelled
 first. It does not raise."""
 
@@ -124,7 +124,7 @@ class StreamHandler(typing.Protocol):
 Streaming = collections.abc.Callable[[Call, StreamWriter], StreamHandler]
 """Called on the loop when a stream begins; may end it at once. It does not raise."""
 
-_LONGEST_MESSAGE = 2048
+_MAX_MESSAGE_BYTES = 2048
 """UTF-8 bytes of a message. Percent-encoding can triple them, and clients take 8 KiB of headers by default; with more
 they report a header error instead."""
 
@@ -154,15 +154,15 @@ def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
         run: request bytes to response bytes; raises InferenceError.
     """
 
-    def unary(body: bytes, call: Call, on_answer: OnAnswer) -> None:
-        answer: Answer
+    def unary(body: bytes, call: Call, on_response: OnResponse) -> None:
+        response: Response
         try:
-            answer = run(body)
+            response = run(body)
         except InferenceError as error:
-            answer = rpc_status(error)
+            response = rpc_status(error)
         except Exception as error:  # noqa: BLE001 - the client waits for a response
-            answer = bug(error, f"{run.__name__}()")
-        on_answer(answer)
+            response = bug(error, f"{run.__name__}()")
+        on_response(response)
 
     return unary
 
@@ -177,18 +177,18 @@ def later(
     """
     tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
 
-    async def carry(body: bytes, on_answer: OnAnswer) -> None:
-        answer: Answer
+    async def run_and_respond(body: bytes, on_response: OnResponse) -> None:
+        response: Response
         try:
-            answer = await run(body)
+            response = await run(body)
         except InferenceError as error:
-            answer = rpc_status(error)
+            response = rpc_status(error)
         except Exception as error:  # noqa: BLE001 - as in at_once
-            answer = bug(error, f"{run.__name__}()")
-        on_answer(answer)
+            response = bug(error, f"{run.__name__}()")
+        on_response(response)
 
-    def unary(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable:
-        task = asyncio.get_running_loop().create_task(carry(body, on_answer))
+    def unary(body: bytes, call: Call, on_response: OnResponse) -> Cancellable:
+        task = asyncio.get_running_loop().create_task(run_and_respond(body, on_response))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
         return task
@@ -197,9 +197,9 @@ def later(
 
 
 def _short(message: str) -> str:
-    if len(message) <= _LONGEST_MESSAGE // 4:
+    if len(message) <= _MAX_MESSAGE_BYTES // 4:
         return message
     encoded = message.encode("utf-8", "replace")
-    if len(encoded) <= _LONGEST_MESSAGE:
+    if len(encoded) <= _MAX_MESSAGE_BYTES:
         return message
-    return encoded[:_LONGEST_MESSAGE].decode("utf-8", "ignore") + " …"
+    return encoded[:_MAX_MESSAGE_BYTES].decode("utf-8", "ignore") + " …"

@@ -1,4 +1,4 @@
-"""Metadata that become request parameters: --grpc-header-forward-pattern (rows 1.18, 10.21). Pure."""
+"""Forwards metadata as request parameters: --grpc-header-forward-pattern (rows 1.18, 10.21). Pure."""
 
 from naiad.core.request import Parameters
 from naiad.errors import invalid
@@ -12,19 +12,19 @@ class HeaderForwarding:
     """The rule of which metadata go to the model.
 
     Args:
-        pattern: finds the keys.
+        pattern: selects the keys.
     """
 
     def __init__(self, pattern: HeaderPattern) -> None:
         self._pattern = pattern
 
     def parameters(self, metadata: Metadata) -> Parameters:
-        """String parameters out of the metadata that the pattern finds; the last one of a key counts.
+        """The metadata that the pattern selects, as string parameters; the last value of a key counts.
 
         Raises:
             InferenceError: INVALID_ARG for a key that Triton uses itself (row 1.18).
         """
-        found: Parameters = {}
+        selected: Parameters = {}
         for key, value in metadata:
             if not self._pattern.matches(key):
                 continue
@@ -33,8 +33,8 @@ class HeaderForwarding:
                     f"Header '{key}' is reserved for Triton usage and cannot be forwarded. Send it under another name, or "
                     "start the server with a --grpc-header-forward-pattern that does not match it"
                 )
-            found[key] = value if isinstance(value, str) else value.decode("utf-8", "replace")
-        return found
+            selected[key] = value if isinstance(value, str) else value.decode("utf-8", "replace")
+        return selected
 
 
 def compiled(pattern: str) -> HeaderForwarding | None:

@@ -1,7 +1,7 @@
-"""Which path is which method (rows 10.1, 10.2), who may call it (row 10.35), and when no more calls are taken (row 10.34).
+"""The table of methods: which path is which method (rows 10.1, 10.2), what a call needs (row 10.35), when no more calls are taken (row 10.34).
 
-A transport asks `admit` with a call's metadata, before it takes a message; then `find` for the method, and gives that bytes. It learns
-nothing else of the service.
+A transport passes a call's metadata to `admit` before it receives a message; then it gets the method from `find`, and passes the message's bytes
+to it. It knows nothing else of the service.
 """
 
 import collections.abc
@@ -18,7 +18,7 @@ from naiad.protocol.grpc.admin.health import CHECK, WATCH, HealthCheck
 from naiad.protocol.grpc.call import (
     Call,
     Metadata,
-    OnAnswer,
+    OnResponse,
     RpcStatus,
     Streaming,
     Unary,
@@ -31,14 +31,14 @@ from naiad.protocol.grpc.infer import ModelInfer
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import StreamInfer
 from naiad.protocol.restricted import Category, Restriction, Restrictions
-from naiad.protocol.tokens import ASK_FOR_ONE, HEADER, TokenFile
+from naiad.protocol.tokens import HEADER, UNAUTHENTICATED, TokenFile
 
 SERVICE = "/inference.GRPCInferenceService/"
 INFER = SERVICE + "ModelInfer"
 STREAM_INFER = SERVICE + "ModelStreamInfer"
 
 KEY_PREFIX = "triton-grpc-protocol-"
-"""What a restriction's header is called in metadata begins with this (row 10.35)."""
+"""The prefix of a restriction's header in metadata (row 10.35)."""
 
 REFUSED: collections.abc.Mapping[str, RpcStatus] = {
     WATCH: rpc_status(
@@ -61,21 +61,21 @@ _TOO_LONG = rpc_status(
 )
 
 _Check = collections.abc.Callable[[Metadata], RpcStatus | None]
-"""Looks whether a call brings what it has to."""
+"""Returns the error of a call whose metadata lack what it needs."""
 
 _UNAUTHENTICATED = 16
-_NO_TOKEN = RpcStatus(_UNAUTHENTICATED, ASK_FOR_ONE)
+_NO_TOKEN = RpcStatus(_UNAUTHENTICATED, UNAUTHENTICATED)
 
 
 class Methods:
     """The table.
 
     Args:
-        engine: answers.
+        engine: runs the requests.
         forwarding: which metadata become request parameters; None when none do.
-        restrictions: the categories that ask for a key.
-        tokens: the tokens of which every call but those about health has to bring one; None asks nobody.
-        codec: decodes what is large; without it the loop does.
+        restrictions: the categories that require a key.
+        tokens: every call except those about health needs one of them; None requires no token.
+        codec: decodes large messages; without it the loop does.
     """
 
     def __init__(
@@ -90,29 +90,29 @@ class Methods:
         self._shut = False
         self._recorder: Recorder | None = None
         self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR, codec=codec)
-        everything = _everything(engine, forwarding, codec)
-        self._table = {path: method for path, (method, _) in everything.items()}
-        categories = {path: category for path, (_, category) in everything.items()}
+        methods = _methods_of(engine, forwarding, codec)
+        self._table = {path: method for path, (method, _) in methods.items()}
+        categories = {path: category for path, (_, category) in methods.items()}
         categories[STREAM_INFER] = Category.INFERENCE
         self._checks = {
-            path: found
+            path: needed
             for path, category in categories.items()
-            if (found := _checks(category, restrictions, tokens))
+            if (needed := _checks(category, restrictions, tokens))
         }
         self._health = frozenset(
             path for path, category in categories.items() if category is Category.HEALTH
         )
 
     def log_calls(self, recorder: Recorder) -> None:
-        """Record every call in the access log; before a transport asks for the methods."""
+        """Record every call in the access log; before a transport gets the methods."""
         self._recorder = recorder
         self._table = {path: logged(path, method, recorder) for path, method in self._table.items()}
 
     def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
         """Why a call may not begin, or None.
 
-        A transport asks when the metadata are there, before it takes a message: a client that is refused occupies no memory. Streams
-        are asked once, when they begin (row 10.35).
+        A transport calls this when it has the metadata, before it receives a message: a client that is refused occupies no memory. For a
+        stream this is called once, when it begins (row 10.35).
         """
         if not self._shut and path not in self._checks:
             return None  # nearly every call
@@ -130,11 +130,11 @@ class Methods:
         return None
 
     def find(self, path: str) -> Unary | None:
-        """The method of a path, or None when there is none (UNIMPLEMENTED, says the transport). Asks for no token: see `admit`."""
+        """The method of a path, or None for an unknown path (the transport responds with UNIMPLEMENTED). Checks no token: see `admit`."""
         return self._table.get(path)
 
     def find_stream(self, path: str) -> Streaming | None:
-        """The method of a path whose calls are streams both ways, or None when there is none."""
+        """The method of a path whose calls are streams both ways, or None for an unknown path."""
         if path != STREAM_INFER:
             return None
         if self._recorder is None:
@@ -150,19 +150,19 @@ class Methods:
         return (STREAM_INFER,)
 
     def shut(self) -> None:
-        """From now on refuse new calls (row 10.34), all but those about health: those say themselves what goes on.
+        """From now on refuse new calls (row 10.34), except those about health, which report the state themselves.
 
-        Streams take no more requests and end when those they have are answered.
+        Streams take no more requests and end once those in flight have their responses.
         """
         self._shut = True
         self._streams.shut()
 
 
 def build(engine: Engine, settings: GrpcSettings, codec: Codec | None = None) -> Methods:
-    """The table that the settings ask for.
+    """The table for these settings.
 
     Raises:
-        CannotServeError: the header pattern is no regular expression.
+        CannotServeError: the header pattern is not a regular expression.
     """
     return Methods(
         engine,
@@ -176,7 +176,7 @@ def build(engine: Engine, settings: GrpcSettings, codec: Codec | None = None) ->
 def _checks(
     category: Category, restrictions: Restrictions, tokens: TokenFile | None
 ) -> tuple[_Check, ...]:
-    """What the calls of a category have to bring."""
+    """The checks of a category's calls."""
     checks: list[_Check] = []
     if tokens is not None and category is not Category.HEALTH:
         checks.append(functools.partial(_check_token, tokens))
@@ -187,33 +187,33 @@ def _checks(
 
 
 def _check(restriction: Restriction) -> _Check:
-    wanted = KEY_PREFIX + restriction.header.lower()  # metadata keys are in lower case on the wire
+    name = KEY_PREFIX + restriction.header.lower()  # metadata keys are in lower case on the wire
     refused = rpc_status(
         unavailable(
-            f"This protocol is restricted, expecting header '{wanted}': send it as metadata with the value that "
-            "whoever runs this server was given"
+            f"This protocol is restricted, expecting header '{name}': send it as metadata with the value that "
+            "the administrator of this server chose"
         )
     )
 
     def check(metadata: Metadata) -> RpcStatus | None:
-        return None if restriction.admits(_sent(metadata, wanted)) else refused
+        return None if restriction.admits(_value_of(metadata, name)) else refused
 
     return check
 
 
 def _check_token(tokens: TokenFile, metadata: Metadata) -> RpcStatus | None:
-    return None if tokens.admits(_sent(metadata, HEADER)) else _NO_TOKEN
+    return None if tokens.admits(_value_of(metadata, HEADER)) else _NO_TOKEN
 
 
-def _sent(metadata: Metadata, wanted: str) -> bytes | None:
-    """The first value of a key; None when it did not come."""
+def _value_of(metadata: Metadata, name: str) -> bytes | None:
+    """The first value of a key; None if the metadata do not have it."""
     for key, value in metadata:
-        if key == wanted:
+        if key == name:
             return value.encode() if isinstance(value, str) else value
     return None
 
 
-def _everything(
+def _methods_of(
     engine: Engine, forwarding: HeaderForwarding | None, codec: Codec | None
 ) -> dict[str, tuple[Unary, Category]]:
     control = Control(engine, codec)
@@ -257,12 +257,12 @@ def _everything(
 
 
 def _bounded(method: Unary) -> Unary:
-    """The same for messages that say little: protobuf would keep the loop for a second with 64 MB of fields that nothing needs."""
+    """The same method for short messages only: protobuf would keep the loop for a second with 64 MB of fields that nothing needs."""
 
-    def bounded(body: bytes, call: Call, on_answer: OnAnswer) -> Cancellable | None:
+    def bounded(body: bytes, call: Call, on_response: OnResponse) -> Cancellable | None:
         if len(body) > LARGE:
-            on_answer(_TOO_LONG)
+            on_response(_TOO_LONG)
             return None
-        return method(body, call, on_answer)
+        return method(body, call, on_response)
 
     return bounded

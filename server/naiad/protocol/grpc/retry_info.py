@@ -1,4 +1,4 @@
-"""When to try again, as gRPC clients are told: a google.rpc.RetryInfo in the trailing metadata of UNAVAILABLE.
+"""When a gRPC client may retry: a google.rpc.RetryInfo in the trailing metadata of UNAVAILABLE.
 
 `grpc-status-details-bin` carries a google.rpc.Status, with the call's own code and message and any details. These messages are small and
 fixed, and are written here by hand: the package that defines them (googleapis-common-protos) is needed for nothing else.
@@ -10,18 +10,18 @@ from naiad.protocol.status import RETRY_AFTER_S
 KEY = "grpc-status-details-bin"
 
 UNAVAILABLE = 14
-_LONGEST_MESSAGE = 1024
-"""UTF-8 bytes. The message stands in the headers twice then, and clients take 8 KiB of headers by default."""
+_MAX_MESSAGE_BYTES = 1024
+"""UTF-8 bytes. The message is in the headers twice then, and clients take 8 KiB of headers by default."""
 
 _TYPE_URL = b"type.googleapis.com/google.rpc.RetryInfo"
 
 
 def details(refused: RpcStatus) -> tuple[tuple[str, bytes], ...]:
-    """The trailing metadata of a call that ends so; empty for every status but UNAVAILABLE."""
+    """The trailing metadata of a call that ends with this status; empty for every status except UNAVAILABLE."""
     if refused.status != UNAVAILABLE:
         return ()
     message = refused.message.encode()
-    if len(message) > _LONGEST_MESSAGE:
+    if len(message) > _MAX_MESSAGE_BYTES:
         return ()
     status = b"\x08%c" % refused.status + _field(2, message) + _RETRY_DETAIL
     return ((KEY, status),)

@@ -1,4 +1,4 @@
-"""The gRPC options as one value, and what they are called in grpc (rows 10.7, 10.36-10.39, 17.4). Pure."""
+"""The gRPC options as one value, and their names in grpc (rows 10.7, 10.36-10.39, 17.4). Pure."""
 
 import types
 
@@ -8,14 +8,14 @@ from naiad.protocol.restricted import Restrictions
 from naiad.protocol.tokens import TokenFile
 
 MAX_MESSAGE_BYTES = 2**31 - 1
-"""Row 10.7; what grpc can do at most."""
+"""The largest message that grpc can send or receive (row 10.7)."""
 
-_LARGEST = 2**31 - 1
+_MAX_INT = 2**31 - 1
 """Channel arguments are C ints."""
 
 
 class CannotServeError(ValueError):
-    """gRPC cannot be served as it is asked; the message says which option to change."""
+    """gRPC cannot be served with these settings; the message says which option to change."""
 
 
 COMPRESSION_LEVELS = ("none", "low", "medium", "high")
@@ -45,9 +45,9 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
         port: 0 takes any free port.
         reuse_port: whether other servers may listen on the same port (row 1.23).
         header_forward_pattern: which metadata become request parameters; "" for none (row 10.21).
-        restrictions: categories of calls that ask for a key (row 10.35).
-        tokens: `--auth-token-file`; None asks nobody.
-        tls: None serves plain text.
+        restrictions: categories of calls that require a key (row 10.35).
+        tokens: `--auth-token-file`; None requires no token.
+        tls: None serves without TLS.
         infer_response_compression_level: one of COMPRESSION_LEVELS (row 10.36).
         keepalive_time_ms, keepalive_timeout_ms, keepalive_permit_without_calls, max_pings_without_data,
             min_recv_ping_interval_ms, max_ping_strikes: row 10.38.
@@ -73,7 +73,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
-    """The settings under the names that grpc gives them; a number too big for grpc becomes its biggest."""
+    """The settings under their names in grpc; a number that is too large for grpc becomes the largest possible."""
     arguments = {
         "grpc.max_send_message_length": MAX_MESSAGE_BYTES,
         "grpc.max_receive_message_length": MAX_MESSAGE_BYTES,
@@ -93,7 +93,7 @@ def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
     if level:
         # As a level, not as an algorithm: grpc then takes one that the client accepts (gzip for low, deflate above).
         arguments["grpc.default_compression_level"] = level
-    return tuple((name, min(value, _LARGEST)) for name, value in arguments.items())
+    return tuple((name, min(value, _MAX_INT)) for name, value in arguments.items())
 
 
 def target(settings: GrpcSettings, *, port: int | None = None) -> str:
@@ -101,7 +101,7 @@ def target(settings: GrpcSettings, *, port: int | None = None) -> str:
 
     Args:
         settings: where to listen.
-        port: the port that was found, when the settings ask for any.
+        port: the port that was taken, if the settings ask for any.
     """
     address = settings.address
     if ":" in address and not address.startswith("["):

@@ -1,8 +1,8 @@
 """ModelStreamInfer: many requests on one stream, any models, any number of responses to each (rows 10.26-10.34).
 
-Responses of models that are not decoupled leave in the order of their requests; those of decoupled ones as they come. An error is a
-message and leaves the stream as it is, unless the client asked for a status when the stream began (row 10.28). What a client does
-not read stays bounded: decoupled models are held (`core/flow.py`), and no further request is read.
+Responses of models that are not decoupled are sent in the order of their requests; those of decoupled models as they come. An error is a
+message and the stream continues, unless the client requested a status when the stream began (row 10.28). What a client does
+not read stays bounded: decoupled models are paused (`core/flow.py`), and no further request is read.
 """
 
 import collections
@@ -36,9 +36,9 @@ from naiad.protocol.raw_tensors import unchecked
 T = typing.TypeVar("T")
 
 STATUS_WANTED = ("triton_grpc_error", "true")
-"""The metadata of a stream that shall end with the status of its first error (row 10.28)."""
+"""The metadata of a stream that is to end with the status of its first error (row 10.28)."""
 
-MOST_IN_FLIGHT = 4096
+MAX_IN_FLIGHT = 4096
 """Requests of one stream that wait for their responses; the next is not read until one has its last."""
 
 
@@ -51,10 +51,10 @@ class StreamInfer:
     """The method; a `call.Streaming`.
 
     Args:
-        engine: answers.
+        engine: runs the requests.
         forwarding: which metadata become request parameters; None when none do.
-        shut: what a request is told when the server takes no more of them.
-        codec: decodes what is large; without it the loop does.
+        shut: the error of a request once the server takes no more.
+        codec: decodes large messages; without it the loop does.
     """
 
     def __init__(
@@ -96,21 +96,21 @@ class StreamInfer:
             stream.shut(self._shut_error)
 
 
-class _Asked(msgspec.Struct, eq=False):
+class _PendingRequest(msgspec.Struct, eq=False):
     """A request of a stream.
 
     Attributes:
-        id: the client's own name for it.
-        inference: the handle on it, once the engine has taken it; before that, on its decoding.
-        flow: holds its model; None when it answers once.
+        id: the client's id of it.
+        work: the inference, once the engine has taken the request; before that, its decoding.
+        flow: pauses its model; None for a model with one response.
         ordered: its responses wait for those of the requests before it.
         empty_final: the client wants an empty final response too.
-        messages: what waits for its turn; None when nothing does.
+        messages: those that wait for the responses to earlier requests; None if there are none.
         done: it has its last response.
     """
 
     id: str = ""
-    inference: Cancellable | None = None
+    work: Cancellable | None = None
     flow: Flow | None = None
     ordered: bool = True
     empty_final: bool = False
@@ -122,13 +122,13 @@ class InferStream:
     """One stream; a `call.StreamHandler`.
 
     Args:
-        engine: answers.
+        engine: runs the requests.
         reader: reads requests.
         call: for its metadata.
         writer: writes the responses.
         forwarding: as in `StreamInfer`.
         codec: as in `StreamInfer`.
-        on_end: told with this stream once it is over.
+        on_end: called with this stream once it has ended.
     """
 
     def __init__(
@@ -150,76 +150,76 @@ class InferStream:
         self._forwarding = forwarding
         self._on_end = on_end
         self._wants_status = STATUS_WANTED in (call.invocation_metadata() or ())
-        self._in_flight = set[_Asked]()
-        self._order = collections.deque[_Asked]()
+        self._in_flight = set[_PendingRequest]()
+        self._order = collections.deque[_PendingRequest]()
         self._held = False
         self._half_closed = False
         self._shut: InferenceError | None = None
-        self._over = False
+        self._ended = False
         self._decoding = False
 
     def take(self, body: bytes) -> None:
         """See `StreamHandler`."""
-        if self._over:
+        if self._ended:
             return
-        asked = _Asked()
-        self._in_flight.add(asked)
+        pending = _PendingRequest()
+        self._in_flight.add(pending)
         codec = self._codec if len(body) > MAYBE_LARGE else None
         try:
             if codec is not None and needs_process(body):
                 work = functools.partial(decode, codec, body)
-                self._offload(codec, asked, work, functools.partial(self._decoded, asked))
+                self._offload(codec, pending, work, functools.partial(self._decoded, pending))
                 return
-            request = self._read(body, asked)
+            request = self._read(body, pending)
             if codec is not None and unchecked(request.inputs):
                 check_it = functools.partial(check, codec, request)
-                self._offload(codec, asked, check_it, functools.partial(self._ask, asked))
+                self._offload(codec, pending, check_it, functools.partial(self._infer, pending))
                 return
-            self._ask(asked, request)
+            self._infer(pending, request)
         except InferenceError as error:
-            self._refuse(asked, error)
+            self._refuse(pending, error)
         except Exception as error:  # noqa: BLE001 - the client waits for a response
-            self._refuse(asked, bug_error(error, "ModelStreamInfer"))
+            self._refuse(pending, bug_error(error, "ModelStreamInfer"))
 
     def _offload(
         self,
         codec: Codec,
-        asked: _Asked,
+        pending: _PendingRequest,
         work: collections.abc.Callable[[], T],
         proceed: collections.abc.Callable[[T], None],
     ) -> None:
-        """Have a codec process do what takes long. The next request is not read before, so that requests keep their order."""
+        """Do slow work in a codec process. The next request is read after that, so that requests keep their order."""
 
         def resume(result: T) -> None:
-            self._decoding, asked.inference = False, None
+            self._decoding, pending.work = False, None
             self._writer.capacity()
             proceed(result)
 
         def fail(error: InferenceError) -> None:
             if self._decoding:
-                self._decoding, asked.inference = False, None
+                self._decoding, pending.work = False, None
                 self._writer.capacity()
-            self._refuse(asked, error)
+            self._refuse(pending, error)
 
-        asked.inference = OffloadedCall(codec, work, proceed=resume, fail=fail)
+        pending.work = OffloadedCall(codec, work, proceed=resume, fail=fail)
         self._decoding = True  # not before: a codec that is closed raises
 
-    def _decoded(self, asked: _Asked, found: LargeRequest) -> None:
-        """Go on with a message that a codec process has read."""
-        asked.id = found.id
-        found.raise_if_unread()
-        self._admit(asked, found.model_name, found.model_version)
-        asked.empty_final = found.empty_final
-        self._ask(asked, found.taken())
+    def _decoded(self, pending: _PendingRequest, decoded: LargeRequest) -> None:
+        """Continue with a message that a codec process has decoded."""
+        pending.id = decoded.id
+        decoded.raise_if_unread()
+        self._admit(pending, decoded.model_name, decoded.model_version)
+        pending.empty_final = decoded.empty_final
+        self._infer(pending, decoded.taken())
 
-    def _ask(self, asked: _Asked, request: InferRequest) -> None:
+    def _infer(self, pending: _PendingRequest, request: InferRequest) -> None:
         if self._forwarding is not None:
             metadata = self._call.invocation_metadata() or ()
             request.parameters.update(self._forwarding.parameters(metadata))
-        on_response = functools.partial(self._on_response, asked)
-        inference = self._engine.infer(request, on_response, asked.flow)
-        if not asked.done:
-            asked.inference = inference
+        on_response = functools.partial(self._on_response, pending)
+        inference = self._engine.infer(request, on_response, pending.flow)
+        if not pending.done:
+            pending.work = inference
 
     def half_close(self) -> None:
         """See `StreamHandler`."""
@@ -229,82 +229,82 @@ class InferStream:
     def pause(self) -> None:
         """See `StreamHandler`."""
         self._held = True
-        for asked in self._in_flight:
-            if asked.flow is not None:
-                asked.flow.pause()
+        for pending in self._in_flight:
+            if pending.flow is not None:
+                pending.flow.pause()
 
     def resume(self) -> None:
         """See `StreamHandler`."""
         self._held = False
-        for asked in self._in_flight:
-            if asked.flow is not None:
-                asked.flow.resume()
+        for pending in self._in_flight:
+            if pending.flow is not None:
+                pending.flow.resume()
 
     def may_take(self) -> bool:
         """See `StreamHandler`."""
-        return not (self._held or self._decoding) and len(self._in_flight) < MOST_IN_FLIGHT
+        return not (self._held or self._decoding) and len(self._in_flight) < MAX_IN_FLIGHT
 
     def cancel(self) -> None:
-        """See `StreamHandler`; what is in flight is cancelled (row 10.33)."""
-        if not self._over:
-            self._over = True
+        """See `StreamHandler`; requests in flight are cancelled (row 10.33)."""
+        if not self._ended:
+            self._ended = True
             self._on_end(self)
         in_flight = tuple(self._in_flight)
         self._in_flight.clear()
         self._order.clear()
-        for asked in in_flight:
-            # Let go of as well: it holds the callback that holds `asked`.
-            inference, asked.inference = asked.inference, None
-            if inference is not None:
-                inference.cancel()
+        for pending in in_flight:
+            # Dropped as well: it holds the callback that holds `pending`.
+            work, pending.work = pending.work, None
+            if work is not None:
+                work.cancel()
 
     def shut(self, error: InferenceError) -> None:
         """Take no more requests."""
         self._shut = error
         self._end_if_done()
 
-    def _read(self, body: bytes, asked: _Asked) -> InferRequest:
-        """The request of a message; what is known of it stands in `asked` even if it fails.
+    def _read(self, body: bytes, pending: _PendingRequest) -> InferRequest:
+        """The request of a message; `pending` gets what is known of it, even if it fails.
 
         Raises:
-            InferenceError: it cannot be read, or its model is not there.
+            InferenceError: it cannot be read, or its model is not ready.
         """
         try:
             incoming = self._reader.read(body)
         except InferenceError:
-            asked.id = self._reader.id_of(body)
+            pending.id = self._reader.id_of(body)
             raise
-        asked.id = incoming.id
-        self._admit(asked, incoming.model_name, incoming.model_version)
+        pending.id = incoming.id
+        self._admit(pending, incoming.model_name, incoming.model_version)
         request = self._reader.request(incoming)
-        asked.empty_final = wants_empty_final(incoming)
+        pending.empty_final = wants_empty_final(incoming)
         return request
 
-    def _admit(self, asked: _Asked, model_name: str, model_version: int) -> None:
-        """Raises InferenceError: the stream takes no more requests, or there is no such model."""
+    def _admit(self, pending: _PendingRequest, model_name: str, model_version: int) -> None:
+        """Look up the model; raises InferenceError if it does not exist, or if the stream takes no more requests."""
         if self._shut is not None:
-            self._order.append(asked)
+            self._order.append(pending)
             raise self._shut
         try:
             decoupled = self._engine.traits_of(model_name, model_version).decoupled
         except InferenceError:
-            self._order.append(asked)
+            self._order.append(pending)
             raise
         if decoupled:
-            asked.ordered = False
-            asked.flow = Flow()
+            pending.ordered = False
+            pending.flow = Flow()
             if self._held:
-                asked.flow.pause()
+                pending.flow.pause()
         else:
-            self._order.append(asked)
+            self._order.append(pending)
 
-    def _on_response(self, asked: _Asked, response: InferResponse) -> None:
-        """Called back by the engine. Must not raise into it: others' answers may follow in the same turn."""
-        if self._over:
+    def _on_response(self, pending: _PendingRequest, response: InferResponse) -> None:
+        """The engine's callback. It must not raise: responses to other requests may follow in the same call."""
+        if self._ended:
             return
         error = response.error
         message = b""
-        if error is None and (asked.empty_final or not response.empty):
+        if error is None and (pending.empty_final or not response.empty):
             try:
                 message = response_proto.encode_streamed(response)
             except InferenceError as failure:
@@ -315,42 +315,42 @@ class InferStream:
             if self._wants_status:
                 self._end(rpc_status(error))
                 return
-            # An error before the engine has taken the request is not the model's.
-            of_model = response if asked.inference is not None else None
-            message = response_proto.encode_streamed_error(error.message, asked.id, of_model)
-        self._give(asked, message, final=response.final)
-        if asked.flow is not None and asked.flow.overran() and not self._over:
+            # An error before the engine has taken the request is not an error of the model.
+            of_model = response if pending.work is not None else None
+            message = response_proto.encode_streamed_error(error.message, pending.id, of_model)
+        self._send(pending, message, final=response.final)
+        if pending.flow is not None and pending.flow.overran() and not self._ended:
             self._end(rpc_status(_TOO_SLOW))
 
-    def _refuse(self, asked: _Asked, error: InferenceError) -> None:
-        """A request that cannot be run."""
-        if asked.ordered and asked not in self._order:
-            self._order.append(asked)
+    def _refuse(self, pending: _PendingRequest, error: InferenceError) -> None:
+        """Respond to a request that cannot be run."""
+        if pending.ordered and pending not in self._order:
+            self._order.append(pending)
         if self._wants_status:
             self._end(rpc_status(error))
             return
-        message = response_proto.encode_streamed_error(error.message, asked.id)
-        self._give(asked, message, final=True)
+        message = response_proto.encode_streamed_error(error.message, pending.id)
+        self._send(pending, message, final=True)
 
-    def _give(self, asked: _Asked, message: bytes, *, final: bool) -> None:
-        """Send a message, or keep it until those of earlier requests are out (row 10.31)."""
+    def _send(self, pending: _PendingRequest, message: bytes, *, final: bool) -> None:
+        """Send a message, or keep it until those of earlier requests are sent (row 10.31)."""
         in_flight = self._in_flight
         if final:
-            asked.done = True
-            asked.inference = None
-            was_full = len(in_flight) >= MOST_IN_FLIGHT
-            in_flight.discard(asked)
+            pending.done = True
+            pending.work = None
+            was_full = len(in_flight) >= MAX_IN_FLIGHT
+            in_flight.discard(pending)
             if was_full:
                 self._writer.capacity()
         if message:
-            if not asked.ordered or self._order[0] is asked:
+            if not pending.ordered or self._order[0] is pending:
                 self._writer.send(message)
-            elif asked.messages is None:
-                asked.messages = [message]
+            elif pending.messages is None:
+                pending.messages = [message]
             else:
-                asked.messages.append(message)
+                pending.messages.append(message)
         if final:
-            if asked.ordered and self._order[0] is asked:
+            if pending.ordered and self._order[0] is pending:
                 self._next_in_order()
             if not in_flight:
                 self._end_if_done()
@@ -369,7 +369,7 @@ class InferStream:
             order.popleft()
 
     def _end_if_done(self) -> None:
-        if self._in_flight or self._over:
+        if self._in_flight or self._ended:
             return
         if self._half_closed:
             self._end(None)
@@ -377,6 +377,6 @@ class InferStream:
             self._end(rpc_status(self._shut))
 
     def _end(self, refused: RpcStatus | None) -> None:
-        """The stream is over; what is still in flight is not wanted any more."""
+        """End the stream and cancel the requests in flight."""
         self.cancel()
         self._writer.end(refused)

@@ -23,11 +23,11 @@ class AccessRecorder(Recorder):
         reply: HttpReply,
         context: RequestContext,
     ) -> None:
-        """A reply was sent.
+        """A response was sent: log its entry.
 
         Args:
             head: the request's.
-            peer: the client's host and port.
+            peer: the client's host and port; None if it is unknown.
             reply: what was sent.
             context: the request's.
         """

@@ -19,13 +19,13 @@ class HealthRoutes:
     """The handlers of health paths.
 
     Args:
-        engine: who is asked.
+        engine: knows the state of the server and of its models.
     """
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         # The loop keeps only weak references to tasks.
-        self._asking: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def live(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         """GET /v2/health/live: 200 while the process serves, 503 at the end of a shutdown (row 2.1)."""
@@ -38,14 +38,14 @@ class HealthRoutes:
 
     def ready(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         """GET /v2/health/ready: 200, or 400 with an empty body (row 2.2)."""
-        self._ask(self._server_ready, on_reply)
+        self._begin(self._server_ready, on_reply)
         return None
 
     def model_ready(
         self, model: str, version: int, request: HttpRequest, on_reply: OnReply
     ) -> Cancellable | None:
         """GET /v2/models/MODEL[/versions/N]/ready: 200 with an empty body, or why not (rows 2.7, 2.8)."""
-        self._ask(functools.partial(self._model_ready, model, version), on_reply)
+        self._begin(functools.partial(self._model_ready, model, version), on_reply)
         return None
 
     async def _server_ready(self) -> HttpReply:
@@ -56,28 +56,28 @@ class HealthRoutes:
             return OK
         of = "" if version == LATEST else f" version {version}"
         raise invalid(
-            f"Model version not ready: an instance of '{model}'{of} does not answer well; ask again, or see the server's log"
+            f"Model version not ready: an instance of '{model}'{of} responds with an error; ask again, or see the server's log"
         )
 
-    def _ask(
+    def _begin(
         self,
-        question: collections.abc.Callable[[], collections.abc.Coroutine[None, None, HttpReply]],
+        check: collections.abc.Callable[[], collections.abc.Coroutine[None, None, HttpReply]],
         on_reply: OnReply,
     ) -> None:
-        task = asyncio.get_running_loop().create_task(_answer(question, on_reply))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+        task = asyncio.get_running_loop().create_task(_respond(check, on_reply))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
 
-async def _answer(
-    question: collections.abc.Callable[[], collections.abc.Coroutine[None, None, HttpReply]],
+async def _respond(
+    check: collections.abc.Callable[[], collections.abc.Coroutine[None, None, HttpReply]],
     on_reply: OnReply,
 ) -> None:
     try:
-        reply = await question()
+        reply = await check()
     except InferenceError as error:
         reply = error_reply(error)
-    except Exception:  # a probe is answered whatever happens
-        log.exception("a health check could not be answered")
+    except Exception:  # a probe gets a response whatever happens
+        log.exception("a health check failed")
         reply = server_fault()
     on_reply(reply)

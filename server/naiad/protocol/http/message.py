@@ -129,7 +129,7 @@ class FastRoutes(typing.Protocol):
     """The paths that do not go through ASGI."""
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
-        """The handler of a path, or None when the ASGI application shall answer. Called once the headers are complete.
+        """The handler of a path, or None for the ASGI application. Called once the headers are complete.
 
         The result depends on nothing else, and is cached.
         """
@@ -138,7 +138,7 @@ class FastRoutes(typing.Protocol):
     def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
         """The error of a request that its head alone decides (token, verb, model), or None if its body is needed.
 
-        Called for a request of the fast lane before its body is received, so that no body is received in vain. The handler
+        Called for a request of the fast lane before its body is received, so that a body is received only if it is needed. The handler
         checks again.
         """
         ...

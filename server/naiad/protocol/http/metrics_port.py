@@ -26,7 +26,7 @@ _STATUS_PATH = "/status"
 _NO_BODY = 0
 
 _NOT_ALLOWED = replies.wrong_method(b"GET")
-_NOTHING = HttpReply(200, (), (b"",))
+_EMPTY = HttpReply(200, (), (b"",))
 
 
 class MetricsPage:
@@ -35,7 +35,7 @@ class MetricsPage:
     One page is rendered at a time. Requests that come meanwhile share the next: each page shows what was counted after its request came.
 
     Args:
-        collect: gives the families to show now; it may compute each when it is asked for the next.
+        collect: gives the current families; it may compute each when the next is requested.
     """
 
     def __init__(self, collect: Collect) -> None:
@@ -43,8 +43,8 @@ class MetricsPage:
         self._waiting: list[OnReply] = []
         self._task: asyncio.Task[None] | None = None
 
-    def answer(self, reply: OnReply) -> None:
-        """Send the page once it is rendered."""
+    def send(self, reply: OnReply) -> None:
+        """Send the page once it is rendered; the next page if one is being rendered."""
         self._waiting.append(reply)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._render())
@@ -57,13 +57,13 @@ class MetricsPage:
                 for family in self._collect():
                     parts.append(page((family,)))
                     await asyncio.sleep(0)
-                answer = HttpReply(200, _HEADERS, (b"".join(parts),))
-            except Exception:  # a bug of ours must not leave the request without an answer
+                response = HttpReply(200, _HEADERS, (b"".join(parts),))
+            except Exception:  # a bug of ours must not leave the request without a response
                 log.exception("the metrics page could not be rendered")
-                answer = replies.server_fault()
+                response = replies.server_fault()
             for reply in waiting:
                 try:
-                    reply(answer)
+                    reply(response)
                 except Exception:  # nor may it end the pages of all others
                     log.exception("the metrics page could not be sent")
         self._task = None
@@ -73,8 +73,8 @@ class MetricsRoutes:
     """The `FastRoutes` of the metrics port.
 
     Args:
-        collect: gives the families to show now.
-        states: gives every model version's state now.
+        collect: gives the current families.
+        states: gives the current state of every model version.
     """
 
     def __init__(
@@ -87,17 +87,17 @@ class MetricsRoutes:
         self._states = states
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
-        """Every path is answered here."""
+        """The handler of any path."""
         if method != b"GET":
-            return _answer_not_allowed
+            return _respond_not_allowed
         if path in _METRICS_PATHS:
             return self._metrics
         if path == _STATUS_PATH:
             return self._status
-        return _answer_nothing
+        return _respond_empty
 
     def may_stream(self, path: str, headers: Headers) -> bool:
-        """Nothing here does."""
+        """No response is a stream."""
         return False
 
     def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
@@ -105,11 +105,11 @@ class MetricsRoutes:
         return None
 
     def body_limit(self, path: str, headers: Headers) -> int:
-        """Nothing here takes a body."""
+        """No path takes a body."""
         return _NO_BODY
 
     def _metrics(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
-        self._page.answer(reply)
+        self._page.send(reply)
         return None
 
     def _status(self, request: HttpRequest, reply: OnReply) -> Cancellable | None:
@@ -126,12 +126,12 @@ class MetricsRoutes:
         return None
 
 
-def _answer_not_allowed(request: HttpRequest, reply: OnReply) -> Cancellable | None:
+def _respond_not_allowed(request: HttpRequest, reply: OnReply) -> Cancellable | None:
     reply(_NOT_ALLOWED)
     return None
 
 
-def _answer_nothing(request: HttpRequest, reply: OnReply) -> Cancellable | None:
-    """Row 8.12: any other path is 200 without a body."""
-    reply(_NOTHING)
+def _respond_empty(request: HttpRequest, reply: OnReply) -> Cancellable | None:
+    """Any other path is 200 without a body (row 8.12)."""
+    reply(_EMPTY)
     return None

@@ -1,6 +1,6 @@
 """Whole replies that do not carry tensors: JSON, errors, empty ones. Pure.
 
-Every error of this server is a JSON object with the single key "error" (row 1.2), whoever raises it.
+Every error of this server is a JSON object with the single key "error" (row 1.2), whichever part of it fails.
 """
 
 import collections.abc
@@ -18,15 +18,15 @@ JSON_TYPE = (CONTENT_TYPE, b"application/json")
 JSON_HEADERS = (JSON_TYPE,)
 BINARY_TYPE = (CONTENT_TYPE, b"application/octet-stream")
 
-_LONGEST = 1 << 16
-"""Characters of an error. A message may quote a name that a client sent: 50 MB of it, which were 50 KB of gzip."""
+_MAX_LENGTH = 1 << 16
+"""Characters of an error. A message may quote a name that a client sent: 50 MB of it, which came as 50 KB of gzip."""
 
 ExtraHeaders = tuple[tuple[bytes, bytes], ...]
 
 RETRY_AFTER = (b"Retry-After", b"%d" % RETRY_AFTER_S)
 
 OK = HttpReply(200, (), ())
-"""200 with an empty body: what health checks answer (rows 2.1, 2.2)."""
+"""200 with an empty body: the response to a health check (rows 2.1, 2.2)."""
 
 NOT_OK = HttpReply(400, (), ())
 """400 with an empty body: the server is not ready (row 2.2)."""
@@ -39,8 +39,8 @@ def json_reply(value: typing.Any, *, status: int = 200) -> HttpReply:
 
 def error_body(message: str) -> bytes:
     """An error's JSON (row 1.2); an overlong message is cut."""
-    if len(message) > _LONGEST:
-        message = message[:_LONGEST] + " …"
+    if len(message) > _MAX_LENGTH:
+        message = message[:_MAX_LENGTH] + " …"
     # A message may quote what a client sent, and that may hold lone surrogates, which JSON cannot.
     text = message.encode("utf-8", "replace").decode()
     return orjson.dumps({"error": text})
@@ -49,33 +49,33 @@ def error_body(message: str) -> bytes:
 def refusal(
     status: int, message: str, *, extra: ExtraHeaders = (), request_id: str = ""
 ) -> HttpReply:
-    """An error that the front end itself answers (rows 1.2, 1.4); `request_id` is for the access log."""
+    """An error of the HTTP front end itself (rows 1.2, 1.4); `request_id` is for the access log."""
     return HttpReply(status, JSON_HEADERS + extra, (error_body(message),), request_id)
 
 
 def error_reply(
     error: InferenceError, *, extra: ExtraHeaders = (), request_id: str = ""
 ) -> HttpReply:
-    """A failure with the status of its code (row 1.1); one that may pass by itself says when to try again."""
+    """A failure with the status of its code (row 1.1); UNAVAILABLE says when to retry."""
     if error.code is ErrorCode.UNAVAILABLE:
         extra = (*extra, RETRY_AFTER)
     return refusal(http_status(error.code), error.message, extra=extra, request_id=request_id)
 
 
 def error_callback(on_reply: OnReply) -> collections.abc.Callable[[InferenceError], None]:
-    """What replies with a failure, for work whose failure comes by callback."""
+    """A callback that responds with a failure."""
     return lambda error: on_reply(error_reply(error))
 
 
 @functools.cache  # every path of the fast lane keeps one, and orjson's bytes take 4 KB
 def wrong_method(allowed: bytes) -> HttpReply:
-    """Row 1.4, with the Allow header that HTTP asks for; `allowed` is its value."""
+    """405 with the Allow header that HTTP requires (row 1.4); `allowed` is its value."""
     return refusal(405, "Method Not Allowed", extra=((b"Allow", allowed),))
 
 
 @functools.cache
 def options_reply(allowed: bytes) -> HttpReply:
-    """What OPTIONS answers on a path that exists: which verbs it takes."""
+    """The response to OPTIONS on a path that exists: the methods it takes."""
     return HttpReply(204, ((b"Allow", allowed),), ())
 
 
@@ -85,5 +85,5 @@ SERVER_FAULT = internal(
 
 
 def server_fault() -> HttpReply:
-    """What a client is told of a bug of ours; whoever calls this has logged it."""
+    """The response after a bug of the server, which the caller has logged."""
     return error_reply(SERVER_FAULT)

@@ -1,7 +1,7 @@
-"""The paths of the fast lane: infer, generate, generate_stream, live and ready (row 1.6). Everything else is the control plane's.
+"""The paths of the fast lane: infer, generate, generate_stream, live and ready (row 1.6). The control plane handles all others.
 
-A path is parsed once: its handlers are kept (bounded), so that finding them costs one dictionary look-up a request. Restricted
-APIs (row 17.16) put a guard around the handlers when they are made; without restrictions nothing is asked.
+A path is parsed once: its handlers are kept (bounded), so that finding them costs one dictionary look-up per request. Restricted
+APIs (row 17.16) put a guard around the handlers when they are made; without restrictions nothing is checked.
 """
 
 import functools
@@ -24,21 +24,21 @@ from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpReq
 from naiad.protocol.http.paths import ApiPath, category_of, find
 from naiad.protocol.http.replies import error_reply, options_reply, refusal, wrong_method
 from naiad.protocol.restricted import Category, Restriction, Restrictions
-from naiad.protocol.tokens import ASK_FOR_ONE, CHALLENGE, HEADER, TokenFile
+from naiad.protocol.tokens import CHALLENGE, HEADER, UNAUTHENTICATED, TokenFile
 
 MAX_INPUT_SIZE = 67_108_864
 MAX_INT64 = 2**63 - 1
 
-_KNOWN_PATHS = 1_024
-"""Paths remembered. A client that calls more different ones than this pays for parsing again, and costs no more memory."""
+_MAX_KNOWN_PATHS = 1_024
+"""Paths remembered. A client that uses more different ones pays for parsing again, and costs no more memory."""
 
 _HEALTH_BODY = 65_536
-"""Body bytes that a health check may bring; they have no effect."""
+"""Body bytes that a health check may have; they have no effect."""
 
 _AUTHORIZATION = HEADER.encode()
 
-NO_TOKEN = refusal(401, ASK_FOR_ONE, extra=(CHALLENGE,))
-"""The answer to a call without a token, or with a wrong one."""
+NO_TOKEN = refusal(401, UNAUTHENTICATED, extra=(CHALLENGE,))
+"""The response to a call without a token, or with a wrong one."""
 
 
 class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
         max_input_size: bytes; `--http-max-input-size` (row 1.11).
         header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
         restrictions: `--http-restricted-api` (row 17.15).
-        tokens: `--auth-token-file`; None asks nobody.
+        tokens: `--auth-token-file`; None requires no token.
         codec: decodes and encodes large messages; None leaves that to the event loop.
     """
 
@@ -59,7 +59,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     codec: Codec | None = None
 
     def limits(self) -> InferenceLimits:
-        """What they mean for infer requests.
+        """The limits of infer requests.
 
         Raises:
             ValueError: the pattern is not a regular expression.
@@ -78,7 +78,7 @@ def model_version(segment: str) -> int:
     """
     if not segment:
         return LATEST
-    # A number of 19 digits is compared; one of a thousand is not even made.
+    # A number of 19 digits is compared; one of a thousand digits is not even converted.
     version = int(segment) if len(segment) <= 40 else MAX_INT64 + 1  # noqa: PLR2004 - any length above 19 does
     if version > MAX_INT64:
         raise invalid(
@@ -89,12 +89,12 @@ def model_version(segment: str) -> int:
 
 
 class Endpoint:
-    """One path of the fast lane: a handler for the verb it takes, an answer for every other.
+    """One path of the fast lane: a handler for its method, an error for all others.
 
     Args:
-        verb: the verb, e.g. b"POST".
-        handler: who answers it.
-        restriction: what a call has to bring, if anything (row 17.16: looked at before the verb).
+        verb: the method, e.g. b"POST".
+        handler: handles it.
+        restriction: the header that a call needs, if any; checked before the method (row 17.16).
     """
 
     __slots__ = ("_handler", "_restriction", "_tokens", "_verb", "handlers", "other")
@@ -114,23 +114,23 @@ class Endpoint:
         other: FastHandler = functools.partial(_always, wrong_method(allowed))
         if restriction is not None:
             guard = functools.partial(functools.partial, _guarded, restriction)
-            handlers = {name: guard(each) for name, each in handlers.items()}
+            handlers = {name: guard(handler) for name, handler in handlers.items()}
             other = guard(other)
         self.handlers = handlers
         self.other = other
 
-    def ask_for(self, tokens: TokenFile) -> None:
-        """From now on a call has to bring a token; looked at before everything else."""
+    def require_token(self, tokens: TokenFile) -> None:
+        """From now on a call needs a token; this is checked first."""
         self._tokens = tokens
         guard = functools.partial(functools.partial, _with_token, tokens)
-        self.handlers = {name: guard(each) for name, each in self.handlers.items()}
+        self.handlers = {name: guard(handler) for name, handler in self.handlers.items()}
         self.other = guard(self.other)
 
     def refusal(self, method: bytes, headers: Headers) -> HttpReply | None:
         """See `FastRoutes`; in the order in which the handlers check."""
         if self._tokens is not None and not self._tokens.admits(headers.get(_AUTHORIZATION)):
             return NO_TOKEN
-        if self._restriction is not None and not _opens(self._restriction, headers):
+        if self._restriction is not None and not _admits(self._restriction, headers):
             return refusal(403, self._restriction.refusal)
         handler = self._handler
         if method == self._verb and isinstance(handler, InferRoute | GenerateRoute):
@@ -138,7 +138,7 @@ class Endpoint:
         return None
 
 
-def _opens(restriction: Restriction, headers: Headers) -> bool:
+def _admits(restriction: Restriction, headers: Headers) -> bool:
     return restriction.admits(headers.get(restriction.header.lower().encode()))
 
 
@@ -150,7 +150,7 @@ def _always(reply: HttpReply, request: HttpRequest, on_reply: OnReply) -> Cancel
 def _guarded(
     restriction: Restriction, handler: FastHandler, request: HttpRequest, on_reply: OnReply
 ) -> Cancellable | None:
-    if _opens(restriction, request.headers):
+    if _admits(restriction, request.headers):
         return handler(request, on_reply)
     on_reply(refusal(403, restriction.refusal))
     return None
@@ -169,7 +169,7 @@ class Routes:
     """The fast lane's `FastRoutes`.
 
     Args:
-        engine: who answers.
+        engine: runs the requests.
         options: what the administrator chose.
     """
 
@@ -186,7 +186,7 @@ class Routes:
         return len(self._known)
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
-        """The handler of a path; None when the control plane shall answer."""
+        """The handler of a path; None for the control plane."""
         endpoint = self._known.get(path) or self._learn(path)
         return None if endpoint is None else endpoint.handlers.get(method, endpoint.other)
 
@@ -198,16 +198,16 @@ class Routes:
     def _learn(self, path: str) -> Endpoint | None:
         endpoint = self._make(path)
         if endpoint is not None:
-            # Here and not where each is made: a path that is added later is guarded unless it is about health.
+            # Here and not where each endpoint is made: a path that is added later is guarded unless it is about health.
             if self._options.tokens is not None and category_of(path) is not Category.HEALTH:
-                endpoint.ask_for(self._options.tokens)
-            if len(self._known) >= _KNOWN_PATHS:
+                endpoint.require_token(self._options.tokens)
+            if len(self._known) >= _MAX_KNOWN_PATHS:
                 self._known.clear()
             self._known[path] = endpoint
         return endpoint
 
     def body_limit(self, path: str, headers: Headers) -> int:
-        """How many body bytes a request may have (row 1.11).
+        """The limit of a request's body, in bytes (row 1.11).
 
         Binary tensors behind JSON are bounded by what a length header can say (row 3.3), as in Triton, not by the input
         size, which is for JSON, raw bodies and what a compressed body becomes.
@@ -221,8 +221,8 @@ class Routes:
             if encoding is not Encoding.IDENTITY:
                 # What does not compress grows by a little.
                 return limit + limit // 1000 + 1024
-        said = headers.get(b"inference-header-content-length", b"0")
-        if said.isdigit() and said.strip(b"0") and path.endswith("/infer"):
+        declared_length = headers.get(b"inference-header-content-length", b"0")
+        if declared_length.isdigit() and declared_length.strip(b"0") and path.endswith("/infer"):
             return MAX_INT32
         return limit
 

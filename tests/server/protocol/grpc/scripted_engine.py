@@ -23,7 +23,7 @@ from naiad.engine.api import (
 )
 from naiad.errors import InferenceError, invalid
 from naiad.metrics.statistics import ModelStatistics
-from naiad.protocol.grpc.call import Answer, Metadata, RpcStatus
+from naiad.protocol.grpc.call import Metadata, Response, RpcStatus
 from tests.support.engines import EngineOfOneModel
 
 PLAIN = ModelTraits(decoupled=False, max_batch_size=8, inputs=())
@@ -106,9 +106,9 @@ class Answers:
     """Collects what is called back; a test expects exactly one."""
 
     def __init__(self) -> None:
-        self.all: list[Answer] = []
+        self.all: list[Response] = []
 
-    def __call__(self, answer: Answer) -> None:
+    def __call__(self, answer: Response) -> None:
         self.all.append(answer)
 
     @property

@@ -14,7 +14,7 @@ from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.methods import INFER, REFUSED, SERVICE, Methods, build
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.restricted import Category, Restriction
-from naiad.protocol.tokens import ASK_FOR_ONE, TokenFile
+from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
 from tests.server.protocol.grpc.scripted_engine import (
     Answers,
     ScriptedEngine,
@@ -357,7 +357,9 @@ def with_tokens(tmp_path: pathlib.Path) -> Methods:
 async def test_every_call_but_those_about_health_asks_for_a_token(tmp_path: pathlib.Path) -> None:
     methods = with_tokens(tmp_path)
     refused = {
-        path for path in methods.paths() if await ask(methods, path) == RpcStatus(16, ASK_FOR_ONE)
+        path
+        for path in methods.paths()
+        if await ask(methods, path) == RpcStatus(16, UNAUTHENTICATED)
     }
     open_to_all = {CHECK, SERVICE + "ServerLive", SERVICE + "ServerReady", SERVICE + "ModelReady"}
     assert refused == set(methods.paths()) - open_to_all
@@ -377,7 +379,7 @@ async def test_a_wrong_token_opens_nothing(tmp_path: pathlib.Path) -> None:
     answer = await ask(
         with_tokens(tmp_path), SERVICE + "ServerMetadata", b"", ("authorization", "Bearer wrong")
     )
-    assert answer == RpcStatus(16, ASK_FOR_ONE)
+    assert answer == RpcStatus(16, UNAUTHENTICATED)
 
 
 def test_a_control_message_may_not_be_large() -> None:

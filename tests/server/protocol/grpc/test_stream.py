@@ -11,9 +11,9 @@ from naiad.core.messages import service_pb2
 from naiad.errors import invalid, not_found
 from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.methods import STREAM_INFER
-from naiad.protocol.grpc.stream import MOST_IN_FLIGHT
+from naiad.protocol.grpc.stream import MAX_IN_FLIGHT
 from naiad.protocol.restricted import Category, Restriction
-from naiad.protocol.tokens import ASK_FOR_ONE, TokenFile
+from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
 from tests.server.protocol.grpc.bidi_stream import BidiStream, scripted
 from tests.server.protocol.grpc.scripted_engine import (
     ScriptedEngine,
@@ -251,7 +251,7 @@ def test_a_client_that_reads_nothing_of_a_model_that_does_not_wait_is_cut_off() 
 
 def test_no_more_than_so_many_requests_are_read_at_once() -> None:
     bidi_stream = BidiStream()
-    for _ in range(MOST_IN_FLIGHT - 1):
+    for _ in range(MAX_IN_FLIGHT - 1):
         bidi_stream.ask()
     assert bidi_stream.stream.may_take()
     bidi_stream.ask()
@@ -324,7 +324,7 @@ def test_a_stream_is_asked_for_its_token_when_it_begins(tmp_path: pathlib.Path) 
     file.write_text("secret")
     tokens = TokenFile(str(file), clock=ManualClock())
     for metadata in ((), (("authorization", "Bearer wrong"),)):
-        assert BidiStream(*metadata, tokens=tokens).end_of == [RpcStatus(16, ASK_FOR_ONE)]
+        assert BidiStream(*metadata, tokens=tokens).end_of == [RpcStatus(16, UNAUTHENTICATED)]
     assert BidiStream(("authorization", "Bearer secret"), tokens=tokens).end_of == []
 
 

@@ -58,7 +58,7 @@ async def test_any_other_path_is_an_empty_200_and_any_other_verb_405() -> None:
 
 async def answer_of(page: MetricsPage) -> HttpReply:
     reply: asyncio.Future[HttpReply] = asyncio.get_running_loop().create_future()
-    page.answer(reply.set_result)
+    page.send(reply.set_result)
     return await reply
 
 
@@ -102,6 +102,6 @@ async def test_a_page_that_cannot_be_sent_keeps_no_other_from_its_client() -> No
     def broken(reply: HttpReply) -> None:
         raise ZeroDivisionError
 
-    page.answer(broken)
+    page.send(broken)
     assert (await answer_of(page)).status == 200
     assert (await answer_of(page)).status == 200

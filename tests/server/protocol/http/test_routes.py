@@ -9,7 +9,7 @@ from naiad.protocol.http.inference import InferRoute
 from naiad.protocol.http.message import Headers, HttpReply, HttpRequest
 from naiad.protocol.http.routes import MAX_INPUT_SIZE, HttpOptions, Routes, model_version
 from naiad.protocol.restricted import Category, Restriction
-from naiad.protocol.tokens import ASK_FOR_ONE, TokenFile
+from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
 from tests.server.protocol.http.scripted_engine import (
     Replies,
     ScriptedEngine,
@@ -219,7 +219,7 @@ def guarded(tmp_path: pathlib.Path) -> Routes:
 def test_inference_asks_for_a_token(tmp_path: pathlib.Path) -> None:
     routes = guarded(tmp_path)
     refused = ask(routes, b"POST", "/v2/models/m/infer", body=INFER)
-    assert (refused.status, error_of(refused)) == (401, ASK_FOR_ONE)
+    assert (refused.status, error_of(refused)) == (401, UNAUTHENTICATED)
     assert header_of(refused, b"WWW-Authenticate") == b"Bearer"
     for sent in (b"secret", b"Bearer secret"):
         headers = {b"authorization": sent}

@@ -1,6 +1,6 @@
 """The methods about the server and its models: health, metadata, config, repository (rows 10.2-10.8, 7.1-7.7, 7.13, 5.7).
 
-Each is: parse, one question to the engine, translate. Bytes in, bytes out; failures are raised as InferenceError.
+Each parses the message, calls the engine once, and writes the response. Bytes in, bytes out; failures are raised as InferenceError.
 """
 
 import functools
@@ -19,14 +19,14 @@ from naiad.protocol.grpc.codec import statistics_proto
 from naiad.protocol.grpc.codec.request_proto import version_number
 
 _NOT_SERVED = frozenset((ErrorCode.NOT_FOUND, ErrorCode.UNAVAILABLE))
-"""What a model answers that is unknown, not loaded, or between states (row 2.8)."""
+"""The errors of a model that is unknown, not loaded, or between states (row 2.8)."""
 
 
 class Control:
     """The methods.
 
     Args:
-        engine: answers.
+        engine: knows the models.
         codec: decodes large messages; without it the loop does.
     """
 
@@ -43,10 +43,10 @@ class Control:
         return _bytes(service_pb2.ServerReadyResponse(ready=await self._engine.server_ready()))
 
     async def model_ready(self, body: bytes) -> bytes:
-        """ModelReady: whatever keeps a model from serving is OK with ready=false; only an exiting server is an error (row 10.4).
+        """ModelReady: any model that does not serve is OK with ready=false; only an exiting server is an error (row 10.4).
 
-        Of a model that is unknown or not loaded, row 10.4 says NOT_FOUND. Releases before June 2026 say ready=false, clients poll for that
-        before a load, and so it is here.
+        For a model that is unknown or not loaded, row 10.4 says NOT_FOUND. Releases before June 2026 respond with ready=false, which clients poll
+        before a load, and so does this server.
         """
         request = _parse(service_pb2.ModelReadyRequest, body)
         version = version_number(request.version)
@@ -61,24 +61,24 @@ class Control:
 
     def server_metadata(self, body: bytes) -> bytes:
         """ServerMetadata (row 2.13)."""
-        said = self._engine.server_metadata()
+        metadata = self._engine.server_metadata()
         return _bytes(
             service_pb2.ServerMetadataResponse(
-                name=said.name, version=said.version, extensions=said.extensions
+                name=metadata.name, version=metadata.version, extensions=metadata.extensions
             )
         )
 
     def model_metadata(self, body: bytes) -> bytes:
         """ModelMetadata (rows 2.15, 2.16)."""
         request = _parse(service_pb2.ModelMetadataRequest, body)
-        said = self._engine.model_metadata(request.name, version_number(request.version))
+        metadata = self._engine.model_metadata(request.name, version_number(request.version))
         return _bytes(
             service_pb2.ModelMetadataResponse(
-                name=said.name,
-                versions=[str(version) for version in said.versions],
-                platform=said.platform,
-                inputs=[_tensor(tensor) for tensor in said.inputs],
-                outputs=[_tensor(tensor) for tensor in said.outputs],
+                name=metadata.name,
+                versions=[str(version) for version in metadata.versions],
+                platform=metadata.platform,
+                inputs=[_tensor(tensor) for tensor in metadata.inputs],
+                outputs=[_tensor(tensor) for tensor in metadata.outputs],
             )
         )
 
@@ -171,13 +171,13 @@ def large_load_request(body: bytes) -> tuple[str, dict[str, typing.Any]]:
 
 
 def _parse(message_class: typing.Any, body: bytes) -> typing.Any:
-    """The message, or INTERNAL as grpc answers bytes that are none."""
+    """The parsed message; bytes that are not one are INTERNAL, as in grpc."""
     try:
         return message_class.FromString(body)
     except DecodeError as error:
         name = message_class.DESCRIPTOR.name
         raise internal(
-            f"Unable to parse request: the message is no {name} ({error}); "
+            f"Unable to parse request: the message is not a {name} ({error}); "
             "generate the client from Triton's grpc_service.proto"
         ) from None
 
@@ -193,7 +193,7 @@ def _tensor(tensor: TensorMetadata) -> typing.Any:
 
 
 def _refuse_repository_name(request: typing.Any) -> None:
-    """Row 7.7."""
+    """A repository name is refused (row 7.7)."""
     if request.repository_name:
         raise unsupported(
             "'repository_name' specification is not supported: leave it empty, all repositories are one"

@@ -1,7 +1,7 @@
 """grpc.health.v1.Health, Check only (row 10.3).
 
 Its two messages are one field each and are written here by hand: registering them with protobuf would collide with the
-package grpcio-health-checking when a model or an embedding program imports it. `service` is not looked at.
+package grpcio-health-checking when a model or an embedding program imports it. `service` has no effect.
 """
 
 from naiad.engine.api import Engine

@@ -13,30 +13,32 @@ def load_overrides(parameters: typing.Any) -> dict[str, str | bytes]:
     Raises:
         InferenceError: INVALID_ARG (row 7.18).
     """
-    found: dict[str, str | bytes] = {}
+    overrides: dict[str, str | bytes] = {}
     for name, value in parameters.items():
         if name == "config":
-            found[name] = _one("load", name, value, "string_param")
+            overrides[name] = _value("load", name, value, "string_param")
         elif name.startswith(_FILE):
-            found[name] = _one("load", name, value, "bytes_param")
+            overrides[name] = _value("load", name, value, "bytes_param")
         else:
             raise invalid(f"unrecognized load parameter '{name}': those are config and file:<path>")
-    return found
+    return overrides
 
 
 def unload_dependents(parameters: typing.Any) -> bool:
-    """The one parameter of an unload (row 7.26); others are not looked at.
+    """The one parameter of an unload (row 7.26); others have no effect.
 
     Raises:
         InferenceError: INVALID_ARG.
     """
     if "unload_dependents" not in parameters:
         return False
-    found: bool = _one("unload", "unload_dependents", parameters["unload_dependents"], "bool_param")
-    return found
+    wanted: bool = _value(
+        "unload", "unload_dependents", parameters["unload_dependents"], "bool_param"
+    )
+    return wanted
 
 
-def _one(action: str, name: str, value: typing.Any, expected: str) -> typing.Any:
+def _value(action: str, name: str, value: typing.Any, expected: str) -> typing.Any:
     choice = value.WhichOneof("parameter_choice")
     if choice != expected:
         raise invalid(

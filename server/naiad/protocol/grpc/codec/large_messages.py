@@ -21,11 +21,11 @@ MAYBE_LARGE = 4 * UNPACKED
 
 
 class LargeRequest(Record, frozen=True):
-    """A message that was decoded in one go.
+    """A message that a codec process has decoded.
 
     Attributes:
-        id: the request's; "" when it has none, or when it could not be read.
-        model_name: the model it asks for; "" when it could not be read.
+        id: of the request; "" if it has none, or if it could not be read.
+        model_name: the requested model; "" when it could not be read.
         model_version: the version, or LATEST.
         empty_final: see `wants_empty_final`.
         request: None when it was refused.
@@ -56,7 +56,7 @@ class LargeRequest(Record, frozen=True):
 
 
 def needs_process(body: bytes) -> bool:
-    """Whether a message is to be decoded in a process: what is not raw tensors is large, or protobuf has to look at all of it."""
+    """Whether a message is to be decoded in a process: more than raw tensors is large, or protobuf has to parse all of it."""
     if len(body) <= LARGE:
         return False
     parts = split(body, longest_field=LARGE)
@@ -65,8 +65,8 @@ def needs_process(body: bytes) -> bool:
 
 def decode(codec: Codec, body: bytes) -> LargeRequest:
     """Read a message in a codec process; blocking."""
-    found: LargeRequest = codec.call(_decode, frames.large(body))
-    return found
+    decoded: LargeRequest = codec.call(_decode, frames.large(body))
+    return decoded
 
 
 def takes_long(response: InferResponse) -> bool:
@@ -91,16 +91,16 @@ def _decode(view: memoryview) -> LargeRequest:
         request_id = reader.id_of(body)
         if len(request_id) > LARGE:
             request_id = ""
-        return LargeRequest(request_id, "", 0, False, None, _told(error))
+        return LargeRequest(request_id, "", 0, False, None, _code_and_message(error))
     name, version = incoming.model_name, incoming.model_version
     try:
         request = reader.request(incoming)
         check_parts(request)
     except InferenceError as error:
-        return LargeRequest(incoming.id, name, version, False, None, _told(error))
+        return LargeRequest(incoming.id, name, version, False, None, _code_and_message(error))
     empty_final = wants_empty_final(incoming)
     return LargeRequest(incoming.id, name, version, empty_final, check_here(request))
 
 
-def _told(error: InferenceError) -> tuple[str, str]:
+def _code_and_message(error: InferenceError) -> tuple[str, str]:
     return error.code.name, short(error)

@@ -1,4 +1,4 @@
-"""The parameters of a ModelInferRequest: which Triton understands itself, and which are for the model (rows 10.16-10.20). Pure."""
+"""The parameters of a ModelInferRequest, separated into those for the server and those for the model (rows 10.16-10.20). Pure."""
 
 import typing
 
@@ -12,7 +12,7 @@ _UINT64 = 2**64 - 1
 
 
 class RequestParameters(Record, frozen=True):
-    """Parameters, sorted.
+    """The parameters of one request.
 
     Attributes:
         custom: for the model.
@@ -29,11 +29,11 @@ class RequestParameters(Record, frozen=True):
 
 
 NONE = RequestParameters({}, 0, 0, 0, 0)
-"""Of a request without parameters; nobody adds to it."""
+"""The parameters of a request without any; must not be changed."""
 
 
 def read(parameters: typing.Any) -> RequestParameters:
-    """Sort a map of InferParameter.
+    """Read a map of InferParameter.
 
     Raises:
         InferenceError: INVALID_ARG for a value of a type that the parameter cannot have (rows 10.16, 10.20) and for a
@@ -55,31 +55,31 @@ def read(parameters: typing.Any) -> RequestParameters:
                 priority = _priority(value)
             case "timeout":
                 # Negative ones become huge, as in C, and a huge timeout overrides nothing (row 12.14).
-                timeout_us = _one_of(name, value, ("int64_param",)) & _UINT64
+                timeout_us = _value_of(name, value, ("int64_param",)) & _UINT64
             case _ if name.startswith(reserved.PREFIX):
                 empty_final = _reserved(name, value)
             case _:
-                custom[name] = _one_of(
+                custom[name] = _value_of(
                     name, value, ("int64_param", "bool_param", "string_param", "double_param")
                 )
     return RequestParameters(custom, priority, timeout_us, correlation_id, flags, empty_final)
 
 
 def _correlation_id(value: typing.Any) -> int | str:
-    found: int | str = _one_of("sequence_id", value, ("int64_param", "string_param"))
-    return found & _UINT64 if isinstance(found, int) else found
+    number: int | str = _value_of("sequence_id", value, ("int64_param", "string_param"))
+    return number & _UINT64 if isinstance(number, int) else number
 
 
 def _boolean(name: str, value: typing.Any) -> bool:
-    found: bool = _one_of(name, value, ("bool_param",))
-    return found
+    number: bool = _value_of(name, value, ("bool_param",))
+    return number
 
 
 def _priority(value: typing.Any) -> int:
-    found: int = _one_of("priority", value, ("int64_param", "uint64_param"))
-    if found < 0:
-        raise invalid(f"invalid value for 'priority', expected value >= 0, got {found}.")
-    return found
+    number: int = _value_of("priority", value, ("int64_param", "uint64_param"))
+    if number < 0:
+        raise invalid(f"invalid value for 'priority', expected value >= 0, got {number}.")
+    return number
 
 
 def _reserved(name: str, value: typing.Any) -> bool:
@@ -91,7 +91,7 @@ def _reserved(name: str, value: typing.Any) -> bool:
     return _boolean(name, value)
 
 
-def _one_of(name: str, value: typing.Any, allowed: tuple[str, ...]) -> typing.Any:
+def _value_of(name: str, value: typing.Any, allowed: tuple[str, ...]) -> typing.Any:
     choice = value.WhichOneof("parameter_choice")
     if choice not in allowed:
         raise _wrong_type(name, choice, allowed)

@@ -1,8 +1,8 @@
 """ModelInferRequest bytes to InferRequest (rows 10.8-10.22). Pure.
 
-A request is decoded in two steps, because the model it names is looked up between them (row 10.9): `read` finds out who is
-asked, `request` builds what is asked. What a client sends again and again (names, shapes, parameters) is parsed once and
-remembered by its bytes; each request then costs a cut, a dictionary look-up and a view a tensor.
+A request is decoded in two steps, because the model it names is looked up between them (row 10.9): `read` finds the name of the
+model, `request` builds the whole request. What a client sends again and again (names, shapes, parameters) is parsed once and
+remembered by its bytes; each request then costs a cut, a dictionary look-up and one view per tensor.
 """
 
 import math
@@ -22,15 +22,15 @@ from naiad.protocol.grpc.codec import request_parameters, typed_contents
 from naiad.protocol.grpc.codec.request_parameters import RequestParameters
 from naiad.protocol.grpc.codec.request_split import split
 
-_MOST_PARTS = 4096
+_MAX_PARTS = 4096
 """Inputs, outputs or parameters of one request. No model has as many, and each would cost the loop microseconds."""
 
-_KEPT_HEADS = 512
-_LONGEST_HEAD = 2048
-"""Bytes of a head that is remembered; it is longer when values stand in it."""
+_MAX_HEADS = 512
+_MAX_HEAD_BYTES = 2048
+"""Bytes of a head that is remembered; a head with values in it is longer."""
 
-_MOST_VERSION_DIGITS = 19
-_HIGHEST_VERSION = 2**63 - 1
+_MAX_VERSION_DIGITS = 19
+_MAX_VERSION = 2**63 - 1
 
 
 class InputSpec(Record, frozen=True):
@@ -51,7 +51,7 @@ class InputSpec(Record, frozen=True):
 
 
 class _Plan(Record, frozen=True):
-    """Everything of a request but its id and its values."""
+    """Everything of a request except its id and its values."""
 
     inputs: list[InputSpec]
     outputs: list[RequestedOutput]
@@ -59,7 +59,7 @@ class _Plan(Record, frozen=True):
 
 
 class _Head:
-    """A parsed head; once `plan` is known the message is let go."""
+    """A parsed head; once `plan` is known, the message is dropped."""
 
     __slots__ = ("message", "model_name", "model_version", "plan")
 
@@ -71,10 +71,10 @@ class _Head:
 
 
 class Incoming(Record, frozen=True):
-    """A request of which only the model is known yet.
+    """A request of which only the model is known so far.
 
     Attributes:
-        model_name: the model it asks for.
+        model_name: the requested model.
         model_version: the version, or LATEST.
     """
 
@@ -93,11 +93,11 @@ class RequestReader:
         self._heads: dict[bytes, _Head] = {}
 
     def read(self, body: bytes) -> Incoming:
-        """Find out which model a request asks for.
+        """Read which model a request is for.
 
         Raises:
-            InferenceError: INTERNAL for bytes that are no ModelInferRequest, as grpc answers them; INVALID_ARG for a
-                version that is no number (row 10.8) and for absurd numbers of inputs, outputs or parameters.
+            InferenceError: INTERNAL for bytes that are not a ModelInferRequest, as in grpc; INVALID_ARG for a
+                version that is not a number (row 10.8) and for absurd numbers of inputs, outputs or parameters.
         """
         parts = split(body)
         if parts is None:
@@ -108,14 +108,14 @@ class RequestReader:
         known = self._heads.get(parts.head)
         if known is None:
             known = _Head(_parse(parts.head))
-            if len(parts.head) <= _LONGEST_HEAD:
-                if len(self._heads) >= _KEPT_HEADS:
+            if len(parts.head) <= _MAX_HEAD_BYTES:
+                if len(self._heads) >= _MAX_HEADS:
                     self._heads.clear()
                 self._heads[parts.head] = known
         return Incoming(known.model_name, known.model_version, known, parts.id, body, parts.raws)
 
     def id_of(self, body: bytes) -> str:
-        """The id of a request that `read` refused; "" when it has none, or when nobody can tell."""
+        """The id of a request that `read` refused; "" if it has none, or if it is unreadable."""
         parts = split(body)
         if parts is not None:
             return parts.id
@@ -175,9 +175,9 @@ def version_number(text: str) -> int:
     """
     if not text:
         return LATEST
-    if text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= _MOST_VERSION_DIGITS:
+    if text.isascii() and text.isdecimal() and len(text.lstrip("0")) <= _MAX_VERSION_DIGITS:
         number = int(text)
-        if number <= _HIGHEST_VERSION:
+        if number <= _MAX_VERSION:
             return number
     raise invalid(
         f"failed to get model version from specified version string '{text}', version should be an integral value > 0; "
@@ -190,13 +190,13 @@ def _parse(data: bytes) -> typing.Any:
         message = service_pb2.ModelInferRequest.FromString(data)
     except DecodeError as error:
         raise internal(
-            f"Unable to parse request: the message is no ModelInferRequest ({error}); "
+            f"Unable to parse request: the message is not a ModelInferRequest ({error}); "
             "generate the client from Triton's grpc_service.proto"
         ) from None
     for field in ("inputs", "outputs", "parameters"):
         count = len(getattr(message, field))
-        if count > _MOST_PARTS:
-            raise invalid(f"the request has {count} {field}; at most {_MOST_PARTS} are accepted")
+        if count > _MAX_PARTS:
+            raise invalid(f"the request has {count} {field}; at most {_MAX_PARTS} are accepted")
     return message
 
 
@@ -212,7 +212,7 @@ def _concatenated(message: typing.Any) -> tuple[list[tuple[int, int]], bytes]:
 
 
 def _first_request(incoming: Incoming) -> InferRequest:
-    """The slow way: all of it judged; planned for the next one with this head unless values stand in the head."""
+    """The slow way: all of it is validated; the plan is kept for the next request with this head, unless the head has values."""
     head = incoming.head
     message = head.message
     model = head.model_name
@@ -247,7 +247,7 @@ def _first_request(incoming: Incoming) -> InferRequest:
 
 
 def _request(incoming: Incoming, plan: _Plan, inputs: list[Tensor]) -> InferRequest:
-    """Lists and dictionaries are the request's own: the plan serves many."""
+    """The request with lists and dictionaries of its own: the plan serves many requests."""
     parameters = plan.parameters
     return InferRequest(
         incoming.model_name,
@@ -332,7 +332,7 @@ def _no_data(name: str, model: str) -> InferenceError:
 
 
 def _no_region(io: typing.Any, model: str) -> InferenceError:
-    """Rows 10.13 and 5.18: no region can be there, because clients cannot register any (row 5.7)."""
+    """The error of an input in shared memory (rows 10.13, 5.18): no region exists, because clients cannot register any (row 5.7)."""
     if io.HasField("contents"):
         return invalid(
             f"unexpected 'content' provided when using shared memory for input tensor '{io.name}' for model '{model}'"

@@ -1,8 +1,8 @@
 """Cuts a serialised ModelInferRequest into its raw tensors, its id and the rest, without parsing it. Pure.
 
-Two things come of it: a raw tensor is a place in the message, not a copy of it (protobuf copies twice: into its arena and out of it),
+This has two effects: a raw tensor is a slice of the message, not a copy of it (protobuf copies twice: into its arena and out of it),
 and the rest is the same bytes in request after request, so that its parsed form can be remembered. Protobuf stays the
-arbiter: what is not plainly a row of known length-delimited fields is not cut, and the caller has it parsed as a whole.
+arbiter: a message that is not a plain sequence of known length-delimited fields is not cut, and the caller parses it as a whole.
 """
 
 from naiad.core.record import Record
@@ -12,12 +12,12 @@ _RAW = 0x3A
 _REST = frozenset((0x0A, 0x12, 0x22, 0x2A, 0x32))
 """Tags (field number * 8 + 2): model_name, model_version, parameters, inputs, outputs."""
 
-_MOST_FIELDS = 512
-"""A message of more fields is protobuf's: this loop is Python, and a field can be as short as two bytes."""
+_MAX_FIELDS = 512
+"""Protobuf parses a message of more fields: this loop is Python, and a field can be as short as two bytes."""
 
-_LONGEST_FIELD = 1 << 31
+_MAX_FIELD_BYTES = 1 << 31
 _MORE = 0x80
-_WIDEST = 35
+_MAX_LENGTH_BITS = 35
 """Bits of the longest length that is read here; a message is at most 2 GiB (row 10.7)."""
 
 
@@ -26,7 +26,7 @@ class Split(Record, frozen=True):
 
     Attributes:
         head: everything but id and raw tensors, in order; a message of its own.
-        id: the id, "" when there is none.
+        id: the id; "" if the message has none.
         raws: where each raw tensor begins and how many bytes it has.
     """
 
@@ -35,8 +35,8 @@ class Split(Record, frozen=True):
     raws: list[tuple[int, int]]
 
 
-def split(body: bytes, *, longest_field: int = _LONGEST_FIELD) -> Split | None:
-    """Cut a message, or None when protobuf has to look at it, or when a field other than a raw tensor has more than so many bytes.
+def split(body: bytes, *, longest_field: int = _MAX_FIELD_BYTES) -> Split | None:
+    """The parts of a message; None if protobuf has to parse it, or if a field other than a raw tensor is longer than `longest_field` bytes.
 
     Fields of one number keep their order, which is all that protobuf's merging depends on: parsing `head` and adding id and
     raw tensors gives what parsing `body` gives.
@@ -48,7 +48,7 @@ def split(body: bytes, *, longest_field: int = _LONGEST_FIELD) -> Split | None:
 
 
 def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop over the fields
-    """Raises ValueError or IndexError where protobuf has to look."""
+    """As `split`; raises ValueError or IndexError if protobuf has to parse the message."""
     heads: list[bytes] = []
     raws: list[tuple[int, int]] = []
     request_id = ""
@@ -66,7 +66,7 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
         value_from = at
         at += size
         fields += 1
-        if fields > _MOST_FIELDS:
+        if fields > _MAX_FIELDS:
             raise ValueError(fields)
         if tag in _REST:
             continue
@@ -90,7 +90,7 @@ def _split(body: bytes, longest_field: int) -> Split:  # noqa: C901 - one loop o
 def _long_size(body: bytes, at: int) -> tuple[int, int]:
     """A length of several bytes, seven bits in each, the lowest first; and where the value begins."""
     size = 0
-    for shift in range(0, _WIDEST, 7):
+    for shift in range(0, _MAX_LENGTH_BITS, 7):
         byte = body[at]
         at += 1
         size |= (byte & 0x7F) << shift

@@ -1,6 +1,6 @@
 """InferResponse to ModelInferResponse bytes (rows 10.14, 10.23). Pure.
 
-The message is put together from its parts: what is the same in every response of a model (its name, each output's name, datatype
+The message is joined from parts: what is the same in every response of a model (its name, each output's name, datatype
 and shape) is serialised by protobuf once and remembered, and the values go from the arrays into the message in one copy.
 """
 
@@ -19,7 +19,7 @@ def encode(response: InferResponse) -> bytes:
     """ModelInferResponse bytes of a response without an error; values only in raw_output_contents (row 10.14).
 
     Raises:
-        InferenceError: INTERNAL for a parameter that the model set and that no InferParameter can hold (row 10.23).
+        InferenceError: INTERNAL for a parameter of the model that an InferParameter cannot hold (row 10.23).
     """
     return b"".join(_parts(response))
 
@@ -42,8 +42,8 @@ def encode_streamed_error(
 
     Args:
         message: what went wrong.
-        request_id: whose it is.
-        response: the model's, when it is the model that failed; then its name and version are told, and whether it is the last.
+        request_id: of the request that failed.
+        response: the model's response, if the model failed; then the error has the model's name and version, and whether it is the last response.
     """
     inner = service_pb2.ModelInferResponse(id=request_id)
     if response is not None:
@@ -79,7 +79,7 @@ def _parts(response: InferResponse) -> list[bytes | memoryview]:
 
 def varint(number: int) -> bytes:
     """A length as protobuf writes it."""
-    if number < 0x80:  # noqa: PLR2004 - seven bits a byte: the encoding itself
+    if number < 0x80:  # noqa: PLR2004 - seven bits per byte: the encoding itself
         return _ONE_BYTE[number]
     encoded = bytearray()
     while number >= 0x80:  # noqa: PLR2004 - as above

@@ -13,7 +13,7 @@ from naiad.protocol.durations import Durations
 def encode(entries: collections.abc.Iterable[ModelVersionStatistics]) -> bytes:
     """The response's bytes, entries in the order they are given.
 
-    Durations that nothing was counted for are there with zeros. Cache counters stay zero (no response cache yet), as does
+    Durations without a count are present with zeros. Cache counters stay zero (no response cache yet), as does
     memory usage (row 8.7).
     """
     response = service_pb2.ModelStatisticsResponse()
@@ -31,12 +31,12 @@ def _fill(message: typing.Any, counted: ModelStatistics) -> None:
     _write(message.inference_stats, durations.of_model(counted))
     for batch_size, batch in sorted(counted.batches.items()):
         _write(message.batch_stats.add(batch_size=batch_size), durations.of_batch(batch))
-    for place, response in sorted(counted.responses.items()):
-        _write(message.response_stats[str(place)], durations.of_response(response))
+    for index, response in sorted(counted.responses.items()):
+        _write(message.response_stats[str(index)], durations.of_response(response))
 
 
-def _write(message: typing.Any, found: Durations) -> None:
-    for name, (count, ns) in found.items():
+def _write(message: typing.Any, counters: Durations) -> None:
+    for name, (count, ns) in counters.items():
         duration = getattr(message, name)
         duration.count = count
         duration.ns = ns

@@ -1,4 +1,4 @@
-"""Inputs whose values come as protobuf numbers and not as raw bytes: InferTensorContents (rows 10.10, 10.12). Pure.
+"""Reads inputs whose values come as protobuf numbers and not as raw bytes: InferTensorContents (rows 10.10, 10.12). Pure.
 
 Each datatype has one list it may use; the small integers share the 32-bit lists, and only their low bytes count. FP16 and BF16
 have none. This is the slow way in (every value becomes a Python object), for clients that build messages by hand.
@@ -37,7 +37,7 @@ _LISTS: tuple[tuple[str, DataType, tuple[DataType, ...]], ...] = (
     ("fp64_contents", FP64, (FP64,)),
     ("bytes_contents", BYTES, (BYTES,)),
 )
-"""Field, the datatype of its values, and the datatypes that may use it, in the order the reference looks at them."""
+"""Field, the datatype of its values, and the datatypes that may use it, in the order in which Triton checks them."""
 
 _FIELD_OF = {datatype.name: field for field, _, users in _LISTS for datatype in users}
 
@@ -54,10 +54,10 @@ def read(
     """The tensor that an InferTensorContents message holds.
 
     Args:
-        contents: the message; all its lists may be empty, which is no bytes at all.
+        contents: the message; all its lists may be empty.
         model: the model's name, for messages.
         name: the tensor's name.
-        datatype: what its elements shall be.
+        datatype: the declared type of its elements.
         shape: its shape, no dimension negative, at most raw_tensors.MAX_RANK of them.
         count: how many elements that shape holds.
 
@@ -67,17 +67,21 @@ def read(
     values: typing.Any = ()
     sent_as = datatype
     for field, wire, users in _LISTS:
-        found = getattr(contents, field)
-        if not found:
+        contents_of_field = getattr(contents, field)
+        if not contents_of_field:
             continue
-        said = f"unexpected explicit tensor data for input tensor '{name}' for model '{model}'"
+        unexpected = (
+            f"unexpected explicit tensor data for input tensor '{name}' for model '{model}'"
+        )
         if values:
-            raise invalid(f"{said}, binary data was already supplied. Send one list of values only")
+            raise invalid(
+                f"{unexpected}, binary data was already supplied. Send one list of values only"
+            )
         if datatype not in users:
             raise invalid(
-                f"{said} of type '{wire.name}', expected datatype '{datatype.name}': {_where(datatype)}"
+                f"{unexpected} of type '{wire.name}', expected datatype '{datatype.name}': {_where(datatype)}"
             )
-        values, sent_as = found, wire
+        values, sent_as = contents_of_field, wire
     if datatype is BYTES:
         return _strings(values, model=model, name=name, shape=shape, count=count)
     if len(values) != count:

@@ -1,7 +1,7 @@
 """Carries the methods by grpc.aio, on the server's own event loop.
 
-Bytes go through as they are: no serialisers. grpc.aio wants a coroutine a call, so each call that is not answered at once costs
-one future; that is dwarfed by what grpc.aio itself costs (see docs). A client that leaves and a deadline that passes both cancel
+Bytes go through as they are: no serialisers. grpc.aio wants one coroutine per call, so each call that has no response at once costs
+one future; grpc.aio itself costs far more (see docs). A client that leaves and a deadline that passes both cancel
 the coroutine, which cancels the inference (row 10.24). Importing this module imports grpc, and nothing else here does.
 """
 
@@ -15,7 +15,7 @@ import grpc.aio
 
 from naiad.core.inference import Cancellable
 from naiad.protocol.grpc import retry_info
-from naiad.protocol.grpc.call import Answer, RpcStatus, Streaming, Unary, rpc_status
+from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary, rpc_status
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
 from naiad.protocol.grpc.transport.aio_log import quiet_departures
@@ -34,7 +34,7 @@ class GrpcServer:
 
     Args:
         settings: where and how to listen.
-        methods: what to answer.
+        methods: the methods.
     """
 
     def __init__(self, settings: GrpcSettings, methods: Methods) -> None:
@@ -42,12 +42,12 @@ class GrpcServer:
         self._methods = methods
         self._server: typing.Any = None
         self._started = False
-        self._under_way = UnderWay()
+        self._calls = CallsInProgress()
         self.address: tuple[str, int] = (settings.address, settings.port)
         """Where it listens; with the real port in place of 0 once that is taken."""
 
     async def reserve(self) -> None:
-        """Take the port without answering: who connects waits for `start`.
+        """Take the port without serving: clients that connect wait for `start`.
 
         Raises:
             CannotServeError: the port or a TLS file cannot be used; the message names the option.
@@ -56,7 +56,7 @@ class GrpcServer:
         self._server = grpc.aio.server(options=channel_arguments(settings))
         compresses = settings.infer_response_compression_level != "none"
         self._server.add_generic_rpc_handlers(
-            (_Handlers(self._methods, self._under_way, compresses=compresses),)
+            (_Handlers(self._methods, self._calls, compresses=compresses),)
         )
         try:
             port = _bind(self._server, settings)
@@ -66,7 +66,7 @@ class GrpcServer:
         self.address = (settings.address, port)
 
     async def start(self) -> None:
-        """Answer; takes the port first if that was not done yet, and raises what `reserve` raises."""
+        """Serve; takes the port first if `reserve` did not, and raises what `reserve` raises."""
         if self._server is None:
             await self.reserve()
         self._started = True
@@ -74,12 +74,12 @@ class GrpcServer:
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
-        """Take no more connections, refuse new calls (row 10.34), let those under way finish, then give them up. Idempotent.
+        """Take no more connections, refuse new calls (row 10.34), let those in progress finish, then give them up. Idempotent.
 
         Before this, while a shutdown delay runs, nothing changes here: calls are taken, and readiness says no (design).
 
         Args:
-            grace: seconds that calls under way have. Then they end with UNAVAILABLE, and are cancelled in the engine too.
+            grace: seconds that calls in progress have. Then they end with UNAVAILABLE, and are cancelled in the engine too.
         """
         self._methods.shut()
         if self._server is None:
@@ -89,28 +89,28 @@ class GrpcServer:
             self._started = True
             await self._server.start()
         grace = max(grace, 0.0)
-        giving_up = asyncio.get_running_loop().call_later(grace, self._under_way.give_up)
+        timer = asyncio.get_running_loop().call_later(grace, self._calls.give_up)
         try:
             await self._server.stop(grace + UNANSWERED_GRACE_S)
         finally:
-            giving_up.cancel()
-            self._under_way.memory.close()
+            timer.cancel()
+            self._calls.memory.close()
 
 
-class UnderWay:
-    """The calls that have no answer yet."""
+class CallsInProgress:
+    """The calls that have no response yet."""
 
     def __init__(self) -> None:
-        self.waiting: dict[asyncio.Future[Answer], Cancellable | None] = {}
+        self.waiting: dict[asyncio.Future[Response], Cancellable | None] = {}
         self.streams = set[BidiStream]()
         self.memory = MessageMemory()
 
     def give_up(self) -> None:
-        """End them all."""
-        for answered, under_way in tuple(self.waiting.items()):
-            _settle(answered, _UNANSWERED)
-            if under_way is not None:
-                under_way.cancel()
+        """End all of them."""
+        for response_future, work in tuple(self.waiting.items()):
+            _complete(response_future, _UNANSWERED)
+            if work is not None:
+                work.cancel()
         for bidi_stream in tuple(self.streams):
             bidi_stream.end(_UNANSWERED)
 
@@ -133,31 +133,31 @@ def _bind(server: typing.Any, settings: GrpcSettings) -> int:
 
 
 class _Handlers:
-    """Which call is handled by what, as a `grpc.GenericRpcHandler`; grpc.aio asks when the metadata are there, before the message.
+    """Selects the handler of a call, as a `grpc.GenericRpcHandler`; grpc.aio calls it when it has the metadata, before the message.
 
-    A call that is refused by its metadata is handled as a stream whose messages are never read: of a message under way only what
-    HTTP/2's flow control lets through (64 KiB at first) is ever held, and it goes with the call.
+    A call that is refused by its metadata is handled as a stream whose messages are never read: of a message that is coming only what
+    HTTP/2's flow control lets through (64 KiB at first) is ever held, and it is freed with the call.
     """
 
-    def __init__(self, methods: Methods, calls: UnderWay, *, compresses: bool) -> None:
+    def __init__(self, methods: Methods, calls: CallsInProgress, *, compresses: bool) -> None:
         self._admit = methods.admit
         table: dict[str, typing.Any] = {}
         for path in methods.paths():
             method = methods.find(path)
             assert method is not None, path
             plain = compresses and path != INFER  # row 10.36: only infer responses
-            behaviour = _carried(method, calls, plain=plain)
+            behaviour = _unary(method, calls, plain=plain)
             table[path] = grpc.unary_unary_rpc_method_handler(behaviour)
         for path in methods.stream_paths():
             streaming = methods.find_stream(path)
             assert streaming is not None, path
-            table[path] = grpc.stream_stream_rpc_method_handler(_streamed(streaming, calls))
+            table[path] = grpc.stream_stream_rpc_method_handler(_streaming(streaming, calls))
         for path, refused in REFUSED.items():
             table[path] = _refusing(refused)
         self._table = table
 
     def service(self, handler_call_details: typing.Any) -> typing.Any:
-        """The handler of a call; None for a path that there is not."""
+        """The handler of a call; None for an unknown path."""
         path = handler_call_details.method
         handler = self._table.get(path)
         if handler is None:
@@ -171,54 +171,54 @@ Behaviour = collections.abc.Callable[
 ]
 
 
-def _carried(method: Unary, calls: UnderWay, *, plain: bool) -> Behaviour:
+def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
     waiting, memory = calls.waiting, calls.memory
 
     async def behaviour(body: bytes, context: typing.Any) -> bytes:
         if len(body) > LARGE:
             memory.used()
-        answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        under_way = method(body, context, functools.partial(_settle, answered))
-        if answered.done():
-            answer = answered.result()
+        response_future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        work = method(body, context, functools.partial(_complete, response_future))
+        if response_future.done():
+            response = response_future.result()
         else:
-            answer = await _wait(answered, under_way, waiting)
-        if isinstance(answer, RpcStatus):
-            _refuse(context, answer)
+            response = await _wait(response_future, work, waiting)
+        if isinstance(response, RpcStatus):
+            _refuse(context, response)
             return b""
-        if len(answer) > LARGE:
+        if len(response) > LARGE:
             memory.used()
         if plain:
             context.disable_next_message_compression()
-        return answer
+        return response
 
     return behaviour
 
 
 async def _wait(
-    answered: "asyncio.Future[Answer]",
-    under_way: Cancellable | None,
-    waiting: "dict[asyncio.Future[Answer], Cancellable | None]",
-) -> Answer:
-    """The answer; being cancelled here means that the client left, its deadline passed or the server is cut."""
-    waiting[answered] = under_way
+    response_future: "asyncio.Future[Response]",
+    work: Cancellable | None,
+    waiting: "dict[asyncio.Future[Response], Cancellable | None]",
+) -> Response:
+    """The response; a cancellation here means that the client has gone, its deadline has passed or the server stops."""
+    waiting[response_future] = work
     try:
-        return await answered
+        return await response_future
     except asyncio.CancelledError:
-        if under_way is not None:
-            under_way.cancel()
+        if work is not None:
+            work.cancel()
         raise
     finally:
-        del waiting[answered]
+        del waiting[response_future]
 
 
-def _settle(answered: "asyncio.Future[Answer]", answer: Answer) -> None:
-    if not answered.done():  # cancelled: nobody waits any more
-        answered.set_result(answer)
+def _complete(response_future: "asyncio.Future[Response]", response: Response) -> None:
+    if not response_future.done():  # cancelled: nothing waits for it any more
+        response_future.set_result(response)
 
 
-def _streamed(
-    streaming: Streaming, calls: UnderWay
+def _streaming(
+    streaming: Streaming, calls: CallsInProgress
 ) -> collections.abc.Callable[[typing.Any, typing.Any], collections.abc.Awaitable[None]]:
     async def behaviour(requests: typing.Any, context: typing.Any) -> None:
         bidi_stream = BidiStream(context, streaming, calls.memory)

@@ -1,6 +1,6 @@
-"""What grpc.aio logs when a client leaves: a line at debug level, in place of an error with a traceback.
+"""Turns what grpc.aio logs when a client goes into a line at debug level, in place of an error with a traceback.
 
-A call that was cancelled, or whose deadline passed, just before its answer is sent fails inside grpc.aio, which cannot always tell that the client
+A call that was cancelled, or whose deadline passed, just before its response is sent fails inside grpc.aio, which cannot always tell that the client
 has gone and logs an error. Nothing is wrong with the server then: the client has its status, and the inference was cancelled or is done.
 """
 
@@ -15,14 +15,16 @@ _log = logging.getLogger(__name__)
 
 
 class _ClientHasGone(logging.Filter):
-    """Takes those records out and logs them for what they are; all others pass."""
+    """Replaces these records with a line at debug level; all others pass."""
 
     @override
     def filter(self, record: logging.LogRecord) -> bool:
         message = record.getMessage()
         if not message.startswith(_CLIENT_HAS_GONE):
             return True
-        _log.debug("the client left before its answer was sent%s", message[len(_CLIENT_HAS_GONE) :])
+        _log.debug(
+            "the client has gone before its response was sent%s", message[len(_CLIENT_HAS_GONE) :]
+        )
         return False
 
 

@@ -1,6 +1,6 @@
-"""TLS files to grpc's server credentials (row 10.37). Whatever is wrong with them is one sentence that names the option.
+"""Makes grpc's server credentials of TLS files (row 10.37). Each error is one sentence that names the option.
 
-grpc itself starts with files that do not fit together and only says so in its own log, or in the clients'. OpenSSL, through the
+grpc itself starts with files that do not fit together and reports that only in its own log, or in the clients' logs. OpenSSL, through the
 standard library, reads them first.
 """
 
@@ -16,8 +16,8 @@ def server_credentials(tls: TlsSettings) -> grpc.ServerCredentials:
     """Credentials that serve the certificate, and ask clients for theirs when the settings say so.
 
     Raises:
-        CannotServeError: a file is missing, cannot be read or is no PEM, the key is not the certificate's, or clients shall
-            show certificates and there is nothing to check them against.
+        CannotServeError: a file is missing, cannot be read or is not PEM, the key does not belong to the certificate, or clients have to
+            show certificates and there are no authorities to check them against.
     """
     certificate = _read(tls.server_cert, "--grpc-server-cert")
     key = _read(tls.server_key, "--grpc-server-key")
@@ -43,7 +43,7 @@ def _read(path: str, option: str) -> bytes:
         raise CannotServeError(f"{option}={path} cannot be read: {error.strerror}") from None
     if b"-----BEGIN " not in content:
         raise CannotServeError(
-            f"{option}={path} is no PEM file: there is no '-----BEGIN' line in it; convert it with openssl"
+            f"{option}={path} is not a PEM file: it has no '-----BEGIN' line; convert it with openssl"
         )
     return content
 
@@ -58,7 +58,7 @@ def _check(tls: TlsSettings) -> None:
         ) from None
     except ssl.SSLError as error:
         raise CannotServeError(
-            f"--grpc-server-cert={tls.server_cert} and --grpc-server-key={tls.server_key} are no certificate and its private "
+            f"--grpc-server-cert={tls.server_cert} and --grpc-server-key={tls.server_key} are not a certificate and its private "
             f"key: {error.reason or error}"
         ) from None
     if tls.root_cert:

@@ -1,6 +1,6 @@
 """Keeps the memory of large messages while such messages come, since fresh memory costs more than the copies that grpcio makes.
 
-grpcio makes a message of its pieces in two copies, and holds the interpreter lock while it does. For 64 MB the kernel has to give 33,000 pages
+grpcio joins the pieces of a message in two copies, and holds the interpreter lock meanwhile. For 64 MB the kernel has to give 33,000 pages
 then, which takes 65 of 90 ms; into pages that the process still has, it takes 28 ms.
 """
 
@@ -12,7 +12,7 @@ import threading
 from naiad.protocol.idle_timer import IdleTimer
 
 LARGE = 1 << 23
-"""Bytes of a message that counts: from 8 MB on glibc's own thresholds no longer keep the memory of its copies."""
+"""Bytes of a large message: from 8 MB on glibc's own thresholds no longer keep the memory of its copies."""
 
 _IDLE_S = 30.0
 _M_TRIM_THRESHOLD = -1
@@ -46,15 +46,15 @@ class MessageMemory:
         self._timer.close()
 
     def _give_back(self) -> bool:
-        # Giving back 200 MB takes the kernel 30 ms: once per time of use, so a thread for it is not kept.
+        # Giving back 200 MB takes the kernel 30 ms: it happens rarely, so that no thread is kept for it.
         threading.Thread(
             target=self._allocator, args=(False,), name="naiad-trim", daemon=True
         ).start()
         return True
 
 
-def _tune(keep: bool) -> None:  # noqa: FBT001 - it is the allocator's state
-    """Blocking when it is not to keep. Another C library than glibc has none of this."""
+def _tune(keep: bool) -> None:  # noqa: FBT001 - the allocator's state
+    """Set glibc's thresholds, and trim its memory unless `keep`, which blocks. No effect with another C library."""
     with contextlib.suppress(OSError, AttributeError):
         library = ctypes.CDLL(None)
         # 32 and 64 MiB are what glibc itself takes them to once a large block was freed.

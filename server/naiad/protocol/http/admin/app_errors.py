@@ -1,4 +1,4 @@
-"""Errors of the control plane as replies: the router's own 404 and 405, the engine's failures, bugs. JSON always (rows 1.2, 1.4)."""
+"""Errors of the control plane as responses: the router's own 404 and 405, the engine's failures, bugs. JSON always (rows 1.2, 1.4)."""
 
 import functools
 from http import HTTPStatus
@@ -16,7 +16,7 @@ from naiad.protocol.status import http_status
 
 
 def add_error_replies(app: fastapi.FastAPI, engine: Engine) -> None:
-    """Answer what is raised in an application.
+    """Turn exceptions of an application into responses.
 
     Args:
         app: the application.
@@ -28,7 +28,7 @@ def add_error_replies(app: fastapi.FastAPI, engine: Engine) -> None:
 
 
 def response_of(reply: HttpReply, body: bytes | None = None) -> Response:
-    """A reply as the framework takes it; `body` in place of its own."""
+    """A response as the framework takes it; `body` in place of its own."""
     whole = b"".join(reply.body) if body is None else body
     response = Response(whole, status_code=reply.status)
     response.raw_headers.extend((name.lower(), value) for name, value in reply.headers)
@@ -36,7 +36,7 @@ def response_of(reply: HttpReply, body: bytes | None = None) -> Response:
 
 
 async def _refused(engine: Engine, request: fastapi.Request, error: Exception) -> Response:
-    """The router's own answers: 404 and 405, with a JSON body (row 1.4); OPTIONS gets the methods of the path."""
+    """The router's own errors: 404 and 405, with a JSON body (row 1.4); OPTIONS gets the methods of the path."""
     assert isinstance(error, HTTPException)
     allowed = (error.headers or {}).get("Allow")
     if error.status_code == HTTPStatus.NOT_FOUND:
@@ -62,5 +62,5 @@ async def _failed(request: fastapi.Request, error: Exception) -> Response:
 
 
 async def _broken(request: fastapi.Request, error: Exception) -> Response:
-    """A bug of ours; the framework raises it again behind the answer, so that the bridge logs it."""
+    """A bug of ours; the framework raises it again after the response, so that the bridge logs it."""
     return response_of(server_fault())

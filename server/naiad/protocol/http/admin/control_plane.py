@@ -1,7 +1,7 @@
-"""The control plane before it is there: an ASGI application that makes the real one when its first request comes.
+"""An ASGI application that imports and builds the control plane when its first request comes.
 
-FastAPI costs 20 to 40 MB and a few tenths of a second; a server that only infers and answers probes never pays. Making it happens on
-another thread, so that inference goes on meanwhile.
+FastAPI costs 20 to 40 MB and a few tenths of a second; a server that only infers and answers probes never pays. It is built on
+another thread, so that inference continues meanwhile.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from naiad.protocol.tokens import HEADER, TokenFile
 
 log = logging.getLogger("naiad.http")
 
-_NOT_MADE = "the control plane could not be made"
+_NOT_STARTED = "the control plane could not be started"
 _NOT_NOW = refusal(
     503,
     "the server has no file descriptor or no memory left to answer this: send the request again later, and if this happens often, give "
@@ -32,10 +32,10 @@ class ControlPlane:
     """The ASGI application to give to the listener.
 
     Args:
-        engine: who knows the answers.
+        engine: knows the models.
         routes: the fast lane, for paths that both have.
-        restrictions: what calls of some categories have to bring; may be empty.
-        tokens: the tokens of which every call but those about health has to bring one; None asks nobody.
+        restrictions: the headers that calls of some categories need; may be empty.
+        tokens: every call except those about health needs one of them; None requires no token.
         codec: decodes large bodies; without it the loop does.
     """
 
@@ -53,11 +53,11 @@ class ControlPlane:
         self._restrictions = restrictions
         self._tokens = tokens
         self._app: AsgiApp | None = None
-        self._making = asyncio.Lock()
+        self._lock = asyncio.Lock()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
-        # Before the application is made: who has no token does not cost its memory either.
+        """Handle one request."""
+        # Before the application is made: a call without a token does not cost its memory either.
         if not (
             self._tokens is None or is_open(scope) or self._tokens.admits(header_of(scope, HEADER))
         ):
@@ -66,17 +66,17 @@ class ControlPlane:
         try:
             app = self._app or await self.load()
         except OSError as error:
-            log.error("%s: the next request tries again: %s", _NOT_MADE, error)  # noqa: TRY400 - the message is the whole story
+            log.error("%s: the next request tries again: %s", _NOT_STARTED, error)  # noqa: TRY400 - the message is the whole story
             await answer(_NOT_NOW, send)
             return
         if scope["method"] == "HEAD":
-            # Whatever GET answers, HEAD answers too; the connection leaves out the body.
+            # HEAD is handled as GET; the connection leaves out the body.
             scope["method"] = "GET"
         await app(scope, receive, send)
 
     async def load(self) -> AsgiApp:
-        """Make the application now; once, however many ask at the same time."""
-        async with self._making:
+        """Make the application now; once, however many requests come at the same time."""
+        async with self._lock:
             if self._app is None:
                 self._app = await asyncio.get_running_loop().run_in_executor(None, self._make)
             return self._app

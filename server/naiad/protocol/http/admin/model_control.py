@@ -15,8 +15,8 @@ def load_overrides(body: bytes) -> dict[str, str | bytes]:
     """The parameters of a load: "config" as text, "file:<path>" as the bytes that its base64 means.
 
     Raises:
-        InferenceError: INTERNAL for a body that is no JSON and for a parameter that a load does not take (row 7.18),
-            INVALID_ARG for base64 that is none.
+        InferenceError: INTERNAL for a body that is not JSON and for a parameter that a load does not take (row 7.18),
+            INVALID_ARG for invalid base64.
     """
     found: dict[str, str | bytes] = {}
     for name, value in _parameters(body).items():
@@ -30,7 +30,7 @@ def load_overrides(body: bytes) -> dict[str, str | bytes]:
             found[name] = _decoded(name, value)
         else:
             raise internal(
-                f"unexpected error on creating Triton parameter: '{name}' is no load parameter; those are config and file:<path>"
+                f"unexpected error on creating Triton parameter: '{name}' is not a load parameter; those are config and file:<path>"
             )
     return found
 
@@ -41,10 +41,10 @@ def large_load_overrides(body: bytes) -> dict[str, typing.Any]:
 
 
 def unload_dependents(body: bytes) -> bool:
-    """The one parameter of an unload (row 7.26); others are not looked at.
+    """The one parameter of an unload (row 7.26); others have no effect.
 
     Raises:
-        InferenceError: INTERNAL for a body that is no JSON and for a value that is no boolean.
+        InferenceError: INTERNAL for a body that is not JSON and for a value that is not a boolean.
     """
     value = _parameters(body).get("unload_dependents", False)
     if not isinstance(value, bool):
@@ -68,4 +68,4 @@ def _decoded(name: str, value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
     except binascii.Error as error:
-        raise invalid(f"load parameter '{name}' is no base64: {error}") from None
+        raise invalid(f"load parameter '{name}' is not base64: {error}") from None

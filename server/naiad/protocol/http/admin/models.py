@@ -1,4 +1,4 @@
-"""What the control plane says about the server and its models, as JSON values in Triton's order of members. Pure.
+"""Metadata, statistics and the index as JSON values, in Triton's order of members. Pure.
 
 Metadata (rows 2.13-2.16), statistics (rows 8.1-8.7), the repository index (rows 7.1-7.3).
 """
@@ -62,29 +62,29 @@ def _model(entry: ModelVersionStatistics) -> Json:
         "last_inference": counters.last_inference_ms,
         "inference_count": counters.inference_count,
         "execution_count": counters.execution_count,
-        "inference_stats": _written(durations.of_model(counters)),
+        "inference_stats": _json_of(durations.of_model(counters)),
         "response_stats": {
-            str(place): _written(durations.of_response(found))
-            for place, found in sorted(counters.responses.items())
+            str(index): _json_of(durations.of_response(response))
+            for index, response in sorted(counters.responses.items())
         },
         "batch_stats": [
-            {"batch_size": size, **_written(durations.of_batch(found))}
-            for size, found in sorted(counters.batches.items())
+            {"batch_size": size, **_json_of(durations.of_batch(batch))}
+            for size, batch in sorted(counters.batches.items())
         ],
         # Empty unless the backend reports its memory (row 8.7): none does yet.
         "memory_usage": [],
     }
 
 
-def _written(found: Durations) -> Json:
-    return {name: {"count": count, "ns": ns} for name, (count, ns) in found.items()}
+def _json_of(counters: Durations) -> Json:
+    return {name: {"count": count, "ns": ns} for name, (count, ns) in counters.items()}
 
 
 def wants_ready_only(body: bytes) -> bool:
-    """What the optional body of POST /v2/repository/index asks for (row 7.1).
+    """Whether the optional body of POST /v2/repository/index selects the models that are ready (row 7.1).
 
     Raises:
-        InferenceError: INTERNAL for a body that is no JSON, INVALID_ARG for a `ready` that is no boolean.
+        InferenceError: INTERNAL for a body that is not JSON, INVALID_ARG for a `ready` that is not a boolean.
     """
     if not body:
         return False

@@ -1,6 +1,6 @@
 """The error message of a path that does not exist: the path that was probably meant, the models that are loaded, and where all paths stand.
 
-The message begins with Triton's "Not Found". Models are named only below `/v2`, where a restriction asks for its header first. Pure.
+The message begins with Triton's "Not Found". Models are named only below `/v2`, where a restriction requires its header first. Pure.
 """
 
 import collections.abc
@@ -17,32 +17,32 @@ _PATHS = tuple(path.template for path in API if "{" not in path.template)
 _ACTIONS = tuple(
     path.segments[-1] for path in API if path.segments[:-1] == ("", "v2", "models", "{model}")
 )
-_SAID_MODELS = 10
-_LONGEST = 200
-"""Characters of a path that are repeated, and up to which a similar one is looked for."""
-_COMPARED = 16
+_MAX_MODELS = 10
+_MAX_LENGTH = 200
+"""Characters of a path that are repeated; for a longer path no similar one is looked for."""
+_MAX_COMPARED = 16
 """Names that are compared letter by letter, which takes 0.1 ms each, on the event loop."""
 
 
 def not_found(path: str, models: collections.abc.Collection[str]) -> str:
-    """What to tell a client.
+    """The error message.
 
     Args:
         path: decoded.
-        models: the names of the models that can be asked, each once.
+        models: the names of the models that are ready, each once.
     """
     below = path == "/v2" or path.startswith("/v2/")
     known = sorted(models) if below else []
-    parts = [f"Not Found: this server has no path {path[:_LONGEST]}"]
+    parts = [f"Not Found: this server has no path {path[:_MAX_LENGTH]}"]
     if path.rstrip("/") == "/v2/models":
         parts.append(
             "POST /v2/repository/index lists the models, GET /v2/models/MODEL describes one"
         )
-    elif len(path) <= _LONGEST and (meant := _meant(path, known)):
+    elif len(path) <= _MAX_LENGTH and (meant := _meant(path, known)):
         parts.append(f"did you mean {meant}?")
     if known:
-        more = f" and {len(known) - _SAID_MODELS} more" if len(known) > _SAID_MODELS else ""
-        parts.append(f"models: {', '.join(known[:_SAID_MODELS])}{more}")
+        more = f" and {len(known) - _MAX_MODELS} more" if len(known) > _MAX_MODELS else ""
+        parts.append(f"models: {', '.join(known[:_MAX_MODELS])}{more}")
     parts.append("GET /docs shows every path")
     return "; ".join(parts)
 
@@ -69,8 +69,8 @@ def _meant(path: str, models: list[str]) -> str:
 
 
 def _closest(word: str, words: collections.abc.Sequence[str]) -> str:
-    if len(words) > _COMPARED:
-        words = heapq.nlargest(_COMPARED, words, key=functools.partial(_same_ends, word))
+    if len(words) > _MAX_COMPARED:
+        words = heapq.nlargest(_MAX_COMPARED, words, key=functools.partial(_same_ends, word))
     return next(iter(difflib.get_close_matches(word, words, n=1)), "")
 
 

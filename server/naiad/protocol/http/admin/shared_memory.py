@@ -1,6 +1,6 @@
-"""The shared-memory paths of a server that has it switched off, which is the default (row 5.7). Pure.
+"""The shared-memory paths while shared memory is switched off, which is the default (row 5.7). Pure.
 
-Nothing can be registered, so that the list of regions is empty and no single one is known.
+Nothing can be registered, so that the list of regions is empty.
 """
 
 import typing
@@ -13,10 +13,10 @@ def status(kind: str, region: str) -> list[typing.Any]:
 
     Args:
         kind: "system" or "cuda".
-        region: the one asked for; "" means all.
+        region: its name; "" means all.
 
     Raises:
-        InferenceError: NOT_FOUND when one is asked for (row 5.13).
+        InferenceError: NOT_FOUND for a name (row 5.13).
     """
     if region:
         raise not_supported.shared_memory_status(kind, region)

@@ -28,10 +28,10 @@ _PLAIN_SIZE = re.compile(rb"([0-9a-fA-F]{1,15})\r\n")
 
 
 class Body(typing.Protocol):
-    """A body under way."""
+    """A body that is being received."""
 
     def take(self, data: bytes, at: int, feed: Feed) -> int:
-        """Hand what belongs to the body from `data[at:]` to `feed`, all of it or a part that takes little time; return where the rest begins.
+        """Pass what belongs to the body from `data[at:]` to `feed`, all of it or a part that takes little time; return where the rest begins.
 
         Raises:
             HttpError: malformed, too many chunks, or too long.
@@ -43,7 +43,7 @@ class Body(typing.Protocol):
         ...
 
     def left(self) -> int | None:
-        """Bytes still to come, None when nobody knows."""
+        """Bytes still to come; None if that is unknown."""
         ...
 
 
@@ -79,7 +79,7 @@ class LengthBody:
 
 
 class ChunkedBody:
-    """A chunked body (RFC 9112 7.1). Extensions and trailers are read past.
+    """A chunked body (RFC 9112 7.1). Extensions and trailers are skipped.
 
     Args:
         limit: body bytes allowed (row 1.11).
@@ -101,7 +101,7 @@ class ChunkedBody:
         return self._step == self._finished
 
     def left(self) -> int | None:
-        """Nobody knows."""
+        """Unknown."""
         return None
 
     def take(self, data: bytes, at: int, feed: Feed) -> int:
@@ -115,7 +115,7 @@ class ChunkedBody:
         return at
 
     def _whole_chunks(self, data: bytes, at: int, stop: int, feed: Feed) -> int:
-        """Take the chunks that came whole, are plain and begin before `stop`. Whatever is else is left to the steps."""
+        """Take the chunks that came whole, are plain and begin before `stop`. The steps take all others."""
         pieces: list[bytes] = []
         while at < stop and (match := _PLAIN_SIZE.match(data, at)) is not None:
             size = int(match[1], 16)

@@ -1,6 +1,6 @@
-"""One request for the ASGI application: ASGI 3, HTTP scope, body and reply streamed both ways.
+"""One request for the ASGI application: ASGI 3, HTTP scope, body and response streamed.
 
-A task a request: the control plane can afford it. The connection starts one only when it is the connection's turn, so
+One task per request: the control plane can afford it. It begins only when all earlier requests have their responses, so
 what is written here goes straight to the client.
 """
 
@@ -23,7 +23,7 @@ from naiad.protocol.http.transport.response_sender import ResponseSender
 
 _logger = logging.getLogger(__name__)
 _OURS = frozenset({b"connection", b"transfer-encoding"})
-"""Reply headers that only the transport may set."""
+"""Response headers that only the transport may set."""
 
 
 class AsgiExchange:
@@ -139,7 +139,7 @@ class AsgiExchange:
             self._break_off()
 
     def _break_off(self) -> None:
-        """The application ended without a complete reply."""
+        """The application ended without a complete response."""
         if self.begun:
             self._sender.cut()
             return
@@ -192,7 +192,7 @@ class AsgiExchange:
     def _write(self, body: bytes, *, more: bool) -> None:
         data = [] if self.begun else [self._begin(len(body), more=more)]
         if self._declared is not None:
-            body = body[: self._declared - self.sent]  # more would be read as the next reply
+            body = body[: self._declared - self.sent]  # more would be read as the next response
         if body and not self._bodyless:
             self.sent += len(body)
             data += (b"%x\r\n" % len(body), body, b"\r\n") if self._chunked else (body,)
@@ -207,7 +207,7 @@ class AsgiExchange:
             self._finished(self._keep and not short)
 
     def _begin(self, size: int, *, more: bool) -> bytes:
-        """The reply's head: how long its body is, or how its end will be known, and whether the connection stays."""
+        """The response's head: how long its body is, or what ends it, and whether the connection stays open."""
         self._keep = self.head.keep_alive and self._sender.may_stay()
         lines = []
         for name, value in self._headers:

@@ -1,6 +1,6 @@
-"""Replies as bytes: status lines, headers, and the errors that the transport itself makes.
+"""Responses as bytes: status lines, headers, and the errors of the transport itself.
 
-Pure: no sockets. Prefixes of replies (status line and headers up to the length) repeat, so they are remembered, bounded.
+Pure: no sockets. Prefixes of responses (status line and headers up to the length) repeat, so they are remembered, bounded.
 """
 
 import http
@@ -10,9 +10,9 @@ from naiad.protocol.http.message import HttpReply
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 KEEP = b"\r\n\r\n"
-"""Ends the headers of a reply after which an HTTP/1.1 connection stays open."""
+"""Ends the headers of a response after which an HTTP/1.1 connection stays open."""
 KEEP_1_0 = b"\r\nConnection: keep-alive\r\n\r\n"
-"""The same for HTTP/1.0, where it must be said."""
+"""The same for HTTP/1.0, where a header has to say it."""
 CLOSE = b"\r\nConnection: close\r\n\r\n"
 
 _MAX_PREFIXES = 1024
@@ -22,12 +22,12 @@ ReplyHeaders = tuple[tuple[bytes, bytes], ...]
 
 
 class HttpError(Exception):
-    """The transport does not take a request: answered with `status` and {"error": message}, then closed.
+    """The transport refuses a request: it sends `status` and {"error": message}, and closes the connection.
 
     Args:
         status: the HTTP status.
         message: what was wrong and what to send instead.
-        reply: the whole reply, where it is more than these two.
+        reply: the whole response, if it is more than these two.
     """
 
     def __init__(self, status: int, message: str, *, reply: HttpReply | None = None) -> None:
@@ -38,7 +38,7 @@ class HttpError(Exception):
 
 
 def too_large(limit: int, *, size: int | None = None) -> HttpError:
-    """A body above its limit (row 1.11). `size` in bytes, None when it came in chunks and nobody knows it."""
+    """A body above its limit (row 1.11). `size` in bytes; None if it is unknown, because the body came in chunks."""
     what = "Request body" if size is None else f"Request body of {size} bytes"
     return HttpError(
         400,
@@ -47,7 +47,7 @@ def too_large(limit: int, *, size: int | None = None) -> HttpError:
 
 
 def status_line(status: int) -> bytes:
-    """The first line of a reply, CRLF included."""
+    """The first line of a response, CRLF included."""
     try:
         phrase = http.HTTPStatus(status).phrase
     except ValueError:
@@ -68,7 +68,7 @@ def header_lines(headers: ReplyHeaders) -> bytes:
 
 
 class ReplyFramer:
-    """Puts replies into bytes.
+    """Writes responses as bytes.
 
     Args:
         join_bytes: up to this body size everything is joined to one buffer (one copy costs less than one more buffer).
@@ -84,9 +84,9 @@ class ReplyFramer:
         """A first buffer, and for a large body the parts that follow it.
 
         Args:
-            reply: what was answered.
+            reply: the response.
             tail: KEEP, KEEP_1_0 or CLOSE.
-            head_only: leave the body out but keep its length: the reply to HEAD.
+            head_only: leave the body out but keep its length: the response to HEAD.
 
         Raises:
             ValueError: a header holds a line break.

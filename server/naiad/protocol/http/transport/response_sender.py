@@ -9,6 +9,8 @@ import collections
 import collections.abc
 import logging
 
+import msgspec
+
 from naiad.core.context import RequestContext
 from naiad.core.inference import Cancellable
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
@@ -26,30 +28,26 @@ _OPEN = State.OPEN  # looking up a member of an enum takes longer than this name
 _logger = logging.getLogger(__name__)
 
 
-class Exchange:
+class Exchange(msgspec.Struct, eq=False):
     """A request of the fast lane whose handler was called and whose response was not sent yet.
 
     Attributes:
+        sender: sends the response; None once the client has gone.
         head: the request's head.
         answer: the response, once there is one; it waits here for the responses before it.
         handle: cancels the work in progress, if the handler gave one.
         context: for the engine and the access log; None without such a log, and once it has its entry.
     """
 
-    __slots__ = ("_sender", "answer", "context", "handle", "head")
-
-    def __init__(
-        self, sender: "ResponseSender", head: RequestHead, context: RequestContext | None
-    ) -> None:
-        self._sender: ResponseSender | None = sender
-        self.head = head
-        self.answer: HttpReply | None = None
-        self.handle: Cancellable | None = None
-        self.context = context
+    sender: "ResponseSender | None"
+    head: RequestHead
+    context: RequestContext | None
+    answer: HttpReply | None = None
+    handle: Cancellable | None = None
 
     def reply(self, reply: HttpReply) -> None:
         """The handler's callback. A second response, or one after the client has gone, is dropped."""
-        sender = self._sender
+        sender = self.sender
         if sender is None or self.answer is not None:
             return
         self.answer = reply
@@ -66,7 +64,7 @@ class Exchange:
 
     def abandon(self) -> None:
         """The client has gone: nothing is sent, and the work is cancelled."""
-        self._sender = None
+        self.sender = None
         if self.answer is None or self.answer.stream is not None:
             self._cancel(self.handle)
         self.handle = self.context = None

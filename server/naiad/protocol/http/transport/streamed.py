@@ -1,6 +1,6 @@
-"""A reply whose body is made while it is sent: its head, its chunks, its end.
+"""A response whose body is produced while it is sent: its head, its chunks, its end.
 
-It stays at the front of its connection's pipeline until it has ended, so that replies keep their order. HTTP/1.1 clients get chunks;
+It stays at the front of its connection's pipeline until it has ended, so that responses keep their order. HTTP/1.1 clients get chunks;
 for HTTP/1.0, which has none, the end of the connection is the end of the body.
 """
 

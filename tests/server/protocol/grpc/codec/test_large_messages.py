@@ -109,7 +109,7 @@ async def test_many_strings_are_checked_there_and_stay_packed(codec: InlineCodec
             INVALID_ARGUMENT,
             "unexpected number of string elements",
         ),
-        (lambda: strings()[:-1], INTERNAL, "no ModelInferRequest"),
+        (lambda: strings()[:-1], INTERNAL, "not a ModelInferRequest"),
         (lambda: typed(count=COUNT + 1), INVALID_ARGUMENT, "input byte size mismatch"),
         (lambda: typed("nope"), NOT_FOUND, "nope"),
         (lambda: b"\x2a\0" * 300_000, INVALID_ARGUMENT, "at most 4096"),
@@ -212,7 +212,7 @@ async def test_a_stream_reads_nothing_while_it_decodes_and_keeps_the_order(
     ("body", "request_id", "text"),
     [
         (lambda: typed("nope"), "7", "nope"),
-        (lambda: typed() + b"\x3a\xff", "", "no ModelInferRequest"),
+        (lambda: typed() + b"\x3a\xff", "", "not a ModelInferRequest"),
         (lambda: b"\x1a\x017" + b"\x2a\0" * 300_000, "7", "at most 4096"),
     ],
 )

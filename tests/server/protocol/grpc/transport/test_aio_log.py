@@ -23,7 +23,7 @@ def test_a_client_that_has_gone_is_a_line_at_debug_level(caplog: pytest.LogCaptu
     (line,) = caplog.records
     assert (line.levelno, line.exc_info) == (logging.DEBUG, None)
     assert line.getMessage() == (
-        "the client left before its answer was sent [/inference.GRPCInferenceService/ModelInfer]"
+        "the client has gone before its response was sent [/inference.GRPCInferenceService/ModelInfer]"
     )
 
 

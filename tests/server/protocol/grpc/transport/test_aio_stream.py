@@ -100,7 +100,7 @@ async def test_a_client_that_does_not_read_holds_the_model_and_memory_stays_boun
 async def test_reading_goes_on_when_requests_end_without_a_message(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("naiad.protocol.grpc.stream.MOST_IN_FLIGHT", 2)
+    monkeypatch.setattr("naiad.protocol.grpc.stream.MAX_IN_FLIGHT", 2)
     engine = ScriptedEngine(traits=DECOUPLED)
     arrived = asyncio.Queue[Inference]()
     engine.answer = None

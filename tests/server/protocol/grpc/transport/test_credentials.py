@@ -63,7 +63,7 @@ def test_a_file_that_is_not_pem_is_named(files: Certificates, tmp_path: pathlib.
     other = tmp_path / "other"
     other.write_bytes(b"\x30\x82")
     assert refused(server_cert=other, server_key=files.server_key).startswith(
-        f"--grpc-server-cert={other} is no PEM file"
+        f"--grpc-server-cert={other} is not a PEM file"
     )
 
 

@@ -126,7 +126,7 @@ async def test_load_and_unload_are_handed_on_with_their_parameters(browse: Brows
         ("load", b'{"parameters":{"colour":"red"}}', 500, "unexpected error on creating Triton parameter"),
         ("load", b'{"parameters":{"config":1}}', 500, "'config' must be a string"),
         ("load", b'{"parameters":[]}', 500, "must be an object"),
-        ("load", b'{"parameters":{"file:a":"?"}}', 400, "'file:a' is no base64"),
+        ("load", b'{"parameters":{"file:a":"?"}}', 400, "'file:a' is not base64"),
         ("load", b"{", 500, "failed to parse the request JSON buffer"),
         ("unload", b'{"parameters":{"unload_dependents":1}}', 500, "Unable to parse 'unload_dependents'"),
         ("unload", b"{", 500, "failed to parse the request JSON buffer"),

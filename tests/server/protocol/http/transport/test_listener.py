@@ -220,7 +220,7 @@ def test_vanished_peers_are_probed_for() -> None:
         sock = socket.create_connection(server.address)
         sock.sendall(post("/hold"))
         await until(lambda: bool(routes.held))
-        connection = routes.held[0].on_reply.__self__._sender  # type: ignore[attr-defined]  # reach the socket
+        connection = routes.held[0].on_reply.__self__.sender  # type: ignore[attr-defined]  # reach the socket
         accepted = connection._transport.get_extra_info("socket")
         assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 60
