@@ -183,7 +183,7 @@ def test_links_that_stay_inside_are_copied_as_what_they_point_at(
     [
         ("/etc/passwd", "a/extra: this link leads out of the repository, to /etc/passwd"),
         ("../../secret", "a/extra: this link leads out of the repository"),
-        ("nowhere", "a/extra: this link points at nowhere, which is not there"),
+        ("nowhere", "a/extra: this link points at nowhere, which does not exist"),
         ("extra", "a/extra: this link leads back to itself"),
         ("..", "a/extra: this link leads back to a folder that it is in"),
         ("../../models", "a/extra: this link leads back to a folder that it is in"),
@@ -210,7 +210,7 @@ def test_links_that_multiply_files_without_end_are_refused(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(contents, "_MOST_ENTRIES", 500)
+    monkeypatch.setattr(contents, "_MAX_ENTRIES", 500)
     for level in range(12):
         (repository / "a" / f"d{level}").mkdir()
         for side in ("x", "y"):

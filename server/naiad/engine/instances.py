@@ -234,7 +234,7 @@ def host_of(
     if host == "thread" and beyond:
         raise invalid(
             f"model '{config.name}' has instances on GPU {', '.join(map(str, beyond))} and host=thread: CUDA opens one MIG slice per process, "
-            f"and the server's is GPU 0: take host=thread out (parameter {HOST_PARAMETER}, or --backend-config), or write gpus: [ 0 ]"
+            f"and the server's is GPU 0: remove host=thread (parameter {HOST_PARAMETER}, or --backend-config), or write gpus: [ 0 ]"
         )
     return host
 
@@ -280,5 +280,5 @@ def _limit(config: ModelConfig, parameter: str) -> Limit:
 def _needs_a_process(config: ModelConfig, limit: Limit) -> InferenceError:
     return invalid(
         f"model '{config.name}' sets {limit.parameter} and runs in a thread of the server, which cannot be ended: let it run in a "
-        f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or take the limit away'
+        f'process (parameter {HOST_PARAMETER} "process", or --backend-config={config.backend},host=process), or remove the limit'
     )

@@ -1,6 +1,6 @@
-"""From a model folder to a model in service: reads the config, picks the backend, makes instances, hosts and scheduler.
+"""Loads models: reads a model folder into a plan, and makes of a plan a served version with its instances and its scheduler.
 
-Everything that may block (reading, completing, loading, making instances) runs in the loader's own threads; hosts and
+Everything that may block (reading and completing configs, loading, making instances) runs in the loader's own threads; hosts and
 schedulers are made on the event loop, which owns them.
 """
 
@@ -34,7 +34,7 @@ if typing.TYPE_CHECKING:
 log = logging.getLogger("naiad.loader")
 
 _NESTED = 256
-"""Loads beside those that are allowed at once: each of them waits in its initialize for another one that it asked for (row 15.24)."""
+"""Threads for models that wait in their initialize for the load of another model (row 15.24), beside those of the allowed loads."""
 
 COMPLETION_TIMEOUT_S = 120.0
 """How long a model may take to complete its config."""
@@ -53,7 +53,7 @@ class Loader:
         auto_complete: whether missing config fields are filled in (row 11.48).
         gpus: the device ids of this machine.
         slices: those that are MIG slices.
-        threads: how many models are read or loaded at once.
+        threads: how many models are read or loaded at the same time.
         clock: for load and compute times.
         resources: what the instances of all models share.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
@@ -83,7 +83,7 @@ class Loader:
         self._executor = concurrent.futures.ThreadPoolExecutor(
             max_workers=threads + _NESTED, thread_name_prefix="load"
         )
-        self._under_way: set[concurrent.futures.Future[typing.Any]] = set()
+        self._running: set[concurrent.futures.Future[typing.Any]] = set()
         self._instances = InstanceFactory(
             registry=registry,
             backend_options=backend_options,
@@ -94,7 +94,7 @@ class Loader:
         )
 
     async def plan(self, folder: pathlib.Path) -> ModelPlan:
-        """Read a model folder: what to load, or why not."""
+        """Read a model folder: which versions to load, or why the model cannot be served."""
         return await self._in_a_thread(self._plan, folder)
 
     async def load(self, plan: VersionPlan) -> Model:
@@ -139,9 +139,9 @@ class Loader:
         self._executor.shutdown(wait=False, cancel_futures=True)
 
     async def finish(self) -> None:
-        """Close, and wait for what is being read or loaded: a model's code cannot be stopped, and the process waits for it."""
+        """Close, and wait for reads and loads in progress: code of a model in a thread cannot be interrupted."""
         self.close()
-        running = [asyncio.wrap_future(future) for future in tuple(self._under_way)]
+        running = [asyncio.wrap_future(future) for future in tuple(self._running)]
         if running:
             log.info("waiting for %d models that are being loaded", len(running))
             await asyncio.wait(running)
@@ -150,8 +150,8 @@ class Loader:
         self, work: collections.abc.Callable[[_Argument], _Result], argument: _Argument
     ) -> _Result:
         future = self._executor.submit(_guarded, work, argument)
-        self._under_way.add(future)
-        future.add_done_callback(self._under_way.discard)
+        self._running.add(future)
+        future.add_done_callback(self._running.discard)
         return await asyncio.wrap_future(future)
 
     def _plan(self, folder: pathlib.Path) -> ModelPlan:
@@ -170,7 +170,7 @@ class Loader:
             log.info("%s: %s", folder.name, note)
         config = resolution.config
         if config is None:
-            return _refusal(folder, resolution)
+            return _failed_plan(folder, resolution)
         return ModelPlan(
             name=folder.name,
             versions=tuple(
@@ -193,7 +193,7 @@ class Loader:
 
 
 def _guarded(work: collections.abc.Callable[[_Argument], _Result], argument: _Argument) -> _Result:
-    """Do it. A KeyboardInterrupt that a model's code raises is that model's failure: on the loop it would end the server."""
+    """Call a function. A KeyboardInterrupt that a model's code raises is a failure of that model: on the loop it would end the server."""
     try:
         return work(argument)
     except Exception:
@@ -211,7 +211,7 @@ def _complete(
     version_dir: pathlib.Path,
     options: collections.abc.Mapping[str, str],
 ) -> None:
-    """Have a model complete its config where its instances will run, so that its code stays out of the server's process."""
+    """Complete a config where the model's instances will run, so that its code stays out of the server's process."""
     chosen = message.parameters.get(HOST_PARAMETER)
     wanted = (chosen and chosen.string_value) or options.get("host") or default_host
     if known_host(wanted, message.name, message.backend) == "thread":
@@ -229,17 +229,17 @@ def _complete(
         backend.take_completion(message, result)
 
 
-def _refusal(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
+def _failed_plan(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
     return ModelPlan(
         name=folder.name,
         reason="; ".join(_one_line(problem) for problem in resolution.problems),
         details=render(resolution.problems, colour=False),
-        failed_version=_version_at_fault(resolution.problems),
+        failed_version=_failed_version(resolution.problems),
     )
 
 
-def _version_at_fault(problems: collections.abc.Iterable[Problem]) -> int | None:
-    """The highest one, if every problem is in a version's folder."""
+def _failed_version(problems: collections.abc.Iterable[Problem]) -> int | None:
+    """The highest version with a problem, if every problem is in a version's folder; otherwise None."""
     folders = [problem.path.parent.name for problem in problems]
     return max(map(int, folders)) if folders and all(name.isdecimal() for name in folders) else None
 

@@ -1,6 +1,6 @@
-"""The loader's worker processes: those of a model's instances, and one that lives for a single call.
+"""Starts worker processes: one per instance of a model version, or one for a single call.
 
-Apart from the loader, and imported by it with the first model that needs a process.
+It is imported with the first model that needs a process, since it costs a tenth of the time of a start.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ class Workers:
         self._clock = clock
 
     async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[Host]:
-        """Start a worker process for every instance, all of them at once; on the loop that they belong to.
+        """Start a worker process for every instance, all of them at the same time; on the event loop that owns them.
 
         Raises:
-            InferenceError: one of them cannot load the model; none is left then.
+            InferenceError: one of them cannot load the model; the others are ended then.
         """
         config = self._plan.config
         statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
@@ -75,7 +75,7 @@ class Workers:
 
 
 def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:
-    """Call a function of the model's in a process that lives for nothing else; blocking. See `run_one_shot`."""
+    """Call a function of the model in a process of its own, which ends afterwards; blocking. See `run_one_shot`."""
     return run_one_shot(Identity(model, version, "config"), plan, timeout_s=timeout_s)
 
 

@@ -1,8 +1,8 @@
-"""What a model repository in a folder holds, and copying it: every file and folder, links followed as far as they stay inside.
+"""Lists and copies the contents of a model repository in a folder.
 
-A link that leaves the repository is refused and named: a copy must not hold files from outside of the repository. Links
-that stay inside are copied as what they point at, so that a copy needs nothing beside itself (a mounted ConfigMap consists of such
-links). Hidden entries at the top are left out; the server does not read them either.
+A link that leads out of the repository is refused by name: a copy must not hold files from outside. Links that stay inside are copied as the
+files that they point to, so that a copy is complete by itself (a mounted ConfigMap consists of such links). Hidden entries at the top are left
+out; the server does not read them either.
 """
 
 import collections.abc
@@ -14,8 +14,8 @@ import stat
 
 from naiad.errors import InferenceError, invalid
 
-_MOST_ENTRIES = 1_000_000
-"""Links to folders can name the same files without end; no repository has so many."""
+_MAX_ENTRIES = 1_000_000
+"""A bound, because links to folders can repeat the same files without end; no repository has so many entries."""
 
 _CHUNK = 4 << 20
 
@@ -27,8 +27,8 @@ class Entry:
     """One file or folder.
 
     Attributes:
-        path: below the repository, as the copy has it.
-        source: the file itself, with no link on the way.
+        path: relative to the repository, as in the copy.
+        source: the resolved path of the file or folder.
         size: bytes; 0 for a folder.
         modified: time of the last change, in nanoseconds; 0 for a folder.
     """
@@ -46,13 +46,13 @@ class Entry:
 
 
 def contents(root: pathlib.Path) -> list[Entry]:
-    """Everything in a repository, each folder before what is in it.
+    """All entries of a repository, each folder before its contents.
 
     Raises:
-        InferenceError: something in it cannot be read, leads out of it, or is neither a file nor a folder.
+        InferenceError: an entry cannot be read, leads out of the repository, or is neither a file nor a folder.
     """
     top = root.resolve()
-    found: list[Entry] = []
+    entries: list[Entry] = []
     pending = [("", top, frozenset((top,)))]
     while pending:
         below, folder, above = pending.pop()
@@ -65,12 +65,12 @@ def contents(root: pathlib.Path) -> list[Entry]:
                 if entry.source in above:
                     raise invalid(f"{path}: this link leads back to a folder that it is in")
                 pending.append((path, entry.source, above | {entry.source}))
-            found.append(entry)
-            if len(found) > _MOST_ENTRIES:
+            entries.append(entry)
+            if len(entries) > _MAX_ENTRIES:
                 raise invalid(
-                    f"there are more than {_MOST_ENTRIES:,} files and folders: is this a model repository?"
+                    f"there are more than {_MAX_ENTRIES:,} files and folders: is this a model repository?"
                 )
-    return sorted(found, key=lambda entry: entry.path.split("/"))
+    return sorted(entries, key=lambda entry: entry.path.split("/"))
 
 
 def _listed(folder: pathlib.Path, below: str) -> list[pathlib.Path]:
@@ -91,7 +91,7 @@ def _entry(path: str, found: pathlib.Path, top: pathlib.Path) -> Entry:
         return Entry(path, found, 0, 0, facts.st_mode)
     if stat.S_ISREG(facts.st_mode):
         return Entry(path, found, facts.st_size, facts.st_mtime_ns, facts.st_mode)
-    raise invalid(f"{path}: is neither a file nor a folder; take it out of the repository")
+    raise invalid(f"{path}: is neither a file nor a folder; remove it from the repository")
 
 
 def _followed(path: str, link: pathlib.Path, top: pathlib.Path) -> pathlib.Path:
@@ -99,7 +99,7 @@ def _followed(path: str, link: pathlib.Path, top: pathlib.Path) -> pathlib.Path:
         target = link.resolve(strict=True)
     except FileNotFoundError:
         raise invalid(
-            f"{path}: this link points at {link.readlink()}, which is not there"
+            f"{path}: this link points at {link.readlink()}, which does not exist"
         ) from None
     except RuntimeError:  # pathlib raises this for a cycle of links
         raise invalid(f"{path}: this link leads back to itself") from None
@@ -111,12 +111,12 @@ def _followed(path: str, link: pathlib.Path, top: pathlib.Path) -> pathlib.Path:
 
 
 def unreadable(path: str, error: OSError) -> InferenceError:
-    """The sentence for what cannot be read."""
+    """The error for an entry that cannot be read."""
     return invalid(f"{path}: cannot be read: {error.strerror or error}; check its permissions")
 
 
 def digest(entries: collections.abc.Iterable[Entry]) -> str:
-    """Tells whether two repositories hold the same, by names, sizes and times."""
+    """A hash of names, sizes and times: equal for repositories with the same contents."""
     text = hashlib.sha256()
     for entry in entries:
         line = f"{entry.path}\0{entry.is_folder:d}\0{entry.size}\0{entry.modified}\n"
@@ -127,15 +127,15 @@ def digest(entries: collections.abc.Iterable[Entry]) -> str:
 def copy(
     entries: collections.abc.Iterable[Entry], target: pathlib.Path, *, advance: Advance
 ) -> None:
-    """Copy into a folder that is empty. Blocking; on return every byte is on the disk.
+    """Copy entries into an empty folder. Blocking; on return every byte is on the disk.
 
     Args:
         entries: from `contents`.
         target: the folder.
-        advance: called with the bytes that were copied since.
+        advance: called with the number of bytes that were copied since the last call.
 
     Raises:
-        InferenceError: a file changed or went away meanwhile, or cannot be read.
+        InferenceError: a file changed or disappeared during the copy, or cannot be read.
         OSError: the target cannot be written.
     """
     for entry in entries:
@@ -147,7 +147,7 @@ def copy(
 
 
 def _copy_file(entry: Entry, made: pathlib.Path, advance: Advance) -> None:
-    # Whatever took the file's place since it was listed: a link is not followed, a pipe not waited for.
+    # The file may have been replaced since it was listed: a link is not followed, and a pipe does not block.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         source = os.open(entry.source, flags)

@@ -1,14 +1,14 @@
 """The life cycle of a model version as a table: (state, event) -> state. Nothing else decides which state follows.
 
-A version that was never loaded has no state (row 7.2 lists its model by name only), which `UNKNOWN` stands for. A version that
-failed to load may be unloaded as well.
+`UNKNOWN` stands for a version that was never loaded, of which the index has no state (row 7.2). A version that failed to load can be
+unloaded as well.
 """
 
 import enum
 
 
 class State(enum.Enum):
-    """The states of row 7.3, with the names that the index shows."""
+    """The states of a version, with the names that the index shows (row 7.3)."""
 
     UNKNOWN = "UNKNOWN"
     LOADING = "LOADING"
@@ -38,7 +38,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
 }
 
 
-class IllegalTransition(Exception):  # noqa: N818 - a defect of the server, named for what happened
+class IllegalTransition(Exception):  # noqa: N818 - a defect of the server, not an error of a request
     """The table has no row for an event in a state."""
 
     def __init__(self, state: State, event: Event) -> None:

@@ -26,7 +26,7 @@ class VersionPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def version_dir(self) -> pathlib.Path:
-        """The version's folder (row 7.39)."""
+        """The folder of the version (row 7.39)."""
         return self.model_dir / str(self.version)
 
 

@@ -35,7 +35,7 @@ _Models = list[StoredModel]
 class LocalCopy:
     """A model's local folder, shared by the versions that were loaded from it. All of it belongs to the event loop.
 
-    Whoever gets a copy holds one use of it; `share` adds one for another holder. The last `release` ends the checkout.
+    A copy starts with one use, which belongs to the caller of `RepositoryReader.checkout`; `share` adds one. The last `release` ends the checkout.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class RepositoryReader:
 
     @property
     def locations(self) -> str:
-        """For messages."""
+        """The locations of all stores, for messages."""
         return ", ".join(store.location for store in self._stores)
 
     async def models(self) -> _Models:

@@ -1,7 +1,7 @@
 """Unloads versions: they take no new request, finish those in flight, and release what they hold (rows 7.9, 7.10).
 
 Each version is unloaded in a task of its own, so that the caller need not wait for requests in flight. All state belongs to the event loop;
-blocking calls (measuring and releasing memory) run in threads. Which version serves instead is the repository's matter.
+blocking calls (measuring and releasing memory) run in threads. The repository decides which version serves instead.
 """
 
 import asyncio

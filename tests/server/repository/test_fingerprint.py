@@ -67,3 +67,25 @@ def test_a_link_to_a_folder_above_it_ends(folder: pathlib.Path) -> None:
 
 def test_a_folder_that_is_gone_holds_nothing(tmp_path: pathlib.Path) -> None:
     assert fingerprint(tmp_path / "absent") == {}
+
+
+def test_a_folder_that_disappears_during_the_scan_is_absent(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "1" / "kept").mkdir(parents=True)
+    (tmp_path / "1" / "kept" / "weights").touch()
+    gone = tmp_path / "1" / "gone"
+    gone.mkdir()
+    walk = os.walk
+
+    def walk_and_remove(
+        top: pathlib.Path, *, followlinks: bool
+    ) -> collections.abc.Iterator[tuple[str, list[str], list[str]]]:
+        for path, folders, names in walk(top, followlinks=followlinks):
+            if pathlib.Path(path) == gone:
+                gone.rmdir()
+            yield path, folders, names
+
+    monkeypatch.setattr(os, "walk", walk_and_remove)
+    found = fingerprint(tmp_path)
+    assert {path for path, _, _ in found["1"]} == {"1/kept/weights"}

@@ -1,1 +1,1 @@
-"""Calls of models to the server (business logic scripting): inference, model control, metrics; from threads and from worker processes."""
+"""The API that models call (BLS): inference by other models, model control, metrics; for threads and for worker processes."""

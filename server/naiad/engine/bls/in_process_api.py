@@ -1,7 +1,7 @@
 """The server API of models that run in threads of this process (`api/server.py`): calls from their threads to the event loop and back.
 
-Tensors are passed without a copy, read-only, except for those that the model could change meanwhile. Nothing here waits on the
-loop: only the model's thread waits, and only while the loop runs.
+Tensors are passed read-only and without a copy, except for those that the model could change in the meantime. Only the model's thread waits,
+never the event loop.
 """
 
 import asyncio
@@ -168,7 +168,7 @@ class InProcessModelApi(ModelMetrics):
 
 
 class _Delivery:
-    """Passes the loop's responses to a model."""
+    """Passes responses from the event loop to a model."""
 
     __slots__ = ("_deliver",)
 
@@ -180,7 +180,7 @@ class _Delivery:
 
 
 def response_for_model(response: InferResponse) -> InferenceResponse:
-    """A response as a model sees it."""
+    """A response in the types of the models' API."""
     error = response.error
     if error is not None:
         return InferenceResponse(error=TritonError(error.message, TritonErrorCode[error.code.name]))
@@ -212,7 +212,7 @@ def _request(asked: Asked, *, keep: bool) -> InferRequest:
 
 
 def _tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
-    """An input; `keep`: the model may change it before it is read."""
+    """An input tensor. `keep`: copy it, because the model may change it before it is read."""
     name, array, code = parts_of(tensor)
     if code == codes.BYTES:
         elements = np.empty(array.size, dtype=object)

@@ -75,12 +75,12 @@ class ModelRpcHandler:
     def _infer(
         self,
         number: int,
-        question: collections.abc.Sequence[Any],
+        request_fields: collections.abc.Sequence[Any],
         inputs: list[Tensor],
         batch_at: BatchAt,
         reply: Reply,
     ) -> None:
-        fields, batch, blocks, decoupled = question
+        fields, batch, blocks, decoupled = request_fields
         (
             name,
             version,
@@ -105,14 +105,14 @@ class ModelRpcHandler:
         caller = Caller(
             self._model, self._instance, None if batch is None else batch_at(*batch), blocks
         )
-        under_way = self._calls
-        over = False
+        in_progress = self._calls
+        is_over = False
 
         def respond(response: InferResponse) -> None:
-            nonlocal over
+            nonlocal is_over
             if response.final:
-                over = True
-                under_way.pop(number, None)
+                is_over = True
+                in_progress.pop(number, None)
             try:
                 header, payload = _packed(response)
             except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for a reply
@@ -126,8 +126,8 @@ class ModelRpcHandler:
         call = self._services.calls.begin(
             request, caller=caller, decoupled=decoupled, on_response=respond
         )
-        if not over:
-            under_way[number] = call
+        if not is_over:
+            in_progress[number] = call
 
     async def _control(
         self,
@@ -179,7 +179,7 @@ class ModelRpcHandler:
         self, number: int, what: str, rest: collections.abc.Sequence[Any], reply: Reply
     ) -> None:
         metrics = self._services.metrics
-        asked: dict[str, collections.abc.Callable[..., Any]] = {
+        operations: dict[str, collections.abc.Callable[..., Any]] = {
             "open_family": metrics.open_family,
             "open_metric": metrics.open_metric,
             "change_metric": metrics.change,
@@ -188,7 +188,7 @@ class ModelRpcHandler:
         error: str | None = None
         value: Any = None
         try:
-            value = asked[what](*rest)
+            value = operations[what](*rest)
         except ValueError as failure:
             error = str(failure)
         else:
