@@ -149,6 +149,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         name: as in the config's `backend`.
         formats: of its model files; the first is the default. None for a backend without model files.
+        runtime: the `runtime` that configs get where they have none (row 11.5); "" for none.
         supported: whether this server can run it. One that it cannot is known by name, so that messages say so.
         cpu_instances: the default count of a KIND_CPU group (row 11.31).
         instance_kinds: the kinds of instances that it can have, as in config.pbtxt.
@@ -164,6 +165,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     formats: tuple[ModelFormat, ...] = ()
+    runtime: str = ""
     supported: bool = True
     cpu_instances: int = 1
     instance_kinds: frozenset[str] = ALL_KINDS

@@ -157,6 +157,8 @@ class _Resolving:
         self._backend = (
             self._backends.find(self._message.backend) if self._message.backend else None
         )
+        if self._backend is not None and not self._message.runtime:
+            self._message.runtime = self._backend.runtime
         find_unsupported(self._message, self._findings, gpus=self._gpus, backend=self._backend)
         note_what_has_no_effect(self._message, self._findings)
         self._find_custom_batching()

@@ -26,6 +26,8 @@ _NOT_AT_START = (
     "naiad.backends.backend_runner",
     # The first Python model.
     "naiad.backends.python.backend", "naiad.environments.environments",
+    # The first model of a backend that is not the server's own.
+    "importlib.metadata",
     # protobuf's Python implementation, which has no use beside the C one.
     "google.protobuf.internal.decoder", "google.protobuf.internal.encoder", "google.protobuf.text_format",
 )  # fmt: skip

@@ -53,6 +53,7 @@ def python_based(name: str, folder: pathlib.Path) -> BackendPlugin:
         name=name,
         make=functools.partial(_make, name=name, file=folder / PYTHON_BASED_FILE),
         formats=(),
+        runtime=PYTHON_BASED_FILE,
         missing_file="",
         preflight=None,
     )

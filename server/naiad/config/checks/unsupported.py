@@ -107,7 +107,8 @@ def find_unsupported(
             "platform 'ensemble' is not supported yet: ensembles",
             _suggestion("platform", ""),
         )
-    if message.runtime and message.runtime != f"libtriton_{message.backend}.so":
+    runtimes = {"", f"libtriton_{message.backend}.so", backend.runtime if backend else ""}
+    if message.runtime not in runtimes:
         findings.add(
             ("runtime",),
             f"runtime '{message.runtime}' is not supported yet: another runtime for a backend",
