@@ -205,9 +205,7 @@ async def test_a_sender_that_is_dropped_fails_its_request(hosts: Hosts) -> None:
     error = hosted.answers[0].response.error
     assert error is not None
     assert error.code is ErrorCode.INTERNAL
-    assert (
-        "[request id: r7] model 'm_0_0' let go of this request's response sender" in error.message
-    )
+    assert "[request id: r7] model 'm_0_0' dropped this request's response sender" in error.message
 
 
 async def test_what_raises_in_a_decoupled_batch_fails_the_batch_and_what_it_sent_stays_sent(

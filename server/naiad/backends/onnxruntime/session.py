@@ -28,7 +28,7 @@ onnxruntime.set_default_logger_severity(_SEVERITY_ERROR)
 
 
 class GlobalThreadPool:
-    """The thread pool that all sessions share when `enable-global-threadpool` is set; made once a process."""
+    """The thread pool that all sessions share when `enable-global-threadpool` is set; made once per process."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

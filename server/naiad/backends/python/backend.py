@@ -372,7 +372,7 @@ def _merge(message: Any, shown: dict[str, Any]) -> None:
         json_format.ParseDict(wanted, parsed)
     except json_format.ParseError as error:
         raise invalid(
-            f"auto_complete_config function in model '{message.name}' set something that is no model configuration: {error}"
+            f"auto_complete_config function in model '{message.name}' set something other than a model configuration: {error}"
         ) from error
     for field in _COMPLETED:
         message.ClearField(field)

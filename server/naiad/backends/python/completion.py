@@ -44,7 +44,7 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
         settings: `name`, `path` (the model file), `root` and `version_dir` (as in `CodeFiles`), `config` (as JSON text).
 
     Raises:
-        InferenceError: INVALID_ARG: it cannot be imported, raised, or gave back what is no config.
+        InferenceError: INVALID_ARG: it cannot be imported, raised, or did not return a config.
     """
     name = settings["name"]
     folder = pathlib.Path(settings["root"])
@@ -76,12 +76,12 @@ def shown(name: str, completed: Any) -> "dict[str, Any]":
         ValueError: it is no config, or holds what no config can.
     """
     if not isinstance(completed, ModelConfig):
-        raise ValueError(_not_a_config(name, completed))  # noqa: TRY004 - who calls translates one kind
+        raise ValueError(_not_a_config(name, completed))  # noqa: TRY004 - the caller translates one kind
     try:
         found: dict[str, Any] = json.loads(json.dumps(completed.as_dict(), default=_plain))
     except (TypeError, ValueError) as error:
         raise ValueError(
-            f"{_METHOD} function in model '{name}' set something that is no model configuration: {error}"
+            f"{_METHOD} function in model '{name}' set something other than a model configuration: {error}"
         ) from error
     return found
 

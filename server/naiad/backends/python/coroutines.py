@@ -95,7 +95,7 @@ class Coroutines:
         return asyncio.run_coroutine_threadsafe(coroutine, loop)
 
     def _end_all(self, loop: "asyncio.AbstractEventLoop", ended: threading.Event) -> None:
-        if not self._closing:  # else it was blocked for so long that nobody waits any more
+        if not self._closing:  # else it was blocked for so long that the close no longer waits
             loop.create_task(_cancel_all()).add_done_callback(lambda _: ended.set())
 
     def _run_forever(self, loop: "asyncio.AbstractEventLoop") -> None:

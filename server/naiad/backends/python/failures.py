@@ -14,7 +14,7 @@ _MOST_MEMBERS = 10
 def raised() -> "tuple[type[BaseException], ...]":
     """What a model's code may raise and fail by, in this thread: whatever it is, in a server and its workers.
 
-    A test runs its model in the main thread, where the rest is somebody else's word: Ctrl-C, the end of a test.
+    A test runs its model in the main thread, where the rest has other meanings: Ctrl-C, the end of a test.
     """
     if context.in_worker or threading.current_thread() is not threading.main_thread():
         return (BaseException,)
@@ -82,7 +82,7 @@ def _message(error: BaseException) -> str:
 
 
 def _shortened(places: "list[str]") -> "list[str]":
-    """A recursion is told in a few lines, as Python's own tracebacks do."""
+    """A recursion is shortened to a few lines, as in Python's own tracebacks."""
     told: list[str] = []
     times = 0
     for place, following in zip(places, [*places[1:], ""]):  # noqa: B905 - 3.8 knows no strict; they are as long as each other

@@ -3,8 +3,8 @@
 The hot path of the benchmark: a request costs the instance's thread a few microseconds here, and whatever could be done once per
 batch or once per load is done there. How the model is called is in `served_model.py`.
 
-Requests may also be answered apart from `execute`, through senders (rows 15.8, 15.9, 15.16, 15.17): a decoupled model answers all of
-them so, an ordinary one those that it takes a sender of. These responses are deferred: they go through the host's `Responder`.
+Responses may also be deferred, through senders (rows 15.8, 15.9, 15.16, 15.17): a decoupled model defers all of
+them, an ordinary one those of the requests whose sender it takes. They go through the host's `Responder`.
 
 Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
 """
@@ -22,7 +22,7 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError
 
 
 class PythonInstance(ServedModel):
-    """Implements `Instance`, and `Outlet` for its senders. The arguments are those of `ServedModel`."""
+    """Implements `Instance`, and `ResponseChannel` for its senders. The arguments are those of `ServedModel`."""
 
     holds_interpreter = True
     defers = True
@@ -54,12 +54,12 @@ class PythonInstance(ServedModel):
     def send(
         self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
     ) -> None:
-        """See `Outlet`."""
+        """See `ResponseChannel`."""
         made = None if response is None else self._response(response, call.request.output_names)
         self._responder.send(call, made, final=final, begun_ns=begun_ns)
 
     def pace(self, call: Any) -> None:
-        """See `Outlet`."""
+        """See `ResponseChannel`."""
         # A coroutine would keep all others of its instance waiting, perhaps for the one that its client reads first.
         if not self._coroutines.is_this_thread():
             self._responder.wait_for_capacity(call)

@@ -1,6 +1,6 @@
-"""Finds response senders that nobody can reach any more and that Python has not noticed: they are part of a reference cycle.
+"""Finds response senders that are unreachable and that Python has not freed yet, because they are part of a reference cycle.
 
-A sender that is let go of says so (`response_sender.py`), and its client hears of it. But an exception that was kept (`error = e`), or a
+A sender that is dropped notifies its host (`response_sender.py`), and its client gets an error. But an exception that was kept (`error = e`), or a
 function that calls itself, holds its frame, which holds it, and the sender with it, until the garbage collector comes by, which it
 does only once many objects were made: a worker that waits for its next request makes none. So while senders are open, it is called.
 
@@ -51,7 +51,7 @@ class LeakedSenderCollector:
             self._thread.start()
 
     def close(self) -> None:
-        """Nobody is watched any more."""
+        """Stop watching."""
         self._over.set()
         if self._thread is not None:
             self._thread.join()

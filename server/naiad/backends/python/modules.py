@@ -10,7 +10,7 @@ In Triton each instance has a process of its own. In a thread host they share on
 * Instances of one model version share module globals; what `initialize` puts on `self` is each one's own.
 * Imports by name at run time (`importlib.import_module`, unpickling) see both folders at the end of `sys.path`, where the first
   model that was loaded wins. `sys.modules`, the working directory, environment variables, signal handlers and the state of
-  third-party libraries are everybody's.
+  third-party libraries are shared.
 
 How: the modules of a package are executed with a `__builtins__` whose `__import__` looks beside the model first.
 """
@@ -38,9 +38,9 @@ _ROOT = "naiad_models"
 _serial = itertools.count()
 _lock = threading.Lock()
 _turn = threading.RLock()
-"""Held while a model's module is executed. The interpreter executes one at a time anyway, and two that import side by side can
-stop for ever: a finder that imports inside `find_spec`, as setuptools' does for `import distutils`, holds the lock that the
-other one needs to let go of its module."""
+"""Held while a model's module is executed. The interpreter executes one at a time anyway, and two that import at the same time can
+deadlock: a finder that imports inside `find_spec`, as setuptools' does for `import distutils`, holds the lock that the
+other one needs to finish its module."""
 
 
 class ModelPackage:
@@ -77,7 +77,7 @@ class ModelPackage:
             return importlib.import_module(f"{self.name}.{stem}")
 
     def close(self) -> None:
-        """Forget its modules; objects made from them live on while somebody has them."""
+        """Forget its modules; objects made from them live on while they are referenced."""
         with _lock:
             if self._finder in sys.meta_path:
                 sys.meta_path.remove(self._finder)
@@ -99,7 +99,7 @@ def _package(name: str, path: list[str]) -> types.ModuleType:
 
 
 def _forget_listings(folders: collections.abc.Sequence[str]) -> None:
-    """Have these folders listed anew: their files may be newer than what was seen of them.
+    """Drop the cached listings of these folders: their files may be newer.
 
     Not `importlib.invalidate_caches()`: it walks through all there is, and fails when a model in another thread imports
     something meanwhile.

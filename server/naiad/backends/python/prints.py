@@ -1,7 +1,7 @@
 """What models in threads of the server print: log lines with the model's and the instance's name, as those of worker processes are.
 
-Stands in for `sys.stdout` and `sys.stderr` from the first such model on. What anybody else writes goes straight on, and so does what a model
-writes while a debugger is at work in its thread: the prompt of `breakpoint()` has to stand in the terminal as it is.
+Stands in for `sys.stdout` and `sys.stderr` from the first such model on. Other output goes straight on, and so does what a model
+writes while a debugger runs in its thread: the prompt of `breakpoint()` must reach the terminal unchanged.
 
 Limits: what goes past the two (`sys.stdout.buffer`, `os.write`, C code) is not seen, nor is a stream that the model puts in their place.
 """
@@ -74,7 +74,9 @@ class Prints:
             return None
         running = context.running()
         if running is None or not _logger(running).isEnabledFor(logging.INFO):
-            return None  # somebody who embeds the server and has no use for its log still sees what is printed
+            return (
+                None  # a program that embeds the server without its log still shows what is printed
+            )
         return running
 
     def _log(self, running: context.Running, lines: list[str]) -> None:

@@ -1,6 +1,6 @@
 """A TritonPythonModel and the rules by which it is called, the same in a thread of the server and in a worker process.
 
-What `execute` may return (rows 15.6-15.10), coroutines, requests that are answered apart from it through senders (rows 15.16, 15.17),
+What `execute` may return (rows 15.6-15.10), coroutines, deferred responses through senders (rows 15.16, 15.17),
 `is_ready` (row 2.12) and `finalize` (row 15.33).
 
 Limits: those of `backends/instance.py`: standard library and numpy, Python 3.8.
@@ -95,9 +95,9 @@ class ServedModel(Instance):
         raise NotImplementedError
 
     def lost(self, call: Any, begun_ns: int) -> None:
-        """See `Outlet`."""
+        """See `ResponseChannel`."""
         text = (
-            f"[request id: {call.request.id or '<id_unknown>'}] model '{self._running.instance}' let go of this request's response sender "
+            f"[request id: {call.request.id or '<id_unknown>'}] model '{self._running.instance}' dropped this request's response sender "
             "and will not answer any more: it has to send pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL last. Perhaps the thread "
             "that held the sender ended with an exception; the server's log would show it"
         )
@@ -142,7 +142,7 @@ class ServedModel(Instance):
             self._log.error("finalize failed: %s", describe(error, self._folder))
 
     def finalize(self) -> None:
-        """Call the model's `finalize`, if it has one, and let go of it. Idempotent.
+        """Call the model's `finalize`, if it has one, and drop it. Idempotent.
 
         Raises:
             Exception: whatever the model raises.
@@ -180,8 +180,8 @@ class ServedModel(Instance):
             running.batch = None
 
     def _call_now(self, calls: "Sequence[Any]") -> "tuple[list[Any], int, int]":
-        outlet: Any = self
-        requests = [receive(call, outlet) for call in calls]
+        channel: Any = self
+        requests = [receive(call, channel) for call in calls]
         self.begun_ns = begun_ns = self._now_ns()
         if self.decoupled:
             return self._call_decoupled(calls, requests), begun_ns, self._now_ns()
@@ -207,7 +207,7 @@ class ServedModel(Instance):
     def _call_decoupled(
         self, calls: "Sequence[Any]", requests: "list[InferenceRequest]"
     ) -> "list[Any]":
-        """A batch of a decoupled model: everybody is answered through a sender (row 15.9)."""
+        """A batch of a decoupled model: every response is sent through a sender (row 15.9)."""
         begun_ns = self.begun_ns
         # Made here, so that a request that the model forgets is noticed as well.
         senders = [request.get_response_sender() for request in requests]

@@ -24,7 +24,7 @@ from naiad.errors import InferenceError, invalid
 
 _PACKAGE = "naiad_model"
 _FOLDERS = "NAIAD_MODEL_FOLDERS"
-"""The variable by which processes that a model starts learn where its modules are, one folder a line."""
+"""The variable by which processes that a model starts learn where its modules are, one folder per line."""
 
 
 class WorkerModel(LoadedModel):
@@ -156,7 +156,7 @@ def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
 
 
 def know_the_model() -> None:
-    """In a process that a model starts anew (multiprocessing's `spawn` and `forkserver`): its functions are found by their names here, too."""
+    """In a process that a model starts by `spawn` or `forkserver` (multiprocessing): the functions of its module are importable by name there, too."""
     folders = os.environ.get(_FOLDERS)
     if folders:
         _make_importable(folders.splitlines())

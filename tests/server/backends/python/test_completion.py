@@ -98,7 +98,9 @@ except InferenceError as refusal:
 
 def test_what_no_config_can_hold_is_said_by_a_process_too(tmp_path: pathlib.Path) -> None:
     body = 'config.add_input({"name": "A", "data_type": float, "dims": [1]})\nreturn config'
-    with pytest.raises(InferenceError, match="no model configuration: <class 'float'> is neither"):
+    with pytest.raises(
+        InferenceError, match="other than a model configuration: <class 'float'> is neither"
+    ):
         complete(tmp_path, body)
     settings = {
         "name": "m",
@@ -141,7 +143,10 @@ def test_a_model_without_the_hook_leaves_its_config_alone(tmp_path: pathlib.Path
         ("return 5", "must return a valid pb.ModelConfig object; it returned int"),
         ("pass", "it returned nothing"),
         ("config.set_max_batch_size(1)", "specified max_batch_size 8, but in auto-complete-config"),
-        ('config.as_dict()["input"] = [{"dims": "wide"}]\nreturn config', "no model configuration"),
+        (
+            'config.as_dict()["input"] = [{"dims": "wide"}]\nreturn config',
+            "other than a model configuration",
+        ),
         ("raise RuntimeError('boom')", "auto_complete_config failed: RuntimeError: boom"),
     ],
 )

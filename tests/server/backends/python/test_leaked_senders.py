@@ -40,7 +40,7 @@ def test_a_request_whose_sender_is_dropped_fails_and_says_so(
     last = answers.wait(count)[-1]
     assert last.final
     assert last.error is not None
-    assert "let go of this request's response sender" in last.error.message
+    assert "dropped this request's response sender" in last.error.message
     assert "TRITONSERVER_RESPONSE_COMPLETE_FINAL" in last.error.message
     assert (last.error.code, last.error.reason) == (ErrorCode.INTERNAL, FailureReason.BACKEND)
 
@@ -98,7 +98,7 @@ def test_a_sender_that_is_part_of_a_reference_cycle_is_found(
     finally:
         gc.enable()
     assert last.error is not None
-    assert "let go of this request's response sender" in last.error.message
+    assert "dropped this request's response sender" in last.error.message
     instance.close()
     # The model's own thread, if it has one, is about to end.
     wait_until(lambda: set(threading.enumerate()) <= before)

@@ -1,7 +1,7 @@
 """Which model's code is running: its server, the log name and `get_model_dir` of a thread that serves several models in turn.
 
-A host sets it before it calls a model. asyncio tasks inherit it; threads that a model starts itself do not: whose they are is
-seen from the modules whose code is on their stack, which a host has said in `of_module`.
+A host sets it before it calls a model. asyncio tasks inherit it; threads that a model starts itself do not: their model is
+found by the modules whose code is on their stack, which a host has registered in `of_module`.
 """
 
 import contextvars
@@ -23,8 +23,8 @@ class Running:
     Attributes:
         loads: until `initialize` is over: who loads it waits for what it asks.
         executes: between `initialize` and `finalize`, when other models may be asked (row 15.20).
-        batch: what it executes now, as its host knows it; None for nothing, and where that is nobody else's matter: threads of a
-            decoupled model go on when its batch has come back.
+        batch: what it executes now, as its host knows it; None for nothing, and for threads of a
+            decoupled model, which go on when its batch has come back.
         thread: the id of the thread that executes its batches; 0 before the first one.
     """
 
@@ -75,11 +75,11 @@ of_module: "dict[str, list[Running]]" = {}
 
 
 def running() -> "Running | None":
-    """Whose code calls; None when nobody knows."""
+    """The instance whose code calls; None when it is not known."""
     found = current.get() or only
     if found is not None or not of_module:
         return found
-    frame: Any = sys._getframe(1)  # noqa: SLF001 - the one way to see who calls
+    frame: Any = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         for package, instances in tuple(of_module.items()):

@@ -76,7 +76,7 @@ _new = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, cty
 )
 
 _lent: "dict[int, tuple[Any, ...]]" = {}
-"""What somebody else may still look at, by the address of its structure: the structure, its shape, the array, whose it is."""
+"""What a consumer may still read, by the address of its structure: the structure, its shape, the array, its owner."""
 
 
 def _forget(address: int) -> None:
@@ -85,7 +85,7 @@ def _forget(address: int) -> None:
 
 
 def _drop(capsule: int) -> None:
-    """A capsule is gone; nobody took what was in it if its name is still the first one."""
+    """A capsule is gone; it was not consumed if its name is still the first one."""
     if _is_valid(capsule, _NAME):
         _forget(_pointer_in(capsule, _NAME))
 
@@ -130,7 +130,7 @@ def export(array: "np.ndarray[Any, Any]", code: int, *, owner: Any) -> Any:
 
 
 class _Borrowed:
-    """Memory of somebody else, given back when the last array over it is gone."""
+    """Memory of another library, released when the last array over it is gone."""
 
     def __init__(self, managed: Any, address: int, typestr: str) -> None:
         tensor = managed.tensor
@@ -168,7 +168,7 @@ def take(source: Any) -> "tuple[np.ndarray[Any, Any], int]":
         capsule = source.__dlpack__()
     if not _is_valid(id(capsule), _NAME):
         raise TritonModelException(
-            "The DLPack capsule was used already, or is none: a capsule can be taken once"
+            "The DLPack capsule was used already, or is not a DLPack capsule: a capsule can be taken once"
         )
     address = _pointer_in(id(capsule), _NAME)
     managed = _Managed.from_address(address)
@@ -178,7 +178,7 @@ def take(source: Any) -> "tuple[np.ndarray[Any, Any], int]":
     code = _CODES.get((tensor.dtype.code, tensor.dtype.bits))
     if code is None or tensor.dtype.lanes != 1:
         raise TritonModelException(
-            f"DLPack type (code {tensor.dtype.code}, {tensor.dtype.bits} bits, {tensor.dtype.lanes} lanes) is none that Triton has"
+            f"DLPack type (code {tensor.dtype.code}, {tensor.dtype.bits} bits, {tensor.dtype.lanes} lanes) is not a datatype of Triton's"
         )
     _rename(capsule, _USED)
     scalar = np.uint16 if code == datatypes.BF16 else datatypes.triton_to_numpy_type(code)

@@ -59,5 +59,5 @@ class TritonError:
         return self._code
 
     def message(self) -> str:
-        """What the client is told."""
+        """The message that the client gets."""
         return self._message

@@ -1,4 +1,4 @@
-"""A request of a model to another one on its way: who waits for its responses, and how (rows 15.20, 15.21).
+"""A call of a model to another one: how its responses are waited for and iterated (rows 15.20, 15.21).
 
 Failures are responses; what raises is only a call that cannot be made at all.
 """
@@ -24,7 +24,7 @@ class ResponseIterator:
     Args:
         first: the first response, and whether it is the last one.
         arrived: where the others come.
-        cancel: says that nobody wants them any more.
+        cancel: cancels the rest of them.
     """
 
     __slots__ = ("_arrived", "_cancel", "_finished", "_next", "_responses")
@@ -57,7 +57,7 @@ class ResponseIterator:
         return response
 
     def cancel(self) -> None:
-        """Tell the other model that nobody wants the rest; what it sends before it notices still comes."""
+        """Cancel the rest; what the other model sends before it notices still comes."""
         if not self._finished:
             self._cancel()
 
@@ -99,7 +99,7 @@ def ask_async(
             arrived.put((response, final))
             return
         waits.clear()
-        with contextlib.suppress(RuntimeError):  # a loop that is closed has nobody left who waits
+        with contextlib.suppress(RuntimeError):  # a closed loop has no coroutine that waits
             loop.call_soon_threadsafe(settle, response, final)
 
     def settle(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback

@@ -1,9 +1,9 @@
 """What a model asks in a process that it forked (multiprocessing.Pool, os.fork): the process of the model asks for it.
 
-A child has the memory of its parent, but its way to the server would be the parent's own: answers would go to whoever reads them
-first. So each fork makes a pipe; the child puts its questions into it, and a thread of the parent asks them and puts the answers back.
+A child has the memory of its parent, but its link to the server would be the parent's own: replies would go to the process that reads them
+first. So each fork makes a pipe; the child writes its calls into it, and a thread of the parent makes them and writes the replies back.
 
-Limits: processes that are started anew (`spawn`, `forkserver`) know no model and cannot ask.
+Limits: processes that are started by `spawn` or `forkserver` know no model and cannot call others.
 """
 
 import os
@@ -144,7 +144,7 @@ class Relay:
                 answer = self._answers.pop(number) if over else self._answers[number]
                 answer(*content)
         except (EOFError, OSError):
-            # Whoever waits would wait for ever.
+            # Calls that wait would wait for ever.
             os._exit(1)
 
 

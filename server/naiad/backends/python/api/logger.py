@@ -20,7 +20,7 @@ class Logger:
     """All of it is static, as in Triton: `Logger.log_info("ready")`.
 
     Raises:
-        TypeError: a message that is no text, or a level that is none of its own.
+        TypeError: a message that is not text, or an unknown level.
     """
 
     LogLevel = Level

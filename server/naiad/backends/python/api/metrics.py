@@ -62,7 +62,7 @@ class Metric:
 class MetricFamily:
     """A family of metrics. Families of the same name and kind are one, whichever model made them.
 
-    It and its metrics leave the page when nobody holds it any more; what is done to its metrics then raises.
+    It and its metrics leave the page with the last reference to it; using its metrics then raises.
 
     Args:
         name: as on the metrics page.
@@ -71,7 +71,7 @@ class MetricFamily:
 
     Raises:
         TritonModelException: the name is taken by another kind or by the server itself.
-        TypeError: a name or a description that is no str, or another kind.
+        TypeError: a name or a description that is not a str, or another kind.
     """
 
     COUNTER = MetricKind.COUNTER
@@ -131,7 +131,7 @@ class MetricFamily:
 
 
 def _close(server: Any, family: int, process: int) -> None:
-    """Nobody holds a family any more; what a forked process lets go of its parent may still hold."""
+    """The last reference to a family is gone; what a forked process drops its parent may still hold."""
     if process == os.getpid():
         here(server).close_family(family)
 

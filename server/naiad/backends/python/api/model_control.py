@@ -35,7 +35,7 @@ def load_model(model_name: str, config: str = "", files: "dict[str, bytes] | Non
 
 
 def unload_model(model_name: str, unload_dependents: bool = False) -> None:  # noqa: FBT001, FBT002 - as models call it
-    """Unload a model; its requests under way are finished.
+    """Unload a model; its requests in flight are finished.
 
     Raises:
         TritonModelException: the server does not run with --model-control-mode=explicit.
@@ -57,11 +57,11 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
     """Whether a model is ready for requests.
 
     Args:
-        model_name: the model; one that nobody knows is not ready.
+        model_name: the model; an unknown one is not ready.
         model_version: its version; "" for the newest.
 
     Raises:
-        TritonModelException: the version is no number.
+        TritonModelException: the version is not a number.
         TypeError: an argument of another type.
     """
     model_name = _text("is_model_ready", "model_name", model_name)

@@ -11,7 +11,7 @@ _KEPT = 256
 
 
 class _ModelLogger(logging.Logger):
-    """Asks the logger above it for levels: its own memory of them would not hear of changes."""
+    """Takes levels from its parent logger each time: a cache of its own would miss changes."""
 
     def isEnabledFor(self, level: int) -> bool:  # type: ignore[explicit-override]  # noqa: N802 - the base class names it; no `override` in 3.8
         return logging.getLogger(MODELS).isEnabledFor(level)

@@ -15,7 +15,7 @@ class SharedMemory:
     __slots__ = ()
 
     def free_memory(self) -> int:
-        """Bytes of it that nobody uses."""
+        """The number of unused bytes in it."""
         return 0
 
 

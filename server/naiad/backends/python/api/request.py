@@ -15,7 +15,7 @@ from naiad.backends.python.api import context, exchange
 from naiad.backends.python.api.datatypes import BF16, CODES
 from naiad.backends.python.api.errors import TritonModelException
 from naiad.backends.python.api.response import checked_parameters, require_text
-from naiad.backends.python.api.response_sender import InferenceResponseSender, Outlet
+from naiad.backends.python.api.response_sender import InferenceResponseSender, ResponseChannel
 from naiad.backends.python.api.server import Asked
 from naiad.backends.python.api.tensor import Tensor, wrap
 
@@ -85,7 +85,7 @@ class Received(Protocol):
 
 
 class Call(Protocol):
-    """A request under way: what was received, and whether anybody still waits for the answer."""
+    """A request in progress: what was received, and whether the client still waits for the response."""
 
     cancelled: bool
 
@@ -113,15 +113,15 @@ class InferenceRequest:
     Text may also be given as UTF-8 bytes, such as the element of a BYTES tensor.
 
     Raises:
-        TritonModelException: an input or a name that is empty, or a correlation id or parameters of another type, or text that is none.
+        TritonModelException: an input or a name that is empty, or a correlation id or parameters of another type, or text that is not valid Unicode.
         TypeError: something is missing or of another type.
         ValueError: a number out of its range.
     """
 
     __slots__ = (
         "_call",
+        "_channel",
         "_flags",
-        "_outlet",
         "_received",
         "_rescheduled",
         "_running",
@@ -130,7 +130,7 @@ class InferenceRequest:
     )
 
     _call: "Call | None"
-    _outlet: "Outlet | None"
+    _channel: "ResponseChannel | None"
     _rescheduled: bool
     _running: "context.Running | None"
     _sender: InferenceResponseSender
@@ -186,7 +186,7 @@ class InferenceRequest:
         self._call = None
         self._tensors = asked.inputs
         self._flags = asked.flags
-        self._outlet = None
+        self._channel = None
         self._running = context.running()
 
     def inputs(self) -> "list[Tensor]":
@@ -226,14 +226,14 @@ class InferenceRequest:
     def parameters(self) -> str:
         """Its parameters as JSON, written as Triton's server writes it, or, of a request of the model's own, as Python does."""
         parameters = self._received.parameters
-        if self._outlet is None:
+        if self._channel is None:
             return json.dumps(parameters)
         return json.dumps(parameters, ensure_ascii=False, separators=(",", ":"))
 
     def requested_output_names(self) -> "set[str]":
         """The outputs that it asks for; all of the model's when the client named none."""
         names = self._received.output_names
-        return set(names if names or self._outlet is None else self._outlet.all_outputs)
+        return set(names if names or self._channel is None else self._channel.all_outputs)
 
     def preferred_memory(self) -> PreferredMemory:
         """Where outputs should be."""
@@ -278,11 +278,11 @@ class InferenceRequest:
         """
         sender = sender_of(self)
         if sender is None:
-            if self._outlet is None:
+            if self._channel is None:
                 raise TritonModelException(
                     "get_response_sender() answers requests that execute was given; this one was made by the model"
                 )
-            sender = self._sender = InferenceResponseSender(self._call, self._outlet)
+            sender = self._sender = InferenceResponseSender(self._call, self._channel)
         return sender
 
     def set_release_flags(self, flags: int) -> None:
@@ -294,8 +294,8 @@ class InferenceRequest:
         if flags not in (TRITONSERVER_REQUEST_RELEASE_ALL, TRITONSERVER_REQUEST_RELEASE_RESCHEDULE):
             raise TritonModelException(f"Unsupported request release flag {flags}")
         self._rescheduled = flags == TRITONSERVER_REQUEST_RELEASE_RESCHEDULE
-        if self._rescheduled and self._outlet is not None:
-            self._outlet.has_rescheduled = True
+        if self._rescheduled and self._channel is not None:
+            self._channel.has_rescheduled = True
 
     def _asked(self) -> Asked:
         asked = self._received
@@ -307,21 +307,21 @@ class InferenceRequest:
         return asked
 
     def _caller(self) -> "context.Running | None":
-        """Whose code asks now, or, in a thread that nobody knows, whose code made the request."""
+        """The instance whose code runs now, or, in an unknown thread, the one whose code made the request."""
         return context.running() or self._running
 
 
 def sender_of(request: InferenceRequest) -> "InferenceResponseSender | None":
-    """A request's sender, if somebody asked for it."""
+    """A request's sender, if the model has asked for it."""
     return getattr(request, "_sender", None)
 
 
-def receive(call: Call, outlet: Outlet) -> InferenceRequest:
+def receive(call: Call, channel: ResponseChannel) -> InferenceRequest:
     """What a model sees of a request that came in.
 
     Args:
-        call: the request under way.
-        outlet: where answers of its sender go.
+        call: the request in progress.
+        channel: where answers of its sender go.
     """
     request = InferenceRequest.__new__(InferenceRequest)
     received = call.request
@@ -329,7 +329,7 @@ def receive(call: Call, outlet: Outlet) -> InferenceRequest:
     request._call = call  # noqa: SLF001
     request._tensors = None  # noqa: SLF001
     request._flags = received.flags  # noqa: SLF001
-    request._outlet = outlet  # noqa: SLF001
+    request._channel = channel  # noqa: SLF001
     return request
 
 
@@ -339,7 +339,7 @@ def is_rescheduled(request: InferenceRequest) -> bool:
 
 
 def incoming(name: str, array: "np.ndarray[Any, Any]") -> Tensor:
-    """For hosts: what a model sees of a tensor that came; BF16 as an array of any dtype of two bytes that is no number's."""
+    """For hosts: a received tensor as a model sees it; BF16 is an array of any dtype of two bytes that is not numeric."""
     code = CODES.get(array.dtype)
     if code is None:
         return wrap(name, array.view(np.uint16), BF16)
@@ -352,7 +352,7 @@ _UINT64 = (1 << 64) - 1
 
 
 def _number(what: str, value: Any, least: int, most: int) -> int:
-    """A whole number, one of numpy's included."""
+    """An integer, also one of numpy's."""
     try:
         number = operator.index(value)
     except TypeError:

@@ -20,8 +20,8 @@ class InferenceResponse:
         parameters: by name; bool, int or str.
 
     Raises:
-        TritonModelException: an output that is none, or a parameter of another type.
-        TypeError: something that is no tensor, or no TritonError.
+        TritonModelException: an output that is None, or a parameter of another type.
+        TypeError: an output that is not a tensor, or an error that is not a TritonError.
     """
 
     __slots__ = ("_error", "_outputs", "_parameters")
@@ -79,7 +79,7 @@ def checked_parameters(parameters: "dict[str, Any]") -> "dict[str, Any]":
     """Parameters that a request or a response may have, as they are now: the dict is the model's to go on with.
 
     Raises:
-        TritonModelException: no dict, a name or a value of another type, an int that takes more than 64 bits, or text that is none.
+        TritonModelException: not a dict, a name or a value of another type, an int that takes more than 64 bits, or text that is not valid Unicode.
     """
     if not isinstance(parameters, dict):
         raise TritonModelException(f"Expect parameters to be a dict, got {type(parameters)}")
@@ -106,7 +106,7 @@ _INT64 = 1 << 63
 
 
 def require_text(what: str, text: str) -> None:
-    """See that a str can be sent as UTF-8: half a surrogate pair cannot, as in names of files that are no UTF-8.
+    """Check that a str can be sent as UTF-8: half a surrogate pair (from a file name that is not UTF-8) cannot.
 
     Raises:
         TritonModelException: it cannot.
@@ -117,5 +117,5 @@ def require_text(what: str, text: str) -> None:
         text.encode()
     except UnicodeEncodeError:
         raise TritonModelException(
-            f"{what}: {text!r} is no text (it holds half a surrogate pair): text.encode('utf-8', 'replace').decode() is"
+            f"{what}: {text!r} is not valid text (it holds half a surrogate pair): text.encode('utf-8', 'replace').decode() is"
         ) from None

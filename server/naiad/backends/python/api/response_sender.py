@@ -1,7 +1,7 @@
-"""Answers sent apart from `execute`: many to a request, or one, from any thread (rows 15.9, 15.16, 15.17, 15.29).
+"""Response senders, for deferred responses: many to a request, or one, from any thread (rows 15.9, 15.16, 15.17, 15.29).
 
-A sender that its model lets go of with its request unanswered says so to the host, so that no client waits for ever: this is
-what ends a request whose background thread died.
+A sender that its model drops with its request unanswered notifies the host, so that no client waits for ever: this
+ends a request whose background thread died.
 """
 
 import threading
@@ -13,15 +13,15 @@ from naiad.backends.python.api.response import InferenceResponse
 TRITONSERVER_RESPONSE_COMPLETE_FINAL = 1
 
 
-class Outlet(Protocol):
-    """Where answers go: the host's side of a model instance.
+class ResponseChannel(Protocol):
+    """The host's side of the response senders of a model instance.
 
     Attributes:
         all_outputs: the model's outputs.
-        decoupled: the model may answer a request any number of times.
-        begun_ns: when the batch that is at work began (monotonic).
+        decoupled: the model may send any number of responses to a request.
+        begun_ns: when the running batch began (monotonic).
         has_senders: set once a sender is made.
-        has_rescheduled: set once a model wants to see a request again.
+        has_rescheduled: set when a model reschedules a request.
     """
 
     all_outputs: "frozenset[str]"
@@ -33,45 +33,52 @@ class Outlet(Protocol):
     def send(
         self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
     ) -> None:
-        """Answer a request under way; no response means that nothing but the end is told. Safe in any thread."""
+        """Respond to a request in progress; without a response only the end is sent. Safe in any thread."""
         ...
 
     def pace(self, call: Any) -> None:
-        """Wait while the client of a request cannot take more answers."""
+        """Wait while the client of a request cannot take more responses."""
         ...
 
     def lost(self, call: Any, begun_ns: int) -> None:
-        """Nobody can answer a request any more. Safe in any thread."""
+        """A request can get no further response: its sender was dropped. Safe in any thread."""
         ...
 
 
 class InferenceResponseSender:
-    """The way back of one request; made by `InferenceRequest.get_response_sender()`.
+    """Sends the responses of one request; made by `InferenceRequest.get_response_sender()`.
 
     Args:
-        call: the request under way.
-        outlet: where its answers go.
+        call: the request in progress.
+        channel: the host's side.
     """
 
     __slots__ = (
-        "__weakref__", "_begun_ns", "_call", "_closed", "_decoupled", "_lock", "_outlet", "_sent",
+        "__weakref__",
+        "_begun_ns",
+        "_call",
+        "_channel",
+        "_closed",
+        "_decoupled",
+        "_lock",
+        "_sent",
     )  # fmt: skip
 
-    def __init__(self, call: Any, outlet: Outlet) -> None:
+    def __init__(self, call: Any, channel: ResponseChannel) -> None:
         self._call = call
-        self._outlet = outlet
-        self._decoupled = outlet.decoupled
-        self._begun_ns = outlet.begun_ns
+        self._channel = channel
+        self._decoupled = channel.decoupled
+        self._begun_ns = channel.begun_ns
         self._closed = False
         self._sent = False
         self._lock = threading.Lock()
-        outlet.has_senders = True
+        channel.has_senders = True
 
     def send(self, response: "InferenceResponse | None" = None, flags: int = 0) -> None:
         """Send a response, or with TRITONSERVER_RESPONSE_COMPLETE_FINAL alone say that no more will come.
 
-        Waits while the client takes its responses more slowly than they are sent and a megabyte of them is under way; once the
-        client is gone it does not.
+        Waits while the client takes its responses more slowly than they are sent and a megabyte of them is in flight; not after the
+        client has gone.
 
         Args:
             response: what to send; it is copied, so the model may go on using its arrays.
@@ -99,11 +106,11 @@ class InferenceResponseSender:
                 return
             self._check_open()
             final = flags == TRITONSERVER_RESPONSE_COMPLETE_FINAL
-            self._outlet.send(self._call, response, final=final, begun_ns=self._begun_ns)
+            self._channel.send(self._call, response, final=final, begun_ns=self._begun_ns)
             self._closed = final
         if not final:
             # Without the lock: the host may have to close this sender while its thread waits.
-            self._outlet.pace(self._call)
+            self._channel.pace(self._call)
 
     def is_cancelled(self) -> bool:
         """Whether the client does not want the answers any more."""
@@ -121,7 +128,7 @@ class InferenceResponseSender:
             )
         self._check_open()
         if response is not None:
-            self._outlet.send(self._call, response, final=True, begun_ns=self._begun_ns)
+            self._channel.send(self._call, response, final=True, begun_ns=self._begun_ns)
             self._sent = True
         self._closed = flags == TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
@@ -131,7 +138,7 @@ class InferenceResponseSender:
 
     def __del__(self) -> None:
         if not (self._closed or self._sent):
-            self._outlet.lost(self._call, self._begun_ns)
+            self._channel.lost(self._call, self._begun_ns)
 
 
 def close(sender: InferenceResponseSender) -> None:

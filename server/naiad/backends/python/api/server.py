@@ -64,9 +64,9 @@ class Server(Protocol):
 
         Args:
             asked: the request; its tensors may change once this returns, unless the caller's thread waits for the one response.
-            caller: the `context.Running` whose code asks; None when nobody knows.
+            caller: the `context.Running` whose code calls; None when it is not known.
             decoupled: any number of responses is fine.
-            deliver: told of each response, failures included (row 15.21), and which one is the last.
+            deliver: called with each response, failures included (row 15.21), and whether it is the last.
 
         Raises:
             TritonModelException: it cannot even be sent.
@@ -90,7 +90,7 @@ class Server(Protocol):
         ...
 
     def close_family(self, family: int) -> None:
-        """Nobody holds the family any more: it goes, with its metrics. Does not wait."""
+        """Remove a family whose last reference is gone, with its metrics. Does not wait."""
         ...
 
     def open_metric(

@@ -25,7 +25,7 @@ class Tensor:
 
     Raises:
         TritonModelException: an empty name, or a dtype that Triton does not have.
-        TypeError: no numpy array, or a name that is no text.
+        TypeError: not a numpy array, or a name that is not text.
     """
 
     __slots__ = ("_array", "_code", "_name")
@@ -91,12 +91,12 @@ class Tensor:
 
         Raises:
             TritonModelException: as `dlpack.take`, or an empty name.
-            TypeError: a name that is no text.
+            TypeError: a name that is not text.
         """
         return wrap(_name(name), *dlpack.take(tensor))
 
     def __dlpack__(self, stream: Any = None, **_newer: Any) -> Any:
-        """As `to_dlpack`; the stream and what newer consumers ask for mean nothing on the CPU."""
+        """As `to_dlpack`; the stream and what newer consumers ask for have no effect on the CPU."""
         return self.to_dlpack()
 
     def __dlpack_device__(self) -> "tuple[int, int]":
@@ -136,7 +136,7 @@ parts_of = operator.attrgetter("_name", "_array", "_code")
 
 
 def wrap(name: str, array: "np.ndarray[Any, Any]", code: int) -> Tensor:
-    """A tensor whose name, layout and datatype somebody has already looked after; BF16 as uint16."""
+    """A tensor whose name, layout and datatype are valid already; BF16 as uint16."""
     tensor = Tensor.__new__(Tensor)
     tensor._name = name  # noqa: SLF001 - the one other way to make one, kept beside the class
     tensor._array = array  # noqa: SLF001

@@ -15,7 +15,7 @@ from tests.server.backends.configs import inference, tensor
 
 
 class Nowhere:
-    """An `Outlet` that leads nowhere."""
+    """An `ResponseChannel` that leads nowhere."""
 
     decoupled = False
     begun_ns = 0
@@ -365,7 +365,7 @@ def test_numbers_of_numpy_are_numbers() -> None:
 )
 def test_text_that_cannot_be_sent_is_refused_where_it_is_written(more: dict[str, Any]) -> None:
     given = {"inputs": [], "requested_output_names": [], "model_name": "m", **more}
-    with pytest.raises(pb_utils.TritonModelException, match="is no text"):
+    with pytest.raises(pb_utils.TritonModelException, match="is not valid text"):
         pb_utils.InferenceRequest(**given)
 
 

@@ -185,7 +185,7 @@ class _Elsewhere:
             np.arange(6).reshape(2, 3).T,
             r"^DLPack tensor is not contiguous\. Only contiguous DLPack tensors that are stored in C-Order are supported\.$",
         ),
-        (np.zeros(1, np.complex64), "is none that Triton has"),
+        (np.zeros(1, np.complex64), "is not a datatype of Triton"),
         ("text", "Provided tensor is not supported.*got a str"),
         (_Elsewhere(2), "memory allocated on GPU device"),
         (_Elsewhere(8), "DLDevice type 8 is not support by Python backend"),
