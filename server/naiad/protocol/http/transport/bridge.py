@@ -6,6 +6,7 @@ what is written here goes straight to the client.
 
 import asyncio
 import collections.abc
+import enum
 import logging
 
 from naiad.protocol.http.message import AsgiApp, Message, Scope
@@ -26,6 +27,19 @@ _OURS = frozenset({b"connection", b"transfer-encoding"})
 """Response headers that only the transport may set."""
 
 
+class _Progress(enum.Enum):
+    """How far the response of the application has come."""
+
+    NONE = "none"
+    DECLARED = "its status and headers are known"
+    BEGUN = "its head was sent"
+    DONE = "it is complete"
+    GONE = "the client has gone: it is dropped"
+
+
+_ENDED = (_Progress.DONE, _Progress.GONE)
+
+
 class AsgiExchange:
     """A request in the application.
 
@@ -42,7 +56,6 @@ class AsgiExchange:
     Attributes:
         head: the request's head.
         started_ns: as given.
-        begun: the head of the response was sent.
         received: bytes of the request's body.
         status: of the response; 0 until the application has given it.
         sent: bytes of the response's body.
@@ -62,7 +75,7 @@ class AsgiExchange:
     ) -> None:
         self.head = head
         self.started_ns = started_ns
-        self.begun = False
+        self._progress = _Progress.NONE
         self.received = 0
         self._app = app
         self._scope = scope
@@ -76,8 +89,6 @@ class AsgiExchange:
         self._end_given = False
         self._wakeup = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._gone = False
-        self._done = False
         self.status = 0
         self._headers: tuple[tuple[bytes, bytes], ...] = ()
         self._declared: int | None = None
@@ -85,6 +96,11 @@ class AsgiExchange:
         self._chunked = False
         self._bodyless = False
         self._keep = False
+
+    @property
+    def begun(self) -> bool:
+        """Whether the response was begun and is not complete."""
+        return self._progress is _Progress.BEGUN
 
     def start(self, loop: asyncio.AbstractEventLoop) -> None:
         """Call the application."""
@@ -105,7 +121,7 @@ class AsgiExchange:
 
     def feed(self, piece: bytes) -> None:
         """A piece of the body came."""
-        if not self._done:
+        if self._progress not in _ENDED:
             self.received += len(piece)
             self._pieces.append(piece)
             self._waiting += len(piece)
@@ -120,7 +136,7 @@ class AsgiExchange:
 
     def disconnect(self) -> None:
         """The client has gone: the application's next receive returns a disconnect, and what it sends is dropped."""
-        self._gone = True
+        self._progress = _Progress.GONE
         self._wakeup.set()
 
     def cancel(self) -> None:
@@ -133,9 +149,9 @@ class AsgiExchange:
         try:
             await self._app(self._scope, self._receive, self._send)
         except Exception:
-            if not self._gone:
+            if self._progress is not _Progress.GONE:
                 _logger.exception("%s %s failed", self._scope["method"], self.head.path)
-        if not self._done and not self._gone:
+        if self._progress not in _ENDED:
             self._break_off()
 
     def _break_off(self) -> None:
@@ -147,14 +163,14 @@ class AsgiExchange:
         keep = self.head.keep_alive and self._sender.may_stay()
         tail = CLOSE if not keep else KEEP if self.head.minor else KEEP_1_0
         first, _ = ReplyFramer(join_bytes=1 << 16).frame(reply, tail, head_only=self.head.head_only)
-        self._done = True
+        self._progress = _Progress.DONE
         self._sender.write(first)
         self.status, self.sent = 500, len(reply.body[0])
         self._finished(keep)
 
     async def _receive(self) -> Message:
         while True:
-            if self._gone or self._done:
+            if self._progress in _ENDED:
                 return {"type": "http.disconnect"}
             if self._pieces or (self._ended and not self._end_given):
                 body = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
@@ -170,15 +186,16 @@ class AsgiExchange:
             await self._wakeup.wait()
 
     async def _send(self, message: Message) -> None:
-        if self._gone or self._done:
+        if self._progress in _ENDED:
             return
         kind = message["type"]
-        if kind == "http.response.start" and not self.status:
+        if kind == "http.response.start" and self._progress is _Progress.NONE:
+            self._progress = _Progress.DECLARED
             self.status = message["status"]
             self._headers = tuple(
                 (bytes(name), bytes(value)) for name, value in message.get("headers", ())
             )
-        elif kind == "http.response.body" and self.status:
+        elif kind == "http.response.body" and self._progress is not _Progress.NONE:
             more = message.get("more_body", False)
             self._write(message.get("body", b""), more=more)
             room = self._sender.drained() if more else None
@@ -201,7 +218,7 @@ class AsgiExchange:
         if data:
             self._sender.write(b"".join(data))
         if not more:
-            self._done = True
+            self._progress = _Progress.DONE
             self._wakeup.set()
             short = self._declared is not None and not self._bodyless and self.sent < self._declared
             self._finished(self._keep and not short)
@@ -230,6 +247,6 @@ class AsgiExchange:
             else:
                 self._keep = False  # HTTP/1.0: the end of the connection is the end of the body
         head = status_line(self.status) + header_lines(tuple(lines))
-        self.begun = True
+        self._progress = _Progress.BEGUN
         tail = CLOSE if not self._keep else KEEP if self.head.minor else KEEP_1_0
         return head + tail[2:]

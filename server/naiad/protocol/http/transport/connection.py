@@ -40,6 +40,10 @@ from naiad.protocol.transport.peer import Peer
 
 _UNANSWERED = replies.error_reply(UNANSWERED)
 
+# Looking up a member of an enum takes longer than these names.
+_CLOSE, _HALF_CLOSE, _ABORT = Action.CLOSE, Action.HALF_CLOSE, Action.ABORT
+_LAST_REQUEST = Event.LAST_REQUEST
+
 _logger = logging.getLogger(__name__)
 
 
@@ -49,6 +53,13 @@ class Connection(asyncio.Protocol):
     Args:
         service: what all connections share.
     """
+
+    # from `connection_made` on
+    _transport: asyncio.Transport
+    _peer: Peer
+    _sender: ResponseSender
+    _requests: RequestDispatcher
+    _pipeline: collections.deque[Exchange]
 
     def __init__(self, service: HttpService) -> None:
         settings = service.settings
@@ -62,12 +73,6 @@ class Connection(asyncio.Protocol):
         self._max_pipelined = settings.max_pipelined
         self._life = Lifecycle(self._entered)
         self._receiver = RequestReceiver(settings, service.heads)
-        # until the connection is made
-        self._transport = typing.cast("asyncio.Transport", None)
-        self._peer = typing.cast("Peer", None)
-        self._sender = typing.cast("ResponseSender", None)
-        self._requests = typing.cast("RequestDispatcher", None)
-        self._pipeline: collections.deque[Exchange] = collections.deque()
         self._ready = True  # the next bytes begin a request
         self._read_paused = False
         self._taking = False  # inside `_take`
@@ -118,7 +123,7 @@ class Connection(asyncio.Protocol):
             elif request is not None and known is not None and known.handler is not None:
                 self._peer.since = self._registry.now
                 if not known.head.keep_alive:
-                    self._life.on(Event.LAST_REQUEST)
+                    self._life.on(_LAST_REQUEST)
                 now_ns = 0 if self._recorder is None else self._recorder.stamp()
                 self._sender.dispatch(known.head, known.handler, request, now_ns)
                 return
@@ -192,7 +197,7 @@ class Connection(asyncio.Protocol):
         life.on(Event.DRAIN)
         unwanted = receiver.ignores_body()
         if self._requests.in_progress() or (receiver.body is not None and not unwanted):
-            life.on(Event.LAST_REQUEST)
+            life.on(_LAST_REQUEST)
         elif close_idle and not receiver.unread and life.state not in ENDED:
             life.on(Event.SENT_EARLY if unwanted else Event.ALL_SENT)
 
@@ -214,16 +219,15 @@ class Connection(asyncio.Protocol):
         if self._life.state not in TAKING:
             self._ready = False
         for action in actions:
-            match action:
-                case Action.CLOSE:
-                    self._transport.close()
-                case Action.HALF_CLOSE:
-                    self._half_close()
-                case Action.ABORT:
-                    self._requests.cancel()
-                    self._transport.abort()
-                case Action.ABANDON:
-                    self._abandon()
+            if action is _CLOSE:
+                self._transport.close()
+            elif action is _HALF_CLOSE:
+                self._half_close()
+            elif action is _ABORT:
+                self._requests.cancel()
+                self._transport.abort()
+            else:
+                self._abandon()
 
     def _half_close(self) -> None:
         """Send the end of the stream, and wait some seconds for the client to stop sending."""

@@ -39,16 +39,11 @@ class RequestDispatcher:
 
     __slots__ = (
         "_life",
-        "_loop",
-        "_max_pipelined",
         "_peer",
         "_receiver",
-        "_recorder",
-        "_registry",
         "_resume",
         "_sender",
         "_service",
-        "_settings",
         "_transport",
         "_update_reading",
         "bridge",
@@ -68,11 +63,6 @@ class RequestDispatcher:
         update_reading: collections.abc.Callable[[], None],
     ) -> None:
         self._service = service
-        self._settings = service.settings
-        self._registry = service.registry
-        self._loop = service.registry.loop
-        self._recorder = service.recorder
-        self._max_pipelined = service.settings.max_pipelined
         self._life = life
         self._receiver = receiver
         self._sender = sender
@@ -94,7 +84,7 @@ class RequestDispatcher:
         while receiver.unread:
             if not first and self._iteration_is_over(began_ns):
                 self.yielding = True
-                self._loop.call_soon(self._next_iteration)
+                self._service.registry.loop.call_soon(self._next_iteration)
             first = False
             if receiver.body is not None:
                 if self.yielding:
@@ -106,7 +96,7 @@ class RequestDispatcher:
                 return
 
     def _iteration_is_over(self, began_ns: int) -> bool:
-        settings = self._settings
+        settings = self._service.settings
         if self._receiver.body is None:
             unsent = self._transport.get_write_buffer_size()
             if unsent >= settings.turn_bytes:
@@ -126,7 +116,7 @@ class RequestDispatcher:
             or sender.barred
             or sender.paused
             or self.bridge is not None
-            or len(self._sender.pipeline) >= self._max_pipelined
+            or len(self._sender.pipeline) >= self._service.settings.max_pipelined
         )
 
     def _begin(self, head: RequestHead) -> bool:
@@ -179,10 +169,10 @@ class RequestDispatcher:
             sender=self._sender,
             read_body=self._read_body,
             finished=self._finished,
-            body_high=self._settings.body_high_bytes,
+            body_high=self._service.settings.body_high_bytes,
             started_ns=self.stamp(),
         )
-        self.bridge.start(self._loop)
+        self.bridge.start(self._service.registry.loop)
         return self.bridge
 
     def _read_body(self, wanted: bool) -> None:  # noqa: FBT001 - a callback
@@ -192,21 +182,20 @@ class RequestDispatcher:
         elif self._receiver.want_body():
             self._sender.write(CONTINUE)
         else:
-            self._peer.since = self._registry.now
+            self._peer.since = self._service.registry.now
         self._update_reading()
 
     def _finished(self, keep: bool) -> None:  # noqa: FBT001 - a callback
         """The application's response is complete."""
         bridge, self.bridge = self.bridge, None
         assert bridge is not None
-        self._peer.since = self._registry.now
-        if self._recorder is not None:
-            context = self._recorder.context(
-                bridge.head.headers, bridge.started_ns, bridge.received
-            )
+        self._peer.since = self._service.registry.now
+        recorder = self._service.recorder
+        if recorder is not None:
+            context = recorder.context(bridge.head.headers, bridge.started_ns, bridge.received)
             context.response_bytes = bridge.sent
             reply = HttpReply(bridge.status, (), ())
-            self._recorder.record(bridge.head, self._peer.address(), reply, context)
+            recorder.record(bridge.head, self._peer.address(), reply, context)
         self._receiver.ignore_body()
         if keep:
             self._resume()
@@ -225,12 +214,13 @@ class RequestDispatcher:
         bridge, self.bridge = self.bridge, None
         if bridge is None:
             return False
+        begun = bridge.begun
         bridge.cancel()
-        return bridge.begun
+        return begun
 
     def stamp(self) -> int:
         """Monotonic nanoseconds; 0 without an access log."""
-        return 0 if self._recorder is None else self._recorder.stamp()
+        return 0 if self._service.recorder is None else self._service.recorder.stamp()
 
     def in_progress(self) -> bool:
         """Whether a request was begun whose response was not sent yet."""

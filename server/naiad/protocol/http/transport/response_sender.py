@@ -23,7 +23,8 @@ from naiad.protocol.http.transport.service import HttpService
 from naiad.protocol.http.transport.streamed import StreamedReply
 from naiad.protocol.transport.peer import Peer
 
-_OPEN = State.OPEN  # looking up a member of an enum takes longer than this name
+# Looking up a member of an enum takes longer than these names.
+_OPEN, _DRAINING = State.OPEN, State.DRAINING
 
 _logger = logging.getLogger(__name__)
 
@@ -152,7 +153,7 @@ class ResponseSender:
             )
         exchange = Exchange(self, head, context)
         self.pipeline.append(exchange)
-        if self._life.state is not _OPEN:
+        if self._life.state is _DRAINING:
             self._life.on(Event.LAST_REQUEST)
         try:
             exchange.handle = handler(request, exchange.reply)
