@@ -221,7 +221,7 @@ class ServingEngine:
     async def unload_model(
         self, name: str, *, unload_dependents: bool = False, requested_by: str = ""
     ) -> None:
-        """See `Engine`. No model depends on another one yet, so `unload_dependents` has no effect."""
+        """See `Engine`. No model is loaded only because another one needs it yet, so `unload_dependents` has no effect (row 7.26)."""
         self._control_mode.check_request(name)
         await self._repository.unload(name, requested_by=requested_by)
 

@@ -86,13 +86,13 @@ class GpuMonitor:
             pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
         ]
         self._energy_at_start = [self._energy(handle) for handle in self._handles]
-        found: list[Gpu] = []
+        gpus: list[Gpu] = []
         for board, handle in enumerate(self._handles):
             slices = self._slices(handle)
             for device in [handle] if slices is None else slices:
                 is_slice = slices is not None
-                found.append(self._describe(len(found), board, device, is_slice=is_slice))
-        return tuple(found)
+                gpus.append(self._describe(len(gpus), board, device, is_slice=is_slice))
+        return tuple(gpus)
 
     def read(self) -> tuple[GpuReading, ...]:
         """Read every GPU once."""
@@ -196,15 +196,15 @@ class ProcessorMeter:
 
     def _memory(self) -> tuple[int, int]:
         """Total and available memory in bytes."""
-        found: dict[str, int] = {}
+        sizes: dict[str, int] = {}
         with self._meminfo.open() as file:
             for line in file:
                 name, _, amount = line.partition(":")
                 if name in _MEMORY:
-                    found[name] = int(amount.split()[0]) * _KIB
-                    if len(found) == len(_MEMORY):
+                    sizes[name] = int(amount.split()[0]) * _KIB
+                    if len(sizes) == len(_MEMORY):
                         break
-        total, available = (found[name] for name in _MEMORY)
+        total, available = (sizes[name] for name in _MEMORY)
         return total, available
 
 

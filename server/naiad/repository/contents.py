@@ -56,11 +56,11 @@ def contents(root: pathlib.Path) -> list[Entry]:
     pending = [("", top, frozenset((top,)))]
     while pending:
         below, folder, above = pending.pop()
-        for each in _listed(folder, below):
-            if not below and each.name.startswith("."):
+        for child in _listed(folder, below):
+            if not below and child.name.startswith("."):
                 continue
-            path = f"{below}/{each.name}" if below else each.name
-            entry = _entry(path, each, top)
+            path = f"{below}/{child.name}" if below else child.name
+            entry = _entry(path, child, top)
             if entry.is_folder:
                 if entry.source in above:
                     raise invalid(f"{path}: this link leads back to a folder that it is in")
@@ -80,17 +80,17 @@ def _listed(folder: pathlib.Path, below: str) -> list[pathlib.Path]:
         raise unreadable(below or str(folder), error) from None
 
 
-def _entry(path: str, found: pathlib.Path, top: pathlib.Path) -> Entry:
+def _entry(path: str, source: pathlib.Path, top: pathlib.Path) -> Entry:
     try:
-        if found.is_symlink():
-            found = _followed(path, found, top)
-        facts = found.lstat()
+        if source.is_symlink():
+            source = _followed(path, source, top)
+        status = source.lstat()
     except OSError as error:
         raise unreadable(path, error) from None
-    if stat.S_ISDIR(facts.st_mode):
-        return Entry(path, found, 0, 0, facts.st_mode)
-    if stat.S_ISREG(facts.st_mode):
-        return Entry(path, found, facts.st_size, facts.st_mtime_ns, facts.st_mode)
+    if stat.S_ISDIR(status.st_mode):
+        return Entry(path, source, 0, 0, status.st_mode)
+    if stat.S_ISREG(status.st_mode):
+        return Entry(path, source, status.st_size, status.st_mtime_ns, status.st_mode)
     raise invalid(f"{path}: is neither a file nor a folder; remove it from the repository")
 
 

@@ -39,7 +39,7 @@ class DependencyGraph:
         Raises:
             DependencyCycleError: it would close a cycle, which starts with `model`; nothing is added.
         """
-        cycle = cycle_through(model, lambda each: (needed,) if each == model else self.needs(each))
+        cycle = cycle_through(model, lambda node: (needed,) if node == model else self.needs(node))
         if cycle:
             raise DependencyCycleError(cycle)
         self._needs.setdefault(model, collections.Counter())[needed] += 1

@@ -129,7 +129,7 @@ class ModelTable(typing.Generic[S]):
 
     def drop_missing(self, name: str) -> None:
         """Drop a model that is no longer in the repository, unless it still serves."""
-        if all(each.state is State.UNAVAILABLE for each in self.versions(name).values()):
+        if all(version.state is State.UNAVAILABLE for version in self.versions(name).values()):
             self._models.pop(name, None)
             self._failed_plans.pop(name, None)
             self._unloaded.forget(name)

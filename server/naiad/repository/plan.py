@@ -11,8 +11,7 @@ import pathlib
 import msgspec
 
 from naiad.config.model_config import ModelConfig
-from naiad.repository.fingerprint import Fingerprint
-from naiad.repository.store import StoredModel
+from naiad.repository.store import Fingerprint, StoredModel
 
 DUPLICATE = "model appears in two or more repositories"
 
@@ -109,7 +108,7 @@ def untouched(
 
 def _shared(files: Fingerprint) -> Fingerprint:
     return {
-        name: found
-        for name, found in files.items()
+        name: entry_files
+        for name, entry_files in files.items()
         if not name.isdecimal() and name != "configs" and not name.endswith(".pbtxt")
     }

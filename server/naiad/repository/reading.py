@@ -16,8 +16,7 @@ import pathlib
 import typing
 
 from naiad.errors import unavailable
-from naiad.repository.fingerprint import Fingerprint
-from naiad.repository.store import Checkout, Store, StoredModel
+from naiad.repository.store import Checkout, Fingerprint, Store, StoredModel
 
 log = logging.getLogger("naiad.repository")
 

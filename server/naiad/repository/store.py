@@ -5,6 +5,7 @@ at a time, so that listing a repository reads no model. Object-store addresses a
 """
 
 import collections.abc
+import os
 import pathlib
 import re
 import typing
@@ -12,12 +13,19 @@ import typing
 import msgspec
 
 from naiad.errors import InferenceError, invalid
-from naiad.repository.fingerprint import Fingerprint, fingerprint
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 OPTION = "--model-repository="
 """Precedes a location in the messages of the server; other commands take a location by itself."""
+
+File = tuple[str, int, int]
+"""Path below the model's folder, modification time in nanoseconds, size in bytes. Contents are not read: a model may have gigabytes."""
+
+Fingerprint = collections.abc.Mapping[str, frozenset[File]]
+"""By entry of the model's folder (a version, a file, any other folder): the files there. An empty version folder has an empty set."""
+
+_IGNORED = "__pycache__"
 
 
 class Checkout(msgspec.Struct, frozen=True):
@@ -130,6 +138,50 @@ class LocalStore:
     def _folder(self, name: str) -> pathlib.Path:
         check_name(name)
         return self._root / name
+
+
+def fingerprint(folder: pathlib.Path) -> Fingerprint:
+    """Scan a model's folder. Blocking. Links are followed; what cannot be read is treated as absent.
+
+    A file that was replaced has another modification time or size, also if the new one is older, as after `cp -p`. Python's
+    `__pycache__` folders are ignored: loading a model writes them.
+    """
+    files: dict[str, frozenset[File]] = {}
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return files
+    for entry in entries:
+        if entry.name == _IGNORED:
+            continue
+        paths = _files_below(entry) if entry.is_dir() else [entry]
+        files[entry.name] = frozenset(
+            file for path in paths if (file := _file(folder, path)) is not None
+        )
+    return files
+
+
+def _files_below(folder: pathlib.Path) -> collections.abc.Iterator[pathlib.Path]:
+    visited = set[tuple[int, int]]()  # a link to a folder above it would never end
+    for path, folders, names in os.walk(folder, followlinks=True):
+        try:
+            status = pathlib.Path(path).stat()
+        except OSError:
+            continue  # it has been removed since its name was read
+        if (status.st_dev, status.st_ino) in visited:
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
+        folders[:] = [name for name in folders if name != _IGNORED]
+        yield from (pathlib.Path(path, name) for name in names)
+
+
+def _file(folder: pathlib.Path, path: pathlib.Path) -> File | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return str(path.relative_to(folder)), status.st_mtime_ns, status.st_size
 
 
 def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:

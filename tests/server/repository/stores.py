@@ -3,8 +3,7 @@
 import collections
 import pathlib
 
-from naiad.repository.fingerprint import Fingerprint
-from naiad.repository.store import Checkout
+from naiad.repository.store import Checkout, Fingerprint
 
 
 class FakeStore:

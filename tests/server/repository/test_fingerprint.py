@@ -6,7 +6,7 @@ import pathlib
 
 import pytest
 
-from naiad.repository.fingerprint import fingerprint
+from naiad.repository.store import fingerprint
 
 
 @pytest.fixture

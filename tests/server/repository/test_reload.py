@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from naiad.repository.fingerprint import Fingerprint
 from naiad.repository.plan import LoadedFrom, VersionPlan, untouched
-from naiad.repository.store import LocalStore, StoredModel
+from naiad.repository.store import Fingerprint, LocalStore, StoredModel
 
 HERE, ELSEWHERE = (StoredModel(LocalStore(root), "m") for root in ("/r", "/other"))
 

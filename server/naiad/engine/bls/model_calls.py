@@ -205,15 +205,16 @@ class ModelCalls:
         executed_in: dict[Inference, int] = {}
         for occupancy in occupancies.values():
             for _, batch in occupancy.executions:
-                executed_in.update((each, id(batch)) for each in batch or ())
+                executed_in.update((inference, id(batch)) for inference in batch or ())
             for kept, before in occupancy.kept:
-                executed_in.update((each, id(before)) for each in kept)
+                executed_in.update((inference, id(before)) for inference in kept)
         # The rest of a batch that came back with deferred responses; its calls may know different parts of it.
-        for calling in {id(each): each for each in self._calling_batches()}.values():
+        for calling in {id(batch): batch for batch in self._calling_batches()}.values():
             known = next(
-                (executed_in[each] for each in calling if each in executed_in), id(calling)
+                (executed_in[inference] for inference in calling if inference in executed_in),
+                id(calling),
             )
-            executed_in.update((each, known) for each in calling)
+            executed_in.update((inference, known) for inference in calling)
         waits: list[Wait] = []
         for call in self._calls.values():
             model, inference, caller = call.model, call.inference, call.caller

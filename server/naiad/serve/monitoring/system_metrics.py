@@ -63,7 +63,7 @@ class SystemMetrics:
                 log.exception("measuring the machine failed; the metrics page shows older values")
 
     def _measure(self) -> list[Series]:
-        found = [] if self._cpu is None else self._cpu.series()
+        series = [] if self._cpu is None else self._cpu.series()
         if self._gpus is not None:
-            found += gpu_series(self._gpus.read())
-        return found
+            series += gpu_series(self._gpus.read())
+        return series
