@@ -29,7 +29,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
-from naiad.hosts.worker_rpc import ClosedRpcHandler
+from naiad.hosts.host import ClosedRpcHandler
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 

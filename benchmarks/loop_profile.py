@@ -31,9 +31,8 @@ from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
 from naiad.engine.engine import ServingEngine
 from naiad.engine.loader import Loader
-from naiad.hosts.host import BatchOutcome, OnDeferred, OnOutcome
+from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, OnDeferred, OnOutcome
 from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.worker_rpc import ClosedRpcHandler
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer

@@ -38,11 +38,9 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.hosts.cpu_affinity import SAMPLE_INTERVAL, current_processor
-from naiad.hosts.host import BatchOutcome
-from naiad.hosts.limits import Limits
+from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
-from naiad.hosts.worker_rpc import ClosedRpcHandler
 from naiad.metrics.statistics import RestartReason
 
 _MODEL = """\

@@ -26,15 +26,13 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal
 from naiad.hosts import worker_process
-from naiad.hosts.host import BatchOutcome, DeferredResponse
-from naiad.hosts.limits import Limits
+from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, DeferredResponse, Limits
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
 from naiad.hosts.spawn import Spawned
 from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.asking import AskingServer
 from naiad.hosts.worker.requests import RequestReader
-from naiad.hosts.worker_rpc import ClosedRpcHandler
 from tests.fuzz.choices import Choices
 from tests.server.backends.configs import inference, model_config, spec
 

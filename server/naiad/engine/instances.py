@@ -20,8 +20,7 @@ from naiad.backends.visible_devices import beyond_a_thread
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError, invalid, unavailable
-from naiad.hosts.host import Host
-from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
+from naiad.hosts.host import EXECUTE, LOAD, Host, Limit, Limits
 from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.thread import ThreadHost
 from naiad.metrics.statistics import ModelStatistics
@@ -29,7 +28,7 @@ from naiad.repository.plan import VersionPlan
 
 if typing.TYPE_CHECKING:
     from naiad.engine.workers import Workers
-    from naiad.hosts.worker_rpc import WorkerRpcHandler
+    from naiad.hosts.host import WorkerRpcHandler
 
 HOST_PARAMETER = "naiad.host"
 

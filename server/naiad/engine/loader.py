@@ -29,7 +29,7 @@ from naiad.scheduling.factory import make_scheduler
 from naiad.scheduling.resources import Resources
 
 if typing.TYPE_CHECKING:
-    from naiad.hosts.worker_rpc import WorkerRpcHandler
+    from naiad.hosts.host import WorkerRpcHandler
 
 log = logging.getLogger("naiad.loader")
 

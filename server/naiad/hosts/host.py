@@ -1,17 +1,22 @@
-"""The host of an instance: a thread of this process, or a worker process.
+"""The host of an instance, a thread of this process or a worker process: its interface, and what both kinds share.
 
 A host takes batches from the event loop and returns their outcomes, with one wake-up in each direction
 (a hand-over costs as much as ten requests). It never calls a request's callback.
 """
 
+import asyncio
 import collections.abc
 import typing
+from typing import Any
 
 from naiad.backends.instance import Execution
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
+
+if typing.TYPE_CHECKING:
+    from naiad.hosts.worker.link import Payload
 
 
 class BatchOutcome(Record, frozen=True):
@@ -104,3 +109,119 @@ class Host(typing.Protocol):
         A thread or process that does not end in time is abandoned, with an error in the log.
         """
         ...
+
+
+EXECUTE = "naiad.execute_timeout"
+LOAD = "naiad.load_timeout"
+
+
+class Limit(Record, frozen=True):
+    """How long something may take.
+
+    Attributes:
+        parameter: of the model's config, which sets it.
+        seconds: 0 for as long as it likes.
+    """
+
+    parameter: str
+    seconds: float
+
+
+class Limits(Record, frozen=True):
+    """What a model's config says of both.
+
+    Attributes:
+        execute: of a batch.
+        load: of a load, the first one and those of new workers.
+    """
+
+    execute: Limit = Limit(EXECUTE, 0)
+    load: Limit = Limit(LOAD, 0)
+
+
+class Reply(typing.Protocol):
+    """Sends a notification to the worker."""
+
+    def __call__(
+        self, kind: int, number: int = 0, header: bytes = b"", payload: "Payload | None" = None
+    ) -> None:
+        """See `WorkerProcess.notify`."""
+        ...
+
+
+BatchAt = collections.abc.Callable[[int, int], list[Inference] | None]
+"""The unfinished part of a batch, by the number of its first request and its size."""
+
+
+class WorkerRpcHandler(typing.Protocol):
+    """Handles the requests of one instance's workers. All methods are called on the event loop."""
+
+    def handle(
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+    ) -> None:
+        """Handle a request, and reply now or later.
+
+        Args:
+            number: the request's number, which the reply repeats.
+            header: as in `worker/asking.py`.
+            base: the request's segment, owned by the handler.
+            batch_at: finds the batch that makes the request.
+            reply: sends replies.
+
+        Raises:
+            Exception: the request is invalid.
+        """
+        ...
+
+    def worker_exited(self) -> None:
+        """Cancel the calls of the worker that ended, and release its metrics. Another worker may follow."""
+        ...
+
+
+class ClosedRpcHandler:
+    """Implements `WorkerRpcHandler` for hosts without a server: a request ends the worker."""
+
+    def handle(
+        self, number: int, header: bytes | bytearray, base: Any, *, batch_at: BatchAt, reply: Reply
+    ) -> None:
+        """Refuse the request."""
+        raise ValueError("there is no server")
+
+    def worker_exited(self) -> None:
+        """Nothing to release."""
+
+
+READY_TIMEOUT_S = 5.0
+"""How long an instance may take to say whether it is ready (row 2.12)."""
+
+
+class Probe:
+    """Of one instance. All of it is on the event loop.
+
+    Args:
+        loop: whose futures it makes.
+    """
+
+    __slots__ = ("_answer", "_loop")
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._answer: asyncio.Future[bool] | None = None
+
+    async def ask(self, begin: collections.abc.Callable[[], None]) -> bool:
+        """The answer to a question; no answer within `READY_TIMEOUT_S` means no.
+
+        Args:
+            begin: asks, unless a question is under way.
+        """
+        answer = self._answer
+        if answer is None or answer.done():
+            answer = self._answer = self._loop.create_future()
+            begin()
+        done, _ = await asyncio.wait({answer}, timeout=READY_TIMEOUT_S)
+        return bool(done) and answer.result()
+
+    def answer(self, ready: bool) -> None:  # noqa: FBT001  the answer itself
+        """The answer came, or none will."""
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(ready)

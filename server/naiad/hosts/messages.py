@@ -17,8 +17,9 @@ from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.flow import RESPONSE_BYTES
 from naiad.core.inference import Inference
-from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
+from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse, failure
 from naiad.core.tensor import PackedStrings, Tensor, check_packed, packed_strings
+from naiad.errors import InferenceError
 from naiad.hosts.host import DeferredResponse
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.codec import RESPONSE, TIMES, Reader
@@ -188,6 +189,11 @@ class ResponseReader:
         weight = RESPONSE_BYTES + len(base)
         inference.flow.sent(weight)
         return DeferredResponse(inference, response, begun_ns, weight)
+
+    def failed(self, inference: Inference, error: InferenceError, now_ns: int) -> DeferredResponse:
+        """The final response to a request that gets no other."""
+        response = failure(inference.request, error, version=self._version)
+        return DeferredResponse(inference, response, now_ns)
 
     def _resolve(self, name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
         shown = batches.client_shape(self._outputs[name], shape, batched=self._batched)

@@ -9,7 +9,6 @@ Every wait here ends: a batch with its outcome or the worker's death, `start` wi
 
 import asyncio
 import collections.abc
-import enum
 import functools
 import logging
 
@@ -18,24 +17,18 @@ from naiad.backends.instance import Execution
 from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
-from naiad.core.response import InferResponse, failure
+from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
-from naiad.hosts import worker_errors
-from naiad.hosts.heartbeat import Heartbeat
-from naiad.hosts.host import BatchOutcome, DeferredResponse, OnDeferred, OnOutcome
-from naiad.hosts.in_flight import InFlight
-from naiad.hosts.limits import Limits
-from naiad.hosts.loading import Loading
+from naiad.hosts import worker_life
+from naiad.hosts.host import BatchOutcome, Limits, OnDeferred, OnOutcome, Probe, WorkerRpcHandler
+from naiad.hosts.in_flight import InFlight, RequestSignals
 from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.output_log import Identity
-from naiad.hosts.probe import Probe
-from naiad.hosts.request_signals import RequestSignals
-from naiad.hosts.restarter import Restarter
 from naiad.hosts.spawn import order
-from naiad.hosts.watchdog import Watchdog
+from naiad.hosts.supervision import Heartbeat, Loading, Restarter, Watchdog
 from naiad.hosts.worker import link
+from naiad.hosts.worker_life import Action, Event, State
 from naiad.hosts.worker_process import WorkerProcess
-from naiad.hosts.worker_rpc import WorkerRpcHandler
 from naiad.metrics.statistics import RestartReason
 
 _log = logging.getLogger(__name__)
@@ -45,14 +38,8 @@ COPIED_ASIDE = 1 << 22
 FINALIZE_TIMEOUT_S = 30.0
 """How long a model may take to end before its process is killed."""
 
-
-class _State(enum.Enum):
-    """Of the host."""
-
-    DOWN = "down"
-    LOADING = "loading"
-    UP = "up"
-    CLOSED = "closed"
+Ran = Execution[InferResponse]
+_READY_STATES = frozenset((State.SERVING, State.DRAINING))
 
 
 class ProcessHost:
@@ -101,20 +88,20 @@ class ProcessHost:
             clock=clock,
             loop=loop,
         )
-        self._state = _State.DOWN
+        self._state = State.DOWN
         self._usable: collections.abc.Callable[[bool], None] = _ignore
         self._on_deferred: OnDeferred = _ignore
         self.worker: WorkerProcess | None = None
-        self._loading: Loading | None = None
+        self._loading = Loading(loop)
         self._in_flight = InFlight()
         self._signals = RequestSignals(self._in_flight, self._notify_if_up)
         self._on_outcome: OnOutcome | None = None
         self._started_ns = 0
         self._watchdog = Watchdog(identity, loop=loop)
         self._heartbeat = Heartbeat(identity, limits.execute, loop=loop)
-        self._stuck = False
         self._probe = Probe(loop)
-        self._idle: asyncio.Future[None] | None = None
+        self._drained = asyncio.Event()
+        self._late = functools.partial(self._fire, Event.LATE)
         self._closing: asyncio.Task[None] | None = None
 
     @property
@@ -140,28 +127,25 @@ class ProcessHost:
         try:
             worker.start()
         except OSError as error:
-            raise worker_errors.not_started(self._identity, error) from error
-        self._state = _State.LOADING
-        loading = self._loading = Loading(self._loop)
+            raise worker_life.not_started(self._identity, error) from error
         self.worker = worker
+        self._fire(Event.START)
+        self._loading = Loading(self._loop)
         try:
             worker.send(link.LOAD, order(self._plan))
             if self._limits.load.seconds:
                 self._watchdog.watch(worker, "its load", self._limits.load, _ignore)
-            await loading.wait()
-            if worker.ended.done():  # the loop was busy, and both came at once
-                how = worker.ended.result()
-                raise worker_errors.not_loaded(self._identity, how, worker.output_tail)  # noqa: TRY301 - as one that failed while it loaded
+            await self._loading.ended
+            if self._state is not State.LOADING:  # the loop was busy, and both came at once
+                how = worker.ended.result() if worker.ended.done() else "was no longer needed"
+                raise worker_life.not_loaded(self._identity, how, worker.output_tail)  # noqa: TRY301 - as one that failed while it loaded
         except BaseException:
-            self._state = _State.DOWN
-            worker.kill("was no longer needed")
+            self._fire(Event.LOAD_FAILED)
             await asyncio.shield(worker.ended)
             raise
         finally:
-            self._loading = None
             self._watchdog.cancel()
-        self._state = _State.UP
-        self._restarter.on_serving()
+        self._fire(Event.LOADED)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:
@@ -178,8 +162,8 @@ class ProcessHost:
         self._on_outcome = on_outcome
         self._started_ns = self._now()
         worker = self.worker
-        if self._state is not _State.UP or worker is None:
-            down = worker_errors.is_down(self._identity, "is not running")
+        if self._state not in _READY_STATES or worker is None:
+            down = worker_life.is_down(self._identity, "is not running")
             self._loop.call_soon(self._end, None, down)
             return
         try:
@@ -196,7 +180,7 @@ class ProcessHost:
         limit = self._limits.execute
         if limit.seconds:
             what = f"a batch of {len(batch)} requests"
-            self._watchdog.watch(worker, what, limit, self._on_stuck)
+            self._watchdog.watch(worker, what, limit, self._late)
 
     def _sent(self, batch: list[Inference], error: Exception | None) -> None:
         """A large batch was sent, or could not be sent."""
@@ -210,45 +194,46 @@ class ProcessHost:
                 self._signals.cancelled(inference)
 
     def _not_handed_over(self, error: Exception) -> InferenceError:
-        refusal = worker_errors.not_handed_over(self._identity, error)
-        trace = None if worker_errors.is_shortage(error) else error
+        refusal = worker_life.not_handed_over(self._identity, error)
+        trace = None if worker_life.is_shortage(error) else error
         _log.error("%s", refusal.message, exc_info=trace)
         return refusal
 
     def ready_now(self) -> bool | None:
         """See `Host`."""
-        return None if self._state is _State.UP and self.worker is not None else False
+        return None if self._state in _READY_STATES else False
 
     async def ready(self) -> bool:
         """See `Host`. Does not wait for a batch in execution; concurrent calls share one answer."""
-        worker = self.worker
-        if self._state is not _State.UP or worker is None:
+        if self.worker is None or self._state not in _READY_STATES:
             return False
-        ask = functools.partial(worker.notify, link.GET_READY)
-        return await self._probe.ask(ask)
+        return await self._probe.ask(functools.partial(self.worker.notify, link.GET_READY))
 
     def abort(self, why: str) -> None:
         """See `Host`."""
         if self.worker is not None and self._in_flight.batch is not None:
             how = f"was killed, because {why}"
             self.worker.dump_and_kill(how)
-            self._on_stuck(how)
+            self._late(how)
 
     async def close(self) -> None:
         """See `Host`."""
         if self._closing is None:
+            self._restarter.cancel()
+            self._fire(Event.CLOSE)
             self._closing = self._loop.create_task(self._close())
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        await self._restarter.stop()
-        if self._in_flight.batch is not None and self.worker is not None:
-            self._idle = self._loop.create_future()
-            await self._idle
+        await self._restarter.wait()
+        if self._state is State.DRAINING and self._in_flight.batch is None:
+            self._fire(Event.IDLE)
+        if self._state is State.DRAINING:
+            await self._drained.wait()
         self._heartbeat.stop()
-        was, self._state = self._state, _State.CLOSED
         if self.worker is not None:
-            await self.worker.end(in_order=was is _State.UP, seconds=FINALIZE_TIMEOUT_S)
+            in_order = self._state is State.ENDING
+            await self.worker.end(in_order=in_order, seconds=FINALIZE_TIMEOUT_S)
 
     def _on_message(self, kind: int, header: bytes | bytearray) -> None:
         if kind == link.OUTCOME and self._in_flight.batch is not None:
@@ -257,46 +242,43 @@ class ProcessHost:
         worker = self.worker
         assert worker is not None
         try:
-            if self._loading is not None and self._loading.take(kind, header):
+            if self._loading.take(kind, header):
                 return
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             worker.kill(f"refused its model with an invalid message ({failure!r})")
             return
-        if not self._stuck:
+        if self._state not in (State.STUCK, State.KILLING):
             worker.kill(f"sent an unexpected message of kind {kind}")
 
     def _on_outcome_message(self, header: bytes | bytearray, batch: list[Inference]) -> None:
         worker = self.worker
         assert worker is not None
-        execution: Execution[InferResponse] | None = None
+        execution: Ran | None = None
         error: InferenceError | None = None
         try:
             execution = self._responses.outcome(worker.link.base, header, batch)
             if None in execution.responses:
                 self._in_flight.defer(execution)
-                self._heartbeat.start(worker, self._in_flight.owes_deferred, self._on_stuck)
+                self._heartbeat.start(worker, self._in_flight.owes_deferred, self._late)
         except InferenceError as failure:
             error = failure
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
-            _log.exception("%s: the worker sent an invalid outcome", self._identity)
-            worker.kill(f"sent an invalid outcome ({failure})")
+            self._refuse("outcome", failure)
             return
         self._end(execution, error)
         if execution is not None:
             worker.place.ran(execution.output_start_ns - execution.input_end_ns, len(batch))
 
-    def _end(
-        self, execution: Execution[InferResponse] | None, error: InferenceError | None
-    ) -> None:
+    def _end(self, execution: Ran | None, error: InferenceError | None) -> None:
         batch, on_outcome = self._in_flight.batch, self._on_outcome
         if batch is None or on_outcome is None:
             return
         self._in_flight.end()
         self._on_outcome = None
         self._watchdog.cancel()
-        if self._idle is not None and not self._idle.done():
-            self._idle.set_result(None)
         on_outcome(BatchOutcome(batch, execution, error, self._started_ns, self._now()))
+        if self._state is State.DRAINING:
+            self._fire(Event.IDLE)
 
     def _on_notification(self, kind: int, number: int, header: bytes | bytearray) -> None:
         if kind == link.RESPONSE:
@@ -320,8 +302,7 @@ class ProcessHost:
                 reply=worker.notify,
             )
         except Exception as failure:  # noqa: BLE001  an invalid request ends the worker only
-            _log.exception("%s: the worker sent an invalid request", self._identity)
-            worker.kill(f"sent an invalid request ({failure})")
+            self._refuse("request", failure)
 
     def _on_response(self, number: int, header: bytes | bytearray) -> None:
         worker = self.worker
@@ -332,19 +313,24 @@ class ProcessHost:
         try:
             answer = self._responses.deferred(worker.link.notification, header, inference)
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
-            _log.exception("%s: the worker sent an invalid response", self._identity)
-            worker.kill(f"sent an invalid response ({failure})")
+            self._refuse("response", failure)
             return
         if answer.response.final:
             self._in_flight.answered(number)
         self._on_deferred(answer)
+
+    def _refuse(self, what: str, failure: Exception) -> None:
+        """A message is invalid: kill the worker."""
+        _log.error("%s: the worker sent an invalid %s", self._identity, what, exc_info=failure)
+        assert self.worker is not None
+        self.worker.kill(f"sent an invalid {what} ({failure})")
 
     def _on_lost(self, lost: link.SegmentLostError) -> None:
         """A message came without its tensors: only the request, batch, load or call that it belongs to fails."""
         _log.error("%s: a message of its worker process is lost: %s", self._identity, lost)
         worker = self.worker
         assert worker is not None
-        error = worker_errors.not_received(self._identity, lost)
+        error = worker_life.not_received(self._identity, lost)
         if lost.kind == link.OUTCOME:
             self._end(None, error)
         elif lost.kind == link.RESPONSE:
@@ -352,56 +338,61 @@ class ProcessHost:
             if inference is not None:
                 self._in_flight.answered(lost.number)
                 worker.notify(link.CANCEL, lost.number)
-                self._on_deferred(self._failure(inference, error))
+                self._on_deferred(self._responses.failed(inference, error, self._now()))
         elif lost.kind == link.REQUEST:
             worker.notify(link.ERROR, lost.number, error.message.encode())
-        elif self._loading is not None:
+        else:
             self._loading.fail(error)
 
     def _notify_if_up(self, kind: int, number: int) -> None:
-        if self.worker is not None and self._state is _State.UP:
+        if self.worker is not None and self._state in _READY_STATES:
             self.worker.notify(kind, number)
 
-    def _on_stuck(self, how: str) -> None:
-        self._stuck = True
-        self._go_down(how)
+    def _fire(self, event: Event, how: str = "") -> None:
+        """Change the state by the table and do what it says; `how` the worker ended follows "its worker process "."""
+        worker = self.worker
+        was_draining = self._state is State.DRAINING
+        self._state, actions = worker_life.after(self._state, event)
+        if was_draining:
+            self._drained.set()
+        if event is Event.EXITED:
+            self.worker = None
+        for action in actions:
+            self._do(action, worker, how)
 
-    def _go_down(self, how: str) -> None:
+    def _do(self, action: Action, worker: WorkerProcess | None, how: str) -> None:
+        assert worker is not None, "actions are those of a worker"
+        match action:
+            case Action.SERVE:
+                self._restarter.on_serving()
+            case Action.FAIL_LOAD:
+                self._loading.fail(worker_life.not_loaded(self._identity, how, worker.output_tail))
+            case Action.FAIL_REQUESTS:
+                self._fail_requests(how)
+            case Action.COUNT_DEATH | Action.COUNT_TIMEOUT:
+                _log.error(
+                    "worker process %d of %s %s: it is restarted", worker.pid, self._identity, how
+                )
+                died = action is Action.COUNT_DEATH
+                self._on_restart(RestartReason.DIED if died else RestartReason.TIMEOUT)
+            case Action.RESTART:
+                self._restarter.restart()
+            case Action.KILL:
+                worker.kill("was no longer needed")
+
+    def _fail_requests(self, how: str) -> None:
         """The worker no longer serves: end every wait for it."""
-        if self._state is _State.UP:
-            self._state = _State.DOWN
-            self._usable(False)
+        self._usable(False)
         self._heartbeat.stop()
         self._probe.answer(False)
-        error = worker_errors.is_down(self._identity, how)
+        error = worker_life.is_down(self._identity, how)
         self._end(None, error)
         for inference in self._in_flight.take_deferred():
-            self._on_deferred(self._failure(inference, error))
-
-    def _failure(self, inference: Inference, error: InferenceError) -> DeferredResponse:
-        return DeferredResponse(
-            inference,
-            failure(inference.request, error, version=self._identity.version),
-            self._now(),
-        )
+            self._on_deferred(self._responses.failed(inference, error, self._now()))
 
     def _on_end(self, how: str) -> None:
-        worker, self.worker = self.worker, None
-        assert worker is not None
         self._rpc_handler.worker_exited()
-        stuck, self._stuck = self._stuck, False
-        if self._state is _State.CLOSED:
-            return
-        if self._loading is not None:
-            self._loading.fail(worker_errors.not_loaded(self._identity, how, worker.output_tail))
-            return
-        if self._state is _State.DOWN and not stuck:
-            return
-        _log.error("worker process %d of %s %s: it is restarted", worker.pid, self._identity, how)
-        self._on_restart(RestartReason.TIMEOUT if stuck else RestartReason.DIED)
-        if self._closing is None:
-            self._restarter.restart()
-        self._go_down(how)
+        self._fire(Event.EXITED, how)
 
 
 def _ignore(what: object) -> None:

@@ -19,7 +19,6 @@ from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts import probe
 from naiad.hosts.cpu_affinity import (
     SAMPLE_INTERVAL,
     SHORT_NS,
@@ -29,9 +28,15 @@ from naiad.hosts.cpu_affinity import (
     current_processor,
 )
 from naiad.hosts.eventfd_queues import LoopCallQueue, LoopQueue, ThreadQueue
-from naiad.hosts.host import BatchOutcome, DeferredResponse, OnDeferred, OnOutcome
+from naiad.hosts.host import (
+    READY_TIMEOUT_S,
+    BatchOutcome,
+    DeferredResponse,
+    OnDeferred,
+    OnOutcome,
+    Probe,
+)
 from naiad.hosts.local_instance import LocalInstance
-from naiad.hosts.probe import Probe
 
 _log = logging.getLogger(__name__)
 
@@ -162,7 +167,7 @@ class ThreadHost:
             # A reference would keep the last batch in memory until the next one comes.
             del job, outcome
         if self._asking is not None:
-            self._asking.join(probe.READY_TIMEOUT_S)
+            self._asking.join(READY_TIMEOUT_S)
         try:
             self._instance.close()
         except BaseException:  # noqa: BLE001  the thread must end cleanly, whatever the model raises

@@ -18,9 +18,8 @@ import typing
 
 from naiad.backends.backend import WorkerPlan
 from naiad.hosts.cpu_affinity import WorkerAffinity
-from naiad.hosts.orphan_reaper import ORPHAN_REAPER
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.spawn import end_children, end_now, in_words, reap_later, spawn
+from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, in_words, reap_later, spawn
 from naiad.hosts.worker.link import (
     AHEAD_BYTES,
     CLOSE,

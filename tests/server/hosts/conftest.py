@@ -7,7 +7,7 @@ import pathlib
 import pytest
 
 from naiad.core.clock import SystemClock
-from naiad.hosts.orphan_reaper import ORPHAN_REAPER
+from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.hosts.thread import ThreadHost
 from tests.server.hosts.threads import Hosted, local
 from tests.server.hosts.workers import Hosts

@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
-from naiad.hosts import orphan_reaper
+from naiad.hosts import spawn
 from tests.server.hosts.workers import exists, open_descriptors
 from tests.support.waiting import wait_until
 
 _SERVER = """
 import subprocess, sys
-from naiad.hosts.orphan_reaper import OrphanReaper
+from naiad.hosts.spawn import OrphanReaper
 of_this_server = OrphanReaper()
 groups = [subprocess.Popen(["sleep", "60"], process_group=0) for _ in range(4)]
 for each in groups:
@@ -53,9 +53,9 @@ def test_what_a_killed_server_leaves_is_ended_and_what_was_over_before_is_not_to
 
 
 def test_without_a_shell_there_is_nothing_but_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orphan_reaper, "_SHELL", "/nowhere/sh")
+    monkeypatch.setattr(spawn, "_SHELL", "/nowhere/sh")
     before = open_descriptors()
-    alone = orphan_reaper.OrphanReaper()
+    alone = spawn.OrphanReaper()
     alone.add(1 << 22)
     alone.remove(1 << 22)
     assert open_descriptors() == before

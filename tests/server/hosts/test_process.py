@@ -17,7 +17,7 @@ from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceKind
 from naiad.core import datatypes
 from naiad.errors import ErrorCode, FailureReason
-from naiad.hosts import probe
+from naiad.hosts import host as host_module
 from naiad.hosts.host import BatchOutcome
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.backends.python.models import python_config
@@ -267,7 +267,7 @@ async def test_a_model_that_calls_exit_fails_its_batch_and_the_worker_lives_on(
 async def test_readiness_is_what_the_model_says(
     hosts: Hosts, body: str, ready: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "READY_TIMEOUT_S", 0.5 if "sleep" in body else GIVE_UP_S)
+    monkeypatch.setattr(host_module, "READY_TIMEOUT_S", 0.5 if "sleep" in body else GIVE_UP_S)
     hosted = await hosts.start(f"{body}\ndef execute(self, requests): return same(requests)")
     assert [await asyncio.wait_for(hosted.host.ready(), GIVE_UP_S)] == ready
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
@@ -302,7 +302,7 @@ async def test_a_worker_that_cannot_start_a_thread_is_not_ready_until_it_can_aga
     )
     assert await hosted.host.ready()
     await hosted.run()
-    assert not await asyncio.wait_for(hosted.host.ready(), probe.READY_TIMEOUT_S - 1)
+    assert not await asyncio.wait_for(hosted.host.ready(), host_module.READY_TIMEOUT_S - 1)
     await hosted.run(ask((0, 1)))
     assert await hosted.host.ready()
     assert hosted.restarts == []

@@ -79,7 +79,7 @@ async def test_a_batch_that_comes_while_there_is_no_worker_fails_and_does_not_wa
 async def test_a_worker_that_cannot_load_any_more_is_tried_again_and_again(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("naiad.hosts.restart_backoff.FIRST_DELAY_NS", 1_000_000)
+    monkeypatch.setattr("naiad.hosts.supervision.FIRST_DELAY_NS", 1_000_000)
     hosted = await hosts.start(
         """
         def initialize(self, args):

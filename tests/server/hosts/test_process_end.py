@@ -14,7 +14,7 @@ import pytest
 
 from naiad.errors import InferenceError
 from naiad.hosts import process, worker_process
-from naiad.hosts.orphan_reaper import ORPHAN_REAPER
+from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.hosts.worker import main
 from naiad.hosts.worker.link import CLOSE, LinkBrokenError
 from naiad.hosts.worker_process import WorkerProcess

@@ -17,10 +17,9 @@ from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode
 from naiad.hosts import messages, process
-from naiad.hosts.host import BatchOutcome
+from naiad.hosts.host import BatchAt, BatchOutcome, ClosedRpcHandler, Reply
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.link import RESULT, Link
-from naiad.hosts.worker_rpc import BatchAt, ClosedRpcHandler, Reply
 from tests.server.backends.configs import inference, spec, tensor
 from tests.server.hosts.workers import SAME, TO_THE_LAST, Hosts, ask, told
 from tests.support.waiting import until, wait_until

@@ -15,7 +15,7 @@ from naiad.backends.instance import Execution, Responder, Response
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
-from naiad.hosts import probe
+from naiad.hosts import host as host_module
 from naiad.hosts.host import BatchOutcome, DeferredResponse
 from tests.server.hosts.threads import GIVE_UP_S, Hosted, run
 from tests.support.hosts import ScriptedInstance, answer_all
@@ -213,7 +213,7 @@ async def test_a_long_batch_does_not_make_its_instance_unready(hosted: Hosted) -
 async def test_no_answer_in_time_means_not_ready_and_asking_again_piles_nothing_up(
     hosted: Hosted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(probe, "READY_TIMEOUT_S", 0.02)
+    monkeypatch.setattr(host_module, "READY_TIMEOUT_S", 0.02)
     begun, may_end, asked = threading.Event(), threading.Event(), []
 
     def readiness() -> bool:
@@ -227,7 +227,7 @@ async def test_no_answer_in_time_means_not_ready_and_asking_again_piles_nothing_
     assert await asyncio.to_thread(begun.wait, GIVE_UP_S)
     assert set(await asyncio.gather(host.ready(), host.ready())) == {False}
     assert len(asked) == 1
-    monkeypatch.setattr(probe, "READY_TIMEOUT_S", GIVE_UP_S)
+    monkeypatch.setattr(host_module, "READY_TIMEOUT_S", GIVE_UP_S)
     late = asyncio.create_task(host.ready())
     await asyncio.sleep(0)
     may_end.set()

@@ -14,11 +14,18 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 from naiad.core import datatypes
 from naiad.core.clock import SystemClock
 from naiad.core.inference import Inference
-from naiad.hosts.host import BatchOutcome, DeferredResponse
-from naiad.hosts.limits import EXECUTE, LOAD, Limit, Limits
+from naiad.hosts.host import (
+    EXECUTE,
+    LOAD,
+    BatchOutcome,
+    ClosedRpcHandler,
+    DeferredResponse,
+    Limit,
+    Limits,
+    WorkerRpcHandler,
+)
 from naiad.hosts.output_log import Identity
 from naiad.hosts.process import ProcessHost
-from naiad.hosts.worker_rpc import ClosedRpcHandler, WorkerRpcHandler
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write

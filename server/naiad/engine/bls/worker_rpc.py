@@ -12,9 +12,9 @@ from naiad.engine.bls.model_calls import Caller, ModelCall
 from naiad.engine.bls.services import STOPPING, ModelControl, WorkerRpcServices, is_ready
 from naiad.errors import InferenceError
 from naiad.hosts import messages
+from naiad.hosts.host import BatchAt, Reply
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.link import ERROR, RESULT, Payload
-from naiad.hosts.worker_rpc import BatchAt, Reply
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _CONTROL = frozenset(("load", "unload", "ready"))
 
 
 class ModelRpcHandler:
-    """Implements `hosts.worker_rpc.WorkerRpcHandler`.
+    """Implements `hosts.host.WorkerRpcHandler`.
 
     Args:
         services: what all handlers share.
