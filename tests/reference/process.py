@@ -264,7 +264,7 @@ class ServerProcess:
                 self.process.wait(timeout_s)
             except subprocess.TimeoutExpired:
                 # Its stubs would live on, with the pipes that they have inherited from the test run.
-                for pid in [self.process.pid, *_descendants(self.process.pid)]:
+                for pid in [self.process.pid, *descendants(self.process.pid)]:
                     with contextlib.suppress(ProcessLookupError):
                         os.kill(pid, signal.SIGKILL)
                 self.process.wait()
@@ -290,11 +290,11 @@ class ServerProcess:
         self.stop(timeout_s=self.program.grace_s)
 
 
-def _descendants(pid: int) -> list[int]:
+def descendants(pid: int) -> list[int]:
     """The processes that a process has started, and those that they have."""
     found: list[int] = []
     for file in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(OSError):  # the thread has ended
             for child in map(int, file.read_text().split()):
-                found += [child, *_descendants(child)]
+                found += [child, *descendants(child)]
     return found

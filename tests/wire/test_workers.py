@@ -17,7 +17,7 @@ import tritonclient.grpc
 import tritonclient.http
 from tritonclient.utils import InferenceServerException
 
-from tests.reference.process import ServerProcess, naiad_program
+from tests.reference.process import ServerProcess, descendants, naiad_program
 from tests.server.hosts.workers import exists
 from tests.support.waiting import wait_until, within
 from tests.wire.plain_http import get
@@ -397,3 +397,31 @@ def test_prints_of_a_model_carry_its_name_and_its_instance(tmp_path: pathlib.Pat
     with launched(repository(tmp_path, chatty=("", MODEL)), tmp_path) as server:
         ask(server, "chatty")
         wait_until(lambda: "[chatty chatty_0_0] the model speaks" in server.output())
+
+
+def test_only_the_workers_of_a_model_import_its_framework(
+    models: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    with ServerProcess(
+        naiad_program(),
+        [models],
+        log=tmp_path / "log",
+        options=[
+            "--model-control-mode=explicit",
+            "--load-model=add",
+            "--backend-config=onnxruntime,host=process",
+        ],
+    ) as server:
+        assert server.process is not None
+        with tritonclient.grpc.InferenceServerClient(server.grpc) as client:
+            given = tritonclient.grpc.InferInput("x", [1, 4], "FP32")
+            given.set_data_from_numpy(np.ones((1, 4), np.float32))
+            y = client.infer("add", [given]).as_numpy("y")
+        imports = [
+            "onnxruntime" in pathlib.Path(f"/proc/{pid}/maps").read_text()
+            for pid in (server.process.pid, *descendants(server.process.pid))
+        ]
+    assert y is not None
+    assert y.tolist() == [[2.0] * 4]
+    assert not imports[0]
+    assert imports[1:].count(True) == 2, "an instance each, and no other process"

@@ -42,12 +42,14 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
     Attributes:
         make: makes the backend; called once, off the event loop, when the first model needs it.
         default_host: where its instances run by default.
+        plans_workers: the backend implements `PlansWorkers`; otherwise its workers run `backend_runner`, and only they import the framework.
         package: the package that it stands on, as imported; "" for none.
         install: what installs that package.
     """
 
     make: "collections.abc.Callable[[BackendContext], Backend]"
     default_host: HostKind = "thread"
+    plans_workers: bool = False
     package: str = ""
     install: str = ""
 

@@ -173,10 +173,11 @@ class InstanceFactory:
         from naiad.engine.workers import Workers  # noqa: PLC0415
 
         source = self._source(plan)
-        backend = self._registry.get(plan.config.backend)
-        plan_of = (
-            backend.worker_plan if isinstance(backend, PlansWorkers) else backend_runner.plan_of
-        )
+        plan_of = backend_runner.plan_of
+        if self._registry.plugin(plan.config.backend).plans_workers:
+            backend = self._registry.get(plan.config.backend)
+            assert isinstance(backend, PlansWorkers)
+            plan_of = backend.worker_plan
         return Workers(
             plan,
             [(spec.name, plan_of(source, spec)) for spec in instance_specs(plan.config)],

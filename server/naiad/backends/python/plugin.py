@@ -22,6 +22,7 @@ PLUGIN = BackendPlugin(
     name="python",
     make=_make,
     default_host="process",
+    plans_workers=True,
     formats=(ModelFormat(filename="model.py", form=Form.EITHER),),
     options=types.MappingProxyType({"environment-keep-days": days()}),
     # Triton's `--backend-config=python,…` (row 15.32).
