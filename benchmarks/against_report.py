@@ -31,11 +31,11 @@ def text(results: "collections.abc.Sequence[Result]") -> str:
     wire_head = ("wire", "ratio, geometric mean", "noise margin", "noise", "throughput", f"≤ {WIRE_BOUND}")  # fmt: skip
     missed = [line_of(each.cell) for each in results if each.verdict is Verdict.MISSED]
     missed += [each.wire for each in means(results) if each.verdict is Verdict.MISSED]
-    said = f"Missed: {'; '.join(missed)}." if is_missed(results) else "No bound is missed by more than the noise."  # fmt: skip
+    summary = f"Missed: {'; '.join(missed)}." if is_missed(results) else "No bound is missed by more than the noise."  # fmt: skip
     return (
         f"{_table(head, rows)}\n\n{_table(wire_head, wires)}\n\n"
         "Processor time per request of the server and all its processes, this checkout / the other one: medians of pairs. "
-        f"Noise: the same of two processes of the other checkout.\n{said}"
+        f"Noise: the same of two processes of the other checkout.\n{summary}"
     )
 
 

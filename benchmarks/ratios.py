@@ -101,7 +101,7 @@ class Result:
     @property
     def verdict(self) -> Verdict:
         """Of the bound on a cell."""
-        return judge(self.ratio, bound=CELL_BOUND, margin=self.margin)
+        return verdict_of(self.ratio, bound=CELL_BOUND, margin=self.margin)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,10 +123,10 @@ class Mean:
     @property
     def verdict(self) -> Verdict:
         """Of the bound on a wire."""
-        return judge(self.ratio, bound=WIRE_BOUND, margin=self.margin)
+        return verdict_of(self.ratio, bound=WIRE_BOUND, margin=self.margin)
 
 
-def judge(ratio: float, *, bound: float, margin: float) -> Verdict:
+def verdict_of(ratio: float, *, bound: float, margin: float) -> Verdict:
     """Whether a ratio is above a bound, and by more than the noise."""
     if ratio <= bound:
         return Verdict.HOLDS

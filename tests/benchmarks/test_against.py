@@ -21,9 +21,9 @@ from benchmarks.ratios import (
     Slice,
     Verdict,
     is_missed,
-    judge,
     means,
     result,
+    verdict_of,
 )
 from tests.reference.process import ServerProcess
 
@@ -72,7 +72,7 @@ def test_a_machine_that_slows_down_evenly_changes_no_ratio() -> None:
 def test_a_bound_is_missed_only_beyond_the_noise(
     ratio: float, margin: float, expected: Verdict
 ) -> None:
-    assert judge(ratio, bound=1.08, margin=margin) is expected
+    assert verdict_of(ratio, bound=1.08, margin=margin) is expected
 
 
 def test_a_wire_has_the_geometric_mean_of_its_cells_and_a_bound_of_its_own() -> None:

@@ -1,7 +1,7 @@
 """A named tensor on its way through the server.
 
-The array is numpy on the host's memory. It may be a read-only view of the bytes a client sent: whoever
-needs to write makes a copy (the batch is that copy).
+The array is numpy on the host's memory. It may be a read-only view of the bytes that a client sent:
+code that needs to write makes a copy (the batch is that copy).
 """
 
 import struct

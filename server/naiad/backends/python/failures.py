@@ -83,16 +83,16 @@ def _message(error: BaseException) -> str:
 
 def _shortened(places: "list[str]") -> "list[str]":
     """A recursion is shortened to a few lines, as in Python's own tracebacks."""
-    told: list[str] = []
+    lines: list[str] = []
     times = 0
     for place, following in zip(places, [*places[1:], ""]):  # noqa: B905 - 3.8 knows no strict; they are as long as each other
         times += 1
         if place == following:
             continue
-        told.append(place if times == 1 else f"{place} ({times} times)")
+        lines.append(place if times == 1 else f"{place} ({times} times)")
         times = 0
-    left = len(told) - _MOST_PLACES
-    return told if left <= 0 else [*told[:_MOST_PLACES], f"  ({left} more places)"]
+    omitted = len(lines) - _MOST_PLACES
+    return lines if omitted <= 0 else [*lines[:_MOST_PLACES], f"  ({omitted} more places)"]
 
 
 _SERVER = str(pathlib.Path(__file__).parents[2])

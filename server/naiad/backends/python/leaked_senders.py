@@ -22,7 +22,7 @@ LOOK_S = 1.0
 _YOUNG = 1
 _ALL = 2
 _ALL_EVERY = 10
-"""Of so many looks, one goes through all objects; what was there after the load is frozen and not among them."""
+"""One collection in so many goes through all objects; what was there after the load is frozen and not among them."""
 
 
 class LeakedSenderCollector:
@@ -46,7 +46,7 @@ class LeakedSenderCollector:
         self._open.extend(still)
         if self._thread is None:
             self._thread = threading.Thread(
-                target=self._look, name=f"{self._name}-leaks", daemon=True
+                target=self._run, name=f"{self._name}-leaks", daemon=True
             )
             self._thread.start()
 
@@ -56,12 +56,12 @@ class LeakedSenderCollector:
         if self._thread is not None:
             self._thread.join()
 
-    def _look(self) -> None:
-        looks = 0
+    def _run(self) -> None:
+        rounds = 0
         while not self._over.wait(LOOK_S):
             if self._any_open():
-                looks += 1
-                gc.collect(_YOUNG if looks % _ALL_EVERY else _ALL)
+                rounds += 1
+                gc.collect(_YOUNG if rounds % _ALL_EVERY else _ALL)
 
     def _any_open(self) -> bool:
         senders = self._open

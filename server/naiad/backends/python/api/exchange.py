@@ -100,9 +100,9 @@ def ask_async(
             return
         waits.clear()
         with contextlib.suppress(RuntimeError):  # a closed loop has no coroutine that waits
-            loop.call_soon_threadsafe(settle, response, final)
+            loop.call_soon_threadsafe(complete, response, final)
 
-    def settle(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
+    def complete(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
         if future.done():
             return
         future.set_result(

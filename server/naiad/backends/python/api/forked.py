@@ -110,10 +110,10 @@ class Relay:
             if caller is not None:
                 named["caller"] = True
 
-            def told(error: "str | None", value: Any) -> None:
+            def on_reply(error: "str | None", value: Any) -> None:
                 answer.put((error, value))
 
-            self._post("ask", id(caller), (name, arguments, named), told)
+            self._post("ask", id(caller), (name, arguments, named), on_reply)
             error, value = answer.get()
             if error is not None:
                 raise TritonModelException(error)
