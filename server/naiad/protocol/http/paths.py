@@ -1,7 +1,7 @@
 """Every path of the HTTP API, declared once: its operation, its methods, and its category for restricted APIs (row 17.15). Pure.
 
-`routes.py` handles those of the fast lane and `admin/app.py` the others, each by the name of the operation; `guard.py` asks for the headers of
-restricted categories; the error message of an unknown path suggests one of these.
+`routes.py` handles those of the fast lane and `admin/app.py` the others, each by the name of the operation; `admin/control_plane.py` checks
+the headers of restricted categories; the error message of an unknown path suggests one of these.
 """
 
 import collections.abc

@@ -11,8 +11,7 @@ import socket
 
 from naiad.errors import unavailable
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
-from naiad.protocol.transport.settings import TransportSettings
-from naiad.protocol.transport.sockets import ListenAddress
+from naiad.protocol.transport.sockets import ListenAddress, TransportSettings
 
 UNANSWERED = unavailable(
     "Server exiting: its exit timeout (--exit-timeout-secs) was over before this request had its answer. Send it to another server"

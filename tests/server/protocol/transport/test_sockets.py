@@ -5,8 +5,12 @@ import socket
 
 import pytest
 
-from naiad.protocol.transport.settings import TransportSettings
-from naiad.protocol.transport.sockets import ListenAddress, ListenError, bind_error
+from naiad.protocol.transport.sockets import (
+    ListenAddress,
+    ListenError,
+    TransportSettings,
+    bind_error,
+)
 
 
 @pytest.fixture

@@ -21,9 +21,10 @@ from typing_extensions import override
 from naiad.config.config_json import to_json
 from naiad.engine.api import Engine
 from naiad.errors import unsupported
+from naiad.protocol import not_supported
 from naiad.protocol.codec.frames import large, on_bytes
 from naiad.protocol.codec.pool import LARGE, Codec
-from naiad.protocol.http.admin import model_control, models, openapi, shared_memory
+from naiad.protocol.http.admin import model_control, models, openapi
 from naiad.protocol.http.admin.app_errors import add_error_replies, response_of
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
 from naiad.protocol.http.paths import API
@@ -193,10 +194,14 @@ class _Endpoints:
         )
 
     async def regions(self, kind: str, request: fastapi.Request) -> Response:
-        return _json(shared_memory.status(kind, request.path_params.get("region", "")))
+        """The registered regions: none, because clients cannot register any (rows 5.7, 5.13)."""
+        region = request.path_params.get("region", "")
+        if region:
+            raise not_supported.shared_memory_status(kind, region)
+        return _json([])
 
     async def change_region(self, request: fastapi.Request) -> Response:
-        shared_memory.change()
+        raise not_supported.shared_memory_change()
 
     async def not_supported(self, extension: str, request: fastapi.Request) -> Response:
         """501, not 404: the path is right and the model may exist, only this server does not support the extension."""

@@ -1,6 +1,6 @@
 """The limits and timeouts of HTTP connections, each with its default and the reason for it. Times are seconds."""
 
-from naiad.protocol.transport.settings import TransportSettings
+from naiad.protocol.transport.sockets import TransportSettings
 
 
 class HttpSettings(TransportSettings, frozen=True, kw_only=True):

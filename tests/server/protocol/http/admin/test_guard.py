@@ -1,4 +1,4 @@
-from naiad.protocol.http.guard import Guard
+from naiad.protocol.http.admin.control_plane import Guard
 from naiad.protocol.http.message import Message, Receive, Scope, Send
 from naiad.protocol.restricted import Category, Restriction
 
