@@ -102,10 +102,10 @@ class Relay:
 
     def close_family(self, family: int) -> None:
         """See `Server`."""
-        self._post("tell", 0, ("close_family", (family,), {}), None)
+        self._post("notification", 0, ("close_family", (family,), {}), None)
 
     def __getattr__(self, name: str) -> Any:
-        def ask(*arguments: Any, caller: Any = None, **named: Any) -> Any:
+        def call(*arguments: Any, caller: Any = None, **named: Any) -> Any:
             answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
             if caller is not None:
                 named["caller"] = True
@@ -113,13 +113,13 @@ class Relay:
             def on_reply(error: "str | None", value: Any) -> None:
                 answer.put((error, value))
 
-            self._post("ask", id(caller), (name, arguments, named), on_reply)
+            self._post("call", id(caller), (name, arguments, named), on_reply)
             error, value = answer.get()
             if error is not None:
                 raise TritonModelException(error)
             return value
 
-        return ask
+        return call
 
     def _post(self, what: str, caller: int, content: Any, answer: Any) -> int:
         with self._mutex:
@@ -186,7 +186,7 @@ class _Answering:
             self._infer(running, number, asked, decoupled=decoupled)
         else:
             answer = _answer(running, *content)
-            if what == "ask":
+            if what == "call":
                 self._put((number, True, answer))
 
     def _infer(
