@@ -1,7 +1,7 @@
 """The open connections, and one coarse timer for all of their timeouts.
 
 One `call_later` per request would cost more than the rest of its timing. So each connection only notes the registry's `now`,
-which is updated once per tick, and checks its timeouts once per tick. An idle server has no timer.
+which is updated once per tick, and checks its timeouts once per tick. A server without connections has no timer from the next tick on.
 """
 
 import asyncio
@@ -71,15 +71,16 @@ class ConnectionRegistry:
         self._connections.discard(connection)
         if not self._connections:
             self._emptied.set()
-            if self._timer is not None:
-                self._timer.cancel()
-                self._timer = None
 
     async def empty(self) -> None:
         """Wait until there is no connection."""
         await self._emptied.wait()
 
     def _on_tick(self) -> None:
+        # The timer ends only here: connections that come one at a time would each start one and cancel it.
+        if not self._connections:
+            self._timer = None
+            return
         self.now = self.loop.time()
         self._timer = self.loop.call_later(self.tick, self._on_tick)
         for connection in tuple(self._connections):

@@ -1,6 +1,7 @@
 """The registry: one timer for all connections, and none without connections."""
 
 import asyncio
+import typing
 
 import pytest
 
@@ -52,6 +53,30 @@ async def test_an_empty_registry_has_no_timer_and_the_current_time_for_the_next_
     assert round(registry.now - start, 3) == 10
     await asyncio.sleep(2.5)
     assert len(connection.checked) == 2
+
+
+@pytest.mark.looptime
+async def test_connections_one_at_a_time_share_a_timer_that_ends_without_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    timers: list[float] = []
+    call_later = loop.call_later
+
+    def noted(delay: float, callback: typing.Callable[[], None]) -> asyncio.TimerHandle:
+        timers.append(loop.time())
+        return call_later(delay, callback)
+
+    monkeypatch.setattr(loop, "call_later", noted)
+    registry = ConnectionRegistry(loop, tick=1)
+    for _ in range(100):
+        connection = Watcher()
+        registry.add(connection)
+        registry.remove(connection)
+    assert len(timers) == 1
+    monkeypatch.undo()
+    await asyncio.sleep(10)
+    assert registry._timer is None
 
 
 async def test_empty_is_waited_for() -> None:
