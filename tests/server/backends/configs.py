@@ -41,11 +41,15 @@ def model_config(
     )
     for kind, specs in ((message.input, inputs), (message.output, outputs)):
         for each in specs:
-            kind.add(
+            added = kind.add(
                 name=each.name,
                 dims=each.dims,
                 data_type=model_config_pb2.DataType.Value(each.datatype.config_name),
             )
+            if each.reshape is not None:
+                added.reshape.shape.extend(each.reshape)
+            if each.optional:
+                added.optional = True
     settings: dict[str, Any] = {
         "backend": backend,
         "default_model_filename": "model.py" if backend == "python" else "model.onnx",

@@ -7,7 +7,13 @@ import collections.abc
 import pathlib
 from typing import Any
 
-from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, OnnxGraph, read
+from naiad.backends.onnxruntime.onnx_graph import (
+    GraphTensor,
+    OnnxFileError,
+    OnnxGraph,
+    Signature,
+    read,
+)
 from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.config.backend_type import CompletionError
 from naiad.core.messages import model_config_pb2
@@ -67,7 +73,7 @@ def complete_from(
                 _add(message, side, tensor)
 
 
-def fixed_first(graph: OnnxGraph) -> list[GraphTensor]:
+def fixed_first(graph: Signature) -> list[GraphTensor]:
     """The inputs and outputs that keep a graph from taking batches: their first dimension is not free."""
     return [
         tensor

@@ -8,7 +8,7 @@ import pathlib
 from typing import Any
 
 from naiad.backends.onnxruntime.completion import export_help, fixed_first, unsupported_kind
-from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, OnnxGraph, read
+from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, Signature, read
 from naiad.config.checks.tensors import shown
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
@@ -39,27 +39,36 @@ def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
             findings.problems.append(Problem(path=path, position=None, message=text))
 
 
-def check_graph(message: Any, graph: OnnxGraph, findings: Findings) -> None:
+def check_graph(
+    message: Any, graph: Signature, findings: Findings, *, of_session: bool = False
+) -> None:
     """Add a problem for everything in the config that the graph contradicts.
 
     Args:
         message: the ModelConfig, completed.
-        graph: of the version's model file.
+        graph: the tensors of the version's model file, or of a session.
         findings: where problems go.
+        of_session: the shapes are a session's: an output's free dimension is free in the config too, and one that is known may be free
+            there, because the config may have been completed from the file.
     """
-    _Check(message, graph, findings).all()
+    _Check(message, graph, findings, of_session=of_session).all()
 
 
 class _Check:
     """One comparison."""
 
-    def __init__(self, message: Any, graph: OnnxGraph, findings: Findings) -> None:
+    def __init__(
+        self, message: Any, graph: Signature, findings: Findings, *, of_session: bool
+    ) -> None:
         self._message = message
         self._graph = graph
         self._findings = findings
         self._load = f"unable to load model '{message.name}', "
         self._batching = message.max_batch_size > 0
-        self._fixed = fixed_first(graph) if self._batching else []
+        listed = {spec.name for spec in (*message.input, *message.output)}
+        fixed = fixed_first(graph) if self._batching else []
+        self._fixed = [tensor for tensor in fixed if tensor.name in listed]
+        self._of_session = of_session
 
     def all(self) -> None:
         """Every rule."""
@@ -221,10 +230,11 @@ class _Check:
                 self._rank_help(full, tensor, right, fix),
             )
             return
+        exact = self._of_session and path[0] == "output"
         wrong = {
             index - self._batching: f"{ours} is not {theirs}"
             for index, (ours, theirs) in enumerate(zip(full, tensor.shape, strict=True))
-            if theirs not in (-1, ours)
+            if (ours not in (-1, theirs) if exact else theirs not in (-1, ours))
         }
         if wrong:
             at = (*path, field) if field == "dims" else (*path, field, "shape")

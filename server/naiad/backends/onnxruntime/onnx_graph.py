@@ -90,17 +90,33 @@ class GraphTensor(msgspec.Struct, frozen=True, kw_only=True):
         return f"[{', '.join(sizes)}]"
 
 
-class OnnxGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """The outside of an ONNX model.
+class Signature(msgspec.Struct, frozen=True, kw_only=True):
+    """The tensors that a model takes and gives, as its file or a session describes them.
+
+    Attributes:
+        inputs: what a caller must give, in the graph's order; without the initialisers that are listed among the inputs.
+        overridable: initialisers listed among the inputs: a caller may give them (row 16.3).
+        outputs: in the graph's order.
+    """
+
+    inputs: tuple[GraphTensor, ...]
+    overridable: tuple[GraphTensor, ...]
+    outputs: tuple[GraphTensor, ...]
+
+    def input(self, name: str) -> GraphTensor | None:
+        """The input or overridable initialiser of that name."""
+        given = (*self.inputs, *self.overridable)
+        return next((tensor for tensor in given if tensor.name == name), None)
+
+
+class OnnxGraph(Signature, frozen=True, kw_only=True):
+    """What is read of an ONNX file: its signature and what it says of itself.
 
     Attributes:
         ir_version: of the file format.
         opset: of the default operator domain; 0 when the file names none.
         producer: who wrote it, e.g. "pytorch 2.5.1".
         metadata: the model's own properties.
-        inputs: what a caller gives, in the graph's order; initialisers that are listed among the inputs are not here.
-        overridable: initialisers listed among the inputs: a caller may give them (row 16.3).
-        outputs: in the graph's order.
         initializers: names of all weights of the graph.
         external_files: files beside the model that hold weights, as the model names them.
     """
@@ -109,9 +125,6 @@ class OnnxGraph(msgspec.Struct, frozen=True, kw_only=True):
     opset: int
     producer: str
     metadata: collections.abc.Mapping[str, str]
-    inputs: tuple[GraphTensor, ...]
-    overridable: tuple[GraphTensor, ...]
-    outputs: tuple[GraphTensor, ...]
     initializers: frozenset[str]
     external_files: frozenset[str]
 

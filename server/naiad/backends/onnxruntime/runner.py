@@ -16,7 +16,7 @@ from naiad.backends import batch as batches
 from naiad.backends.batch import Array, OutputRule
 from naiad.backends.instance import Call
 from naiad.backends.onnxruntime import string_tensors
-from naiad.backends.onnxruntime.signature import Signature
+from naiad.backends.onnxruntime.onnx_graph import Signature
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.errors import invalid
@@ -133,5 +133,5 @@ def _array_of(value: Any) -> Array:
 
 
 def _shape_in(signature: Signature, name: str) -> tuple[int, ...] | None:
-    tensor = signature.inputs.get(name) or signature.overridable.get(name)
+    tensor = signature.input(name)
     return None if tensor is None else tensor.shape

@@ -10,9 +10,9 @@ from typing import Any
 import onnxruntime
 
 from naiad.backends.onnxruntime import onnx_graph, plan as plans
-from naiad.backends.onnxruntime.onnx_graph import GraphTensor
+from naiad.backends.onnxruntime.onnx_graph import GraphTensor, Signature
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
-from naiad.backends.onnxruntime.signature import Signature, graph_tensor
+from naiad.backends.onnxruntime.signature import graph_tensor
 from naiad.errors import ErrorCode, InferenceError, invalid
 
 _SEVERITY_ERROR = 3
@@ -117,15 +117,15 @@ def signature_of(session: Any, path: pathlib.Path) -> Signature:
     """
     unknown = _unknown_ranks(path)
 
-    def described(tensors: list[Any]) -> dict[str, GraphTensor]:
-        return {
-            tensor.name: graph_tensor(
+    def described(tensors: list[Any]) -> tuple[GraphTensor, ...]:
+        return tuple(
+            graph_tensor(
                 tensor.name,
                 tensor.type,
                 None if not tensor.shape and tensor.name in unknown else tensor.shape,
             )
             for tensor in tensors
-        }
+        )
 
     return Signature(
         inputs=described(session.get_inputs()),

@@ -323,3 +323,13 @@ def test_weights_that_are_not_beside_the_model_are_named(tmp_path: pathlib.Path)
     assert problem.message == "the weights file 'w.bin' that this model names is not beside it"
     (folder / "1" / "w.bin").write_bytes(b"")
     assert resolve(folder).problems == ()
+
+
+def test_an_output_that_the_config_leaves_out_does_not_count(tmp_path: pathlib.Path) -> None:
+    """Row 16.3: neither its name nor a first dimension that would keep the model from batching."""
+    more = model([value("x", ["N", 3])], [value("y", ["N", 3]), value("count", [1])])
+    config = (
+        'max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: 3 } '
+        'output { name: "y" data_type: TYPE_FP32 dims: 3 }'
+    )
+    assert problems_of(tmp_path, config, more) == ()
