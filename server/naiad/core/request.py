@@ -56,7 +56,8 @@ class InferRequest(Record, frozen=True):
     @property
     def output_names(self) -> list[str]:
         """The names of the requested outputs."""
-        return [output.name for output in self.requested_outputs]
+        outputs = self.requested_outputs
+        return [output.name for output in outputs] if outputs else []
 
     @property
     def label(self) -> str:

@@ -105,7 +105,7 @@ def next_batch(
         policy: the model's.
         draining: no more requests will arrive, so a batch does not wait for any (shutdown).
     """
-    if not queue:
+    if not queue.size:
         return None
     if policy.single:
         return _SINGLE
@@ -159,9 +159,9 @@ def _longest_run(queue: InferenceQueue, policy: BatchingPolicy) -> _Run:
     largest = preferred[-1]
     if policy.append_only and queue.rows <= preferred[0]:
         # The usual case: everything that waits fits, and no preferred size was passed on the way.
-        count, rows = len(queue), queue.rows
+        count, rows = queue.size, queue.rows
         closed = CloseReason.FULL if rows >= max_rows else None
-        oldest = next(iter(queue)).queued_ns
+        oldest = queue.first().queued_ns
         return _Run(count, rows, oldest, count if rows == preferred[0] else 0, closed)
     compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
     count = rows = best_count = oldest = 0

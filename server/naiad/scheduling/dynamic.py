@@ -78,7 +78,7 @@ class DynamicScheduler:
         self._timer = Timer(loop=loop, clock=clock, callback=self._schedule)
         self._stopping = False
         self._drained = asyncio.Event()
-        pool.open(on_free=self._on_free, on_lost=self._on_lost, on_completed=self._check_drained)
+        pool.open(on_free=self._on_free, on_lost=self._on_lost)
 
     def submit(self, inference: Inference) -> None:
         """See `Scheduler`. A refused inference is not counted here: the error's `reason` names its counter."""
@@ -101,7 +101,7 @@ class DynamicScheduler:
             return
         if self._free and queue.rows >= self._enough_rows:
             if self._policy.single:
-                self._schedule_now()
+                self._schedule(now)
             else:
                 self._scheduling_is_due = True
                 if self._several_clients:
@@ -115,7 +115,7 @@ class DynamicScheduler:
 
     def inflight(self) -> int:
         """See `Scheduler`."""
-        return len(self._queue) + self._pool.inflight
+        return self._queue.size + self._pool.inflight
 
     def occupancy(self) -> Occupancy:
         """See `Scheduler`."""
@@ -135,6 +135,7 @@ class DynamicScheduler:
         if not self._stopping:
             self._stopping = True
             self._hold = 0
+            self._pool.on_completed = self._check_drained
             self._schedule_now()
             self._check_drained()
         await drain(self._drained, abandoned=self._abandoned, abort=self._abort)
@@ -142,7 +143,7 @@ class DynamicScheduler:
 
     def _abandoned(self) -> set[Inference]:
         """All remaining inferences, if no client waits for any of them; else none."""
-        return set() if self._queue else self._pool.abandoned()
+        return set() if self._queue.size else self._pool.abandoned()
 
     def _abort(self, why: str, code: ErrorCode, reason: FailureReason) -> None:
         _log.warning(
@@ -153,7 +154,7 @@ class DynamicScheduler:
         )
         message = f"model '{self._model}' is unloaded with requests unfinished: {why}"
         error = InferenceError(code, message, reason=reason)
-        for inference in self._queue.take(len(self._queue)):
+        for inference in self._queue.take(self._queue.size):
             self._drop(inference, error)
         self._pool.abort(f"its model is unloaded with requests unfinished: {why}", error)
 
@@ -181,13 +182,12 @@ class DynamicScheduler:
             self._send_batches(now)
         finally:
             self._scheduling = False
-        if due := self._queue.next_deadline():
+        if self._queue.deadlines and (due := self._queue.next_deadline()):
             self._timer.set(due, now, exact=False)
 
     def _send_batches(self, now: int) -> None:
         queue, free, pool = self._queue, self._free, self._pool
-        due = queue.next_deadline()
-        if due and due <= now:
+        if queue.deadlines and 0 < queue.next_deadline() <= now:
             for expired in queue.expire(now):
                 self._reject_expired(expired, now)
         self._enough_rows = 0
@@ -210,13 +210,13 @@ class DynamicScheduler:
         """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
         queue = self._queue
         if batch is not None:
-            self._several_clients = len(batch) > 1 or bool(queue)
-        if queue:
+            self._several_clients = len(batch) > 1 or bool(queue.size)
+        if queue.size:
             self._schedule_now()
 
     def _on_lost(self) -> None:
         """There is no usable instance: queued requests fail, because a restart may take long, or for ever."""
-        for inference in self._queue.take(len(self._queue)):
+        for inference in self._queue.take(self._queue.size):
             self._drop(inference, self._no_instance())
 
     def _withdraw(self, inference: Inference) -> None:
@@ -246,7 +246,7 @@ class DynamicScheduler:
         self._check_drained()
 
     def _check_drained(self) -> None:
-        if self._stopping and not self._queue and not self._pool.inflight:
+        if self._stopping and not self._queue.size and not self._pool.inflight:
             self._timer.cancel()
             self._drained.set()
 

@@ -65,11 +65,12 @@ class InstancePool:
         usable: how many instances can run batches, whether free or not.
         inflight: how many inferences it owns.
         last_used: the instance whose batch came back last, whose memory is warm; None at first.
+        on_completed: called when it owns fewer inferences than before; set by a scheduler that waits for that, None otherwise.
     """
 
     __slots__ = (
-        "_clock", "_deferred", "_dispatcher", "_loop", "_model", "_on_completed", "_on_free", "_on_lost", "_order", "_resources",
-        "_slots", "_waiting", "free", "inflight", "last_used", "usable",
+        "_clock", "_deferred", "_dispatcher", "_loop", "_model", "_on_free", "_on_lost", "_order", "_resources",
+        "_slots", "_waiting", "free", "inflight", "last_used", "on_completed", "usable",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +95,7 @@ class InstancePool:
         self.usable = len(self._slots)
         self.inflight = 0
         self.last_used: InstanceSlot | None = None
+        self.on_completed: collections.abc.Callable[[], None] | None = None
         self._waiting = set[InstanceSlot]()
         self._deferred = set[Inference]()
 
@@ -102,7 +104,6 @@ class InstancePool:
         *,
         on_free: OnFree,
         on_lost: collections.abc.Callable[[], None],
-        on_completed: collections.abc.Callable[[], None],
     ) -> None:
         """Set the scheduler's callbacks; called once, before anything else.
 
@@ -110,11 +111,9 @@ class InstancePool:
             on_free: an instance is free: its batch came back (that batch, whose responses are not sent yet), it is usable again, or its
                 resources may be available (None).
             on_lost: the last usable instance is lost: queued requests would wait for a restart, which may take for ever.
-            on_completed: the pool owns fewer inferences than before.
         """
         self._on_free = on_free
         self._on_lost = on_lost
-        self._on_completed = on_completed
         for slot in self._slots:
             slot.host.deferred_to(self._on_deferred)
             slot.host.watch(functools.partial(self._usable_changed, slot))
@@ -232,7 +231,8 @@ class InstancePool:
                 slot.host.abort(why)
             if slot.batch is not None:  # a thread
                 self.came_back(slot, self._failed(slot.batch, error))
-        self._on_completed()
+        if self.on_completed is not None:
+            self.on_completed()
 
     async def close(self) -> None:
         """Close the hosts. Call it when it owns no inference. Idempotent."""
@@ -269,7 +269,8 @@ class InstancePool:
             deferred = [inference for inference in outcome.batch if not inference.completed]
             self._deferred.update(deferred)
             self.inflight += len(deferred)
-        self._on_completed()
+        if self.on_completed is not None:
+            self.on_completed()
 
     def _on_deferred(self, deferred: DeferredResponse) -> None:
         """A deferred response came, perhaps before its batch."""
@@ -283,7 +284,8 @@ class InstancePool:
         self._dispatcher.respond(deferred)
         if flow is not None:
             flow.arrived(deferred.weight)
-        self._on_completed()
+        if self.on_completed is not None:
+            self.on_completed()
 
     def _failed(self, batch: list[Inference], error: InferenceError) -> BatchOutcome:
         now = self._clock.monotonic_ns()

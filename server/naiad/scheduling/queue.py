@@ -40,11 +40,13 @@ class InferenceQueue:
         batching: levels and their policies; None for the default scheduler: one level without limits (row 12.1).
 
     Attributes:
+        size: how many requests are queued; as `len`, without a call.
         rows: batch rows of all queued requests.
+        deadlines: a heap; empty if no request has a deadline. Read only.
     """
 
     __slots__ = (
-        "_batching", "_deadlines", "_levels", "_model", "_only", "_order", "_pushed", "_size", "rows",
+        "_batching", "_levels", "_model", "_only", "_order", "_pushed", "deadlines", "rows", "size",
     )  # fmt: skip
 
     def __init__(self, *, model: str, batching: DynamicBatching | None) -> None:
@@ -56,18 +58,18 @@ class InferenceQueue:
         if not self._batching.priority_levels:
             self._only = self._levels[0] = _Level(self._batching.policy_of(0))
             self._order.append(0)
-        self._deadlines: list[tuple[int, int, Inference]] = []
+        self.deadlines: list[tuple[int, int, Inference]] = []
         self._pushed = 0
-        self._size = 0
+        self.size = 0
         self.rows = 0
 
     def __len__(self) -> int:
-        return self._size
+        return self.size
 
     @property
     def kept(self) -> int:
         """How many levels and deadlines are kept in memory; those of removed requests may be among them, but never many."""
-        return len(self._levels) + len(self._order) + len(self._deadlines)
+        return len(self._levels) + len(self._order) + len(self.deadlines)
 
     def __iter__(self) -> collections.abc.Iterator[Inference]:
         """The requests in the order in which they run."""
@@ -100,7 +102,7 @@ class InferenceQueue:
         if policy.default_timeout_us:
             self._set_deadline(inference, now + _timeout_us(inference, policy) * MICROSECOND_NS)
         level.waiting[inference] = None
-        self._size += 1
+        self.size += 1
         self.rows += inference.batch_size
 
     def remove(self, inference: Inference) -> bool:
@@ -118,12 +120,18 @@ class InferenceQueue:
         self._drop_empty(inference.priority_level, level)
         return True
 
+    def first(self) -> Inference:
+        """The request that runs next; there must be one."""
+        level = self._only
+        return next(iter(level.waiting if level is not None and level.waiting else self))
+
     def take(self, count: int) -> list[Inference]:
         """Remove and return the first `count` requests."""
-        if count >= self._size:
-            batch = list(self)
-            self._size = self.rows = 0
-            self._deadlines.clear()
+        if count >= self.size:
+            level = self._only
+            batch = list(self if level is None or level.delayed else level.waiting)
+            self.size = self.rows = 0
+            self.deadlines.clear()
             if self._only is None:
                 self._levels.clear()
                 self._order.clear()
@@ -147,7 +155,7 @@ class InferenceQueue:
         """Apply the timeouts that are over: requests with REJECT are removed and returned, those with DELAY go behind their level."""
         rejected: list[Inference] = []
         while (deadline := self.next_deadline()) and deadline <= now:
-            inference = heapq.heappop(self._deadlines)[2]
+            inference = heapq.heappop(self.deadlines)[2]
             level = self._levels[inference.priority_level]
             del level.waiting[inference]
             if level.policy.timeout_action is TimeoutAction.DELAY:
@@ -160,7 +168,7 @@ class InferenceQueue:
 
     def next_deadline(self) -> int:
         """When `expire` has something to do (monotonic ns); 0 means never."""
-        deadlines = self._deadlines
+        deadlines = self.deadlines
         while deadlines:
             deadline, _, inference = deadlines[0]
             if self._in_time(inference):
@@ -183,18 +191,18 @@ class InferenceQueue:
 
     def _set_deadline(self, inference: Inference, deadline: int) -> None:
         inference.deadline_ns = deadline
-        if len(self._deadlines) > 2 * self._size + _STALE_DEADLINES:
-            self._deadlines = [entry for entry in self._deadlines if self._in_time(entry[2])]
-            heapq.heapify(self._deadlines)
+        if len(self.deadlines) > 2 * self.size + _STALE_DEADLINES:
+            self.deadlines = [entry for entry in self.deadlines if self._in_time(entry[2])]
+            heapq.heapify(self.deadlines)
         self._pushed += 1
-        heapq.heappush(self._deadlines, (deadline, self._pushed, inference))
+        heapq.heappush(self.deadlines, (deadline, self._pushed, inference))
 
     def _in_time(self, inference: Inference) -> bool:
         level = self._levels.get(inference.priority_level)
         return level is not None and inference in level.waiting
 
     def _count_removed(self, inference: Inference) -> None:
-        self._size -= 1
+        self.size -= 1
         self.rows -= inference.batch_size
 
     def _drop_empty(self, priority: int, level: _Level) -> None:

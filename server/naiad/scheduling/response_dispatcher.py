@@ -147,11 +147,19 @@ class ResponseDispatcher:
             outcome.compute_end_ns - execution.output_start_ns,
         )
         self._count_execution(outcome, timing)
-        responses = [
-            (inference, response)
-            for inference, response in zip(outcome.batch, execution.responses, strict=True)
-            if response is not None and not inference.completed
-        ]
+        # One loop and no comprehensions: each would be a call per batch.
+        now, rows = self._now(), 0
+        responses: list[tuple[Inference, InferResponse]] = []
+        request_ns: list[int] = []
+        queue_ns: list[int] = []
+        for inference, response in zip(outcome.batch, execution.responses, strict=True):
+            if response is None or inference.completed:
+                continue
+            responses.append((inference, response))
+            if response.error is None:
+                rows += inference.batch_size
+                request_ns.append(now - inference.received_ns)
+                queue_ns.append(started - inference.queued_ns)
         times = ExecutionTimes(
             self._version,
             started,
@@ -159,13 +167,8 @@ class ResponseDispatcher:
             execution.output_start_ns,
             outcome.compute_end_ns,
         )
-        now = self._now()
-        successes = [inference for inference, response in responses if response.error is None]
         self._statistics.record_successes(
-            rows=sum([inference.batch_size for inference in successes]),
-            request_ns=[now - inference.received_ns for inference in successes],
-            queue_ns=[started - inference.queued_ns for inference in successes],
-            timing=timing,
+            rows=rows, request_ns=request_ns, queue_ns=queue_ns, timing=timing
         )
         for inference, response in responses:
             inference.execution = times

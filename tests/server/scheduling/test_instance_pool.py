@@ -46,7 +46,6 @@ class Pool:
         self.pool.open(
             on_free=lambda batch: self.events.append(f"free {len(batch or ())}"),
             on_lost=lambda: self.events.append("lost"),
-            on_completed=lambda: None,
         )
 
     def acquire(self, preferred: InstanceSlot | None = None) -> InstanceSlot:
@@ -99,11 +98,8 @@ async def test_an_instance_is_free_before_the_responses_of_its_batch_are_sent() 
     pool = Pool(1)
     pool.run(count=3)
     seen: list[int] = []
-    pool.pool.open(
-        on_free=lambda _: seen.append(len(pool.responses)),
-        on_lost=lambda: None,
-        on_completed=lambda: seen.append(len(pool.responses)),
-    )
+    pool.pool.open(on_free=lambda _: seen.append(len(pool.responses)), on_lost=lambda: None)
+    pool.pool.on_completed = lambda: seen.append(len(pool.responses))
     pool.hosts[0].finish()
     assert seen == [0, 3]
 
