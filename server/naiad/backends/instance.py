@@ -9,13 +9,40 @@ from typing import Any, Generic, NamedTuple, Protocol, Tuple, TypeVar  # noqa: U
 
 import numpy as np
 
-from naiad.errors import InferenceError
+from naiad.errors import InferenceError, internal, unsupported
 
 Output = Tuple[str, str, Any]  # noqa: UP006 - 3.8 cannot subscript the other one
-"""An output: its name, the wire name of its datatype (row 2.16), and a numpy array: an object or S array for BYTES, any dtype of two bytes
-for BF16."""
+"""An output: its name, the wire name of its datatype (row 2.16), and its values: a numpy array (an object or S array for BYTES, any dtype of
+two bytes for BF16), or anything in the host's memory that DLPack can hand over without a copy, such as a torch tensor."""
 
 Item = TypeVar("Item")
+
+
+_ON_CPU = 1
+"""DLPack's number of the host's memory (kDLCPU)."""
+
+
+def host_array(name: str, values: Any) -> "np.ndarray[Any, Any]":
+    """The values of an output as a numpy array, without a copy.
+
+    Raises:
+        InferenceError: UNSUPPORTED: they are on a device; INTERNAL: they are neither an array nor a DLPack tensor.
+    """
+    if isinstance(values, np.ndarray):
+        return values
+    try:
+        kind, device = values.__dlpack_device__()
+    except AttributeError:
+        raise internal(
+            f"output '{name}' is of type {type(values).__name__}: it must be a numpy array, or have __dlpack__"
+        ) from None
+    if kind != _ON_CPU:
+        raise unsupported(
+            f"output '{name}' is in memory of DLPack device type {int(kind)} (device {device}), which is not supported yet: copy it to the "
+            "host's memory first"
+        )
+    array: np.ndarray[Any, Any] = np.from_dlpack(values)
+    return array
 
 
 class InputTensor(Protocol):
@@ -27,7 +54,7 @@ class InputTensor(Protocol):
 
     @property
     def array(self) -> "np.ndarray[Any, Any]":
-        """Its values: an object array of `bytes` for BYTES; a two-byte dtype that is not a number type for BF16."""
+        """Its values, which DLPack can hand on (`torch.from_dlpack(array)`; copy it first where it is read-only): an object array of `bytes` for BYTES; a two-byte dtype that is not a number type for BF16."""
 
 
 class Request(Protocol):

@@ -7,12 +7,13 @@ refers to is not.
 
 import collections.abc
 import sys
+from typing import Any
 
 import numpy as np
 
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array
-from naiad.backends.instance import Execution, Instance, Output, Response
+from naiad.backends.instance import Execution, Instance, Output, Response, host_array
 from naiad.backends.python.api.byte_tensors import elements_of
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
@@ -21,6 +22,8 @@ from naiad.core.inference import Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.hosts.host import DeferredResponse
+
+_ARRAY: Any = np.ndarray
 
 Post = collections.abc.Callable[[DeferredResponse], None]
 """Takes a deferred response, in any thread; does not wait."""
@@ -130,7 +133,7 @@ class LocalInstance:
         reshaped = self._reshaped
         outputs: list[Tensor] = []
         for name, kind, returned in given:
-            array = returned
+            array = returned if type(returned) is _ARRAY else host_array(name, returned)
             datatype = datatypes.BY_NAME[kind]
             if copies:
                 if datatype is datatypes.BYTES:
@@ -151,7 +154,7 @@ def _lone_count() -> int:
     """What `sys.getrefcount` says, where `_outputs` asks, of an array that only its response refers to."""
     counts: list[int] = []
     for _name, _kind, returned in [("x", "FP32", np.zeros(1))]:
-        array = returned
+        array = returned if type(returned) is _ARRAY else host_array("x", returned)
         counts.append(sys.getrefcount(array))
     return counts[0]
 

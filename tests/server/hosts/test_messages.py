@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
-from naiad.backends.instance import Execution, Response
+from naiad.backends.instance import Execution, Instance, Response
 from naiad.core import datatypes
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
+from naiad.hosts.local_instance import LocalInstance
 from naiad.hosts.messages import ResponseReader, pack
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.requests import RequestReader
@@ -33,7 +35,7 @@ def words(*values: bytes) -> "tuple[str, str, np.ndarray[Any, Any]]":
     return "WORDS", "BYTES", np.array([values], np.object_)
 
 
-def ok(*outputs: "tuple[str, str, np.ndarray[Any, Any]]") -> Response:
+def ok(*outputs: "tuple[str, str, Any]") -> Response:
     return Response(list(outputs), {})
 
 
@@ -189,3 +191,62 @@ def test_a_tensor_that_is_not_in_the_hosts_memory_is_refused_with_its_name(
     with pytest.raises(InferenceError, match=f"'OUT' is in memory of kind '{memory[0]}'") as caught:
         ResponseReader(CONFIG, 1).outcome(bytearray(payload.joined()), moved, asked(1))
     assert caught.value.code is ErrorCode.UNSUPPORTED
+
+
+class Foreign:
+    """A tensor of another library, which DLPack hands over."""
+
+    def __init__(self, array: "np.ndarray[Any, Any]", device: tuple[int, int] = (1, 0)) -> None:
+        self._array = array
+        self._device = device
+        self.shape = array.shape
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._array.__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._device
+
+
+def test_an_instance_may_return_tensors_of_other_libraries_in_both_hosts() -> None:
+    given = np.array([[1, 2]], F)
+    made = ok(("OUT", "FP32", Foreign(given)))
+    assert shown(journey(ResponseReader(CONFIG, 1), made)) == [[("OUT", [[1, 2]])]]
+    local = LocalInstance(Returning(made), CONFIG, 1)
+    (found,) = local.execute(asked(1)).responses
+    assert found is not None
+    assert np.shares_memory(found.outputs[0].array, given)
+
+
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        (Foreign(np.ones((1, 2), F), device=(2, 1)), r"device type 2 \(device 1\), which is not supported yet"),
+        ([[1, 2]], "is of type list: it must be a numpy array"),
+    ],
+)  # fmt: skip
+def test_values_that_are_not_in_the_hosts_memory_or_no_tensor_fail_with_the_outputs_name(
+    values: Any, why: str
+) -> None:
+    made = ok(("OUT", "FP32", values))
+    with pytest.raises(InferenceError, match="'OUT'.*" + why):
+        codec.write_outcome(Execution([made], 0, 0))
+    with pytest.raises(InferenceError, match="'OUT'.*" + why):
+        LocalInstance(Returning(made), CONFIG, 1).execute(asked(1))
+
+
+def test_inputs_of_a_worker_can_be_handed_to_other_libraries() -> None:
+    header, payload = pack([inference(tensor("IN", np.array([[1, 2]], F)))])
+    (request,) = RequestReader().read(bytearray(payload.joined()), header, 0)
+    assert np.from_dlpack(request.inputs[0].array).tolist() == [[1, 2]]
+
+
+class Returning(Instance):
+    """Returns one response to every batch."""
+
+    def __init__(self, response: Response) -> None:
+        self._response = response
+
+    @override
+    def execute(self, batch: "collections.abc.Sequence[Any]") -> Execution[Response]:
+        return Execution([self._response] * len(batch), 0, 0)

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.backends.instance import Execution, Request, Response
+from naiad.backends.instance import Execution, Request, Response, host_array
 from naiad.backends.python.api.byte_tensors import serialize_byte_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unsupported
 from naiad.hosts.worker.link import ALIGNED, Payload
@@ -53,6 +53,7 @@ _HEAD = struct.Struct("<II")
 _KNOWN = 256
 _KNOWN_BYTES = 4096
 _BYTES = "BYTES"
+_ARRAY: Any = np.ndarray
 _NOTHING = ()
 
 _encoder: Any = json.JSONEncoder(separators=(",", ":"), check_circular=False)
@@ -95,7 +96,10 @@ def write(groups: "Sequence[Group]", rest: bytes = b"") -> "tuple[bytes, Payload
             key.append(None)
             continue
         extra, tensors = group
-        for name, datatype, array in tensors:
+        for name, datatype, values in tensors:
+            array = values
+            if type(values) is not _ARRAY and datatype != _BYTES:
+                array = host_array(name, values)
             key.append((name, datatype, array.shape))
             if datatype == _BYTES:
                 part = _packed(array)
@@ -130,7 +134,7 @@ def _written(
         if group is None
         else (
             group[0],
-            [(name, datatype, array.shape, CPU, 0) for name, datatype, array in group[1]],
+            [(name, datatype, tuple(array.shape), CPU, 0) for name, datatype, array in group[1]],
         )
         for group in groups
     ]
