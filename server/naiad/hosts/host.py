@@ -212,7 +212,7 @@ class Probe:
         """The answer to a question; no answer within `READY_TIMEOUT_S` means no.
 
         Args:
-            begin: asks, unless a question is under way.
+            begin: starts a check, unless one is running.
         """
         answer = self._answer
         if answer is None or answer.done():

@@ -1,4 +1,4 @@
-"""The requests that a worker process has, by number: its batch, and those with deferred responses; and what it is told of them.
+"""The requests that a worker process has, by number: its batch, and those with deferred responses; and the messages about them.
 
 Requests are numbered in the order in which they were sent, so that a batch is a range and a message holds one number.
 Plain state: `process` looks up the request of a message, and the requests that fail when the worker dies.

@@ -29,7 +29,7 @@ COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""
 
 _CHECKED_BYTES = 1 << 18
-"""BYTES of more bytes are not checked on the event loop: whoever reads the elements finds out."""
+"""BYTES of more bytes are not checked on the event loop: reading the elements checks them."""
 
 _Resolved = tuple[str, datatypes.DataType, tuple[int, ...], tuple[int, ...]]
 """Name, datatype, shape as it was sent, shape as clients see it."""
@@ -53,7 +53,7 @@ def tensors_of(base: Any, group: Any) -> list[Tensor]:
 
 
 def resolved(name: str, kind: str, shape: tuple[int, ...]) -> _Resolved:
-    """What a reader needs of tensors that are no model's outputs."""
+    """What a reader needs of tensors that are not the outputs of a model."""
     return name, datatypes.BY_NAME[kind], shape, shape
 
 

@@ -1,4 +1,4 @@
-"""The life of an instance's worker processes as a table: (state, event) -> (state, actions); and what clients are told of its ends.
+"""The life of an instance's worker processes as a table: (state, event) -> (state, actions); and the errors that clients get when a worker ends.
 
 The table is pure and is the only place that says which state follows; `process.py` carries the actions out. docs/hosts.md draws it.
 """

@@ -40,12 +40,13 @@ NOTIFICATIONS = 64
 """Kinds from here on are notifications."""
 
 GET_READY, CANCEL, PAUSE, RESUME, RESULT, CREDIT, PING, ERROR = 64, 65, 66, 67, 68, 69, 70, 71
-"""What the server posts: is the model ready; nobody wants the request of this number any more; its client does not take what is
-sent to it; it does again; an answer to the REQUEST of this number; so many bytes of responses have come; do coroutines run; the REQUEST of this number gets no answer, and why."""
+"""Notifications of the server. GET_READY: is the model ready. CANCEL, PAUSE, RESUME: the request of this number, or its responses while
+its client does not read. RESULT, ERROR: the reply to the REQUEST of this number, or why it gets none. CREDIT: bytes of responses that were
+received. PING: do coroutines run."""
 
 READY, RESPONSE, REQUEST, PONG = 80, 81, 82, 83
-"""What a worker posts: the answer to GET_READY as number, 0 or 1; a response to the request of this number; a question of the model's
-to the server, see `asking.py`; they do."""
+"""Notifications of a worker. READY: the answer to GET_READY, with 0 or 1 as its number. RESPONSE: a response to the request of this number.
+REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run."""
 
 AHEAD_BYTES = 1 << 20
 """Bytes of responses that may be on their way to the server; the one that passes it still goes, the next waits for a CREDIT. The socket
@@ -188,7 +189,7 @@ class Link:
             tensors = b"" if payload is None else payload.joined()
             self._pass(message + tensors + header, -1)
             return
-        fresh, slot, segment = self._room(needed)
+        fresh, slot, segment = self._free_segment(needed)
         try:
             memory = segment.memory
             if payload is not None:
@@ -310,8 +311,8 @@ class Link:
                 raise
             raise LinkBrokenError(str(error)) from error
 
-    def _room(self, needed: int) -> "tuple[int, int, Segment]":
-        """A segment that is large enough and looked at by nobody: its descriptor if it is new, else -1, its slot, and it."""
+    def _free_segment(self, needed: int) -> "tuple[int, int, Segment]":
+        """A segment that is large enough and that no view uses: its descriptor if it is new, else -1, its slot, and the segment."""
         looked_at = self._others_look_at
         free = _SLOTS
         for slot, segment in enumerate(self._ours):

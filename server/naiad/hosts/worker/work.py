@@ -163,7 +163,7 @@ class Worker:
         except link.LinkBrokenError:
             pass
         except BaseException:  # noqa: BLE001 - the process ends, whatever it is
-            # Nobody would hear a cancel or an answer any more, and whoever waits for one would wait for ever.
+            # No cancel and no reply would be received any more, and calls that wait for one would wait for ever.
             _log.exception("the worker ends: it cannot listen to the server any more")
         os._exit(1)
 
@@ -230,7 +230,7 @@ def _guarded(load: "Callable[[dict[str, Any]], Any]", order: "dict[str, Any]") -
     except InferenceError:
         raise
     except BaseException as error:
-        # Also SystemExit: the server is told, whatever it is.
+        # Also SystemExit: whatever it is, it is sent to the server.
         text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
         raise internal(text) from error
 
@@ -250,23 +250,23 @@ class _Ahead:
         self._bytes = 0
         self._process = os.getpid()
         # Reentrant: a sender that the garbage collector finds fails its request in the middle of whatever its thread does.
-        self._news = threading.Condition(threading.RLock())
+        self._wakeup = threading.Condition(threading.RLock())
 
     def goes(self, size: int) -> None:
         """A response of so many bytes is about to go on its way."""
-        with self._news:
+        with self._wakeup:
             while self._bytes > link.AHEAD_BYTES and self._may_wait():
-                self._news.wait()
+                self._wakeup.wait()
             self._bytes += size
 
     def taken(self, size: int) -> None:
         """So many bytes have come."""
-        with self._news:
+        with self._wakeup:
             self._bytes -= size
-            self._news.notify_all()
+            self._wakeup.notify_all()
 
     def _may_wait(self) -> bool:
-        # In a child that the model forked nobody listens.
+        # A child that the model forked has no listener.
         return threading.get_ident() != self.listener and os.getpid() == self._process
 
 

@@ -67,11 +67,11 @@ def complete(folder: pathlib.Path, environment: pathlib.Path, body: str) -> Any:
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     message.parameters["EXECUTION_ENV_PATH"].string_value = str(environment)
     write(folder, MODEL.format(body=body))
-    errand(message, folder)
+    one_shot(message, folder)
     return message
 
 
-def errand(message: Any, folder: pathlib.Path) -> None:
+def one_shot(message: Any, folder: pathlib.Path) -> None:
     """Complete a config as the loader does."""
     backend = PythonBackend(clock=ManualClock())
     plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
@@ -146,7 +146,7 @@ def test_a_model_that_cannot_be_imported_there_says_why(
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     message.parameters["EXECUTION_ENV_PATH"].string_value = str(environment)
     with pytest.raises(InferenceError, match="No module named 'nonesuch'"):
-        errand(message, tmp_path)
+        one_shot(message, tmp_path)
 
 
 def test_a_thread_of_the_server_cannot_have_another_environment(tmp_path: pathlib.Path) -> None:
