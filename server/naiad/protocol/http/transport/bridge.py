@@ -12,10 +12,8 @@ import logging
 from naiad.protocol.http.message import AsgiApp, Message, Scope
 from naiad.protocol.http.replies import server_fault
 from naiad.protocol.http.transport.framing import (
-    CLOSE,
-    KEEP,
-    KEEP_1_0,
     ReplyFramer,
+    ending,
     header_lines,
     status_line,
 )
@@ -161,7 +159,7 @@ class AsgiExchange:
             return
         reply = server_fault()
         keep = self.head.keep_alive and self._sender.may_stay()
-        tail = CLOSE if not keep else KEEP if self.head.minor else KEEP_1_0
+        tail = ending(keep=keep, minor=self.head.minor)
         first, _ = ReplyFramer(join_bytes=1 << 16).frame(reply, tail, head_only=self.head.head_only)
         self._progress = _Progress.DONE
         self._sender.write(first)
@@ -248,5 +246,4 @@ class AsgiExchange:
                 self._keep = False  # HTTP/1.0: the end of the connection is the end of the body
         head = status_line(self.status) + header_lines(tuple(lines))
         self._progress = _Progress.BEGUN
-        tail = CLOSE if not self._keep else KEEP if self.head.minor else KEEP_1_0
-        return head + tail[2:]
+        return head + ending(keep=self._keep, minor=self.head.minor)[2:]

@@ -67,6 +67,13 @@ def header_lines(headers: ReplyHeaders) -> bytes:
     return b"".join([b"%b: %b\r\n" % pair for pair in headers])
 
 
+def ending(*, keep: bool, minor: int) -> bytes:
+    """The end of a response's headers: whether the connection stays open, for HTTP/1.`minor`."""
+    if not keep:
+        return CLOSE
+    return KEEP if minor else KEEP_1_0
+
+
 class ReplyFramer:
     """Writes responses as bytes.
 

@@ -99,9 +99,9 @@ class RequestDispatcher:
         settings = self._service.settings
         if self._receiver.body is None:
             unsent = self._transport.get_write_buffer_size()
-            if unsent >= settings.turn_bytes:
+            if unsent >= settings.iteration_bytes:
                 return True
-        return self._service.clock.monotonic_ns() - began_ns >= settings.turn_seconds * 1e9
+        return self._service.clock.monotonic_ns() - began_ns >= settings.iteration_seconds * 1e9
 
     def _next_iteration(self) -> None:
         self.yielding = False

@@ -15,7 +15,7 @@ from naiad.core.context import RequestContext
 from naiad.core.inference import Cancellable
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
-from naiad.protocol.http.transport.framing import CLOSE, KEEP, KEEP_1_0
+from naiad.protocol.http.transport.framing import KEEP, ending
 from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
@@ -35,7 +35,7 @@ class Exchange(msgspec.Struct, eq=False):
     Attributes:
         sender: sends the response; None once the client has gone.
         head: the request's head.
-        answer: the response, once there is one; it waits here for the responses before it.
+        response: the response, once there is one; it waits here for the responses before it.
         handle: cancels the work in progress, if the handler gave one.
         context: for the engine and the access log; None without such a log, and once it has its entry.
     """
@@ -43,22 +43,22 @@ class Exchange(msgspec.Struct, eq=False):
     sender: "ResponseSender | None"
     head: RequestHead
     context: RequestContext | None
-    answer: HttpReply | None = None
+    response: HttpReply | None = None
     handle: Cancellable | None = None
 
     def reply(self, reply: HttpReply) -> None:
         """The handler's callback. A second response, or one after the client has gone, is dropped."""
         sender = self.sender
-        if sender is None or self.answer is not None:
+        if sender is None or self.response is not None:
             return
-        self.answer = reply
+        self.response = reply
         # It holds this callback: without a cycle the request ends here, not in the garbage collector. A stream goes on.
         self.handle = reply.stream
-        sender.answered(self)
+        sender.responded(self)
 
     def refuse(self, reply: HttpReply) -> None:
         """Respond in place of the handler and cancel its work, unless it has responded."""
-        if self.answer is None:
+        if self.response is None:
             handle = self.handle
             self.reply(reply)
             self._cancel(handle)
@@ -66,7 +66,7 @@ class Exchange(msgspec.Struct, eq=False):
     def abandon(self) -> None:
         """The client has gone: nothing is sent, and the work is cancelled."""
         self.sender = None
-        if self.answer is None or self.answer.stream is not None:
+        if self.response is None or self.response.stream is not None:
             self._cancel(self.handle)
         self.handle = self.context = None
 
@@ -182,7 +182,7 @@ class ResponseSender:
         """Whether the connection can be kept after a response that begins now."""
         return self._life.state is _OPEN and self._receiver.small_rest()
 
-    def answered(self, exchange: Exchange) -> None:
+    def responded(self, exchange: Exchange) -> None:
         """A response is ready: send it and those that wait behind it, unless it has to wait itself."""
         pipeline = self.pipeline
         if pipeline[0] is not exchange:
@@ -195,7 +195,7 @@ class ResponseSender:
                 self.barred = False
                 break
             exchange = pipeline[0]
-            if exchange.answer is None:
+            if exchange.response is None:
                 break
         receiver = self._receiver
         if receiver.unread or receiver.eof:
@@ -257,14 +257,14 @@ class ResponseSender:
             exchange.abandon()
 
     def _send(self, exchange: Exchange) -> None:
-        head, reply, close, tail = exchange.head, exchange.answer, False, KEEP
+        head, reply, close, tail = exchange.head, exchange.response, False, KEEP
         assert reply is not None
         if reply.stream is not None:
             self._begin_stream(exchange, reply)
             return
         if self._life.state is not _OPEN or not head.plain:
             close = not head.keep_alive or self._is_last()
-            tail = CLOSE if close else KEEP if head.minor else KEEP_1_0
+            tail = ending(keep=not close, minor=head.minor)
         try:
             first, rest = self._frame(reply, tail, head_only=head.head_only)
         except ValueError:
@@ -286,7 +286,7 @@ class ResponseSender:
 
     def _begin_stream(self, exchange: Exchange, reply: HttpReply) -> None:
         """Begin a streamed response, which stays at the front of the pipeline until it has ended."""
-        exchange.answer = None
+        exchange.response = None
         self.pipeline.appendleft(exchange)
         keep = exchange.head.keep_alive and self._life.state is _OPEN
         self._streamed = StreamedReply(
@@ -315,8 +315,8 @@ class ResponseSender:
             self.all_sent()
         elif self._is_last():
             self.all_sent()
-        elif pipeline and pipeline[0].answer is not None:
-            self.answered(pipeline[0])
+        elif pipeline and pipeline[0].response is not None:
+            self.responded(pipeline[0])
         else:
             self.barred = self.barred and bool(pipeline)
             self._resume()

@@ -16,9 +16,9 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
         max_line_bytes: the request line; more is 414. Model names and versions need less than 1 KiB.
         max_chunks: transfer chunks of one body; more is 400 (row 1.13: exactly the maximum passes).
         max_pipelined: requests of one connection that may wait for their responses; the next is not read before one of them is sent.
-        turn_seconds: after so long a connection that has further requests waiting lets others have the event loop, and continues in
+        iteration_seconds: after so long a connection that has further requests waiting lets others have the event loop, and continues in
             the next iteration of the loop. Each iteration takes one request at least.
-        turn_bytes: the same after so many unsent reply bytes.
+        iteration_bytes: the same after so many unsent reply bytes.
         body_high_bytes: body bytes that the ASGI application has not taken, above which reading stops.
         discard_bytes: how much of a body that no handler wants may be left if the connection is to be kept: reading so little is
             cheaper than a new connection.
@@ -34,8 +34,8 @@ class HttpSettings(TransportSettings, frozen=True, kw_only=True):
     max_line_bytes: int = 16384
     max_chunks: int = 65536
     max_pipelined: int = 64
-    turn_seconds: float = 0.002
-    turn_bytes: int = 65536
+    iteration_seconds: float = 0.002
+    iteration_bytes: int = 65536
     body_high_bytes: int = 262144
     discard_bytes: int = 65536
     join_bytes: int = 65536

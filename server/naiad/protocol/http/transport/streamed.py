@@ -8,7 +8,7 @@ import collections.abc
 import typing
 
 from naiad.protocol.http.message import BodyStream, HttpReply
-from naiad.protocol.http.transport.framing import CLOSE, KEEP, header_lines, status_line
+from naiad.protocol.http.transport.framing import ending, header_lines, status_line
 from naiad.protocol.http.transport.head import RequestHead
 
 _CHUNKED = b"Transfer-Encoding: chunked\r\n"
@@ -72,7 +72,7 @@ class StreamedReply:
         head = status_line(self.reply.status) + header_lines(self.reply.headers)
         if self._chunked:
             head += _CHUNKED
-        self._write(head + (KEEP if self.keeps else CLOSE)[2:])
+        self._write(head + ending(keep=self.keeps, minor=1)[2:])
         self.stream.begin(self)
 
     def write(self, data: bytes | memoryview) -> None:

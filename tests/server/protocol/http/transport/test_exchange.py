@@ -25,8 +25,8 @@ class Pipeline:
     def __init__(self) -> None:
         self.sent: list[HttpReply | None] = []
 
-    def answered(self, exchange: Exchange) -> None:
-        self.sent.append(exchange.answer)
+    def responded(self, exchange: Exchange) -> None:
+        self.sent.append(exchange.response)
 
 
 REPLY = HttpReply(200, (), (b"",))

@@ -38,7 +38,9 @@ class SlowRoutes(ScriptedRoutes):
 
 def client(*, seconds: float = 0, unsent: int = 0) -> Client:
     routes = SlowRoutes(seconds=seconds, unsent=unsent)
-    peer = Client(routes=routes, settings=HttpSettings(turn_seconds=0.002, turn_bytes=1000))
+    peer = Client(
+        routes=routes, settings=HttpSettings(iteration_seconds=0.002, iteration_bytes=1000)
+    )
     routes.client = peer
     return peer
 
@@ -80,7 +82,7 @@ async def test_large_replies_take_a_turn_each() -> None:
 async def test_a_body_of_small_chunks_takes_several_turns_and_reading_stops_meanwhile(
     chunk: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    peer = Client(settings=HttpSettings(turn_seconds=0.002))
+    peer = Client(settings=HttpSettings(iteration_seconds=0.002))
     peer.routes.limit = 10_000
     now_ns = itertools.count(0, 1_000_000)  # a millisecond from each look to the next
     monkeypatch.setattr(peer.clock, "monotonic_ns", lambda: next(now_ns))
@@ -102,7 +104,7 @@ async def test_a_body_of_small_chunks_takes_several_turns_and_reading_stops_mean
 async def test_a_client_that_leaves_in_the_middle_of_small_chunks_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    peer = Client(settings=HttpSettings(turn_seconds=0.002))
+    peer = Client(settings=HttpSettings(iteration_seconds=0.002))
     peer.routes.limit = 10_000
     now_ns = itertools.count(0, 1_000_000)
     monkeypatch.setattr(peer.clock, "monotonic_ns", lambda: next(now_ns))
