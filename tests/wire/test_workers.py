@@ -381,7 +381,7 @@ def test_a_host_that_there_is_not_is_refused(loads_in: Loads) -> None:
     wrong = 'parameters { key: "naiad.host" value { string_value: "container" } }\n'
     failed_load(loads_in("process"), "contained", wrong, MODEL)
     said = unavailable(loads_in("process"), "contained")
-    assert "host=container: the hosts are thread and process" in said
+    assert "host=container, which is not a valid host: choose thread or process" in said
 
 
 def unavailable(server: ServerProcess, model: str) -> str:

@@ -250,7 +250,7 @@ def known_host(wanted: str, model: str, backend: str) -> HostKind:
     if wanted == "process":
         return "process"
     raise invalid(
-        f"model '{model}' asks for host={wanted}: the hosts are thread and process (parameter {HOST_PARAMETER}, or "
+        f"model '{model}' has host={wanted}, which is not a valid host: choose thread or process (parameter {HOST_PARAMETER}, or "
         f"--backend-config={backend},host=…)"
     )
 

@@ -46,7 +46,7 @@ class PerModelLock:
         except DependencyCycleError as error:
             raise invalid(
                 f"model '{name}' cannot be loaded or unloaded from initialize of model '{requested_by}', which it would wait for: "
-                + " asks for ".join(f"'{model}'" for model in (*error.cycle, requested_by))
+                + " waits for ".join(f"'{model}'" for model in (*error.cycle, requested_by))
             ) from None
         try:
             await self._run(name, operation)

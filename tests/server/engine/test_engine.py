@@ -174,17 +174,19 @@ def test_requests_that_found_no_model_are_counted_by_any_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "said"),
+    ("name", "version", "fragment"),
     [("x", LATEST, "requested model 'x' is not available"), ("m", 7, "requested model version is not available for model 'm'")],
 )  # fmt: skip
-def test_statistics_of_what_is_not_ready_are_refused(name: str, version: int, said: str) -> None:
+def test_statistics_of_a_model_that_is_not_ready_are_refused(
+    name: str, version: int, fragment: str
+) -> None:
     with pytest.raises(InferenceError) as caught:
         make(FakeRepository()).statistics(name, version)
     assert caught.value.code is ErrorCode.INVALID_ARG
-    assert said in caught.value.message
+    assert fragment in caught.value.message
 
 
-async def test_the_index_lists_reasons_and_can_leave_out_what_is_not_ready() -> None:
+async def test_the_index_lists_reasons_and_can_be_limited_to_ready_versions() -> None:
     repository = FakeRepository(
         VersionState(name="m", version=1, state=State.READY, reason=""), FAILED
     )
@@ -204,7 +206,7 @@ async def test_in_mode_explicit_the_index_lists_the_names_of_models_that_were_ne
     assert await engine.index(ready_only=True) == [ready]
 
 
-async def test_the_index_leaves_out_what_is_gone_from_the_repository_and_serves_no_more() -> None:
+async def test_the_index_leaves_out_models_that_left_the_repository_and_no_longer_serve() -> None:
     gone = VersionState(name="gone", version=1, state=State.UNAVAILABLE, reason="unloaded")
     leaving = VersionState(name="leaving", version=1, state=State.UNLOADING, reason="")
     engine = make(FakeRepository(gone, leaving), mode=ControlMode.EXPLICIT)

@@ -46,5 +46,5 @@ def test_a_thread_that_cannot_reach_the_slice_is_refused() -> None:
 def test_the_models_setting_takes_precedence() -> None:
     assert host_of(on_gpus(0, host="process"), "thread", {"host": "thread"}) == "process"
     assert host_of(on_gpus(0), "thread", {"host": "process"}) == "process"
-    with pytest.raises(InferenceError, match="the hosts are thread and process"):
+    with pytest.raises(InferenceError, match="is not a valid host: choose thread or process"):
         host_of(on_gpus(0, host="elsewhere"), "thread", {})

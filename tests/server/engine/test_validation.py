@@ -41,7 +41,7 @@ def refusal(validator: RequestValidator, invalid_request: InferRequest) -> str:
     return caught.value.message
 
 
-def test_a_fitting_request_says_its_batch_size() -> None:
+def test_a_valid_request_gives_its_batch_size() -> None:
     validator = RequestValidator(config(spec()))
     for _ in range(2):  # the second time from memory
         assert validator.validate(request(tensor("IN", 3, 16))) == 3
@@ -89,7 +89,7 @@ def test_a_remembered_shape_does_not_hide_a_fault() -> None:
     assert "too short" in refusal(validator, request(tensor("IN", 1, 16, fault="too short")))
 
 
-def test_the_shape_is_judged_before_the_bytes() -> None:
+def test_the_shape_is_checked_before_the_byte_size() -> None:
     validator = RequestValidator(config(spec()))
     assert "unexpected shape" in refusal(validator, request(tensor("IN", 1, 15, fault="too short")))
 
@@ -98,15 +98,15 @@ def test_two_inputs_must_agree_on_the_batch() -> None:
     validator = RequestValidator(config(spec("A"), spec("B")))
     validator.validate(request(tensor("A", 2, 16), tensor("B", 2, 16)))
     validator.validate(request(tensor("A", 3, 16), tensor("B", 3, 16)))
-    said = refusal(validator, request(tensor("A", 2, 16), tensor("B", 3, 16)))
-    assert "input 'B' batch size does not match other inputs for 'm'" in said
+    message = refusal(validator, request(tensor("A", 2, 16), tensor("B", 3, 16)))
+    assert "input 'B' batch size does not match other inputs for 'm'" in message
 
 
 def test_the_same_input_twice_is_refused_even_when_both_fit() -> None:
     validator = RequestValidator(config(spec("A"), spec("B", optional=True)))
     validator.validate(request(tensor("A", 1, 16), tensor("B", 1, 16)))
-    said = refusal(validator, request(tensor("A", 1, 16), tensor("A", 1, 16)))
-    assert "input 'A' already exists in request" in said
+    message = refusal(validator, request(tensor("A", 1, 16), tensor("A", 1, 16)))
+    assert "input 'A' already exists in request" in message
 
 
 def test_optional_inputs_may_be_left_out() -> None:
@@ -124,8 +124,8 @@ def test_a_required_input_is_missed_whatever_was_accepted_before() -> None:
         assert validator.validate(request(*(tensor(name, 2, 16) for name in names))) == 2
     for names in ("B", "C", "BC"):
         for _ in range(2):
-            said = refusal(validator, request(*(tensor(name, 2, 16) for name in names)))
-            assert "missing required input(s) ['A']" in said
+            message = refusal(validator, request(*(tensor(name, 2, 16) for name in names)))
+            assert "missing required input(s) ['A']" in message
     for names in ("A", "AB", "AC", "ABC"):
         assert validator.validate(request(*(tensor(name, 2, 16) for name in names))) == 2
 
@@ -161,6 +161,6 @@ def test_memory_of_shapes_is_bounded() -> None:
 
 def test_the_error_of_too_many_inputs_names_those_that_the_model_lacks() -> None:
     validator = RequestValidator(config(spec("IN", 16)))
-    said = refusal(validator, request(tensor("IN", 1, 16), tensor("X", 1)))
-    assert said.endswith("The model has no input(s) ['X']: leave them out.")
+    message = refusal(validator, request(tensor("IN", 1, 16), tensor("X", 1)))
+    assert message.endswith("The model has no input(s) ['X']: leave them out.")
     assert "leave them out" not in refusal(validator, request())

@@ -55,7 +55,7 @@ def test_files_links_and_rights_come_out(tmp_path: pathlib.Path) -> None:
     ],
     ids=["up", "hidden up", "link", "relative link", "disguised link", "hard link", "device"],
 )
-def test_what_would_lead_outside_is_refused_by_name(
+def test_members_that_lead_outside_are_refused_by_name(
     member: tarfile.TarInfo | tuple[str, bytes], tmp_path: pathlib.Path
 ) -> None:
     packed = tarball(tmp_path / "e.tar.gz", member)

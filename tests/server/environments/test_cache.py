@@ -63,7 +63,7 @@ def test_two_makers_at_once_make_it_once(tmp_path: pathlib.Path) -> None:
     assert making.times == 1
 
 
-def test_what_fails_leaves_nothing_and_is_tried_again(tmp_path: pathlib.Path) -> None:
+def test_a_failed_build_leaves_nothing_and_is_repeated(tmp_path: pathlib.Path) -> None:
     def failing(folder: pathlib.Path, lock: int) -> None:
         (folder / "half").touch()
         raise ValueError("it failed")
@@ -77,7 +77,7 @@ def test_what_fails_leaves_nothing_and_is_tried_again(tmp_path: pathlib.Path) ->
     assert making.times == 1
 
 
-def test_what_a_dead_maker_left_is_thrown_away(tmp_path: pathlib.Path) -> None:
+def test_the_remains_of_a_builder_that_died_are_removed(tmp_path: pathlib.Path) -> None:
     (tmp_path / "e").mkdir(parents=True)
     (tmp_path / "e" / "half").touch()
     folder = cache(tmp_path).get("e", Builder())
@@ -170,7 +170,7 @@ def test_a_damaged_one_is_built_again(
     assert making.times == made
 
 
-def test_a_damaged_one_that_another_server_uses_is_an_error_that_says_so(
+def test_a_damaged_environment_that_another_server_uses_is_an_error(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(environments_cache, "POLL_S", 0.001)

@@ -24,7 +24,7 @@ def test_a_server_without_pip_gives_the_environment_one_of_its_own() -> None:
     assert command[:3] == ["/cache/built-1/bin/python", "-m", "pip"]
 
 
-def test_with_a_wheel_folder_nothing_else_is_asked() -> None:
+def test_with_a_wheel_folder_no_other_source_is_used() -> None:
     wheels = pathlib.Path("/wheels")
     command = commands.install("py", ENV, file=FILE, wheels=wheels, own_pip=False)
     at = command.index("--no-index")
@@ -49,7 +49,7 @@ def test_a_worker_in_a_built_environment_sees_nothing_of_the_servers_packages() 
     }
 
 
-def test_a_packed_environment_gets_what_its_activate_says_and_its_real_place() -> None:
+def test_a_packed_environment_gets_the_variables_of_its_activate_script_and_its_own_path() -> None:
     before = {"PATH": "/bin", "HOME": "/root", "GONE": "1", "PYTHONPATH": "/common", "SHLVL": "1"}
     activated = {
         "PATH": "/built/here/bin:/bin", "HOME": "/root", "CONDA_PREFIX": "/built/here", "PROJ_LIB": "/p", "PYTHONPATH": "/common",
@@ -76,7 +76,7 @@ def test_values_with_line_ends_survive() -> None:
     assert commands.parse_environ(b"A=1\nand 2\0B=x=y\0") == {"A": "1\nand 2", "B": "x=y"}
 
 
-def test_an_installers_error_is_what_it_says_from_its_first_error_on() -> None:
+def test_the_error_of_an_installer_is_its_output_from_the_first_error_on() -> None:
     output = [
         "Collecting torch==99",
         "ERROR: Could not find a version",
@@ -93,6 +93,6 @@ def test_an_error_of_a_build_begins_with_a_small_letter() -> None:
 
 
 def test_an_error_without_the_word_is_the_end_of_the_output() -> None:
-    told = commands.errors_of([f"line {n}" for n in range(100)])
-    assert told.endswith("line 99")
-    assert "line 50" not in told
+    shown = commands.errors_of([f"line {n}" for n in range(100)])
+    assert shown.endswith("line 99")
+    assert "line 50" not in shown

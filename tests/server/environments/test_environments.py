@@ -86,7 +86,7 @@ def test_a_server_without_pip_builds_all_the_same(
 
 
 @pytest.mark.slow
-def test_a_failure_shows_what_the_installer_said_and_leaves_nothing(
+def test_a_failed_build_shows_the_output_of_the_installer_and_leaves_nothing(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
     spec = required(tmp_path, "nonesuch==99\n")
@@ -142,7 +142,7 @@ def test_a_folder_is_not_written_to(environments: Environments, packed: pathlib.
     assert not (packages_in(packed) / "numpy" / "__pycache__").exists()
 
 
-def test_a_cache_that_cannot_be_written_is_said_with_the_option(
+def test_the_error_of_a_read_only_cache_names_the_option(
     environments: Environments, tmp_path: pathlib.Path
 ) -> None:
     (tmp_path / "cache").write_text("a file")
@@ -218,7 +218,7 @@ def test_without_the_interpreter_the_servers_takes_the_environments_packages(
         ('[[3, 9, 1], "", "No module named numpy"]', "no working numpy.*No module named numpy"),
     ],
 )
-def test_an_environment_in_which_no_worker_can_run_says_why(
+def test_the_error_of_an_unusable_environment_explains_why(
     says: str, error: str, environments: Environments, tmp_path: pathlib.Path
 ) -> None:
     with pytest.raises(InferenceError, match=error):
@@ -232,7 +232,9 @@ def test_without_activate_it_is_not_an_environment(
         environments.get("m", Packed(path=tmp_path), {})
 
 
-def test_a_path_to_nothing_is_said(environments: Environments, tmp_path: pathlib.Path) -> None:
+def test_a_path_that_does_not_exist_is_an_error(
+    environments: Environments, tmp_path: pathlib.Path
+) -> None:
     with pytest.raises(
         InferenceError, match=r"canonical path for .*none\.tar\.gz: EXECUTION_ENV_PATH"
     ):

@@ -22,7 +22,7 @@ def test_comments_blanks_and_places_do_not_count(tmp_path: pathlib.Path) -> None
     assert first == same
 
 
-def test_what_is_asked_for_counts(tmp_path: pathlib.Path) -> None:
+def test_requirements_are_part_of_the_name(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "requirements.txt"
     assert named(file, "numpy==1") != named(file, "numpy==2")
     assert named(file, "a\nb") != named(file, "b\na")

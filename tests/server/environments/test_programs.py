@@ -37,7 +37,7 @@ def test_a_failure_carries_the_last_lines_and_the_status() -> None:
     assert (caught.value.status, caught.value.output) == (3, ["why"])
 
 
-def test_close_ends_what_runs_and_what_it_started() -> None:
+def test_close_ends_programs_and_their_children() -> None:
     closing, started = threading.Event(), threading.Event()
     programs = Programs(closing)
     child = python("import time; print('up', flush=True); time.sleep(600)")
@@ -57,7 +57,7 @@ def test_close_ends_what_runs_and_what_it_started() -> None:
             running.result(10)
 
 
-def test_what_starts_after_the_end_is_ended_at_once() -> None:
+def test_a_program_that_starts_after_close_is_ended_at_once() -> None:
     closing = threading.Event()
     closing.set()
     with pytest.raises(ClosedError):
@@ -66,7 +66,7 @@ def test_what_starts_after_the_end_is_ended_at_once() -> None:
         )
 
 
-def test_what_takes_too_long_is_ended_and_says_so() -> None:
+def test_a_program_that_takes_too_long_is_ended_with_an_error() -> None:
     with pytest.raises(FailedError) as caught:
         Programs(threading.Event()).run(
             python("import time; print('begun', flush=True); time.sleep(600)"),

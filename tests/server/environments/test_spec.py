@@ -89,7 +89,7 @@ def test_another_word_on_requirements_is_refused(tmp_path: pathlib.Path) -> None
         needed(tmp_path, {"naiad.requirements": "no"})
 
 
-def test_a_thread_is_refused_with_what_to_write_instead(tmp_path: pathlib.Path) -> None:
+def test_the_refusal_of_a_thread_names_the_settings_to_change(tmp_path: pathlib.Path) -> None:
     required = refused_in_thread("m", Required(file=tmp_path / "requirements.txt", wheels=None))
     assert 'naiad.host to "process"' in required.message
     assert 'naiad.requirements to "ignore"' in required.message

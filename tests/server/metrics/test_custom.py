@@ -101,7 +101,9 @@ def test_a_histogram_counts_by_upper_bound() -> None:
         ("histogram", "set", 1, "TRITONSERVER_METRIC_KIND_HISTOGRAM does not support Set"),
     ],
 )
-def test_a_kind_does_only_what_it_can(kind: str, operation: str, value: float, says: str) -> None:
+def test_a_metric_refuses_operations_that_its_kind_does_not_support(
+    kind: str, operation: str, value: float, says: str
+) -> None:
     metrics = CustomMetrics()
     buckets = [1.0] if kind == "histogram" else None
     metric = metrics.open_metric(metrics.open_family("mine", "", kind), {}, buckets)

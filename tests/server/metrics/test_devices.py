@@ -27,7 +27,9 @@ def write(proc: pathlib.Path, ticks: str) -> None:
     (proc / "meminfo").write_text(_MEMINFO)
 
 
-def test_utilisation_is_what_was_not_idle_since_the_last_look(tmp_path: pathlib.Path) -> None:
+def test_utilisation_is_the_time_not_idle_since_the_last_measurement(
+    tmp_path: pathlib.Path,
+) -> None:
     meter = ProcessorMeter(tmp_path)
     write(tmp_path, "100 0 0 100 0 0 0 0 50 0")
     assert values(meter)["nv_cpu_utilization"] == 0
@@ -42,7 +44,7 @@ def test_no_new_ticks_mean_a_utilisation_of_zero(tmp_path: pathlib.Path) -> None
     assert values(meter)["nv_cpu_utilization"] == 0
 
 
-def test_memory_in_use_is_what_is_not_available(tmp_path: pathlib.Path) -> None:
+def test_used_memory_is_total_minus_available(tmp_path: pathlib.Path) -> None:
     write(tmp_path, "1 0 0 1 0 0 0 0 0 0")
     found = values(ProcessorMeter(tmp_path))
     assert found["nv_cpu_memory_total_bytes"] == 4000 * 1024

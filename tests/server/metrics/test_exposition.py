@@ -160,7 +160,7 @@ def test_a_family_without_samples_is_left_out() -> None:
     assert page([Series(Family("f", "help", "gauge"), ())]) == b""
 
 
-def test_what_a_gpu_does_not_know_is_left_out() -> None:
+def test_values_that_a_gpu_does_not_report_are_left_out() -> None:
     reading = GpuReading(
         uuid="GPU-1", utilization=0.5, memory_total=10, memory_used=4, power_usage=None, power_limit=None, energy=None,
     )  # fmt: skip

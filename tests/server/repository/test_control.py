@@ -60,7 +60,7 @@ async def test_a_model_is_loaded_unloaded_and_loaded_again(tmp_path: pathlib.Pat
     assert repository.unloading() == []
 
 
-async def test_an_unload_says_what_it_freed(tmp_path: pathlib.Path) -> None:
+async def test_an_unload_reports_the_memory_that_it_freed(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
     world.write("m", "one")
     await world.repository.load("m")
@@ -77,7 +77,7 @@ async def test_unloading_an_unknown_model_succeeds(tmp_path: pathlib.Path) -> No
     assert world.states() == []
 
 
-async def test_loading_what_is_not_there_fails_to_poll(tmp_path: pathlib.Path) -> None:
+async def test_loading_a_missing_model_fails_to_poll(tmp_path: pathlib.Path) -> None:
     error = await failure(World(tmp_path).repository.load("x"))
     assert error.code is ErrorCode.INTERNAL
     assert "failed to load 'x', failed to poll from model repository" in error.message
@@ -99,7 +99,7 @@ async def test_a_name_in_two_repositories_is_not_loaded(tmp_path: pathlib.Path) 
     assert world.states() == [("m", None, State.UNAVAILABLE, DUPLICATE)]
 
 
-async def test_a_model_that_fails_says_which_version_and_why(tmp_path: pathlib.Path) -> None:
+async def test_a_failed_load_names_the_version_and_the_reason(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path)
     world.write("m", "bad weights", version=3)
     error = await failure(world.repository.load("m"))
@@ -122,7 +122,7 @@ async def test_a_failed_load_is_tried_again_by_the_next(tmp_path: pathlib.Path) 
     assert world.states() == [("m", 1, State.READY, "")]
 
 
-async def test_unloading_what_failed_to_load_says_that_it_is_unloaded(
+async def test_a_failed_model_that_is_unloaded_shows_as_unloaded(
     tmp_path: pathlib.Path,
 ) -> None:
     world = World(tmp_path)
@@ -177,7 +177,7 @@ async def test_all_versions_of_a_load_serve_or_none(tmp_path: pathlib.Path) -> N
     assert world.states()[0] == ("m", 1, State.UNAVAILABLE, "unloaded")
 
 
-async def test_a_config_that_cannot_be_used_is_said_in_the_reply_and_in_the_index(
+async def test_an_invalid_config_is_reported_in_the_reply_and_in_the_index(
     tmp_path: pathlib.Path,
 ) -> None:
     world = World(tmp_path)
@@ -191,7 +191,7 @@ async def test_a_config_that_cannot_be_used_is_said_in_the_reply_and_in_the_inde
     assert world.states() == [("m", 1, State.READY, "")]
 
 
-async def test_loading_what_is_loaded_and_has_not_changed_does_nothing(
+async def test_loading_an_unchanged_model_again_does_nothing(
     tmp_path: pathlib.Path,
 ) -> None:
     world = World(tmp_path)

@@ -122,7 +122,7 @@ async def test_a_load_that_fails_releases_its_copy_and_the_old_one_stays(retries
     assert await world.held() == {"m": 1}
 
 
-async def test_at_start_what_cannot_be_loaded_keeps_no_copy() -> None:
+async def test_at_start_a_model_that_cannot_be_loaded_keeps_no_copy() -> None:
     world = World("m", "n", "o")
     world.refused, world.failing = {"m"}, {("n", 1)}
     assert not await world.repository.load_all()

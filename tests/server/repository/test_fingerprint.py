@@ -51,7 +51,7 @@ def test_a_change_shows(
     assert fingerprint(folder) != before
 
 
-def test_what_python_writes_while_it_loads_does_not_count_as_a_change(folder: pathlib.Path) -> None:
+def test_files_that_python_writes_during_a_load_are_not_a_change(folder: pathlib.Path) -> None:
     before = fingerprint(folder)
     for place in (folder, folder / "1"):
         (place / "__pycache__").mkdir()

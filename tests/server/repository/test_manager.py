@@ -59,7 +59,7 @@ def make(
     retries: int = 0,
     recorder: Recorder | None = None,
 ) -> Repository[FakeServed]:
-    """A repository whose models load as told; `failures` are raised one a try."""
+    """A repository of scripted models; `failures` are raised one per attempt."""
 
     async def resolve(folder: pathlib.Path) -> ModelPlan:
         refusal = (refusals or {}).get(folder.name)
@@ -107,7 +107,7 @@ async def test_the_highest_ready_version_is_the_default() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "version", "code", "said"),
+    ("name", "version", "code", "fragment"),
     [
         ("x", -1, ErrorCode.NOT_FOUND, "Request for unknown model: 'x' is not found"),
         ("m", 9, ErrorCode.NOT_FOUND, "'m' version 9 is not found"),
@@ -116,8 +116,8 @@ async def test_the_highest_ready_version_is_the_default() -> None:
         ("bad", -1, ErrorCode.NOT_FOUND, "'bad' has no available versions: config.pbtxt:1:1: oh"),
     ],
 )
-async def test_why_a_model_cannot_answer_is_said(
-    name: str, version: int, code: ErrorCode, said: str
+async def test_the_error_explains_why_a_model_does_not_serve(
+    name: str, version: int, code: ErrorCode, fragment: str
 ) -> None:
     repository = make(
         FakeStore("/r", "m", "dead", "bad"),
@@ -129,7 +129,7 @@ async def test_why_a_model_cannot_answer_is_said(
     with pytest.raises(InferenceError) as caught:
         repository.get(name, version)
     assert caught.value.code is code
-    assert said in caught.value.message
+    assert fragment in caught.value.message
 
 
 async def test_the_name_of_two_folders_is_served_by_neither() -> None:
@@ -141,7 +141,7 @@ async def test_the_name_of_two_folders_is_served_by_neither() -> None:
     ]
 
 
-async def test_a_failing_model_leaves_the_others_serving_and_says_why() -> None:
+async def test_a_failing_model_has_a_reason_and_the_others_serve() -> None:
     repository = make(
         FakeStore("/r", "good", "bad", "odd", "worse"),
         failures={("bad", 1): [invalid("graph has 2 inputs")]},
@@ -158,7 +158,7 @@ async def test_a_failing_model_leaves_the_others_serving_and_says_why() -> None:
     assert repository.get("good").title == "good/1"
 
 
-async def test_a_failed_load_is_tried_again_as_often_as_asked() -> None:
+async def test_a_failed_load_is_retried_as_often_as_configured() -> None:
     recorder = Recorder()
     repository = make(
         FakeStore("/r", "m"),

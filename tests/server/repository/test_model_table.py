@@ -37,7 +37,7 @@ def test_of_a_model_the_highest_versions_are_remembered() -> None:
     assert sorted(unloaded.of("m")) == list(range(4, KEPT_VERSIONS + 4))
 
 
-def test_what_is_loaded_again_or_gone_is_forgotten() -> None:
+def test_models_that_are_loaded_again_or_missing_are_forgotten() -> None:
     unloaded = UnloadedVersions()
     for number in (1, 2):
         unloaded.remember(number, state("m", number))

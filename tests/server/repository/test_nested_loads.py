@@ -103,7 +103,7 @@ async def test_a_cycle_of_loads_is_refused_and_the_error_shows_it(tmp_path: path
         await world.repository.load("a")
     assert world.refusals[0] == (
         "model 'a' cannot be loaded or unloaded from initialize of model 'c', which it would wait for: "
-        "'c' asks for 'a' asks for 'b' asks for 'c'"
+        "'c' waits for 'a' waits for 'b' waits for 'c'"
     )
     assert world.ready() == []
 
@@ -120,11 +120,11 @@ async def test_a_model_does_not_load_or_unload_itself_in_initialize(
     tmp_path: pathlib.Path, what: str
 ) -> None:
     world = World(tmp_path, slots=2, asks={"a": [what]})
-    with pytest.raises(InferenceError, match="'a' asks for 'a'"):
+    with pytest.raises(InferenceError, match="'a' waits for 'a'"):
         await world.repository.load("a")
 
 
-async def test_what_was_refused_can_be_asked_for_again(tmp_path: pathlib.Path) -> None:
+async def test_a_load_that_was_refused_can_be_repeated(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path, slots=1, asks={"a": ["b"], "b": ["a"]})
     with pytest.raises(InferenceError):
         await world.repository.load("a")

@@ -44,7 +44,7 @@ def files(**times: int) -> Fingerprint:
         "the config says something else", "a shared file came",
     ],
 )  # fmt: skip
-def test_what_has_not_changed_goes_on_serving(
+def test_unchanged_versions_go_on_serving(
     planned: list[VersionPlan], now: Fingerprint, stay: set[int]
 ) -> None:
     serving = {plan.version: plan for plan in plans(1, 2)}
@@ -53,12 +53,12 @@ def test_what_has_not_changed_goes_on_serving(
     assert untouched(planned, serving, before=LoadedFrom(HERE, before), now=source) == stay
 
 
-def test_what_does_not_serve_is_loaded() -> None:
+def test_a_version_that_does_not_serve_is_loaded() -> None:
     same = LoadedFrom(HERE, files(v1=1, config=1))
     assert untouched(plans(1), {}, before=same, now=same) == frozenset()
 
 
-def test_what_moved_to_another_repository_or_was_not_wholly_loaded_is_loaded() -> None:
+def test_a_model_that_moved_to_another_repository_or_was_loaded_in_part_is_loaded() -> None:
     serving = {plan.version: plan for plan in plans(1)}
     same = files(v1=1, config=1)
     for before in (LoadedFrom(HERE, same), None):

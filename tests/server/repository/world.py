@@ -24,7 +24,7 @@ class Config:
 
 
 class Served:
-    """A version in service: what its file said; stopping takes `seconds`."""
+    """A version in service with the text of its file; stopping takes `seconds`."""
 
     def __init__(self, text: str, *, seconds: float) -> None:
         self.text = text

@@ -55,7 +55,7 @@ HTTP = Address(
 )
 
 
-def test_the_log_says_what_is_listened_on_as_the_reference_does_and_who_can_reach_it(
+def test_the_log_lists_the_addresses_as_the_reference_does_and_who_can_reach_them(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Triton's own line is the beginning: `Started HTTPService at 0.0.0.0:8000`."""
@@ -97,27 +97,29 @@ def test_each_model_gets_one_line_when_it_is_done(caplog: pytest.LogCaptureFixtu
     with caplog.at_level(logging.INFO, "naiad"):
         for state in STATES:
             lines.changed(state)
-    said = [record.getMessage() for record in caplog.records]
-    assert said[0].startswith("successfully loaded good version 1 in 0.25 s")
-    assert said[1] == "failed to load bad: config.pbtxt:2:1: [oh]"
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages[0].startswith("successfully loaded good version 1 in 0.25 s")
+    assert messages[1] == "failed to load bad: config.pbtxt:2:1: [oh]"
     good, bad = map(vars, caplog.records)
     assert (good["model"], good["version"]) == ("good", 1)
     assert bad["model"] == "bad"
     assert "version" not in bad
 
 
-def test_a_reload_that_fails_says_what_goes_on_serving(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_of_a_failed_reload_mentions_that_the_old_version_goes_on_serving(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     console, text = terminal()
     failed = VersionState(
         name="emojize", version=1, state=State.UNAVAILABLE, reason="no", replaces=True
     )
     LoadingLines(console).changed(failed)
     assert "emojize version 1 failed; what was loaded before goes on serving" in text.getvalue()
-    said = "failed to load emojize version 1; what was loaded before goes on serving: no"
-    assert [record.getMessage() for record in caplog.records] == [said]
+    message = "failed to load emojize version 1; what was loaded before goes on serving: no"
+    assert [record.getMessage() for record in caplog.records] == [message]
 
 
-def test_after_a_failed_start_unloads_are_not_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_after_a_failed_start_unloads_are_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     lines = LoadingLines(None)
     unloaded = VersionState(name="m", version=1, state=State.UNAVAILABLE, reason="unloaded")
     with caplog.at_level(logging.INFO, "naiad"):

@@ -40,7 +40,7 @@ def test_a_system_that_refuses_keeps_its_limit(
         assert descriptors.raise_limit() == 512
 
 
-def test_a_server_that_may_open_next_to_nothing_says_so_and_does_not_start(
+def test_a_server_with_too_few_descriptors_does_not_start_and_explains_why(
     tmp_path: pathlib.Path,
 ) -> None:
     for limit in (20, 63):

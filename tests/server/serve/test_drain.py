@@ -12,7 +12,7 @@ pytestmark = pytest.mark.looptime
 
 
 class Steps:
-    """Records when each step was taken; closing and unloading take as long as told."""
+    """Records when each step was taken; closing and unloading take as long as configured."""
 
     def __init__(self, *, close_s: float = 0, unload_s: float = 0) -> None:
         self.taken: list[tuple[str, float]] = []
@@ -62,7 +62,7 @@ async def test_front_ends_close_side_by_side() -> None:
     assert asyncio.get_running_loop().time() == 20
 
 
-async def test_what_takes_longer_than_the_timeout_is_given_up_and_said(
+async def test_steps_that_exceed_the_timeout_are_abandoned_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO, "naiad"):
@@ -73,7 +73,7 @@ async def test_what_takes_longer_than_the_timeout_is_given_up_and_said(
     )
 
 
-async def test_the_countdown_says_what_is_left_every_second(
+async def test_the_countdown_logs_what_is_left_every_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.INFO, "naiad"):

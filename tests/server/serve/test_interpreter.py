@@ -25,7 +25,7 @@ class Module:
         self.itself = self
 
 
-def test_a_cycle_is_freed_even_where_it_was_frozen_and_what_was_frozen_is_so_again() -> None:
+def test_a_frozen_reference_cycle_is_collected_and_the_rest_is_frozen_again() -> None:
     module = Module()
     gone = weakref.ref(module)
     gc.freeze()
@@ -48,7 +48,7 @@ def test_nothing_is_frozen_that_was_not() -> None:
     assert gc.get_freeze_count() == 0
 
 
-def test_collections_that_are_asked_for_at_the_same_time_are_one(
+def test_concurrent_requests_for_a_collection_share_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     memory = ProcessMemory()

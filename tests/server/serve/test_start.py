@@ -64,7 +64,7 @@ def test_a_start_imports_nothing_that_can_wait() -> None:
 @pytest.mark.parametrize(
     ("argument", "status"), [("--help", 0), ("--no-such-option=1", 1)], ids=["help", "wrong option"]
 )
-def test_what_ends_with_its_options_imports_no_server(argument: str, status: int) -> None:
+def test_help_and_usage_errors_do_not_import_the_server(argument: str, status: int) -> None:
     run(
         "import sys\n"
         "from naiad.__main__ import main\n"

@@ -152,7 +152,7 @@ async def test_an_error_of_the_other_model_is_passed_on_unchanged() -> None:
         unavailable("Exceeds maximum queue size", reason=FailureReason.REJECTED),
     ],
 )
-async def test_what_is_refused_at_once_names_the_caller(
+async def test_an_immediate_refusal_names_the_caller(
     refusal: InferenceError,
 ) -> None:
     model = ScriptedModel("a")
@@ -193,7 +193,7 @@ async def test_cancelling_a_call_cancels_its_inference_and_the_last_response_sti
     call.cancel()
 
 
-async def test_closing_fails_what_has_no_answer_and_everything_after_it() -> None:
+async def test_closing_fails_calls_without_a_response_and_all_later_ones() -> None:
     model = ScriptedModel("a")
     asking = Asking(model)
     _, got = asking.ask("a")
@@ -252,7 +252,7 @@ async def test_coroutines_of_one_batch_that_all_wait_for_it_are_given_up_after_h
     assert all("deadlock" in error_of(got).message for got in answers)
 
 
-async def test_what_is_left_of_a_batch_that_came_back_is_still_one_caller() -> None:
+async def test_the_rest_of_a_batch_that_came_back_is_still_one_caller() -> None:
     """A coroutine of a decoupled model: its batch has come back, and its parts get their answers one by one."""
     a, d = ScriptedModel("a"), ScriptedModel("d", decoupled=True)
     asking = Asking(a, d)

@@ -190,7 +190,7 @@ async def test_metrics_are_made_changed_and_refused() -> None:
 
 
 @pytest.mark.parametrize("segment", [False, True])
-async def test_models_are_loaded_with_what_came_and_for_whom(*, segment: bool) -> None:
+async def test_loads_pass_on_their_parameters_and_the_requesting_model(*, segment: bool) -> None:
     worker = Worker()
     files = [("file:1/model.py", "UINT8", np.frombuffer(b"text", np.uint8))]
     worker.ask(1, "load", "a", "{}", True, tensors=files, segment=segment)

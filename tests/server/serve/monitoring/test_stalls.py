@@ -173,7 +173,7 @@ async def watched(block: collections.abc.Callable[[], object], reports: Reports,
     return reports.records[0]
 
 
-async def test_the_report_of_a_stall_shows_what_the_loop_was_in(reports: Reports) -> None:
+async def test_the_report_of_a_stall_shows_the_stack_of_the_loop(reports: Reports) -> None:
     sampled = threading.Event()
 
     def sample(thread: int) -> list[str]:
@@ -244,7 +244,7 @@ def test_a_loop_without_work_is_not_blamed_on_another_stack() -> None:
         loop.close()
 
 
-async def test_a_stall_that_no_stack_was_taken_of_is_reported_and_says_why(
+async def test_a_stall_without_a_stack_is_reported_with_the_reason(
     reports: Reports,
 ) -> None:
     record = await unsampled_stalls([300], reports)
@@ -259,7 +259,7 @@ async def test_a_short_stall_without_a_stack_names_no_cause(reports: Reports) ->
 
 
 @pytest.mark.parametrize(("run_delay_ms", "starved"), [(280, True), (100, False)])
-async def test_a_stall_in_which_the_loop_mostly_waited_for_a_processor_says_so(
+async def test_the_report_of_a_stall_mentions_the_wait_for_a_processor(
     reports: Reports, run_delay_ms: int, *, starved: bool
 ) -> None:
     record = await unsampled_stalls([300], reports, run_delay_ms=run_delay_ms)
