@@ -21,6 +21,7 @@ from naiad.config.report import as_json, render
 from naiad.config.resolve import Resolution, config_file, resolve
 from naiad.errors import InferenceError
 from naiad.options.backend_config import backend_setting
+from naiad.options.options import DEFAULT_BACKEND_DIRECTORY
 from naiad.options.usage import UsageError
 from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import open_store
@@ -98,7 +99,11 @@ def _parser() -> argparse.ArgumentParser:
         help="take what a config leaves out as a problem, as the server does with this option",
     )
     parser.add_argument(
-        "--backend-directory", metavar="DIR", type=pathlib.Path, help="as the server's option"
+        "--backend-directory",
+        default=DEFAULT_BACKEND_DIRECTORY,
+        metavar="DIR",
+        type=pathlib.Path,
+        help="as the server's option",
     )
     parser.add_argument(
         "--backend-config",

@@ -284,3 +284,25 @@ def test_a_backend_of_triton_s_that_is_not_here_is_not_taken_for_a_slip(
     shown = capsys.readouterr().out
     assert "that backend is not supported yet: this server has onnxruntime, python" in shown
     assert "did you mean" not in shown
+
+
+def test_models_of_a_python_based_backend_are_checked_with_the_code_of_the_backend(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code = tmp_path / "backends" / "greeting" / "model.py"
+    code.parent.mkdir(parents=True)
+    code.write_text(_MODEL)
+    folder = tmp_path / "models" / "hello"
+    (folder / "1").mkdir(parents=True)
+    (folder / "config.pbtxt").write_text(_GOOD.replace("python", "greeting"))
+    command = [str(tmp_path / "models"), f"--backend-directory={tmp_path / 'backends'}"]
+
+    assert main(command) == 0
+    assert "ok  hello: greeting, version 1" in capsys.readouterr().out
+
+    code.write_text("class TritonPythonModel\n")
+    assert main(command) == 1
+    assert f"{code}:1:24: error: Python cannot read this file" in capsys.readouterr().out
+
+    assert main(command[:1]) == 1
+    assert "unable to find backend library for backend 'greeting'" in capsys.readouterr().out

@@ -18,6 +18,8 @@ _NO_STUB = (
 
 _make = deferred("naiad.backends.python.backend:make")
 
+_preflight = deferred("naiad.backends.python.preflight:preflight")
+
 PLUGIN = BackendPlugin(
     name="python",
     make=_make,
@@ -36,7 +38,7 @@ PLUGIN = BackendPlugin(
         }
     ),
     missing_file="Python model file not found in '{path}'",
-    preflight=deferred("naiad.backends.python.preflight:preflight"),
+    preflight=_preflight,
 )
 
 PYTHON_BASED_FILE = "model.py"
@@ -56,5 +58,5 @@ def python_based(name: str, folder: pathlib.Path) -> BackendPlugin:
         formats=(),
         runtime=PYTHON_BASED_FILE,
         missing_file="",
-        preflight=None,
+        preflight=functools.partial(_preflight, backend_file=folder / PYTHON_BASED_FILE),
     )

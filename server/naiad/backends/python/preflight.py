@@ -16,11 +16,13 @@ def preflight(
     model_dir: pathlib.Path,
     versions: collections.abc.Sequence[int],
     options: collections.abc.Mapping[str, str],
+    backend_file: pathlib.Path | None = None,
 ) -> list[Problem]:
-    """See `Preflight`: the model file of each version is compiled."""
+    """See `Preflight`: the model file of each version is compiled, or that of a Python-based backend."""
+    filename = config.default_model_filename
+    paths = [model_dir / str(version) / filename for version in versions]
     problems = []
-    for version in versions:
-        path = model_dir / str(version) / config.default_model_filename
+    for path in paths if backend_file is None else [backend_file]:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about style, which does not count
