@@ -16,7 +16,7 @@ _MADV_REMOVE = 9
 class Mapping(mmap.mmap):
     """A mapped memory file that nothing else has open or mapped.
 
-    Python's mmap gives pages back while it holds the interpreter lock. A large one does it in a thread of its own, which lets go of the lock;
+    Python's mmap gives pages back while it holds the interpreter lock. A large one does it in a thread of its own, which releases the lock;
     it is started when the last view is gone.
     """
 

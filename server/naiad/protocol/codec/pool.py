@@ -73,7 +73,7 @@ class Codec:
             self._give_back(process)
 
     def close(self) -> None:
-        """End all processes; calls under way fail. Idempotent."""
+        """End all processes; calls in progress fail. Idempotent."""
         self._timer.close()
         with self._lock:
             self._closed = True

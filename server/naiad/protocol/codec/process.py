@@ -107,12 +107,12 @@ class CodecProcess:
         return not self._killed and self._process.poll() is None
 
     def kill(self) -> None:
-        """End it; from any thread. A call under way fails."""
+        """End it; from any thread. A call in progress fails."""
         self._killed = True
         self._process.kill()
 
     def close(self) -> None:
-        """End it and give everything back. No call is under way. Idempotent."""
+        """End it and release everything. No call is in progress. Idempotent."""
         self._socket.close()
         self._process.kill()
         self._process.wait()

@@ -46,7 +46,7 @@ def check_text(*texts: str) -> None:
 
 
 def short(error: InferenceError) -> str:
-    """An error's message, cut where nobody reads on."""
+    """An error's message, cut to a readable length."""
     return error.message[:MOST_MESSAGE]
 
 

@@ -137,7 +137,7 @@ class GenerateRoute:
             ask = functools.partial(self._engine.infer, asked, context=context)
             large = None if self._codec is None else large_bodies.generate_events(self._codec)
             return EventStream(generate_json.encode, on_reply, large).run(ask)
-        # One answer is wanted, but a model may send without end: it should not outrun whoever throws the others away.
+        # One response is wanted, but a model may send without end: it must not send faster than the others are discarded.
         flow = Flow() if traits.decoupled else None
         return self._engine.infer(asked, OneAnswer(on_reply, self._codec).take, flow, context)
 

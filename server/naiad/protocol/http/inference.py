@@ -1,6 +1,6 @@
 """One infer route: a whole HTTP request in, the engine asked, a whole HTTP reply out. The fast lane's work.
 
-Callbacks all the way: no task, no future, no validation class a request. Only large bodies leave the loop: for a thread while they are
+Callbacks all the way: no task, no future, no validation class per request. Only large bodies leave the loop: for a thread while they are
 (de)compressed, for a codec process while they are decoded or encoded. The order of checks is row 3.1's: model and decoupled, decompression, header length, JSON.
 
 A decoupled model answers as events if the client accepts them, and 501 if not (row 3.2, design).
@@ -258,7 +258,7 @@ def header_length_of(said: bytes, body_length: int) -> int:
     """How many bytes of a body are JSON (row 3.3); 0 asks for raw mode (row 3.4).
 
     Raises:
-        InferenceError: INVALID_ARG for what is no number, or none between 0 and the body's length.
+        InferenceError: INVALID_ARG unless it is a number between 0 and the body's length.
     """
     name, text = HEADER_LENGTH.decode(), said[:40].decode("latin-1")
     try:

@@ -19,11 +19,11 @@ LONGEST = 2_048
 """Bytes of JSON that are kept at most; one with so many inputs that it is longer belongs to tensors that dwarf it."""
 
 MOST = 64
-"""Layouts that are kept for a model; when full it starts anew, as a hit must cost one lookup."""
+"""Layouts that are kept for a model; when full it is cleared, because a hit must cost one lookup."""
 
 
-class _Place(Record, frozen=True):
-    """Where one input lies behind the JSON; `start` counts from the JSON's end."""
+class _TensorSlice(Record, frozen=True):
+    """The bytes of one input behind the JSON; `start` counts from the JSON's end."""
 
     name: str
     datatype: DataType
@@ -38,7 +38,7 @@ class _Layout(Record, frozen=True):
 
     request: InferRequest
     form: ReplyForm
-    places: tuple[_Place, ...]
+    places: tuple[_TensorSlice, ...]
     size: int
 
 
@@ -114,7 +114,7 @@ def _layout_of(decoded: Decoded, size: int) -> _Layout | None:
     request = decoded.request
     if request.id:
         return None
-    places: list[_Place] = []
+    places: list[_TensorSlice] = []
     start = 0
     for tensor in request.inputs:
         if tensor.fault is not None:
@@ -125,7 +125,9 @@ def _layout_of(decoded: Decoded, size: int) -> _Layout | None:
             return None  # its bytes are not at hand
         else:
             count, length = tensor.array.size, tensor.array.nbytes
-        places.append(_Place(tensor.name, tensor.datatype, tensor.shape, count, start, length))
+        places.append(
+            _TensorSlice(tensor.name, tensor.datatype, tensor.shape, count, start, length)
+        )
         start += length
     if start != size:
         return None

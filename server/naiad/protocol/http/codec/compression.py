@@ -19,7 +19,7 @@ PACKED_HERE = 32_768
 """Up to here a reply is compressed on the loop, in half a millisecond; longer ones go to a thread (zlib releases the GIL)."""
 
 ACCEPTED = (b"Accept-Encoding", b"gzip, deflate")
-"""What a client that sent something else is told (row 1.14)."""
+"""The error message for other encodings (row 1.14)."""
 
 _EITHER_WINDOW = 15 | 32
 """zlib's sign for: tell gzip and zlib apart by the first bytes."""
@@ -81,7 +81,7 @@ def decompress(body: bytes, *, limit: int) -> bytes:
     """The bytes that a gzip or zlib stream holds.
 
     Args:
-        body: the stream; which of the two it is, is told by its first bytes (row 1.14).
+        body: the stream; its first bytes show which of the two it is (row 1.14).
         limit: how many bytes it may hold.
 
     Raises:

@@ -34,7 +34,7 @@ Ask = collections.abc.Callable[[OnResponse, Flow], Inference | None]
 Event = bytes | memoryview
 
 Encode = collections.abc.Callable[[InferResponse], bytes]
-"""A response that is no error as one line of JSON; raises InferenceError."""
+"""A successful response as one line of JSON; raises InferenceError."""
 
 
 def takes_events(headers: Headers) -> bool:

@@ -210,7 +210,7 @@ def _parameter(name: str, value: Json) -> bool | int | float | str:
 
 
 def _bytes_of(values: list[Json]) -> int:
-    """What strings take, four bytes of length each; what is no string is refused later."""
+    """The size of strings, with four bytes of length each; other types are refused later."""
     return 4 * len(values) + sum(len(each) for each in values if type(each) is str)
 
 
@@ -235,7 +235,7 @@ def _twice(request: InferRequest, name: str) -> InferenceError:
 
 
 def encode(response: InferResponse) -> bytes:
-    """A response that is no error as JSON (rows 6.1, 6.7), keys in Triton's order.
+    """A successful response as JSON (rows 6.1, 6.7), keys in Triton's order.
 
     Where names clash the id, the model's name and version win over the model's parameters, and those over its outputs.
 
@@ -257,7 +257,7 @@ def encode(response: InferResponse) -> bytes:
 def _value(
     elements: "np.ndarray[typing.Any, np.dtype[typing.Any]]", datatype: DataType, name: str
 ) -> Json:
-    """Row 6.7: the only element is no list."""
+    """A single element is not written as a list (row 6.7)."""
     written = json_values.write(elements, datatype, name=name)
     if elements.size != 1:
         return written

@@ -44,7 +44,7 @@ class ReplyForm(Record, frozen=True):
 
 
 NO_OUTPUTS_LISTED: dict[str, bool] = {}
-"""Shared by the many requests that list none: nobody may add to it."""
+"""Shared by all requests without a list; never changed."""
 
 ALL_JSON = ReplyForm(binary=False, listed=NO_OUTPUTS_LISTED)
 ALL_BINARY = ReplyForm(binary=True, listed=NO_OUTPUTS_LISTED)
@@ -137,7 +137,7 @@ class _InputReader:
         datatype = _read_datatype(entry, name)
         shape = entry.get("shape")
         if type(shape) is not list:
-            raise missing_member(entry, "shape", "array", "a list of whole numbers, e.g. [1, 16]")
+            raise missing_member(entry, "shape", "array", "a list of integers, e.g. [1, 16]")
         if len(shape) > raw_tensors.MAX_RANK:
             # Refused here: a hundred kilobytes of gzip hold 30 million dimensions, and to judge those would keep the event loop.
             raise invalid(
@@ -255,7 +255,9 @@ def _count(shape: list[Json], name: str) -> int:
     for dim in shape:
         if type(dim) is not int or dim < 0:
             raise wrong_type(
-                "shape", "unsigned-integer", f"whole numbers from 0 as dimensions of input '{name}'"
+                "shape",
+                "unsigned-integer",
+                f"non-negative integers as dimensions of input '{name}'",
             )
         count *= dim
         if count > MAX_INT64 or dim > MAX_INT64:
@@ -275,7 +277,7 @@ def _read_outputs(root: Members, request: InferRequest, form: ReplyForm) -> Repl
     listed: dict[str, bool] = {}
     for entry in entries:
         if type(entry) is not dict:
-            entry = _NO_MEMBERS  # noqa: PLW2901 - what is no object has no members
+            entry = _NO_MEMBERS  # noqa: PLW2901 - only an object has members
         name = entry.get("name")
         if type(name) is not str:
             raise missing_member(entry, "name", "string", "the output's name")
@@ -327,7 +329,7 @@ def wrong_type(member: str, kind: str, send: str) -> InferenceError:
 
 
 def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
-    """Write a response that is no error (rows 3.22, 3.30-3.37).
+    """Write a successful response (rows 3.22, 3.30-3.37).
 
     Members stand in Triton's order: id (when there is one), model_name, model_version, parameters (when there are some),
     outputs; an output has name, datatype, shape, and data or parameters.binary_data_size.

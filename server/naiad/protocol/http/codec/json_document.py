@@ -23,7 +23,7 @@ def parse(document: bytes) -> typing.Any:
     Integers beyond 64 bits become floats, as they do in Triton's parser.
 
     Raises:
-        InferenceError: INTERNAL for a text that is no JSON (row 3.7), INVALID_ARG for one nested too deep (row 1.12).
+        InferenceError: INTERNAL for invalid JSON (row 3.7), INVALID_ARG for one nested too deep (row 1.12).
     """
     try:
         return orjson.loads(document)

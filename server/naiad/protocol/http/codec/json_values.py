@@ -230,7 +230,7 @@ def _strings(leaves: Values, name: str) -> Elements:
         at = next(i for i, value in enumerate(leaves) if type(value) is not str)
         raise internal(
             f"Unable to parse JSON bytes array: attempt to access JSON non-string as string: element {at} of BYTES input '{name}' is "
-            f"{_shown(leaves[at])}; send strings, or bytes that are no text as binary data"
+            f"{_shown(leaves[at])}; send strings, or bytes that are not text as binary data"
         ) from None
     except UnicodeEncodeError:
         encoded = [_raw(value, name) for value in leaves]
@@ -246,7 +246,7 @@ def _raw(value: str, name: str) -> bytes:
     except UnicodeEncodeError:
         raise internal(
             f"failed to parse the request JSON buffer: a string of input '{name}' holds half of a surrogate pair, which is "
-            "no character; send bytes that are no text as binary data"
+            "not a character; send bytes that are not text as binary data"
         ) from None
 
 
@@ -254,7 +254,7 @@ def write(elements: Elements, datatype: DataType, *, name: str) -> typing.Any:
     """A list of the elements of a flat array (row 3.33), as something that orjson writes with OPT_SERIALIZE_NUMPY.
 
     FP32 is widened to double first, so that 0.1 prints as 0.10000000149011612 (row 3.34); NaN and infinities become the
-    literals NaN, Infinity and -Infinity (row 3.35), which are no JSON by the book but what Triton writes.
+    literals NaN, Infinity and -Infinity (row 3.35), which are not valid JSON, but are what Triton writes.
 
     Raises:
         InferenceError: FP16 and BF16 cannot be sent as JSON (row 3.16).
@@ -296,7 +296,7 @@ def _write_strings(elements: Elements) -> typing.Any:
     try:
         return [*map(bytes.decode, values)]
     except UnicodeDecodeError:
-        # As Triton does: bytes that are no UTF-8 go out as they are, so that nothing is lost for a client that copes.
+        # As in Triton: bytes that are not UTF-8 are sent unchanged, so that nothing is lost for a client that accepts them.
         text = [value.decode("utf-8", "surrogateescape") for value in values]
         written = json.dumps(text, ensure_ascii=False, separators=(",", ":"))
         return orjson.Fragment(written.encode("utf-8", "surrogateescape"))
@@ -332,8 +332,8 @@ def wrong_count(name: str, expected: int, got: int) -> InferenceError:
 
 _EXPECTED = {
     Kind.BOOL: "true or false",
-    Kind.UINT: "whole numbers from 0 to 2^64-1 without a decimal point",
-    Kind.INT: "whole numbers from -2^63 to 2^63-1 without a decimal point",
+    Kind.UINT: "integers from 0 to 2^64-1 without a decimal point",
+    Kind.INT: "integers from -2^63 to 2^63-1 without a decimal point",
     Kind.FLOAT: "numbers",
     Kind.BYTES: "strings",
 }

@@ -27,7 +27,7 @@ def decode(
         max_input_size: bytes the body may have (row 1.11).
 
     Raises:
-        InferenceError: INVALID_ARG when the input cannot be told from the model, or the body is too long.
+        InferenceError: INVALID_ARG when the input cannot be derived from the model, or the body is too long.
     """
     if len(body) > max_input_size:
         raise invalid(

@@ -56,7 +56,7 @@ def read(members: typing.Any) -> RequestSettings:
 
     Raises:
         InferenceError: INTERNAL for a known parameter of a wrong type (row 3.23), INVALID_ARG for a reserved name (row 3.27)
-            and for a value that is no scalar (row 3.26).
+            and for a value that is not a scalar (row 3.26).
     """
     if type(members) is not dict:
         raise internal(
@@ -92,7 +92,7 @@ def _correlation_id(value: typing.Any) -> int | str:
     if type(value) is int and 0 <= value <= MAX_UINT64:
         return value
     raise internal(
-        "Unable to parse 'sequence_id': attempt to access JSON non-string as string: send a whole number from 0 or a string"
+        "Unable to parse 'sequence_id': attempt to access JSON non-string as string: send a non-negative integer or a string"
     )
 
 
@@ -108,7 +108,7 @@ def _unsigned(key: str, value: typing.Any) -> int:
     if type(value) is int and 0 <= value <= MAX_UINT64:
         return value
     raise internal(
-        f"Unable to parse '{key}': attempt to access JSON non-unsigned-integer as unsigned-integer: send a whole number from 0"
+        f"Unable to parse '{key}': attempt to access JSON non-unsigned-integer as unsigned-integer: send a non-negative integer"
     )
 
 

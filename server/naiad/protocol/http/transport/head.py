@@ -33,11 +33,11 @@ class RequestHead(Record, frozen=True):
     """A request up to its body.
 
     Attributes:
-        method: upper case; GET for a HEAD request, since whoever answers makes the same reply.
+        method: upper case; GET for a HEAD request, since the handler makes the same reply.
         path: percent-decoded, without the query.
         target: the request target as it came.
-        headers: shared by all requests with the same header block: nobody may change it.
-        length: body bytes to come; CHUNKED when nobody knows.
+        headers: shared by all requests with the same header block: read-only.
+        length: body bytes to come; CHUNKED when it is not known.
         minor: 1 for HTTP/1.1, 0 for HTTP/1.0.
         keep_alive: whether the client lets the connection stay open.
         expects_continue: the client waits for `100 Continue` before it sends the body.
@@ -114,7 +114,7 @@ def find_end(data: bytes, start: int, scan: int, *, max_head: int, max_line: int
         max_line: limit of its first line, bytes.
 
     Raises:
-        HttpError: 431, 414, or 400 for what cannot become a request whatever follows (so that nobody has to wait for it).
+        HttpError: 431, 414, or 400 for what cannot become a request whatever follows (so that the rest is not waited for).
     """
     end = data.find(_END, max(start, scan - len(_END)))
     size = (len(data) if end < 0 else end + len(_END)) - start
@@ -137,7 +137,7 @@ def find_end(data: bytes, start: int, scan: int, *, max_head: int, max_line: int
 def glimpse(data: bytes) -> RequestHead:
     """What the first line of a request tells of one that is refused unread: its method and target, the rest as in `NO_HEAD`.
 
-    A target that is incomplete, or longer than anybody wants to read in a log, ends in three dots.
+    A target that is incomplete, or too long for a log line, ends in three dots.
     """
     found = _ASKED.match(data)
     if found is None:
@@ -180,7 +180,8 @@ def parse_head(block: bytes) -> RequestHead:
     method: bytes = parser.get_method()
     if method == b"CONNECT":
         raise HttpError(
-            400, "CONNECT is for proxies, and this is none. Send GET or POST with a path."
+            400,
+            "CONNECT is for proxies, and this server is not a proxy. Send GET or POST with a path.",
         )
     headers = callbacks.headers
     for name, values in callbacks.repeated.items():
