@@ -9,7 +9,7 @@ _INVALID = "0" * 32
 def trace_id_of(traceparent: str | bytes) -> str:
     """The id of the trace; "" if the header is not valid, since then it counts as not sent."""
     text = traceparent if isinstance(traceparent, str) else traceparent.decode("latin-1")
-    found = _TRACEPARENT.fullmatch(text)
-    if found is None or found[1] == _INVALID:
+    match = _TRACEPARENT.fullmatch(text)
+    if match is None or match[1] == _INVALID:
         return ""
-    return found[1]
+    return match[1]

@@ -156,5 +156,5 @@ def category_of(path: str) -> Category | None:
 
     A path with a control character has none: two readers of it could disagree.
     """
-    found = None if holds_control(path) else find(path)
-    return None if found is None else found[0].category
+    declared = None if holds_control(path) else find(path)
+    return None if declared is None else declared[0].category

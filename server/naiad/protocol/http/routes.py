@@ -233,10 +233,10 @@ class Routes:
         )
 
     def _make(self, path: str) -> Endpoint | None:
-        found = find(path)
-        if found is None or not found[0].fast:
+        match = find(path)
+        if match is None or not match[0].fast:
             return None
-        declared, parameters = found
+        declared, parameters = match
         restriction = None
         if declared.category is not None:
             restriction = self._options.restrictions.get(declared.category)

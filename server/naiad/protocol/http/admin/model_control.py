@@ -18,21 +18,21 @@ def load_overrides(body: bytes) -> dict[str, str | bytes]:
         InferenceError: INTERNAL for a body that is not JSON and for a parameter that a load does not take (row 7.18),
             INVALID_ARG for invalid base64.
     """
-    found: dict[str, str | bytes] = {}
+    overrides: dict[str, str | bytes] = {}
     for name, value in _parameters(body).items():
         if not isinstance(value, str):
             raise internal(
                 f"attempt to access JSON non-string as string: load parameter '{name}' must be a string"
             )
         if name == "config":
-            found[name] = value
+            overrides[name] = value
         elif name.startswith(_FILE):
-            found[name] = _decoded(name, value)
+            overrides[name] = _decoded(name, value)
         else:
             raise internal(
                 f"unexpected error on creating Triton parameter: '{name}' is not a load parameter; those are config and file:<path>"
             )
-    return found
+    return overrides
 
 
 def large_load_overrides(body: bytes) -> dict[str, typing.Any]:
@@ -56,12 +56,12 @@ def unload_dependents(body: bytes) -> bool:
 
 def _parameters(body: bytes) -> dict[str, typing.Any]:
     members = parse(body) if body else {}
-    found = members.get("parameters", {}) if isinstance(members, dict) else {}
-    if not isinstance(found, dict):
+    parameters = members.get("parameters", {}) if isinstance(members, dict) else {}
+    if not isinstance(parameters, dict):
         raise internal(
             "attempt to access JSON non-object as object: 'parameters' must be an object"
         )
-    return found
+    return parameters
 
 
 def _decoded(name: str, value: str) -> bytes:
