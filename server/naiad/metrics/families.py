@@ -118,4 +118,4 @@ LATENCY_COUNTERS = frozenset(
         REQUEST_DURATION, QUEUE_DURATION, COMPUTE_INPUT_DURATION, COMPUTE_INFER_DURATION, COMPUTE_OUTPUT_DURATION,
     )
 )  # fmt: skip
-"""What `--metrics-config counter_latencies=false` takes away."""
+"""The families that `--metrics-config counter_latencies=false` leaves out."""
