@@ -162,6 +162,9 @@ class InstanceFactory:
         try:
             hosts = await starting
         except asyncio.CancelledError:
+            if starting.done() and not starting.cancelled() and starting.exception() is None:
+                # They became ready just before the load was cancelled.
+                await asyncio.gather(*(host.close() for host in starting.result()))
             if _is_cancelled():
                 raise
             raise _server_stops(plan) from None

@@ -1,10 +1,18 @@
-"""Where a model's instances run."""
+"""Where a model's instances run, and what a stop does to those that are being made."""
+
+import asyncio
+import pathlib
+from typing import Any
 
 import pytest
 
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
-from naiad.engine.instances import host_of
+from naiad.core.clock import ManualClock
+from naiad.engine.instances import InstanceFactory, ModelInstances, host_of
 from naiad.errors import InferenceError
+from naiad.hosts.host import Limits
+from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.plan import VersionPlan
 from tests.server.backends.configs import model_config
 
 
@@ -48,3 +56,66 @@ def test_the_models_setting_takes_precedence() -> None:
     assert host_of(on_gpus(0), "thread", {"host": "process"}) == "process"
     with pytest.raises(InferenceError, match="is not a valid host: choose thread or process"):
         host_of(on_gpus(0, host="elsewhere"), "thread", {})
+
+
+class Workers:
+    """Worker processes that become ready when `may_start` is set."""
+
+    def __init__(self) -> None:
+        self.may_start = asyncio.Event()
+        self.starts = 0
+        self.closed = 0
+
+    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> "list[Workers]":
+        self.starts += 1
+        await self.may_start.wait()
+        return [self]
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+def factory_of(workers: Workers) -> InstanceFactory:
+    async def in_thread(work: Any, argument: Any) -> Any:
+        return workers
+
+    unused: Any = None
+    return InstanceFactory(
+        registry=unused,
+        backend_options={},
+        slices=frozenset(),
+        in_thread=in_thread,
+        clock=ManualClock(),
+        rpc_handler_of=unused,
+    )
+
+
+def load(factory: InstanceFactory) -> "asyncio.Task[ModelInstances]":
+    plan = VersionPlan(config=on_gpus(0), version=1, model_dir=pathlib.Path("m"))
+    return asyncio.create_task(factory._in_processes(plan, ModelStatistics()))
+
+
+async def test_a_stop_ends_workers_that_are_still_loading_and_starts_no_more() -> None:
+    workers = Workers()
+    factory = factory_of(workers)
+    loading = load(factory)
+    while not workers.starts:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0)
+    factory.stop()
+    for each in (loading, load(factory)):
+        with pytest.raises(InferenceError, match="the server is stopping"):
+            await each
+    assert workers.starts == 1
+
+
+async def test_workers_that_are_ready_when_their_load_is_cancelled_are_closed() -> None:
+    workers = Workers()
+    loading = load(factory_of(workers))
+    while not workers.starts:  # noqa: ASYNC110 - there is no event to wait for
+        await asyncio.sleep(0)
+    workers.may_start.set()
+    await asyncio.sleep(0)
+    loading.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await loading
+    assert workers.closed == 1
