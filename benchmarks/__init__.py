@@ -1,1 +1,1 @@
-"""Speed, measured beside the real tritonserver in one run: `make bench`. Ratios, not absolute figures; never a timed test."""
+"""Speed, measured beside the real tritonserver in one run: `make bench`. Ratios, not absolute numbers; never a timed test."""

@@ -1,4 +1,4 @@
-"""The operator's figures as people see them: a line while it is measured, a table in the docs, JSON and a plot in `results/`."""
+"""The operator's results as people read them: a line while it is measured, a table in the docs, JSON and a plot in `results/`."""
 
 import collections.abc
 import dataclasses
@@ -15,7 +15,7 @@ from matplotlib import pyplot as plt
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """One size's figures. Times in seconds, memory in MB."""
+    """The results of one size. Times in seconds, memory in MB."""
 
     services: int
     children: int
@@ -93,7 +93,7 @@ def _plot(results: collections.abc.Sequence[Result], path: pathlib.Path) -> None
 
 
 def written_down(results: collections.abc.Sequence[Result], folder: pathlib.Path) -> None:
-    """Writes the figures as JSON, and plots them."""
+    """Writes the results as JSON, and plots them."""
     folder.mkdir(parents=True, exist_ok=True)
     rows: list[dict[str, typing.Any]] = [dataclasses.asdict(result) for result in results]
     written = {"cores": os.cpu_count(), "results": rows}

@@ -125,5 +125,5 @@ def put_into(document: pathlib.Path, *, marker: str, text: str) -> None:
     document.write_text(pattern.sub(lambda found: f"{found[1]}{text}\n{found[2]}", content))
 
 
-def _cells(figures: tuple[float, float, float]) -> list[str]:
-    return [f"{figures[0]:,.0f}", f"{figures[1]:.2f}", f"{figures[2]:.2f}"]
+def _cells(values: tuple[float, float, float]) -> list[str]:
+    return [f"{values[0]:,.0f}", f"{values[1]:.2f}", f"{values[2]:.2f}"]

@@ -26,7 +26,7 @@ whole number | nonsense | a thread an instance | a worker process each instance 
 once a batch | requests a second | 20 µs a field | a circle | built anew | is let go of | mended
 carries it out | not there yet | mean nothing | texts of errors | hangs up | lie in each other
 can only be had | cannot be had | tells no secret | in vain | buries | last words | took no batch
-no instance that runs | nobody's business | under way | at a time when | a desk | an errand | the mailbox
+no instance that runs | nobody's business | judges | the figures | the way back | right unless told otherwise | under way | at a time when | a desk | an errand | the mailbox
 survivors | the surroundings | a roster | a parcel | the settlement | answered apart | apart from its batch
 NaiadQueueStands | fewest replicas
 """

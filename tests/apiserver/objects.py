@@ -68,7 +68,7 @@ def served(kubectl: Kubectl, definition: Object) -> None:
 
 
 def is_refused(kubectl: Kubectl, manifest: Object, *, words: str) -> bool:
-    """Whether the API server would refuse to make this object now, in these words; what it judges by comes to it a moment after it was written."""
+    """Whether the API server would refuse to make this object now, in these words; it learns of a change a moment after it was written."""
     try:
         kubectl.create(manifest, dry_run=True)
     except RefusedError as refused:

@@ -19,7 +19,7 @@ def request(
     version: str = "",
     **parameters: Any,
 ) -> Any:
-    """A ModelInferRequest of one input, right unless told otherwise; parameters as (kind, value)."""
+    """A ModelInferRequest of one input, valid by default; parameters as (kind, value)."""
     message = pb.ModelInferRequest(model_name=model, model_version=version, id="g")
     message.inputs.add(name=name, datatype=datatype, shape=shape)
     if raw is not None:

@@ -1,4 +1,4 @@
-"""The judge of scenarios, and the tables it works with: rows and differences name what exists."""
+"""The comparison of answers, and the tables it works with: rows and differences name what exists."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Judges the two answers to a scenario: pure, so that the judge itself is tested."""
+"""Compares the two answers to a scenario: pure, so that the comparison itself is tested."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -227,7 +227,7 @@ def value(
 
 
 def four(data: Any = (1, 2, 3, 4), shape: Sequence[int] = (4,), **more: Any) -> dict[str, Any]:
-    """A request for `identity`, right unless told otherwise; `more` are further top-level members."""
+    """A request for `identity`, valid by default; `more` are further top-level members."""
     return {"inputs": [value("IN", "FP32", list(shape), list(data))], **more}
 
 

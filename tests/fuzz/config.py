@@ -48,7 +48,7 @@ def seeds() -> list[bytes]:
 
 
 def check(data: bytes) -> None:
-    """Raise if our parser and protobuf's judge this file differently, or if a rule fails on it."""
+    """Raise if our parser and protobuf's differ on this file, or if a rule fails on it."""
     text = data.decode("utf-8", "replace")
     compare(text)
     document = pbtxt.parse(text, path=_NOWHERE / "config.pbtxt")

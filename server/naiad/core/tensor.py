@@ -31,7 +31,7 @@ class Tensor(Record, frozen=True):
         array: values in that shape, C order; object array of `bytes` for BYTES. When `fault` is set it is
             empty and must not be read.
         fault: why the bytes that came do not fill this shape (rows 4.8, 4.9). A decoder cannot refuse on the
-            spot: name, datatype and shape are judged first, by the engine's validation, which then raises
+            spot: name, datatype and shape are validated first, by the engine's validation, which then raises
             this as INVALID_ARG.
     """
 

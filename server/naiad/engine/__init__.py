@@ -1,1 +1,1 @@
-"""The engine: finds the model a request is for, judges the request, and hands it to the model's scheduler."""
+"""The engine: looks up the model of a request, validates the request, and passes it to the model's scheduler."""

@@ -6,7 +6,7 @@
         with load_model("model_repository/word_count") as model:
             assert model.infer({"TEXT": [["one two"]]})["WORDS"].tolist() == [[2]]
 
-The model runs in the test's own process and thread, by the code that runs it in a thread of the server: requests are judged
+The model runs in the test's own process and thread, by the code that runs it in a thread of the server: requests are validated
 against its config, errors are those that a client would get, and a debugger stops in it.
 """
 

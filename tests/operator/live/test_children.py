@@ -1,4 +1,4 @@
-"""Every manifest of the examples, as the API server itself judges it: strictly valid, and stored as it was written.
+"""Every manifest of the examples, as the API server itself validates it: strictly valid, and stored as it was written.
 
 The second matters for peace: a field that comes back in another form than it went in would look like a change by another client for ever.
 """

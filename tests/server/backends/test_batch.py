@@ -62,7 +62,7 @@ def test_a_scalar_cannot_be_split() -> None:
         OutputRule(X, batched=True).check(np.zeros((), np.float32), rows=1, model="m")
 
 
-def test_a_shape_that_is_not_the_reshape_is_left_for_others_to_judge() -> None:
+def test_a_shape_that_is_not_the_reshape_is_validated_elsewhere() -> None:
     reshaped = spec("X", datatypes.FP32, (2, 2), reshape=(4,))
     assert batches.client_shape(reshaped, (1, 4), batched=True) == (1, 2, 2)
     assert batches.client_shape(reshaped, (1, 5), batched=True) == (1, 5)

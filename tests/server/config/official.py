@@ -49,7 +49,7 @@ def canonical(message: Any) -> bytes:
 
 
 def compare(text: str) -> None:
-    """Raise unless both judge a text alike."""
+    """Raise unless both accept or refuse a text alike."""
     document = parse(text, path=PATH)
     expected, line = official(text)
     if expected is not None:

@@ -48,7 +48,7 @@ def test_an_array_is_a_view_of_the_body_also_where_it_is_not_aligned() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 15, 17, 32])
-def test_a_wrong_size_is_a_fault_to_be_judged_later(size: int) -> None:
+def test_a_wrong_size_is_a_fault_that_is_reported_later(size: int) -> None:
     tensor = read(bytes(size), FP32, (1, 4))
     assert tensor.fault is not None
     assert (

@@ -1,6 +1,6 @@
 """The inputs and outputs of an ONNX file, read without a framework and without its weights.
 
-Importing onnxruntime costs 40 MB and making a session reads every weight; to judge a config, names, types and
+Importing onnxruntime costs 40 MB and making a session reads every weight; to check a config, names, types and
 shapes are enough. So the protobuf wire format is walked over a memory map: a field that is not needed is stepped
 over by its length, whatever it weighs (`wire_format`, which trusts nothing in the file).
 

@@ -2,7 +2,7 @@ r"""One value of a field, read as the field's type: numbers, true or false, name
 
 What is right is what the official text format takes (measured against protobuf 6.33), but for escapes, where Triton's own
 C++ parser decides: it refuses an unknown one such as `\m`, so do we. A wrong value comes back with a guess where one
-is clear, so that the rest of the config can still be judged.
+is clear, so that the rest of the config can still be validated.
 """
 
 import collections.abc

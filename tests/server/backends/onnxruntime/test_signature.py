@@ -109,7 +109,7 @@ def test_a_scalar_is_one_element_of_a_model_that_does_not_batch() -> None:
         check(model_config(inputs=[A], outputs=out, max_batch_size=0), scalar)
 
 
-def test_a_tensor_of_unknown_rank_is_judged_when_it_runs() -> None:
+def test_a_tensor_of_unknown_rank_is_checked_when_it_runs() -> None:
     unknown = Signature(inputs=(tensor("A", None),), overridable=(), outputs=(tensor("C", None),))
     check(model_config(inputs=[A], outputs=[C]), unknown)
 

@@ -48,7 +48,7 @@ def test_what_protobuf_writes_is_read_back_equal_and_without_problems(
 
 
 @given(seed=_SEEDS, short=strategies.booleans())
-def test_damaged_text_is_judged_as_protobuf_judges_it(*, seed: int, short: bool) -> None:
+def test_damaged_text_is_parsed_as_protobuf_parses_it(*, seed: int, short: bool) -> None:
     chance = random.Random(seed)
     text = text_format.MessageToString(
         random_config(chance), use_short_repeated_primitives=short, as_utf8=True
@@ -78,5 +78,5 @@ def test_an_extension_is_refused_where_its_bracket_opens(text: str) -> None:
 
 
 @given(text=strategies.text(max_size=300))
-def test_any_text_at_all_is_judged_as_protobuf_judges_it(text: str) -> None:
+def test_any_text_is_parsed_as_protobuf_parses_it(text: str) -> None:
     compare(text)

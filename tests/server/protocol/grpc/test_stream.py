@@ -109,14 +109,14 @@ def test_the_flag_is_validated_and_not_passed_to_the_model() -> None:
 
 
 def test_an_error_of_a_request_names_only_its_id_and_the_stream_goes_on() -> None:
-    engine = ScriptedEngine(lambda request: failed(request, invalid("judged")))
+    engine = ScriptedEngine(lambda request: failed(request, invalid("validated")))
     bidi_stream = BidiStream(engine=engine)
     bidi_stream.ask("r")
     bidi_stream.ask("u", model="nope")
     bidi_stream.stream.take(b"\x0a\xff")
     assert [each[0] for each in bidi_stream.got()] == ["r", "u", ""]
     assert [each.error_message for each in bidi_stream.sent[:2]] == [
-        "judged",
+        "validated",
         "Request for unknown model: 'nope' is not found",
     ]
     assert "Unable to parse request" in bidi_stream.sent[2].error_message

@@ -126,8 +126,8 @@ def test_what_is_refused_before_it_runs_is_json_with_a_status(*, streams: bool) 
     assert packed.status == 400
     assert "Unsupported content-encoding, only 'identity'" in error_of(packed)
     assert engine.requests == []
-    engine.answer = failure(not_found("judged"), request_id="r")
-    assert error_of(refused(engine)) == "judged"
+    engine.answer = failure(not_found("validated"), request_id="r")
+    assert error_of(refused(engine)) == "validated"
     client = Client(engine, streams=streams, model="nope")
     client.send()
     assert client.replies.only.status == 404

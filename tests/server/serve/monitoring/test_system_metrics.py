@@ -10,7 +10,7 @@ from naiad.serve.monitoring.system_metrics import SystemMetrics
 from tests.support.waiting import wait_until
 
 
-async def test_figures_that_cannot_be_read_leave_the_last_ones_and_one_line_each(
+async def test_metrics_that_cannot_be_read_leave_the_last_ones_and_one_line_each(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     metrics = SystemMetrics(gpus=None, cpu=True, interval_seconds=0.01)

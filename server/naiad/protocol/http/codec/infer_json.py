@@ -1,7 +1,7 @@
 """Infer requests and responses between the wire and core types: JSON, with or without binary tensors behind it. Pure.
 
 A request is read in Triton's order (its HTTP front end, ParseJson…): id, parameters, inputs, left-over bytes, outputs; what the
-model is like is the engine's to judge. Statuses are Triton's: JSON of a wrong shape is 500, not 400 (row 3.7).
+model is like is validated by the engine. Statuses are Triton's: JSON of a wrong shape is 500, not 400 (row 3.7).
 When a JSON object names a member twice, the last one counts.
 """
 
@@ -139,7 +139,7 @@ class _InputReader:
         if type(shape) is not list:
             raise missing_member(entry, "shape", "array", "a list of integers, e.g. [1, 16]")
         if len(shape) > raw_tensors.MAX_RANK:
-            # Refused here: a hundred kilobytes of gzip hold 30 million dimensions, and to judge those would keep the event loop.
+            # Refused here: a hundred kilobytes of gzip hold 30 million dimensions, and validating those would keep the event loop.
             raise invalid(
                 f"unexpected shape for input '{name}' for model '{self.model}': {len(shape)} dimensions; "
                 f"at most {raw_tensors.MAX_RANK} are possible"

@@ -84,7 +84,7 @@ def read(
 
 
 def _peel(data: Values) -> Values:
-    """The leaves of lists that look regular, judged by the first of each level; a wrong guess fails in `array`."""
+    """The leaves of lists that look regular, classified by the first of each level; a wrong guess fails in `array`."""
     level = data
     for _ in range(MAX_DEPTH - 1):
         if not level or type(level[0]) is not list:

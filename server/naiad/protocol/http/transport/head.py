@@ -1,6 +1,6 @@
 """Header blocks: from the bytes up to the empty line to what the connection must know of a request.
 
-httptools judges the grammar; this module judges what it means (length, chunking, persistence, expectations) and
+httptools checks the grammar; this module checks the meaning (length, chunking, persistence, expectations) and
 refuses what two servers could read differently. Blocks that come again, but for a few values, are remembered in `head_cache.py`. Pure: no sockets, no
 time.
 """

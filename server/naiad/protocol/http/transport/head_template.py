@@ -74,7 +74,7 @@ DECIDING = frozenset(
         *_ALWAYS,
     )
 )
-"""Headers that may not be added: what a request is, or who handles it, depends on them. Lengths are judged for each request."""
+"""Headers that may not be added: what a request is, or who handles it, depends on them. Lengths are checked for each request."""
 
 
 PARTIAL = HttpRequest(b"", "", {}, b"")

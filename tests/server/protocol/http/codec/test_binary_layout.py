@@ -85,7 +85,7 @@ def test_parameters_that_are_added_to_one_request_are_not_in_the_next() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 3, 5, 400])
-def test_known_json_with_other_bytes_behind_it_is_judged_as_ever(length: int) -> None:
+def test_known_json_with_other_bytes_behind_it_is_validated_as_ever(length: int) -> None:
     layouts = BinaryLayouts()
     body, header_length = message(bytes(4), binary("a", "FP32", [1], 4))
     read(layouts, body, header_length)

@@ -179,7 +179,7 @@ def test_too_few_bytes_are_refused_with_how_many_are_missing() -> None:
     assert "expecting 3 additional bytes for model 'm'" in error.message
 
 
-def test_bytes_that_do_not_fill_the_shape_are_a_fault_for_the_engine_to_judge() -> None:
+def test_bytes_that_do_not_fill_the_shape_are_a_fault_that_the_engine_reports() -> None:
     (only,) = decode({"inputs": [binary(4)]}, tail=bytes(4)).request.inputs
     assert "Expected 8, got 4" in str(only.fault)
 

@@ -11,7 +11,7 @@ from naiad.protocol.http.transport.response_sender import Exchange, ResponseSend
 
 
 class Work:
-    """As an inference does: it holds the way back, and the exchange holds it to cancel it."""
+    """As an inference does: it holds the response callback, and the exchange holds it to cancel it."""
 
     def __init__(self, on_reply: OnReply) -> None:
         self.on_reply = on_reply
