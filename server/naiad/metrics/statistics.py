@@ -1,4 +1,4 @@
-"""The counters of one model version: plain integers that the event loop adds to (section 8).
+"""The counters of one model version: plain integers that the event loop adds to (section 8 of the table of behaviour).
 
 Statistics replies and the metrics page read the same object, so they never disagree. The hot path makes a few integer additions;
 formatting happens when the statistics or the metrics page are requested.

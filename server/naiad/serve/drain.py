@@ -1,6 +1,6 @@
-"""How the server stops (design: Drain): first not ready but accepting, then nothing new, then what is in flight, then the models.
+"""Stops the server in order: first it is not ready but still accepts, then it accepts nothing new, finishes requests in flight, and unloads models.
 
-Every step has the rest of one time budget; what is left when it is over is said, and the process exits with 1 (row 17.14).
+All steps share one time budget. When it is used up, the log says how many inferences are left, and the process exits with 1 (row 17.14).
 """
 
 import asyncio
@@ -20,7 +20,7 @@ _LONGER_SECONDS = 1.0
 
 
 class DrainSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """What there is to do, each step given the seconds that are left.
+    """The steps of a stop; `close` gets the seconds that are left.
 
     Attributes:
         lame_duck: say not ready and let connections go after their next reply, while still accepting.

@@ -36,7 +36,7 @@ _METRICS_CLOSE_SECONDS = 1.0
 
 
 class GrpcFrontEnd(typing.Protocol):
-    """What is asked of the gRPC port, whatever carries it."""
+    """The gRPC port, as the server uses it."""
 
     address: tuple[str, int]
 
@@ -58,7 +58,7 @@ class FrontEndError(Exception):
 
 
 class Frontends:
-    """What listens.
+    """The ports of the server: HTTP, gRPC and metrics.
 
     Args:
         options: from the command line.
@@ -123,7 +123,7 @@ class Frontends:
             await self._http.start()
 
     def addresses(self) -> list[Address]:
-        """Where each protocol is served: as a URL that works from here, and as the socket is bound."""
+        """The address of each protocol: a URL that works on this machine, and the address that the socket is bound to."""
         options = self._options
         found = []
         if self._http is not None:
@@ -291,7 +291,7 @@ class Frontends:
 
 
 def access_log(options: Options) -> AccessLog | None:
-    """What gets an entry for each request; None when no option asks for one."""
+    """The access log; None if no option enables it."""
     if not (options.access_log or options.slow_request_ms):
         return None
     logger = logging.getLogger("naiad.access")

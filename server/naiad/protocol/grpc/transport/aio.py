@@ -76,7 +76,7 @@ class GrpcServer:
     async def stop(self, grace: float) -> None:
         """Take no more connections, refuse new calls (row 10.34), let those in progress finish, then give them up. Idempotent.
 
-        Before this, while a shutdown delay runs, nothing changes here: calls are taken, and readiness says no (design).
+        Before this, while a shutdown delay runs, nothing changes here: calls are taken, and readiness says no.
 
         Args:
             grace: seconds that calls in progress have. Then they end with UNAVAILABLE, and are cancelled in the engine too.
