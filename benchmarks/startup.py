@@ -19,7 +19,7 @@ from benchmarks.requests import small
 from tests.reference.process import Program, ServerProcess, naiad_program
 
 _MIB = 1024 * 1024
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ def _once(program: Program, folder: pathlib.Path) -> Startup:
                     reply.read()
                 break
             except (urllib.error.URLError, OSError):
-                if time.perf_counter() - before > _PATIENCE_S:
+                if time.perf_counter() - before > _TIMEOUT_S:
                     raise
                 time.sleep(0.002)
         seconds = time.perf_counter() - before

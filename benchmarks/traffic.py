@@ -46,7 +46,7 @@ _PARTS = 4
 """Slices of a round over gRPC: short ones, as a machine's speed changes from one second to the next."""
 
 _ROWS = (1, 2, 3, 4, 5, 6, 7, 8)
-_PATIENCE_S = 30.0
+_TIMEOUT_S = 30.0
 
 
 def cells(connections: "tuple[int, ...]" = (1, 8, 64)) -> list[Cell]:
@@ -158,9 +158,9 @@ def check(server: ServerProcess, model: str) -> None:
         try:
             answers = [
                 service_pb2.ModelStreamInferResponse.FromString(each)
-                for each in stream(iter(_messages(cell, 0, MESSAGES)), timeout=_PATIENCE_S)
+                for each in stream(iter(_messages(cell, 0, MESSAGES)), timeout=_TIMEOUT_S)
             ]
-            channel.unary_unary(GRPC_INFER)(*_messages(cell, 0, 1), timeout=_PATIENCE_S)
+            channel.unary_unary(GRPC_INFER)(*_messages(cell, 0, 1), timeout=_TIMEOUT_S)
         except grpc.RpcError as error:
             raise LoadError(f"{server.program.name}: {error.code().name}: {error.details()}") from None  # fmt: skip
     failed = [each.error_message for each in answers if each.error_message]
@@ -236,7 +236,7 @@ async def _calls(
                 number = next(numbers)
                 message = _messages(cell, number, 1)[0] if cell.requests == IDS else next(prepared)
                 metadata = ((TRACE[0], TRACE[1].replace(NUMBER, f"{number:012d}")),)
-                await call(message, metadata=metadata if cell.requests == TRACED else None, timeout=_PATIENCE_S)  # fmt: skip
+                await call(message, metadata=metadata if cell.requests == TRACED else None, timeout=_TIMEOUT_S)  # fmt: skip
                 done += 1
         return done
 

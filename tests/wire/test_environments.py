@@ -12,7 +12,7 @@ from tests.support.wheels import wheel
 from tests.wire.plain_http import call
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]  # installers are as fast as the disk
-_PATIENCE_S = 120
+_TIMEOUT_S = 120
 
 CONFIG = """\
 backend: "python"
@@ -61,7 +61,7 @@ def served(repository: pathlib.Path, tmp_path: pathlib.Path, *options: str) -> S
         naiad_program(),
         [repository],
         log=tmp_path / "log",
-        settle_s=_PATIENCE_S,
+        settle_s=_TIMEOUT_S,
         options=["--exit-on-error=false", cache, *options],
     )
 
@@ -121,10 +121,10 @@ def test_a_server_that_stops_does_not_wait_for_an_installer(
     )
     with served(repository, tmp_path, "--model-control-mode=explicit") as server:
         host, port = server.http.split(":")
-        loading = http.client.HTTPConnection(host, int(port), timeout=_PATIENCE_S)
+        loading = http.client.HTTPConnection(host, int(port), timeout=_TIMEOUT_S)
         loading.request("POST", "/v2/repository/models/slow/load")
         wait_until(
-            lambda: "Getting requirements to build wheel" in server.output(), seconds=_PATIENCE_S
+            lambda: "Getting requirements to build wheel" in server.output(), seconds=_TIMEOUT_S
         )
         assert server.stop() == 0, "it waits for no build, or it would be killed"
         loading.close()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]  # the server brings it
 
-_PATIENCE_S = 20
+_TIMEOUT_S = 20
 _MOMENT_S = 0.3
 
 
@@ -43,7 +43,7 @@ class TritonPythonModel:
     def _take(self, delay_ms: int) -> None:
         """Takes so long, or until the file appears."""
         go = pathlib.Path(self.args["model_repository"]).parents[1] / f"go{delay_ms}"
-        until = time.monotonic() + _PATIENCE_S
+        until = time.monotonic() + _TIMEOUT_S
         while delay_ms < 0 and not go.exists() and time.monotonic() < until:
             time.sleep(0.01)
         time.sleep(abs(delay_ms) / 1000 if delay_ms > 0 else _MOMENT_S)

@@ -14,7 +14,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils  # type: ignore[import-not-found]  # the server brings it
 
 FINAL = pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL
-_PATIENCE_S = 10
+_TIMEOUT_S = 10
 
 
 class TritonPythonModel:
@@ -61,7 +61,7 @@ def _step(step: str, request: Any, sender: Any) -> None:
 
 def _await_cancel(request: Any, sender: Any) -> None:
     print("streaming: waiting", flush=True)  # noqa: T201 (the scenario reads it in the server's log)
-    until = time.monotonic() + _PATIENCE_S
+    until = time.monotonic() + _TIMEOUT_S
     while not (sender.is_cancelled() and request.is_cancelled()) and time.monotonic() < until:
         time.sleep(0.01)
     print(f"streaming: cancelled {sender.is_cancelled()}", flush=True)  # noqa: T201 (as above)

@@ -29,62 +29,62 @@ def version_of(manifest: dict[str, typing.Any] | None) -> str:
 
 
 def test_a_version_is_taken_once_and_without_its_managed_fields() -> None:
-    news = PendingObjects(Clock())
-    assert news.add(KEY, service("5"))
-    taken = news.take(KEY)
+    pending = PendingObjects(Clock())
+    assert pending.add(KEY, service("5"))
+    taken = pending.take(KEY)
     assert taken is not None
     assert "managedFields" not in taken["metadata"]
     assert taken["spec"] == service("5")["spec"]
-    assert news.take(KEY) is None
+    assert pending.take(KEY) is None
 
 
 def test_only_the_newest_version_is_kept() -> None:
-    news = PendingObjects(Clock())
-    news.add(KEY, service("5"))
-    news.add(KEY, service("9"))
-    assert version_of(news.take(KEY)) == "9"
+    pending = PendingObjects(Clock())
+    pending.add(KEY, service("5"))
+    pending.add(KEY, service("9"))
+    assert version_of(pending.take(KEY)) == "9"
 
 
 def test_the_echo_of_an_own_status_and_older_versions_are_ignored() -> None:
-    news = PendingObjects(Clock())
-    news.mark_seen(KEY, "10")
-    assert not news.add(KEY, service("10"))
-    assert not news.add(KEY, service("9"))
-    assert news.take(KEY) is None
-    assert news.add(KEY, service("11"))
+    pending = PendingObjects(Clock())
+    pending.mark_seen(KEY, "10")
+    assert not pending.add(KEY, service("10"))
+    assert not pending.add(KEY, service("9"))
+    assert pending.take(KEY) is None
+    assert pending.add(KEY, service("11"))
 
 
 def test_an_own_status_discards_older_pending_versions_but_not_newer_ones() -> None:
-    news = PendingObjects(Clock())
-    news.add(KEY, service("9"))
-    news.mark_seen(KEY, "10")
-    assert news.take(KEY) is None
-    news.add(KEY, service("12"))
-    news.mark_seen(KEY, "11")
-    assert version_of(news.take(KEY)) == "12"
+    pending = PendingObjects(Clock())
+    pending.add(KEY, service("9"))
+    pending.mark_seen(KEY, "10")
+    assert pending.take(KEY) is None
+    pending.add(KEY, service("12"))
+    pending.mark_seen(KEY, "11")
+    assert version_of(pending.take(KEY)) == "12"
 
 
 def test_versions_in_a_list_may_decrease_as_after_a_restored_backup() -> None:
-    news = PendingObjects(Clock())
-    news.mark_seen(KEY, "10")
-    assert not news.add(KEY, service("10"), listed=True)
-    assert news.add(KEY, service("7"), listed=True)
-    assert version_of(news.take(KEY)) == "7"
+    pending = PendingObjects(Clock())
+    pending.mark_seen(KEY, "10")
+    assert not pending.add(KEY, service("10"), listed=True)
+    assert pending.add(KEY, service("7"), listed=True)
+    assert version_of(pending.take(KEY)) == "7"
 
 
 def test_a_version_that_is_too_old_is_not_used() -> None:
     clock = Clock()
-    news = PendingObjects(clock)
-    news.add(KEY, service("5"))
+    pending = PendingObjects(clock)
+    pending.add(KEY, service("5"))
     clock.now += MAX_AGE_S + 1
-    assert news.take(KEY) is None
+    assert pending.take(KEY) is None
 
 
 def test_a_deleted_service_leaves_nothing() -> None:
-    news = PendingObjects(Clock())
-    news.add(KEY, service("5"))
-    news.discard(KEY)
-    assert news.take(KEY) is None
-    news.mark_seen(KEY, "10")
-    news.forget(KEY)
-    assert news.add(KEY, service("3"))
+    pending = PendingObjects(Clock())
+    pending.add(KEY, service("5"))
+    pending.discard(KEY)
+    assert pending.take(KEY) is None
+    pending.mark_seen(KEY, "10")
+    pending.forget(KEY)
+    assert pending.add(KEY, service("3"))

@@ -35,21 +35,21 @@ class Builder:
 
 
 def test_it_is_made_once_for_all_servers(tmp_path: pathlib.Path) -> None:
-    making = Builder()
+    builder = Builder()
     first = cache(tmp_path / "c")
-    folder = first.get("e", making)
+    folder = first.get("e", builder)
     assert (folder / "made").is_file()
-    assert first.get("e", making) == folder
-    assert cache(tmp_path / "c").get("e", making) == folder
-    assert making.times == 1
+    assert first.get("e", builder) == folder
+    assert cache(tmp_path / "c").get("e", builder) == folder
+    assert builder.times == 1
 
 
 def test_two_makers_at_once_make_it_once(tmp_path: pathlib.Path) -> None:
-    making = Builder()
+    builder = Builder()
     inside, go_on = threading.Event(), threading.Event()
 
     def slowly(folder: pathlib.Path, lock: int) -> None:
-        making(folder, lock)
+        builder(folder, lock)
         inside.set()
         assert go_on.wait(10)
 
@@ -60,7 +60,7 @@ def test_two_makers_at_once_make_it_once(tmp_path: pathlib.Path) -> None:
         assert concurrent.futures.wait([second], timeout=0.3).not_done
         go_on.set()
         assert first.result() == second.result()
-    assert making.times == 1
+    assert builder.times == 1
 
 
 def test_a_failed_build_leaves_nothing_and_is_repeated(tmp_path: pathlib.Path) -> None:
@@ -72,9 +72,9 @@ def test_a_failed_build_leaves_nothing_and_is_repeated(tmp_path: pathlib.Path) -
     with pytest.raises(ValueError, match="it failed"):
         ours.get("e", failing)
     assert not (tmp_path / "e").exists()
-    making = Builder()
-    ours.get("e", making)
-    assert making.times == 1
+    builder = Builder()
+    ours.get("e", builder)
+    assert builder.times == 1
 
 
 def test_the_remains_of_a_builder_that_died_are_removed(tmp_path: pathlib.Path) -> None:
@@ -159,15 +159,15 @@ def test_a_damaged_one_is_built_again(
     *,
     held: bool,
 ) -> None:
-    making = BuilderEnvironment()
+    builder = BuilderEnvironment()
     ours = cache(tmp_path)
     (tmp_path / "interpreter").touch()
-    folder = ours.get("e", making)
+    folder = ours.get("e", builder)
     harm(folder)
     if not held:
         ours.close()
-    assert ours.get("e", making) == folder
-    assert making.times == made
+    assert ours.get("e", builder) == folder
+    assert builder.times == made
 
 
 def test_a_damaged_environment_that_another_server_uses_is_an_error(
@@ -180,9 +180,9 @@ def test_a_damaged_environment_that_another_server_uses_is_an_error(
     with pytest.raises(OSError, match=r"made is missing.*another server uses it"):
         cache(tmp_path).get("e", Builder())
     another.close()
-    making = Builder()
-    cache(tmp_path).get("e", making)
-    assert making.times == 1
+    builder = Builder()
+    cache(tmp_path).get("e", builder)
+    assert builder.times == 1
 
 
 def test_unused_ones_go_after_some_days_and_used_ones_stay(tmp_path: pathlib.Path) -> None:
@@ -200,10 +200,10 @@ def test_unused_ones_go_after_some_days_and_used_ones_stay(tmp_path: pathlib.Pat
 
 
 def test_using_one_makes_it_young_again(tmp_path: pathlib.Path) -> None:
-    making = Builder()
-    folder = cache(tmp_path).get("e", making)
+    builder = Builder()
+    folder = cache(tmp_path).get("e", builder)
     os.utime(folder / MARK, (1, 1))
-    cache(tmp_path).get("e", making)
+    cache(tmp_path).get("e", builder)
     assert (folder / MARK).stat().st_mtime > DAY
 
 

@@ -12,7 +12,7 @@ import pytest
 import naiad
 from naiad.hosts import worker
 
-_LOOK = """
+_CHECK = """
 import importlib, json, sys
 from importlib.abc import MetaPathFinder
 
@@ -42,7 +42,7 @@ def files() -> list[pathlib.Path]:
     """What a worker for Python models loads of this package."""
     main = str(pathlib.Path(worker.__file__).with_name("main.py"))
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", _LOOK, main],
+        [sys.executable, "-W", "ignore", "-c", _CHECK, main],
         capture_output=True,
         text=True,
         check=False,

@@ -30,16 +30,16 @@ class Answers:
 
     def __init__(self) -> None:
         self.got: list[DeferredResponse] = []
-        self._news = threading.Condition()
+        self._wakeup = threading.Condition()
 
     def post(self, answer: DeferredResponse) -> None:
-        with self._news:
+        with self._wakeup:
             self.got.append(answer)
-            self._news.notify_all()
+            self._wakeup.notify_all()
 
     def wait(self, count: int) -> list[InferResponse]:
-        with self._news:
-            assert self._news.wait_for(lambda: len(self.got) >= count, GIVE_UP_S)
+        with self._wakeup:
+            assert self._wakeup.wait_for(lambda: len(self.got) >= count, GIVE_UP_S)
             return [each.response for each in self.got]
 
 
