@@ -52,10 +52,10 @@ def wanted_names(batch: collections.abc.Sequence[Call], all_names: list[str]) ->
     """The outputs that some request of the batch asks for, in the model's order; `all_names` itself when that is all."""
     asked: set[str] = set()
     for inference in batch:
-        names = inference.request.output_names
-        if not names:
+        request = inference.request
+        if not request.requested_outputs:
             return all_names
-        asked.update(names)
+        asked.update(request.output_names)
     return [name for name in all_names if name in asked]
 
 
@@ -143,7 +143,8 @@ def split(
     ]
     answers: list[list[Output]] = []
     for i, inference in enumerate(batch):
-        names = inference.request.output_names
+        request = inference.request
+        names = request.output_names if request.requested_outputs else None
         answers.append(
             [
                 (name, datatype, parts[i])

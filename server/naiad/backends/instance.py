@@ -85,6 +85,10 @@ class Request(Protocol):
         """Names of outputs; empty means all."""
 
     @property
+    def requested_outputs(self) -> "Sequence[Any]":
+        """Empty if `output_names` is, which may take longer to make."""
+
+    @property
     def inputs(self) -> "Sequence[InputTensor]":
         """The tensors."""
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array
-from naiad.backends.instance import Execution, Instance, Output, Response, host_array
+from naiad.backends.instance import Execution, Instance, Response, host_array
 from naiad.backends.python.api.byte_tensors import elements_of
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
@@ -24,6 +24,9 @@ from naiad.core.tensor import Tensor
 from naiad.hosts.host import DeferredResponse
 
 _ARRAY: Any = np.ndarray
+_BY_NAME, _BYTES, _BF16 = datatypes.BY_NAME, datatypes.BYTES, datatypes.BF16
+_count = sys.getrefcount
+_COPY_NOTHING = -1
 
 Post = collections.abc.Callable[[DeferredResponse], None]
 """Takes a deferred response, in any thread; does not wait."""
@@ -46,23 +49,57 @@ class LocalInstance:
         self._version = version
         self._batched = config.max_batch_size > 0
         self._reshaped = {spec.name: spec for spec in config.outputs if spec.reshape is not None}
+        self._converts = bool(self._reshaped) or any(
+            spec.datatype is _BF16 for spec in config.outputs
+        )
         self._post: Post | None = None
+        self._lone = _LONE if instance.keeps_arrays else _COPY_NOTHING
 
     def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution[InferResponse]:
         """Run a batch; see `Instance.execute`."""
-        execution = self.instance.execute(batch)
+        execution: Execution[Any] = self.instance.execute(batch)
         made = execution.responses
         if len(made) != len(batch):
             model = batch[0].request.model_name
             raise batches.broken(
                 f"model '{model}' answered {len(made)} responses to {len(batch)} requests; it must give one for each, in their order"
             )
-        copies, response = self.instance.keeps_arrays, self._response
-        responses = [
-            None if each is None else response(inference, each, copies=copies)
+        if self._lone < 0 and not self._converts:
+            execution.responses = self._as_returned(batch, made)
+            return execution
+        build, lone = self._build, self._lone
+        execution.responses = [
+            None if each is None else build(inference, each, True, lone)
             for inference, each in zip(batch, made, strict=True)
         ]
-        return Execution(responses, execution.input_end_ns, execution.output_start_ns)
+        return execution
+
+    def _as_returned(
+        self,
+        batch: collections.abc.Sequence[Inference],
+        made: collections.abc.Sequence[Response | None],
+    ) -> list[InferResponse | None]:
+        """The responses of a model whose arrays are sent as they are: the hot path, without a call for each."""
+        version = self._version
+        responses: list[InferResponse | None] = []
+        for inference, response in zip(batch, made, strict=True):
+            if response is None or response.error is not None:
+                responses.append(
+                    None
+                    if response is None
+                    else self._build(inference, response, True, _COPY_NOTHING)
+                )
+                continue
+            outputs: list[Tensor] = []
+            for name, kind, returned in response.outputs:
+                array = returned if type(returned) is _ARRAY else host_array(name, returned)
+                outputs.append(Tensor(name, _BY_NAME[kind], array.shape, array))
+            request = inference.request
+            parameters = response.parameters or NO_PARAMETERS
+            responses.append(
+                InferResponse(request.model_name, version, request.id, outputs, parameters)
+            )
+        return responses
 
     def respond_through(self, post: Post) -> None:
         """Set where deferred responses go. Called once, before the first batch."""
@@ -82,7 +119,7 @@ class LocalInstance:
                 request.model_name, self._version, request.id, NO_OUTPUTS, NO_PARAMETERS, empty=True
             )
         else:
-            made = self._response(call, response, final=final, copies=True, lone=0)
+            made = self._build(call, response, final, 0)
         flow = call.flow
         if flow is None:
             post(DeferredResponse(call, made, begun_ns))
@@ -97,15 +134,17 @@ class LocalInstance:
         if flow is not None and flow.is_full():
             flow.wait()
 
-    def _response(
+    def _build(
         self,
         inference: Inference,
         response: Response,
-        *,
-        final: bool = True,
-        copies: bool,
-        lone: int | None = None,
+        final: bool,  # noqa: FBT001 - as below
+        lone: int,
     ) -> InferResponse:
+        """The response as the server has it, in the shapes that clients see; arrays with more than `lone` references are copied.
+
+        One call with plain arguments: the hot path of thread hosts. A negative `lone` copies nothing.
+        """
         request = inference.request
         error = response.error
         if error is not None:
@@ -118,44 +157,35 @@ class LocalInstance:
                 error,
                 final,
             )
-        return InferResponse(
-            request.model_name,
-            self._version,
-            request.id,
-            self._outputs(response.outputs, copies=copies, lone=_LONE if lone is None else lone),
-            response.parameters or NO_PARAMETERS,
-            None,
-            final,
-        )
-
-    def _outputs(self, given: list[Output], *, copies: bool, lone: int) -> list[Tensor]:
-        """Outputs in the shape that clients see; with `copies`, arrays with more than `lone` references are copied."""
-        reshaped = self._reshaped
         outputs: list[Tensor] = []
-        for name, kind, returned in given:
+        for name, kind, returned in response.outputs:
             array = returned if type(returned) is _ARRAY else host_array(name, returned)
-            datatype = datatypes.BY_NAME[kind]
-            if copies:
-                if datatype is datatypes.BYTES:
+            datatype = _BY_NAME[kind]
+            if lone >= 0:
+                if datatype is _BYTES:
                     array = _objects(array)
-                elif array.base is not None or sys.getrefcount(array) > lone:
+                elif array.base is not None or _count(array) > lone:
                     array = array.copy()
-            if datatype is datatypes.BF16:
+            if datatype is _BF16:
                 array = array.view(datatype.dtype)
-            if reshaped and name in reshaped:
+            if self._reshaped and name in self._reshaped:
+                spec = self._reshaped[name]
                 array = array.reshape(
-                    batches.client_shape(reshaped[name], array.shape, batched=self._batched)
+                    batches.client_shape(spec, array.shape, batched=self._batched)
                 )
             outputs.append(Tensor(name, datatype, array.shape, array))
-        return outputs
+        parameters = response.parameters or NO_PARAMETERS
+        return InferResponse(
+            request.model_name, self._version, request.id, outputs, parameters, None, final
+        )
 
 
 def _lone_count() -> int:
-    """What `sys.getrefcount` says, where `_outputs` asks, of an array that only its response refers to."""
+    """What `sys.getrefcount` says, where `_build` asks, of an array that only its response refers to."""
     counts: list[int] = []
     for _name, _kind, returned in [("x", "FP32", np.zeros(1))]:
         array = returned if type(returned) is _ARRAY else host_array("x", returned)
-        counts.append(sys.getrefcount(array))
+        counts.append(_count(array))
     return counts[0]
 
 

@@ -72,6 +72,11 @@ class ReceivedRequest:
         return self
 
     @property
+    def requested_outputs(self) -> "list[str]":
+        """See `Request`."""
+        return self.output_names
+
+    @property
     def label(self) -> str:
         """See `Request`."""
         return f"[request id: {self.id or '<id_unknown>'}] "
