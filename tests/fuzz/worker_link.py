@@ -185,7 +185,7 @@ def _send_to_worker(packets: list[tuple[bytes, list[int]]]) -> None:
                         for each in request.inputs:
                             assert each.array.nbytes <= _MOST_BYTES
                 else:
-                    asking.told(number, header, base)
+                    asking.on_reply(number, header, base)
             del base
     except (link.LinkBrokenError, link.SegmentLostError, BlockingIOError):
         pass

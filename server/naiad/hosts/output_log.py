@@ -58,8 +58,8 @@ class OutputLog:
 
     def output_tail(self) -> str:
         """The last lines as the end of a sentence that says how their writer ended."""
-        said = self.last_lines()
-        return f". The last that it wrote:\n{said}" if said else "; it wrote nothing"
+        lines = self.last_lines()
+        return f". The last that it wrote:\n{lines}" if lines else "; it wrote nothing"
 
     def feed(self, data: bytes) -> None:
         """Take bytes as they come; a line is logged when it is complete, or very long."""

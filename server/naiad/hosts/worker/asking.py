@@ -107,7 +107,7 @@ class AskingServer:
         """See `Server`."""
         return float(self._ask("metric_value", metric))
 
-    def told(self, number: int, header: "bytes | bytearray", base: Any) -> None:
+    def on_reply(self, number: int, header: "bytes | bytearray", base: Any) -> None:
         """A reply came; called in the thread that listens.
 
         Args:

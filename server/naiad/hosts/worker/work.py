@@ -179,7 +179,7 @@ class Worker:
         elif kind == link.CREDIT:
             self._ahead.taken(number)
         elif kind == link.RESULT:
-            self._server.told(number, header, self._control.notification)
+            self._server.on_reply(number, header, self._control.notification)
         elif kind == link.ERROR:
             self._server.failed(number, header.decode())
 

@@ -154,8 +154,8 @@ class InferRoute:
             InferenceError: the request cannot be read.
         """
         headers = request.headers
-        said = headers.get(b"inference-header-content-length")
-        header_length = len(body) if said is None else header_length_of(said, len(body))
+        header = headers.get(b"inference-header-content-length")
+        header_length = len(body) if header is None else header_length_of(header, len(body))
         if len(body) > _MAYBE_LARGE and self._limits.codec is not None:
             return self._run_large(
                 self._limits.codec,
@@ -254,15 +254,15 @@ def _unsupported(encoded: bytes) -> HttpReply:
     return error_reply(error, extra=(compression.ACCEPTED,))
 
 
-def header_length_of(said: bytes, body_length: int) -> int:
+def header_length_of(header: bytes, body_length: int) -> int:
     """How many bytes of a body are JSON (row 3.3); 0 asks for raw mode (row 3.4).
 
     Raises:
         InferenceError: INVALID_ARG unless it is a number between 0 and the body's length.
     """
-    name, text = HEADER_LENGTH.decode(), said[:40].decode("latin-1")
+    name, text = HEADER_LENGTH.decode(), header[:40].decode("latin-1")
     try:
-        length = int(said)
+        length = int(header)
     except ValueError:
         raise invalid(
             f"Unable to parse {name}, got: {text}: send the number of bytes of the JSON"

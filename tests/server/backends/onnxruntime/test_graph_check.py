@@ -326,7 +326,7 @@ def test_weights_that_are_not_beside_the_model_are_named(tmp_path: pathlib.Path)
 
 
 def test_an_output_that_the_config_leaves_out_does_not_count(tmp_path: pathlib.Path) -> None:
-    """Row 16.3: neither its name nor a first dimension that would keep the model from batching."""
+    """Neither its name counts nor a first dimension that would keep the model from batching (row 16.3)."""
     more = model([value("x", ["N", 3])], [value("y", ["N", 3]), value("count", [1])])
     config = (
         'max_batch_size: 8 input { name: "x" data_type: TYPE_FP32 dims: 3 } '

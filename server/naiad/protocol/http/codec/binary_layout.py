@@ -1,7 +1,7 @@
 """What the JSON in front of binary tensors says, remembered by its bytes.
 
 A client that sends binary tensors repeats the same JSON with every request: names, shapes, sizes. Reading it costs more than
-everything else about a small binary request, so what it said is kept and only the tensors are cut out again. Kept are short ones
+everything else about a small binary request, so its content is kept and only the tensors are cut out again. Kept are short ones
 without a request id and without tensors of a few strings, a bounded number for each model; whatever differs by one byte is read as ever.
 """
 
@@ -34,7 +34,7 @@ class _TensorSlice(Record, frozen=True):
 
 
 class _Layout(Record, frozen=True):
-    """What one JSON said. `request` has no inputs and is never handed out."""
+    """The content of one JSON. `request` has no inputs and is never handed out."""
 
     request: InferRequest
     form: ReplyForm
@@ -75,8 +75,8 @@ class BinaryLayouts:
 
 
 def _cut(layout: _Layout, body: bytes, header_length: int) -> Decoded:
-    said = layout.request
-    model = said.model_name
+    known = layout.request
+    model = known.model_name
     inputs = [
         raw_tensors.read(
             body,
@@ -92,15 +92,15 @@ def _cut(layout: _Layout, body: bytes, header_length: int) -> Decoded:
     ]
     request = InferRequest(
         model,
-        said.model_version,
+        known.model_version,
         "",
         inputs,
-        said.requested_outputs,
-        dict(said.parameters),
-        said.priority,
-        said.timeout_us,
-        said.correlation_id,
-        said.flags,
+        known.requested_outputs,
+        dict(known.parameters),
+        known.priority,
+        known.timeout_us,
+        known.correlation_id,
+        known.flags,
     )
     return Decoded(request, layout.form)
 
@@ -131,7 +131,7 @@ def _layout_of(decoded: Decoded, size: int) -> _Layout | None:
         start += length
     if start != size:
         return None
-    said = InferRequest(
+    template = InferRequest(
         request.model_name,
         request.model_version,
         "",
@@ -143,4 +143,4 @@ def _layout_of(decoded: Decoded, size: int) -> _Layout | None:
         request.correlation_id,
         request.flags,
     )
-    return _Layout(said, decoded.form, tuple(places), size)
+    return _Layout(template, decoded.form, tuple(places), size)

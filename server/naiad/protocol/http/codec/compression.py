@@ -115,7 +115,7 @@ def decompress(body: bytes, *, limit: int) -> bytes:
 
 
 def unsupported_encoding(content_encoding: bytes) -> InferenceError:
-    """Row 1.14."""
+    """The error of a content encoding other than gzip and deflate (row 1.14)."""
     return unsupported(
         f"Unsupported compression type '{content_encoding[:60].decode('latin-1')}': send the body as gzip, deflate, or as it is"
     )

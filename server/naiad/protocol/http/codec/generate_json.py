@@ -153,7 +153,7 @@ class _Members:
             request.inputs.append(tensor)
 
     def _take_nested(self, value: Json) -> None:
-        """Row 6.3."""
+        """Take the members of a nested object `parameters` (row 6.3)."""
         if self._reader.has_input(NESTED):
             raise invalid(
                 f"Keyword '{NESTED}' for nested schema also given as input tensor name: this model's input of that name cannot be sent "
@@ -180,7 +180,7 @@ def _input(name: str, datatype: DataType, shape: tuple[int, ...], *, batched: bo
 
 
 def _shape_for(spec: _Input, count: int) -> tuple[int, ...]:
-    """Row 6.5: fixed dimensions take their share, the innermost of any size the rest, others of any size are 1."""
+    """The shape of so many elements: fixed dimensions take their share, the innermost of any size the rest, others are 1 (row 6.5)."""
     rest, left = divmod(count, spec.fixed)
     if left or (spec.innermost < 0 and rest != 1):
         raise invalid(
@@ -194,7 +194,7 @@ def _shape_for(spec: _Input, count: int) -> tuple[int, ...]:
 
 
 def _parameter(name: str, value: Json) -> bool | int | float | str:
-    """Row 6.4; any name will do, also one that is reserved elsewhere."""
+    """A request parameter (row 6.4); any name is valid, also one that is reserved elsewhere."""
     require_utf8(name, "parameters")
     if type(value) is int:
         return value if _MIN_INT64 <= value <= _MAX_INT64 else float(value)
@@ -217,7 +217,7 @@ def _bytes_of(values: list[Json]) -> int:
 def _look_for_repeats(
     body: bytes, inputs: collections.abc.Container[str], request: InferRequest
 ) -> None:
-    """Row 6.6. The fast parser keeps the last of two equal keys; so does this, but for inputs, which are refused."""
+    """Handle a key that occurs twice (row 6.6): as in the fast parser the last one counts, but inputs are refused."""
 
     def members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
         found: dict[str, Json] = {}
