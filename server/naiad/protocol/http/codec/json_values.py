@@ -23,11 +23,13 @@ Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 MAX_DEPTH = 100
 """Lists nested this deep are refused (row 1.12)."""
 
-_TYPECODES = {
+TYPECODES = {
     "UINT8": "B", "UINT16": "H", "UINT32": "I", "UINT64": "Q",
     "INT8": "b", "INT16": "h", "INT32": "i", "INT64": "q",
     "FP32": "f", "FP64": "d",
 }  # fmt: skip
+"""Of `array.array`, by datatype."""
+
 _BOOLEANS = frozenset((bool,))
 _INTEGERS = frozenset((int,))
 _NUMBERS = frozenset((int, float))
@@ -63,7 +65,7 @@ def read(
         InferenceError: 500 for a wrong count or a wrong type (rows 3.15, 3.17), 400 for FP16 and BF16 (row 3.16) and for
             lists nested too deep (row 1.12).
     """
-    typecode = _TYPECODES.get(datatype.name)
+    typecode = TYPECODES.get(datatype.name)
     if typecode is None:
         refuse(datatype, name)
     else:
@@ -191,7 +193,7 @@ def _read_checked(leaves: Values, datatype: DataType, name: str) -> Elements:
 
 def _floats(leaves: Values, datatype: DataType, name: str) -> Elements:
     try:
-        values = array.array(_TYPECODES[datatype.name], leaves)
+        values = array.array(TYPECODES[datatype.name], leaves)
     except OverflowError:
         raise internal(
             f"Unable to parse 'data': input '{name}' holds a number too big for {datatype.name}; send Infinity if you mean it"

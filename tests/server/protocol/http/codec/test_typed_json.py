@@ -1,0 +1,179 @@
+"""The fast reader of JSON takes what the careful one takes, with the same result, or leaves it alone."""
+
+import json
+import typing
+
+import pytest
+from hypothesis import given, strategies as st
+
+from naiad.core.tensor import Tensor
+from naiad.errors import InferenceError
+from naiad.protocol.http.codec import infer_json, typed_json
+from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded
+
+LIMIT = typed_json.SMALLEST_LIMIT
+
+
+def _shown(tensor: Tensor) -> object:
+    array = tensor.array
+    elements = array.tolist() if array.dtype == object else array.tobytes()
+    return tensor.name, tensor.datatype.name, tensor.shape, array.shape, array.dtype, elements, tensor.fault  # fmt: skip
+
+
+def _meaning(decoded: Decoded) -> object:
+    request = decoded.request
+    parameters = [(key, type(value), value) for key, value in request.parameters.items()]
+    return (
+        (request.model_name, request.model_version, request.id, request.requested_outputs),
+        (request.priority, request.timeout_us, type(request.correlation_id), request.correlation_id, request.flags),
+        parameters,
+        [_shown(each) for each in request.inputs],
+        decoded.form is ALL_BINARY,
+    )  # fmt: skip
+
+
+def agree(document: bytes) -> bool:
+    """Hold both to each other; whether the fast one took it."""
+    fast = typed_json.read(document, model="m", version=-1)
+    if fast is None:
+        return False
+    careful = infer_json.read(document, len(document), model="m", version=-1, max_input_size=LIMIT)
+    request, binary = fast
+    assert _meaning(Decoded(request, ALL_BINARY if binary else ALL_JSON)) == _meaning(careful)
+    return True
+
+
+def document(**members: typing.Any) -> bytes:
+    """A request of one input, with other members of it."""
+    return json.dumps(
+        {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2.5], **members}]}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    "taken",
+    [
+        document(),
+        document(datatype="INT64", data=[-(2**63), 2**63 - 1]),
+        document(datatype="UINT64", data=[0, 2**64 - 1]),
+        document(datatype="FP64", data=[10**30, -0.0]),
+        document(data=[1, 2]).replace(b"1, 2", b"-0, 1e5"),
+        document(datatype="BYTES", data=["", "a b"]),
+        document(shape=[1, 2, 1]),
+        b' {"inputs":[] }\n',
+        b'{"id":"7","id":"8",' + document()[1:],
+        b'{"parameters":{"a":1,"b":2.0,"c":"d","e":true,"priority":3,"binary_data_output":true},'
+        + document()[1:],
+        b'{"parameters":{"a":18446744073709551616,"b":9223372036854775808},' + document()[1:],
+        document()[:-3] + b',"data":[3,4]}]}',
+    ],
+)
+def test_usual_requests_are_taken(taken: bytes) -> None:
+    assert agree(taken)
+
+
+@pytest.mark.parametrize(
+    "left",
+    [
+        b"",
+        b"{}",
+        b"[]",
+        b"\xef\xbb\xbf" + document(),
+        document(name="\u00e9"),
+        document(name="\u00e9").replace(b"\\u00e9", b"\xe9"),
+        document(name=None),
+        document(datatype="FP16"),
+        document(datatype="fp32"),
+        document(shape=[2.0]),
+        document(shape=[True, 2]),
+        document(shape=[-1, -2]),
+        document(shape=[0], data=[]),
+        document(shape=[1] * 33, data=[1]),
+        document(shape=[3]),
+        document(shape=[2**63]),
+        document(data=[True, 1]),
+        document(data=[None, 1]),
+        document(data=[[1, 2]]),
+        document(data=["1", "2"]),
+        document(datatype="INT8", data=[1, 2.0]),
+        document(datatype="INT8", data=[1, 200]),
+        document(datatype="BYTES", data=["a", 1]),
+        document(data=[1, 2]).replace(b"1, 2", b"NaN, 1"),
+        document(parameters={"binary_data_size": 8}),
+        document(parameters=None),
+        document(other=1),
+        document() + b"x",
+        b'{"id":null,' + document()[1:],
+        b'{"outputs":[{"name":"y"}],' + document()[1:],
+        b'{"parameters":null,' + document()[1:],
+        b'{"parameters":{"a":[]},' + document()[1:],
+        b'{"parameters":{"priority":"high"},' + document()[1:],
+        b'{"parameters":{"triton_a":1},' + document()[1:],
+        b"[" * 4000,
+        b'{"inputs":' + b"[" * 4000,
+    ],
+)
+def test_everything_else_is_left_to_the_careful_reader(left: bytes) -> None:
+    assert not agree(left)
+
+
+_NUMBERS = st.one_of(
+    st.integers(-(2**70), 2**70), st.floats(), st.sampled_from([0, -0.0, 1e308, 2**64, 1e-320])
+)
+_VALUES = st.one_of(
+    _NUMBERS, st.text(max_size=3), st.booleans(), st.none(), st.lists(_NUMBERS, max_size=2)
+)
+_INPUT = st.fixed_dictionaries(
+    {
+        "name": st.one_of(st.text(max_size=3), st.none()),
+        "datatype": st.sampled_from(
+            ["FP32", "FP64", "INT8", "INT32", "INT64", "UINT8", "UINT64", "BOOL", "BYTES", "FP16", "x"]
+        ),
+        "shape": st.one_of(st.lists(st.integers(-1, 3), max_size=3), st.just([2]), st.just([1, 2])),
+        "data": st.one_of(
+            st.lists(_NUMBERS, min_size=2, max_size=2),
+            st.lists(st.integers(-3, 300), max_size=4),
+            st.lists(st.text(alphabet="ab\u00e9\\", max_size=3), min_size=2, max_size=2),
+            st.lists(_VALUES, max_size=3),
+        ),
+    },
+    optional={"parameters": st.one_of(st.none(), st.dictionaries(st.text(max_size=3), _VALUES, max_size=1))},
+)  # fmt: skip
+_DOCUMENT = st.fixed_dictionaries(
+    {"inputs": st.lists(_INPUT, max_size=2)},
+    optional={
+        "id": st.one_of(st.text(max_size=4), st.integers()),
+        "parameters": st.dictionaries(
+            st.sampled_from(["a", "b", "priority", "timeout", "sequence_id", "sequence_start", "binary_data_output", "triton_x"]),
+            _VALUES,
+            max_size=3,
+        ),
+        "outputs": st.just([{"name": "y"}]),
+    },
+)  # fmt: skip
+
+
+def _agree_or_both_refuse(document: bytes) -> None:
+    try:
+        agree(document)
+    except InferenceError as error:  # only the careful one raises
+        raise AssertionError(f"the fast reader took what is refused: {error}") from error
+
+
+@given(_DOCUMENT)
+def test_both_readers_agree(value: object) -> None:
+    _agree_or_both_refuse(json.dumps(value).encode())
+    _agree_or_both_refuse(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))  # fmt: skip
+
+
+@given(st.data())
+def test_both_readers_agree_on_damaged_documents(data: st.DataObject) -> None:
+    text = data.draw(
+        st.sampled_from([document(), document(datatype="BYTES", data=["a", "b"]), b'{"id":"7",' + document()[1:]])
+    )  # fmt: skip
+    at = data.draw(st.integers(0, len(text)))
+    stop = data.draw(st.integers(at, min(at + 3, len(text))))
+    put = data.draw(
+        st.sampled_from([b"", b" ", b"-", b"0", b"1.", b"e5", b'"', b"{", b"}", b"[", b"]", b",", b"null", b"true", b"\0", b"\xff", b"\\", b"\x7f", b"\t"])
+    )  # fmt: skip
+    _agree_or_both_refuse(text[:at] + put + text[stop:])
