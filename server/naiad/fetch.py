@@ -242,14 +242,14 @@ class Progress:
         self._clock = clock
         self._say = say if say is not None else _say
         self._copied = 0
-        self._told = clock()
+        self._reported = clock()
 
     def advance(self, count: int) -> None:
         """Count so many bytes more."""
         self._copied += count
         now = self._clock()
-        if now - self._told >= _EVERY_S:
-            self._told = now
+        if now - self._reported >= _EVERY_S:
+            self._reported = now
             done = 100 * self._copied // max(self._size, 1)
             self._say(
                 f"{_amount(self._copied)} of {_amount(self._size)} in {_counted(self._files, 'file')} ({done} %)"
