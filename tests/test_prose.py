@@ -91,6 +91,11 @@ def test_a_name_that_only_looks_like_a_retired_one_is_not_found(name: str) -> No
     assert found(f"{name} = 1\n", "a.py") == []
 
 
+def test_a_docstring_that_begins_with_a_row_is_found() -> None:
+    assert found('def f() -> None:\n    """Row 3.14."""\n', "a.py") == ['"""Row 3.14']
+    assert found('def f() -> None:\n    """Refuse it (row 3.14)."""\n', "a.py") == []
+
+
 def test_a_quotation_may_stay_in_its_file_and_nowhere_else() -> None:
     quoted = "unexpected value is no text"
     rules = prose.Rules(RULES.phrases, RULES.names, {"a.txt": (quoted,)})

@@ -24,6 +24,9 @@ _OWN = (".ci/prose.toml", "tests/test_prose.py", "tests/data/prose/", "LICENSE")
 _SPACE = r"[ \t]*(?:[ \t]|\n)[ \t]*(?:#[ \t]*)?"
 """Between two words: a space, or the end of a line, also in a comment of a YAML file; not an empty line."""
 
+_CITES_FIRST = re.compile(r'^[ \t]*"""rows? \d+\.\d+', re.IGNORECASE | re.MULTILINE)
+"""A docstring that begins with a row of the specification instead of what the thing does."""
+
 _QUOTES = re.compile(r"^[a-zA-Z]*('''|\"\"\"|'|\")")
 _FSTRING_PART = getattr(
     tokenize, "FSTRING_MIDDLE", tokenize.STRING
@@ -142,6 +145,16 @@ def findings_in(path: str, source: str, rules: Rules) -> list[Finding]:
         for expression, write in rules.names
         if expression.search(name)
     ]
+    if path.endswith(".py"):
+        found += [
+            Finding(
+                path,
+                source.count("\n", 0, hit.start()) + 1,
+                hit[0].strip(),
+                "a sentence, and the row behind it",
+            )
+            for hit in _CITES_FIRST.finditer(source)
+        ]
     return sorted(found, key=lambda finding: finding.line)
 
 

@@ -226,7 +226,7 @@ class _InputReader:
 
 
 def _not_one_source(entry: Members, parameters: Members) -> InferenceError:
-    """Row 3.8."""
+    """The error of an input with no source of its values, or with several (row 3.8)."""
     present = [
         f"'{source}'"
         for source, place in (

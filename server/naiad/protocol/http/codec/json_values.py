@@ -208,7 +208,7 @@ def _integers(
     failure: str,
     widest: tuple[np.dtype[typing.Any], int, int],
 ) -> Elements:
-    """Row 3.17: what fits 64 bits is cut to the datatype's width without a word, as C does."""
+    """Truncate values that fit 64 bits to the datatype's width without an error, as C does (row 3.17)."""
     dtype, low, high = widest
     try:
         return np.array(leaves, dtype=dtype).astype(datatype.dtype)
@@ -305,7 +305,7 @@ def _write_strings(elements: Elements) -> typing.Any:
 
 
 def too_deep() -> InferenceError:
-    """Row 1.12."""
+    """The error of JSON that is nested too deep (row 1.12)."""
     return invalid(
         f"JSON nesting depth exceeds maximum allowed limit ({MAX_DEPTH}): nesting need not follow the shape, send 'data' "
         "as a flat list"
@@ -320,7 +320,7 @@ def _too_many_lists(expected: int) -> InferenceError:
 
 
 def wrong_count(name: str, expected: int, got: int) -> InferenceError:
-    """Row 3.15."""
+    """The error of a number of values that does not fit the shape (row 3.15)."""
     if got > expected:
         return internal(
             f"Unable to parse 'data': Shape does not match true shape of 'data' field: the shape of input '{name}' holds "
@@ -344,7 +344,7 @@ _EXPECTED = {
 def wrong_type(
     name: str, datatype: DataType, at: int, value: object, failure: str
 ) -> InferenceError:
-    """Row 3.17."""
+    """The error of a value of another type than the datatype (row 3.17)."""
     return internal(
         f"Unable to parse 'data': attempt to access JSON {failure}: element {at} of {datatype.name} input '{name}' is "
         f"{_shown(value)}; send {_EXPECTED[datatype.kind]}"
