@@ -1,4 +1,4 @@
-"""A load of what is loaded: nothing to do, the new beside the old, and what a failure leaves (rows 7.21, 7.22, 7.25)."""
+"""Reloading a loaded model: nothing to do, the new version beside the old one, and what a failure leaves (rows 7.21, 7.22, 7.25)."""
 
 import json
 import shutil
