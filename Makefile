@@ -22,7 +22,7 @@ test: $(VENV)/.dev ## run every test, in four processes
 	@$(PYTEST) --durations=25
 
 test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones, Triton and Kubernetes
-	@$(PYTEST) -n 3 -m "not slow" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
+	@$(PYTEST) -m "not slow" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25

@@ -200,6 +200,7 @@ def test_the_items_of_a_list_are_checked(
     assert lines[0].startswith(f"{tmp_path / 'service.yaml'}:26: spec.predictor.replics")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away_is_not_an_error() -> None:
     command = [sys.executable, "-m", "naiad_operator", "check", "-f", str(EXAMPLES[0])]
     reading, writing = os.pipe()

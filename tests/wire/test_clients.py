@@ -116,6 +116,7 @@ def test_an_error_says_what_to_send(kind: str, server: ServerProcess) -> None:
     assert "send [1,4]" in str(caught.value)
 
 
+@pytest.mark.slow
 def test_many_requests_at_once_are_batched_and_all_answered(server: ServerProcess) -> None:
     x = np.arange(4, dtype=np.float32).reshape(1, 4)
     asked = http_client.InferenceServerClient(server.http, concurrency=16)

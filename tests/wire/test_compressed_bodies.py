@@ -128,6 +128,7 @@ def test_what_is_badly_compressed_is_refused(
 @pytest.mark.parametrize(
     "text", _FAR, ids=["brackets", "spaces", "empty lists", "a string", "dimensions"]
 )
+@pytest.mark.slow
 def test_hostile_json_that_was_compressed_is_refused(
     server: ServerProcess, text: collections.abc.Callable[[], bytes]
 ) -> None:

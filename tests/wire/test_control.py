@@ -159,6 +159,7 @@ def test_tritons_clients_load_ask_and_unload(
 
 
 @pytest.mark.parametrize("kind", CLIENTS)
+@pytest.mark.slow
 def test_what_cannot_be_loaded_says_why_and_the_old_model_answers_on(
     kind: str, controlled: ServerProcess, folder: pathlib.Path
 ) -> None:

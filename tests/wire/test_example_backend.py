@@ -18,6 +18,8 @@ import tritonclient.grpc as grpcclient
 from tests.reference.process import Program, ServerProcess, naiad_program
 from tests.wire.plain_http import call, get
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES = pathlib.Path(__file__).resolve().parents[2] / "examples" / "backends"
 HOSTS = ("thread", "process")
 

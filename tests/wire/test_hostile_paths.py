@@ -115,6 +115,7 @@ def refused(server: ServerProcess, method: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS)
+@pytest.mark.slow
 def test_no_spelling_of_a_path_passes_a_restriction(restricted: ServerProcess, path: str) -> None:
     for target in spellings(path):
         for method in dict.fromkeys((PATHS[path], "HEAD", "OPTIONS", "POST")):

@@ -4,9 +4,12 @@ import json
 import pathlib
 import signal
 
+import pytest
+
 from tests.reference.process import ServerProcess, naiad_program
 
 
+@pytest.mark.slow
 def test_a_log_in_json_says_what_started_what_was_loaded_and_that_it_stopped(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

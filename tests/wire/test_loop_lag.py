@@ -3,6 +3,8 @@
 import json
 import pathlib
 
+import pytest
+
 from tests.reference.process import ServerProcess, naiad_program
 from tests.wire.plain_http import call, get
 
@@ -34,6 +36,7 @@ class TritonPythonModel:
 """
 
 
+@pytest.mark.slow
 def test_a_loop_that_cannot_run_shows_on_the_metrics_page_and_in_the_log(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -77,6 +77,7 @@ _INPUT = '{"inputs":[{"name":"x","datatype":"FP32","shape":[1,4],"data":[1,2,3,4
     ],
     ids=["live", "wrong method", "infer", "unknown model", "metadata"],
 )  # fmt: skip
+@pytest.mark.slow
 def test_every_pipelined_request_gets_its_reply(
     server: ServerProcess, data: bytes, status: bytes
 ) -> None:
@@ -87,6 +88,7 @@ def test_every_pipelined_request_gets_its_reply(
         assert reader.join() == [status] * _REQUESTS
 
 
+@pytest.mark.slow
 def test_replies_that_a_client_does_not_read_stop_its_requests(server: ServerProcess) -> None:
     """A page is some kilobytes long, so a server that went on would have to keep them all."""
     with contextlib.closing(connect(server.metrics)) as peer:

@@ -53,6 +53,7 @@ def test_sigterm_ends_with_0_and_says_what_it_does(
     assert "successfully unloaded add version 1" in log
 
 
+@pytest.mark.slow
 def test_sighup_of_a_closed_terminal_ends_with_a_drain(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -81,6 +82,7 @@ def test_nohup_keeps_the_server(models: pathlib.Path, tmp_path: pathlib.Path) ->
         assert "SIGHUP" not in server.output()
 
 
+@pytest.mark.slow
 def test_a_signal_while_the_server_is_imported_ends_it_with_0(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -105,6 +107,7 @@ def catches(pid: int, number: signal.Signals) -> bool:
     raise AssertionError(f"process {pid} is not there any more")
 
 
+@pytest.mark.slow
 def test_a_log_file_that_cannot_be_written_is_reported_once_and_the_server_serves(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -139,6 +142,7 @@ def one_running_one_waiting(
         each.join()
 
 
+@pytest.mark.slow
 def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -150,6 +154,7 @@ def test_requests_in_flight_and_in_the_queue_are_finished_before_the_end(
     assert statuses == [200, 200]
 
 
+@pytest.mark.slow
 def test_during_the_delay_it_is_not_ready_and_still_answers(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -228,6 +233,7 @@ def slow_request() -> bytes:
     return data
 
 
+@pytest.mark.slow
 def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with launched(models, tmp_path, *ADD, "--shutdown-delay-secs=30") as server:
         assert server.process is not None
@@ -245,6 +251,7 @@ def stuck_while_loading(folder: pathlib.Path) -> pathlib.Path:
         "import threading\n\n\n"
         "class TritonPythonModel:\n"
         "    def initialize(self, args):\n"
+        "        print('initialize waits', flush=True)\n"
         "        threading.Event().wait()\n\n"
         "    def execute(self, requests):\n"
         "        return []\n"
@@ -254,26 +261,29 @@ def stuck_while_loading(folder: pathlib.Path) -> pathlib.Path:
     return folder / "models"
 
 
+@pytest.mark.slow
 def test_a_model_that_never_ends_loading_does_not_keep_the_process(tmp_path: pathlib.Path) -> None:
     options = ("--backend-config=python,host=thread", "--exit-timeout-secs=1")
     server = launched(stuck_while_loading(tmp_path), tmp_path, *options).start()
-    wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
+    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
     assert server.stop() == 1
     assert "waiting for 1 models that are being loaded" in server.output()
     assert "Exit timeout expired. Exiting immediately." in server.output()
 
 
+@pytest.mark.slow
 def test_a_model_that_loads_in_a_process_of_its_own_is_given_up_at_the_end(
     tmp_path: pathlib.Path,
 ) -> None:
     server = launched(stuck_while_loading(tmp_path), tmp_path).start()
-    wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
+    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
     assert server.process is not None
     server.ask_to_stop()
     assert server.process.wait(20) == 0
 
 
 @pytest.mark.parametrize("retries", [0, 3])
+@pytest.mark.slow
 def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
     tmp_path: pathlib.Path, retries: int
 ) -> None:
@@ -285,7 +295,7 @@ def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
         over_http = clients.submit(
             call, server.http, "POST", "/v2/repository/models/stuck/load", {}
         )
-        wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
+        wait_until(lambda: "initialize waits" in server.output(), seconds=30)
         assert server.process is not None
         server.ask_to_stop()
         assert server.process.wait(20) == 0, "it has 30 s to end"
@@ -294,10 +304,11 @@ def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
     assert "Exit timeout expired" not in server.output()
 
 
+@pytest.mark.slow
 def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
     options = ("--backend-config=python,host=thread",)
     server = launched(stuck_while_loading(tmp_path), tmp_path, *options).start()
-    wait_until(lambda: "loading: stuck" in server.output(), seconds=30)
+    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
     assert server.process is not None
     server.ask_to_stop()
     wait_until(lambda: "SIGTERM: stopping" in server.output())
@@ -306,6 +317,7 @@ def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Pat
 
 
 @pytest.mark.parametrize("exit_on_error", [True, False])
+@pytest.mark.slow
 def test_a_broken_model_ends_the_server_only_when_asked_to(
     models: pathlib.Path, tmp_path: pathlib.Path, *, exit_on_error: bool
 ) -> None:
@@ -341,6 +353,7 @@ def test_a_broken_model_ends_the_server_only_when_asked_to(
 
 
 @pytest.mark.parametrize("port", ["http", "grpc", "metrics"])
+@pytest.mark.slow
 def test_a_taken_port_is_said_before_anything_is_loaded(port: str, models: pathlib.Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
@@ -358,6 +371,7 @@ def test_a_taken_port_is_said_before_anything_is_loaded(port: str, models: pathl
     assert "loading" not in output
 
 
+@pytest.mark.slow
 def test_a_repository_that_is_not_there_is_one_sentence(tmp_path: pathlib.Path) -> None:
     ports = ["--http-port=0", "--grpc-port=0", "--metrics-port=0"]
     status, output = naiad_program().run([f"--model-repository={tmp_path / 'none'}", *ports])
@@ -376,6 +390,7 @@ def test_the_command_line_explains_itself() -> None:
     assert "did you mean --model-repository?" in output
 
 
+@pytest.mark.slow
 def test_restricted_apis_ask_for_their_header(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     restricted = "--http-restricted-api=metadata,inference:secret=key"
     with launched(models, tmp_path, *ADD, restricted) as server:
@@ -385,6 +400,7 @@ def test_restricted_apis_ask_for_their_header(models: pathlib.Path, tmp_path: pa
         assert get(server.http, "/v2/health/ready")[0] == 200
 
 
+@pytest.mark.slow
 def test_grpc_is_not_even_imported_when_it_is_off(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -396,6 +412,7 @@ def test_grpc_is_not_even_imported_when_it_is_off(
             socket.create_connection(("127.0.0.1", server.ports.grpc), timeout=1)
 
 
+@pytest.mark.slow
 def test_json_logs_are_one_object_per_line(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     with launched(models, tmp_path, *ADD, "--log-format=json", "--access-log") as server:
         infer(server.http, "add", "x", [1, 2, 3, 4], [1, 4])

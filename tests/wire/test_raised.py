@@ -59,6 +59,7 @@ def ask(server: ServerProcess, model: str, what: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("host", [pytest.param("process", marks=pytest.mark.slow), "thread"])
+@pytest.mark.slow
 def test_whatever_a_model_raises_is_reported_as_an_exception_is_and_it_serves_on(
     host: str, tmp_path: pathlib.Path
 ) -> None:

@@ -75,6 +75,7 @@ def test_the_curl_request_gets_the_response_that_is_shown(examples: ServerProces
     assert json.loads(text) == json.loads(shown)
 
 
+@pytest.mark.slow
 def test_the_python_request_prints_what_its_comment_says(examples: ServerProcess) -> None:
     [python] = snippets("python")
     shown = python.rstrip().rpartition("# ")[2]
@@ -100,6 +101,7 @@ def test_the_example_that_streams_shows_every_word(examples: ServerProcess, wire
     assert output_of(sys.executable, *command) == words
 
 
+@pytest.mark.slow
 def test_a_config_that_asks_for_what_is_not_supported_yet_is_refused(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -140,6 +140,7 @@ class TestHttp:
         with posted(server, "scripted/generate", {"SCRIPT": "on"}) as reply:
             assert json.loads(reply.read())["WORD"] == "on"
 
+    @pytest.mark.slow
     def test_a_slow_reader_holds_the_model_and_not_the_memory(self, server: ServerProcess) -> None:
         megabytes = 150
         with posted(server, "scripted/generate_stream", {"SCRIPT": f"large:{megabytes}"}) as reply:
@@ -153,6 +154,7 @@ class TestHttp:
         assert len(found) == megabytes - 1
         assert {len(each["WORD"]) for each in found} == {1_000_000}
 
+    @pytest.mark.slow
     def test_a_slow_reader_that_leaves_frees_the_model(self, server: ServerProcess) -> None:
         with posted(server, "scripted/generate_stream", {"SCRIPT": "large:151"}) as reply:
             assert event(reply) is not None
@@ -186,6 +188,7 @@ class TestHttp:
                     received += 1
             assert received < 200
 
+    @pytest.mark.slow
     def test_streams_asked_for_at_once_on_one_connection_come_one_after_the_other(
         self, server: ServerProcess
     ) -> None:
@@ -315,6 +318,7 @@ class TestGrpc:
             asked.client.stop_stream(cancel_requests=True)
             wait_until(lambda: server.output().count("cancelled True") == before + 1)
 
+    @pytest.mark.slow
     def test_a_stream_that_times_out_cancels_its_requests(self, server: ServerProcess) -> None:
         before = server.output().count("cancelled True")
         with stream(server, stream_timeout=2) as asked:
@@ -360,6 +364,7 @@ def _only(*names: str) -> list[str]:
     return ["--model-control-mode=explicit", *(f"--load-model={name}" for name in names)]
 
 
+@pytest.mark.slow
 def test_a_shutdown_finishes_active_streams(models: pathlib.Path, tmp_path: pathlib.Path) -> None:
     gate = tmp_path / "gate"
     options = _only("scripted", "async", "plain")
@@ -384,6 +389,7 @@ def test_a_shutdown_finishes_active_streams(models: pathlib.Path, tmp_path: path
         assert server.process.wait(GIVE_UP_S) == 0
 
 
+@pytest.mark.slow
 def test_a_stream_that_does_not_end_costs_no_more_than_the_exit_timeout(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -36,6 +36,7 @@ def server(
 @pytest.mark.parametrize(
     "path", ["/v2", "/v2/models/add", "/v2/repository/index", "/docs", "/nothing"]
 )
+@pytest.mark.slow
 def test_http_asks_for_a_token(server: ServerProcess, path: str) -> None:
     assert get(server.http, path)[0] == 401
     assert get(server.http, path, Authorization="wrong")[0] == 401
@@ -59,6 +60,7 @@ def test_grpc_asks_for_a_token(server: ServerProcess) -> None:
             assert client.get_server_metadata(headers={"authorization": token}).name
 
 
+@pytest.mark.slow
 def test_a_new_token_counts_on_a_connection_that_was_there(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -227,6 +227,7 @@ def _fails(server: ServerProcess) -> None:
         ask(server, "one", 20)
 
 
+@pytest.mark.slow
 def test_a_stopped_server_takes_its_workers_along_in_order(tmp_path: pathlib.Path) -> None:
     code = MODEL + "\n    def finalize(self):\n        print('the model ends')\n"
     with launched(repository(tmp_path, one=("", code)), tmp_path) as server:
@@ -294,6 +295,7 @@ def failed_load(server: ServerProcess, name: str, more: str, code: str) -> tuple
     ids=["import", "initialize", "crash"],
 )
 @pytest.mark.parametrize("host", ["thread", "process"])
+@pytest.mark.slow
 def test_a_failed_load_shows_the_model_s_own_lines_in_the_reply_the_index_and_the_log(
     loads_in: Loads, code: str, said: collections.abc.Sequence[str], host: str
 ) -> None:
@@ -349,6 +351,7 @@ class TritonPythonModel:
 """
 
 
+@pytest.mark.slow
 def test_two_instances_are_two_processes_that_work_at_the_same_time(tmp_path: pathlib.Path) -> None:
     """Each waits for the other in the middle of its request."""
     models = repository(tmp_path, twice=("", MEETING))
@@ -399,6 +402,7 @@ def test_prints_of_a_model_carry_its_name_and_its_instance(tmp_path: pathlib.Pat
         wait_until(lambda: "[chatty chatty_0_0] the model speaks" in server.output())
 
 
+@pytest.mark.slow
 def test_only_the_workers_of_a_model_import_its_framework(
     models: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:

@@ -5,10 +5,13 @@ import typing
 import cel
 import hypothesis
 import msgspec
+import pytest
 from hypothesis import strategies
 
 from naiad_operator.api import names, rules, validation
 from naiad_operator.api.spec import Spec
+
+pytestmark = pytest.mark.slow
 
 _TEXTS: dict[str, list[str]] = {
     "storageUri": [

@@ -147,6 +147,7 @@ def test_a_package_may_bring_a_backend_that_the_server_only_knows_by_name(
     assert found.supported
 
 
+@pytest.mark.slow
 def test_models_of_the_servers_own_backends_look_for_no_packages(tmp_path: pathlib.Path) -> None:
     make_model(tmp_path, 'backend: "python"')
     make_model(tmp_path, None, name="by_file")

@@ -50,6 +50,7 @@ def test_a_fault_of_our_own_modules_is_not_taken_for_a_missing_framework(
         Registry(clock=ManualClock()).get("onnxruntime")
 
 
+@pytest.mark.slow
 def test_no_framework_is_imported_before_a_model_needs_it() -> None:
     code = (
         "import sys; from naiad.backends.registry import Registry; from naiad.core.clock import SystemClock; "

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 _LATER = "google.protobuf.internal.python_message"
 
 
@@ -45,6 +47,7 @@ def test_what_was_imported_before_stays() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_client_imported_afterwards_has_the_same_messages() -> None:
     run(
         "from naiad.core.messages import service_pb2\n"

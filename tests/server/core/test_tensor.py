@@ -18,6 +18,7 @@ def test_packed_elements_unpack_to_the_same(count: int) -> None:
     assert unpack(packed).tolist() == elements.tolist()
 
 
+@pytest.mark.slow
 def test_packing_many_short_elements_takes_little_memory_beside_the_result() -> None:
     """At 64 MB, objects of all lengths at the same time took 3.5 GB, more than a codec process may use."""
     elements = np.empty(500_000, dtype=object)

@@ -66,6 +66,7 @@ def test_a_program_that_starts_after_close_is_ended_at_once() -> None:
         )
 
 
+@pytest.mark.slow
 def test_a_program_that_takes_too_long_is_ended_with_an_error() -> None:
     with pytest.raises(FailedError) as caught:
         Programs(threading.Event()).run(

@@ -58,4 +58,4 @@ def test_without_a_shell_there_is_nothing_but_no_harm(monkeypatch: pytest.Monkey
     alone = spawn.OrphanReaper()
     alone.add(1 << 22)
     alone.remove(1 << 22)
-    assert open_descriptors() == before
+    assert open_descriptors() <= before

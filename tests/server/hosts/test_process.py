@@ -264,6 +264,7 @@ async def test_a_model_that_calls_exit_fails_its_batch_and_the_worker_lives_on(
         ("def is_ready(self): time.sleep(60)", [False]),
     ],
 )
+@pytest.mark.slow
 async def test_readiness_is_what_the_model_says(
     hosts: Hosts, body: str, ready: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,6 +309,7 @@ async def test_a_worker_that_cannot_start_a_thread_is_not_ready_until_it_can_aga
     assert hosted.restarts == []
 
 
+@pytest.mark.slow
 async def test_a_backend_without_a_runner_of_its_own_runs_as_it_is(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:

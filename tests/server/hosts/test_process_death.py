@@ -30,6 +30,7 @@ from tests.server.hosts.workers import (
 from tests.support.waiting import until
 
 
+@pytest.mark.slow
 async def test_kill_9_fails_what_was_there_with_unavailable_and_the_next_worker_serves(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
@@ -175,6 +176,7 @@ async def test_a_new_worker_that_hangs_while_it_loads_shows_where_and_the_next_o
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
 
 
+@pytest.mark.slow
 async def test_a_batch_in_time_leaves_the_watchdog_asleep(hosts: Hosts) -> None:
     hosted = await hosts.start(SAME, timeout_s=1.5)
     for _ in range(3):

@@ -25,6 +25,8 @@ from tests.server.hosts.workers import (
 )
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("body", "said"),

@@ -9,6 +9,8 @@ from tests.server.hosts.workers import (
     Hosts,
 )
 
+pytestmark = pytest.mark.slow
+
 
 async def test_prints_and_log_lines_come_out_with_the_model_s_and_the_instance_s_name(
     hosts: Hosts, caplog: pytest.LogCaptureFixture

@@ -292,6 +292,7 @@ async def test_loads_and_unloads_of_one_model_follow_each_other(tmp_path: pathli
 
 
 @pytest.mark.looptime
+@pytest.mark.slow
 async def test_requests_in_flight_hold_up_neither_an_unload_nor_the_next_load(
     tmp_path: pathlib.Path,
 ) -> None:

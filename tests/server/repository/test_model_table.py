@@ -82,6 +82,7 @@ async def test_a_thousand_models_that_were_loaded_and_unloaded_leave_only_their_
     assert {(found, reason) for _, _, found, reason in states} == {(State.UNAVAILABLE, "unloaded")}
 
 
+@pytest.mark.slow
 async def test_versions_that_a_reload_replaced_leave_only_their_last_states(
     tmp_path: pathlib.Path,
 ) -> None:

@@ -40,6 +40,7 @@ def test_a_system_that_refuses_keeps_its_limit(
         assert descriptors.raise_limit() == 512
 
 
+@pytest.mark.slow
 def test_a_server_with_too_few_descriptors_does_not_start_and_explains_why(
     tmp_path: pathlib.Path,
 ) -> None:

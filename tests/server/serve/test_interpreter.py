@@ -25,6 +25,7 @@ class Module:
         self.itself = self
 
 
+@pytest.mark.slow
 def test_a_frozen_reference_cycle_is_collected_and_the_rest_is_frozen_again() -> None:
     module = Module()
     gone = weakref.ref(module)

@@ -169,6 +169,7 @@ def test_a_missing_file_is_unavailable(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize("path", real_models(), ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_real_models_are_completed_as_from_a_session(
     tmp_path: pathlib.Path, path: pathlib.Path
 ) -> None:

@@ -220,6 +220,7 @@ def real_models() -> list[pathlib.Path]:
 
 
 @pytest.mark.parametrize("path", real_models(), ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_real_models_look_as_onnxruntime_sees_them(path: pathlib.Path) -> None:
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

@@ -49,6 +49,7 @@ def test_typographic_quotes_make_a_text_that_is_not_closed_rightly() -> None:
 
 
 @pytest.mark.parametrize("piece", ['\\" ', '"\\" ', "${", "{%", '"', "@a", "\u201c", "'\\", "{{"])
+@pytest.mark.slow
 def test_cutting_takes_time_in_proportion_to_the_length(piece: str) -> None:
     tokens = tokenize(piece * 60_000)
 

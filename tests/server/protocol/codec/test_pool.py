@@ -59,6 +59,7 @@ def test_a_body_that_takes_too_much_memory_is_refused_and_costs_no_process(codec
     assert codec.call(os.getpid) == pid
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_fails_its_call_and_is_replaced(codec: Codec) -> None:
     pid = codec.call(os.getpid)
     error = refused(lambda: codec.call(os._exit, 3))

@@ -36,6 +36,7 @@ def test_the_fast_lane_handles_the_fast_paths_and_no_other(path: ApiPath) -> Non
     assert (handler is not None) is path.fast
 
 
+@pytest.mark.slow
 async def test_the_application_handles_every_path_with_its_methods_only() -> None:
     engine = ScriptedEngine(model="m")
     engine.answer = response()

@@ -289,6 +289,7 @@ async def test_the_heartbeat_notes_by_itself_that_it_was_late() -> None:
     assert all(0 <= stall.run_delay_ns <= stall.late_ns for stall in lag.stalls)
 
 
+@pytest.mark.slow
 async def test_a_stall_that_does_not_end_is_reported_while_it_lasts(reports: Reports) -> None:
     record = await watched(lambda: reports.reported.wait(WAIT_S), reports)
     assert "the event loop has been blocked for" in record.getMessage()

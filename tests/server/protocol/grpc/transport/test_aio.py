@@ -141,6 +141,7 @@ async def test_a_client_that_disconnects_cancels_its_inference() -> None:
         await gone
 
 
+@pytest.mark.slow
 async def test_a_deadline_that_passes_is_reported_and_cancels_the_inference() -> None:
     engine = ScriptedEngine()
     async with (
@@ -155,6 +156,7 @@ async def test_a_deadline_that_passes_is_reported_and_cancels_the_inference() ->
         await gone
 
 
+@pytest.mark.slow
 async def test_a_deadline_passes_at_the_server_though_the_client_says_nothing() -> None:
     engine = ScriptedEngine()
     async with serving(engine) as server:

@@ -57,6 +57,7 @@ async def test_many_requests_on_one_stream_are_answered_in_order() -> None:
         assert await call.code() is grpc.StatusCode.OK
 
 
+@pytest.mark.slow
 async def test_a_client_that_cancels_or_lets_its_deadline_pass_cancels_what_is_in_flight() -> None:
     for deadline in (None, 2):
         engine = ScriptedEngine(traits=DECOUPLED)

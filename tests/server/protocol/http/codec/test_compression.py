@@ -70,6 +70,7 @@ def test_the_largest_limit_there_is_refuses_nothing() -> None:
     assert compression.decompress(gzip.compress(DATA), limit=sys.maxsize) == DATA
 
 
+@pytest.mark.slow
 def test_a_bomb_costs_no_more_memory_than_the_limit() -> None:
     bomb = gzip.compress(bytes(200_000_000), 9)
     tracemalloc.start()

@@ -99,6 +99,7 @@ def test_what_decides_a_request_is_never_cut_out() -> None:
     assert cache.varying == set()
 
 
+@pytest.mark.slow
 def test_headers_that_a_client_makes_up_do_not_grow_the_cache() -> None:
     cache = cache_of(entries=100)
     for name in range(40):
@@ -216,6 +217,7 @@ def _block(lines: list[tuple[str, str, str]], length: str = "Content-Length: 2\r
 
 
 @given(_LINES, st.sampled_from(["Content-Length: 2\r\n", ""]))
+@pytest.mark.slow
 def test_a_block_means_the_same_whether_it_is_cut_or_parsed(
     lines: list[tuple[str, str, str]], length: str
 ) -> None:
@@ -226,6 +228,7 @@ def test_a_block_means_the_same_whether_it_is_cut_or_parsed(
 
 
 @given(st.lists(_LINES, min_size=2, max_size=6))
+@pytest.mark.slow
 def test_no_block_changes_what_another_one_means(
     blocks: list[list[tuple[str, str, str]]],
 ) -> None:
@@ -235,6 +238,7 @@ def test_no_block_changes_what_another_one_means(
 
 
 @given(_LINES, _LINES, st.sampled_from([b"", b"ab", b"abc", b"ab\r\n\r\n"]))
+@pytest.mark.slow
 def test_the_fast_lane_takes_no_request_that_a_parse_reads_differently(
     known: list[tuple[str, str, str]], lines: list[tuple[str, str, str]], body: bytes
 ) -> None:
@@ -299,6 +303,7 @@ def test_a_value_that_is_not_as_it_should_be_does_not_keep_others_from_the_cache
     assert cache.find(long, 2048) is None
 
 
+@pytest.mark.slow
 def test_patterns_are_compiled_for_heads_that_come_often_and_stay_bounded() -> None:
     cache = cache_of()
     for path in range(500):

@@ -5,6 +5,7 @@ import collections.abc
 import itertools
 import logging
 
+import pytest
 from hypothesis import given, strategies as st
 
 from naiad.protocol.http.transport.settings import HttpSettings
@@ -62,6 +63,7 @@ async def converse(pieces: list[bytes]) -> Client:
 
 
 @given(stream=streams, at=cuts)
+@pytest.mark.slow
 def test_replies_do_not_depend_on_how_the_stream_was_cut(stream: bytes, at: list[int]) -> None:
     whole = asyncio.run(converse([stream]))
     parts = asyncio.run(converse(split(stream, at)))
