@@ -21,7 +21,7 @@ _PATIENT = hypothesis.settings(
     deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
 )
 hypothesis.settings.register_profile("full", _PATIENT, max_examples=1000)
-hypothesis.settings.register_profile("small", _PATIENT, max_examples=50)
+hypothesis.settings.register_profile("small", _PATIENT, max_examples=30)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "small"))
 
 

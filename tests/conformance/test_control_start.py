@@ -49,7 +49,8 @@ def _exits(target: Target, *names: str) -> Answer:
     """A start that must fail."""
     loads = [f"--load-model={name}" for name in names]
     with tempfile.TemporaryDirectory() as folder:
-        return exits(target, _models(folder), *_OPTIONS, *loads)
+        # Triton sometimes waits for all of its exit timeout, 30 s, when a start fails.
+        return exits(target, _models(folder), *_OPTIONS, *loads, "--exit-timeout-secs=5")
 
 
 def _completed(target: Target) -> Answer:
