@@ -135,8 +135,12 @@ def test_a_version_that_is_too_old_is_listed_again(
     made(kubectl, "old", here)
     expired = proxy.add(Fault("WATCH", "/deployments$", status=410, reason="Expired"))
     before = len(proxy.requests)
-    proxy.cut_watches()
-    until("the refusal", lambda: expired.used or None)
+
+    def met() -> bool:
+        proxy.cut_watches()  # again: a watch that was being opened is not cut by the first
+        return bool(expired.used)
+
+    until("the refusal", met)
     # Changes between two watches arrive with the list.
     kubectl.patch("Deployment", "old", here, body={"spec": {"replicas": 9}}, subresource="scale")
     replicas(kubectl, "old", here, 2)
