@@ -37,8 +37,7 @@ from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import HttpService
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpService, HttpSettings
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.repository.manager import Repository
 from naiad.repository.reading import RepositoryReader
@@ -158,11 +157,11 @@ def table(profile: Profile) -> str:
     lines += [
         f"| **together** | **{total:.1f}** | |",
         "",
-        "| requests at once | modules entered | Python calls per request | memory blocks allocated per request |",
-        "|---|---|---|---|",
+        "| requests at once | modules entered | Python calls per request | allocating instructions per request | memory blocks per request |",
+        "|---|---|---|---|---|",
     ]
     lines += [
-        f"| {each.at_once} | {each.modules} | {each.calls:.0f} | {each.blocks:.0f} |"
+        f"| {each.at_once} | {each.modules} | {each.calls:.0f} | {each.allocations:.0f} | {each.blocks:.0f} |"
         for each in profile.steps
     ]
     return "\n".join(lines)
@@ -205,7 +204,10 @@ async def _steps(
         for counted in (calls.by_function, blocks):
             for (place, what), number in counted.most_common():
                 print(f"{number / count:6.2f} {place} {what}", file=detail)
-    return Steps(count, calls.modules, calls.by_function.total() / count, blocks.total() / count)
+    made = allocations.instructions() / count
+    return Steps(
+        count, calls.modules, calls.by_function.total() / count, made, blocks.total() / count
+    )
 
 
 async def _connections(folder: pathlib.Path) -> list[Connection]:

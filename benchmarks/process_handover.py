@@ -39,8 +39,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.hosts.cpu_affinity import SAMPLE_INTERVAL, current_processor
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, Limits
-from naiad.hosts.output_log import Identity
-from naiad.hosts.process import ProcessHost
+from naiad.hosts.process import process_hosts
 from naiad.metrics.statistics import RestartReason
 
 _MODEL = """\
@@ -134,8 +133,9 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
     config = _config()
     source = ModelSource(config=config, version=1, model_dir=folder, version_dir=folder, options={})
     spec = InstanceSpec(name="echo_0", kind=InstanceKind.CPU, device_id=0)
-    host = ProcessHost(
-        Identity("echo", 1, "echo_0"),
+    worker, (host,) = process_hosts(
+        "echo",
+        1,
         PythonBackend(clock=SystemClock()).worker_plan(source, spec),
         config=config,
         limits=Limits(),
@@ -144,7 +144,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
         clock=SystemClock(),
         loop=loop,
     )
-    await host.start()
+    await worker.start()
     call: list[typing.Callable[[], None]] = []
 
     def byte_came() -> None:

@@ -54,7 +54,7 @@ def test_without_its_packages_the_operator_says_what_to_install(command: str, mi
 def test_a_module_of_our_own_that_is_missing_is_a_bug_and_shown_as_one() -> None:
     serve = ["serve", "--model-repository=models"]
     for module, missing, arguments in (
-        ("naiad.__main__", "naiad.serve.arguments", serve),
+        ("naiad.__main__", "naiad.options.parsing", serve),
         ("naiad.__main__", "naiad.serve.command", serve),
         ("naiad_operator.__main__", "naiad_operator.cli", []),
     ):

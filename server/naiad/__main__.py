@@ -6,9 +6,14 @@ Imports only what the command needs: `naiad check` starts no server, `naiad serv
 
 import collections.abc
 import contextlib
+import shutil
 import sys
+import typing
 
 from naiad import __version__
+
+if typing.TYPE_CHECKING:
+    from naiad.options.options import Options
 
 _USAGE = """\
 Usage: naiad COMMAND [options]
@@ -55,8 +60,7 @@ def _serve(arguments: list[str], *, command: str) -> int:
 
     EARLY.watch()
     with _installed():
-        from naiad.serve import arguments as words  # noqa: PLC0415 - see the module docstring
-    options = words.read(arguments, command=command)
+        options = _read_options(arguments, command)
     if isinstance(options, int):
         return options
     with _installed():
@@ -67,6 +71,24 @@ def _serve(arguments: list[str], *, command: str) -> int:
         interpreter.begin()
         from naiad.serve.command import serve  # noqa: PLC0415 - after `begin`, which makes this cheaper
     return serve(options, command=command)
+
+
+def _read_options(arguments: list[str], command: str) -> "Options | int":
+    """The options to serve with; 0 after `--help`, 1 after a usage error: the help or the error was printed (rows 17.1, 17.2)."""
+    from naiad.options.parsing import parse  # noqa: PLC0415 - see the module docstring
+    from naiad.options.usage import HelpAsked, UsageError, usage  # noqa: PLC0415 - the same
+
+    try:
+        return parse(arguments)
+    except HelpAsked as request:
+        columns = shutil.get_terminal_size().columns
+        sys.stdout.write(usage(command, columns=columns, everything=request.everything))
+        return 0
+    except UsageError as error:
+        sys.stderr.write(
+            f"{command}: {error}\nUsage: {command} --model-repository DIR [options]; {command} --help lists the options\n"
+        )
+        return 1
 
 
 @contextlib.contextmanager

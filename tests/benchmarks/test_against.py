@@ -212,6 +212,7 @@ def test_a_short_run_measures_every_wire(
     pytest.importorskip("matplotlib")
     _need_tools()
     monkeypatch.setattr(against.Plan, "warm_up", property(lambda plan: plan.cells[:1]))
+    monkeypatch.setattr(traffic, "amount", _little)
     (tmp_path / "server").symlink_to(_ROOT / "server")
     (tmp_path / ".venv" / "bin").mkdir(parents=True)
     (tmp_path / ".venv" / "bin" / "python").write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
@@ -225,6 +226,13 @@ def test_a_short_run_measures_every_wire(
     rows = [line for line in printed.splitlines() if "| ids " in line]
     assert [row.split("|")[1].strip() for row in rows] == list(traffic.WIRES)
     assert (tmp_path / "plot.png").stat().st_size > 10_000
+
+
+def _little(server: ServerProcess, cell: Cell, *, seconds: int) -> traffic.Amount:
+    """What shows that a cell can be measured."""
+    if cell.wire == traffic.STREAM:
+        return traffic.Amount(1, seconds, cell.connections)
+    return traffic.Amount(1, 0.1 if cell.wire == traffic.UNARY else seconds)
 
 
 def _need_tools() -> None:

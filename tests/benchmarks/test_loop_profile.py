@@ -19,5 +19,6 @@ def test_the_profile_has_its_tables() -> None:
     )
     assert finished.returncode == 0, finished.stderr
     assert "head_template.py HeadTemplate.read" in finished.stdout
+    assert "  1.00 /repository/model_table.py ModelTable.get" in finished.stdout
     assert "| **together** |" in finished.stdout
     assert [line.split("|")[1].strip() for line in finished.stdout.splitlines()[-2:]] == ["1", "16"]

@@ -38,6 +38,7 @@ def test_a_block_is_counted_at_the_line_that_allocates_it() -> None:
     for (function, _), blocks in allocations.by_line().items():
         found[function] += blocks
     assert found == {"_makes_a_slice_and_a_list": 3}, "the bytes, the list and its items"
+    assert allocations.instructions() == 2
 
 
 def test_other_files_are_not_counted() -> None:

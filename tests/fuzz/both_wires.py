@@ -19,7 +19,7 @@ from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.errors import InferenceError
 from naiad.protocol.grpc.codec.request_proto import RequestReader
-from naiad.protocol.http.codec.binary_layout import BinaryLayouts
+from naiad.protocol.http.codec import typed_json
 from tests.fuzz.choices import Choices
 from tests.fuzz.http_infer import summary
 
@@ -143,7 +143,7 @@ def _http(
         root["parameters"] = parameters
     head = json.dumps(root).encode()
     try:
-        decoded = BinaryLayouts().decode(
+        decoded = typed_json.decode(
             head + tail, len(head), model="m", version=LATEST, max_input_size=_LIMIT
         )
     except InferenceError:
@@ -176,7 +176,7 @@ def _grpc(
             sent.double_param = value
     reader = RequestReader()
     try:
-        request = reader.request(reader.read(message.SerializeToString()))
+        request = reader.read(message.SerializeToString()).request()
     except InferenceError:
         return None
     return _usable(request)

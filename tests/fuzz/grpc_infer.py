@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from naiad.core.messages import service_pb2
 from naiad.core.request import InferRequest
 from naiad.errors import InferenceError
-from naiad.protocol.grpc.codec.request_proto import RequestReader, wants_empty_final
+from naiad.protocol.grpc.codec.request_proto import RequestReader
 from naiad.protocol.grpc.codec.request_split import split
 from tests.fuzz.http_infer import summary, whole
 
@@ -50,8 +50,8 @@ def check(data: bytes) -> None:
 def _read(reader: RequestReader, data: bytes) -> "InferRequest | InferenceError":
     try:
         incoming = reader.read(data)
-        request = reader.request(incoming)
-        assert isinstance(wants_empty_final(incoming), bool)
+        request = incoming.request()
+        assert isinstance(incoming.empty_final, bool)
     except InferenceError as error:
         assert error.message  # noqa: PT017 - either outcome is right
         assert isinstance(reader.id_of(data), str)

@@ -1,7 +1,6 @@
 """Bodies and headers of HTTP infer requests: each is answered once, never with 'a fault of the server', and what reaches the engine is whole.
 
 An input is one byte that chooses headers, two bytes for Inference-Header-Content-Length (0xFFFF: none), then the body.
-The same request is sent three times: the second and third are read from what the first left in the memory of layouts.
 """
 
 import math
@@ -21,7 +20,7 @@ WORDS = (
 
 _PATHS = ("/v2/models/m/infer", "/v2/models/m/generate", "/v2/models/m/versions/1/infer")
 _ENCODINGS = (None, b"identity", b"gzip", b"deflate", b"br")
-_LIMIT = 20_000
+_LIMIT = 70_000
 _NO_LENGTH = 0xFFFF
 
 _JSON = b'{"id":"1","inputs":[{"name":"INPUT0","shape":[2],"datatype":"FP32","data":[1.5,2]}],"outputs":[{"name":"OUTPUT0"}]}'
@@ -53,21 +52,15 @@ def check(data: bytes) -> None:
     engine = ScriptedEngine()
     engine.answer = response()
     routes = Routes(engine, HttpOptions(max_input_size=_LIMIT))
-    first: tuple[int, tuple[object, ...]] | None = None
-    for _ in range(3):
-        handler = routes.find(b"POST", path, headers)
-        assert handler is not None
-        replies = Replies()
-        engine.requests.clear()
-        handler(HttpRequest(b"POST", path, headers, body), replies)
-        reply = replies.only
-        assert reply.status in {200, 400, 404, 415, 500, 501}, reply.status
-        assert b"it is not the request's fault" not in b"".join(map(bytes, reply.body))
-        for request in engine.requests:
-            whole(request)
-        shown = reply.status, tuple(map(summary, engine.requests))
-        assert first is None or shown == first, "the memory of layouts changes the answer"
-        first = shown
+    handler = routes.find(b"POST", path, headers)
+    assert handler is not None
+    replies = Replies()
+    handler(HttpRequest(b"POST", path, headers, body), replies)
+    reply = replies.only
+    assert reply.status in {200, 400, 404, 415, 500, 501}, reply.status
+    assert b"it is not the request's fault" not in b"".join(map(bytes, reply.body))
+    for request in engine.requests:
+        whole(request)
 
 
 def whole(request: InferRequest) -> None:

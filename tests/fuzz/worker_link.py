@@ -28,7 +28,7 @@ from naiad.errors import InferenceError, internal
 from naiad.hosts import worker_process
 from naiad.hosts.host import BatchOutcome, ClosedRpcHandler, DeferredResponse, Limits
 from naiad.hosts.output_log import Identity
-from naiad.hosts.process import ProcessHost
+from naiad.hosts.process import process_hosts
 from naiad.hosts.spawn import Spawned
 from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.asking import AskingServer
@@ -61,7 +61,7 @@ _PLAN = WorkerPlan(
     load="none:none",
     settings={},
     environ={},
-    instance=InstanceSpec("m_0_0", InstanceKind.CPU, 0),
+    instances=(InstanceSpec("m_0_0", InstanceKind.CPU, 0),),
 )
 
 _Y = ("y", "FP32", np.ones((1, 4), np.float32))
@@ -228,7 +228,7 @@ class _Far:
             os.set_blocking(descriptor, False)
             undo.callback(os.close, descriptor)
         process = typing.cast("subprocess.Popen[bytes]", _Process())
-        return Spawned(process, ours, control, output, gone)
+        return Spawned(process, [ours], control, output, gone)
 
     def end(self) -> None:
         if self.gone >= 0:
@@ -246,6 +246,9 @@ class _NoPlace:
     """Binds no process."""
 
     def __init__(self, pid: int, *, processors: int) -> None:
+        pass
+
+    def add(self, threads: list[int]) -> None:
         pass
 
     def ran(self, duration_ns: int, count: int) -> None:
@@ -283,8 +286,9 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
     loop = asyncio.get_running_loop()
     answers: list[DeferredResponse] = []
     outcomes: list[BatchOutcome] = []
-    host = ProcessHost(
-        Identity("m", 1, "m_0_0"),
+    worker, (host,) = process_hosts(
+        "m",
+        1,
         _PLAN,
         config=_CONFIG,
         limits=Limits(),
@@ -294,7 +298,7 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
         loop=loop,
     )
     host.deferred_to(answers.append)
-    loading = loop.create_task(host.start())
+    loading = loop.create_task(worker.start())
     await _settle()
     first, *others = packets
     if first[0][:1] in {bytes([link.REFUSED]), bytes([link.DONE])}:
@@ -325,7 +329,7 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
             )
     answers.clear()
     outcomes.clear()
-    await host.close()
+    await worker.close()
     far.close()
 
 

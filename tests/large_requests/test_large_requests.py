@@ -1,4 +1,4 @@
-"""One request of each kind whose decoding or encoding once kept the loop, at a size that took it a second.
+"""One request of each kind whose decoding or encoding once kept the loop, at a size that took it half a second.
 
 `make large-requests` sends all of them at 64 MB.
 """
@@ -25,24 +25,24 @@ _TRIES = 5
 the server keeps their memory for those that follow."""
 
 _SIZES = {
-    "JSON numbers": 8,
-    "JSON strings": 4,
-    "JSON invalid at the end": 8,
-    "JSON empty lists": 8,
-    "JSON parameters": 4,
+    "JSON numbers": 4,
+    "JSON strings": 2,
+    "JSON invalid at the end": 4,
+    "JSON empty lists": 4,
+    "JSON parameters": 2,
     "binary numbers": 32,
-    "binary strings": 4,
-    "gzip JSON numbers": 8,
-    "generate, numbers": 8,
+    "binary strings": 2,
+    "gzip JSON numbers": 4,
+    "generate, numbers": 4,
     "gRPC raw numbers": 48,
-    "gRPC fp32_contents": 8,
+    "gRPC fp32_contents": 4,
     "gRPC bytes_contents": 2,
-    "gRPC stream raw strings": 4,
+    "gRPC stream raw strings": 2,
     "gRPC stream empty fields": 1,
-    "gRPC reply strings": 4,
-    "reply JSON numbers": 8,
-    "reply JSON strings": 4,
-    "reply binary strings": 4,
+    "gRPC reply strings": 2,
+    "reply JSON numbers": 4,
+    "reply JSON strings": 2,
+    "reply binary strings": 2,
 }
 """Megabytes. grpcio copies a message twice while it holds the interpreter lock: in fresh memory 48 MB take more than 60 ms of it."""
 

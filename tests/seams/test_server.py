@@ -10,9 +10,9 @@ import pytest
 
 from naiad import __main__, fetch
 from naiad.metrics import families
-from naiad.options import parsing, table
+from naiad.options import parsing
+from naiad.options.options import FLAGS, Kind
 from naiad.protocol.grpc import methods
-from naiad.protocol.grpc.admin import health as grpc_health
 from naiad.protocol.http.message import HttpRequest
 from naiad.protocol.http.metrics_port import MetricsRoutes
 from naiad.protocol.http.routes import HttpOptions, Routes
@@ -49,10 +49,10 @@ def flags(written: list[str]) -> dict[str, str]:
 @pytest.mark.parametrize("path", manifests.INPUTS, ids=lambda path: path.stem)
 def test_every_option_exists_and_takes_such_a_value(path: pathlib.Path) -> None:
     for name, value in flags(arguments(path)).items():
-        flag = table.FLAGS[name]
-        if flag.kind in (table.Kind.INTEGER, table.Kind.FLOAT):
+        flag = FLAGS[name]
+        if flag.kind in (Kind.INTEGER, Kind.FLOAT):
             assert float(value) >= (flag.minimum or 0)
-        if flag.kind is table.Kind.BOOLEAN:
+        if flag.kind is Kind.BOOLEAN:
             assert value in ("true", "false")
 
 
@@ -157,4 +157,4 @@ async def test_metrics_are_where_the_pod_monitor_points() -> None:
 
 def test_grpc_routes_match_the_services_that_there_are() -> None:
     assert f"/{server.GRPC_SERVICE}/" == methods.SERVICE
-    assert f"/{server.GRPC_HEALTH_SERVICE}/Check" == grpc_health.CHECK
+    assert f"/{server.GRPC_HEALTH_SERVICE}/Check" == methods.CHECK

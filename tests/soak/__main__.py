@@ -1,7 +1,6 @@
 """`make soak`: the whole of it, with a table at the end. Exits with 1 when something was not as it should be."""
 
 import argparse
-import json
 import pathlib
 import sys
 import tempfile
@@ -36,18 +35,13 @@ def main() -> int:
         log = (pathlib.Path(folder) / "log").read_text(errors="replace")
     if result.lag_ms > MOST_LAG_MS:
         result.faults.append(f"the event loop was {result.lag_ms:.0f} ms late by itself")
-        result.faults += [line for line in log.splitlines() if _own_ms(line) > MOST_LAG_MS]
+        result.faults += [line for own_ms, line in result.stalls if own_ms > MOST_LAG_MS]
     print_result(result)
     if result.faults:
         print(log[-4000:])
     for fault in result.faults[:20]:
         print(f"FAULT {fault}")
     return 1 if result.faults else 0
-
-
-def _own_ms(line: str) -> float:
-    """How late the loop was by itself, by one line of the server's log."""
-    return float(json.loads(line)["own_ms"]) if '"own_ms"' in line else 0.0
 
 
 def print_result(result: Result) -> None:

@@ -11,10 +11,10 @@ from tests.soak.soak import Plan, Result, Soak
 from tests.soak.tenants import Tenants
 
 
-def lag_ms(log: str) -> float:
-    """The most that the event loop was late by itself, by what the server says of it in its log; 0 where it says nothing."""
-    lines = [json.loads(line) for line in log.splitlines() if '"own_ms"' in line]
-    return max((float(line["own_ms"]) for line in lines), default=0.0)
+def stalls(log: str) -> list[tuple[float, str]]:
+    """`Result.stalls`, by the server's log."""
+    lines = [line for line in log.splitlines() if '"own_ms"' in line]
+    return [(float(json.loads(line)["own_ms"]), line) for line in lines]
 
 
 def run(
@@ -30,7 +30,7 @@ def run(
         result.faults += asyncio.run(tenants.run())
         workers = census.workers(server.process.pid)
         status = server.stop()
-    result.lag_ms = lag_ms(server.output())
+    result.stalls = stalls(server.output())
     if status:
         result.faults.append(f"the server exited with {status}")
     left = [worker.pid for worker in workers if worker.is_running()]

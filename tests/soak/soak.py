@@ -73,7 +73,8 @@ class Result:
         before: what the server held before it all.
         after: what it held when it was quiet again.
         seconds: how long the requests took.
-        lag_ms: the most that the server's event loop was late, less the time that it waited for a processor.
+        stalls: how late the server's event loop was each time that it logged so, and the line of its log. Milliseconds, less the time
+            that the loop waited for a processor.
     """
 
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -83,7 +84,12 @@ class Result:
     before: census.Census | None = None
     after: census.Census | None = None
     seconds: float = 0.0
-    lag_ms: float = 0.0
+    stalls: list[tuple[float, str]] = field(default_factory=list)
+
+    @property
+    def lag_ms(self) -> float:
+        """The most that the event loop was late; 0 if it logged no stall."""
+        return max((own_ms for own_ms, _ in self.stalls), default=0.0)
 
 
 class Soak:

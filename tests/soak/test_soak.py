@@ -12,7 +12,7 @@ from tests.soak.soak import Plan
 def test_kills_cancels_and_reloads_leave_no_request_without_an_end_and_nothing_behind(
     tmp_path: pathlib.Path,
 ) -> None:
-    plan = Plan(requests=2000, kill_every_s=1.0, reload_every_s=0.4, tenants=15)
+    plan = Plan(requests=1000, kill_every_s=1.0, reload_every_s=0.4, tenants=8)
 
     result = run(tmp_path, plan, progress=lambda _: None)
 

@@ -37,9 +37,9 @@ class EngineOfOneModel:
         self.changes: list[tuple[str, str, typing.Any]] = []
         self.change_error: InferenceError | None = None
 
-    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
+    def look_up(self, name: str, version: int = LATEST) -> typing.Any:
         self.find(name, version)
-        return self.traits
+        return self
 
     def server_live(self) -> bool:
         if isinstance(self.live, InferenceError):

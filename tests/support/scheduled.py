@@ -9,7 +9,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.factory import make_scheduler
+from naiad.scheduling.dynamic import make_scheduler
 from naiad.scheduling.resources import Resources, UnlimitedResources
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost

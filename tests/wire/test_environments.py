@@ -74,7 +74,7 @@ def said(server: ServerProcess, name: str) -> list[str]:
     return data
 
 
-def test_two_versions_of_a_package_at_once_and_the_servers_packages_in_neither(
+def test_two_versions_of_a_package_at_once_the_servers_packages_in_neither_and_a_build_that_fails(
     tmp_path: pathlib.Path,
 ) -> None:
     repository = tmp_path / "models"
@@ -83,26 +83,27 @@ def test_two_versions_of_a_package_at_once_and_the_servers_packages_in_neither(
     model(repository, "lost", "word==3.0", version="1.0")
     thread = CONFIG.replace('"process"', '"thread"')
     model(repository, "threaded", "word==1.0", version="1.0", config=thread)
-    with served(repository, tmp_path, "--disable-auto-complete-config") as server:
+    options = [f"--load-model={name}" for name in ("old", "new", "threaded")]
+    with served(
+        repository,
+        tmp_path,
+        "--disable-auto-complete-config",
+        "--model-control-mode=explicit",
+        *options,
+    ) as server:
         old, new = said(server, "old"), said(server, "new")
+        status, reply = call(server.http, "POST", "/v2/repository/models/lost/load")
         _, index = call(server.http, "POST", "/v2/repository/index")
         reasons = {each["name"]: each.get("reason", "") for each in json.loads(index)}
         log = server.output()
     assert old[:2] == ["1.0", "True"]
     assert new[:2] == ["2.0", "True"]
     assert old[2] != new[2]
+    assert status == 400
+    assert "No matching distribution found for word==3.0" in json.loads(reply)["error"]
     assert "No matching distribution found for word==3.0" in reasons["lost"]
     assert 'naiad.host to "process"' in reasons["threaded"]
     assert "Successfully installed word-1.0" in log
-
-
-def test_the_reply_to_a_load_holds_the_installers_error(tmp_path: pathlib.Path) -> None:
-    repository = tmp_path / "models"
-    model(repository, "lost", "word==3.0", version="1.0")
-    with served(repository, tmp_path, "--model-control-mode=explicit") as server:
-        status, reply = call(server.http, "POST", "/v2/repository/models/lost/load")
-    assert status == 400
-    assert "No matching distribution found for word==3.0" in json.loads(reply)["error"]
 
 
 def test_a_server_that_stops_does_not_wait_for_an_installer(

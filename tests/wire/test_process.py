@@ -1,7 +1,6 @@
 """The server as a process: exit statuses, signals, drain, ports, restricted APIs."""
 
 import collections.abc
-import concurrent.futures
 import contextlib
 import dataclasses
 import http.client
@@ -241,79 +240,6 @@ def test_a_second_signal_exits_at_once(models: pathlib.Path, tmp_path: pathlib.P
         wait_until(lambda: "SIGTERM: stopping" in server.output())
         server.process.send_signal(signal.SIGTERM)
         assert server.process.wait(15) == 1
-
-
-def stuck_while_loading(folder: pathlib.Path) -> pathlib.Path:
-    """A repository with a model that does not come back from `initialize`."""
-    version = folder / "models" / "stuck" / "1"
-    version.mkdir(parents=True)
-    (version / "model.py").write_text(
-        "import threading\n\n\n"
-        "class TritonPythonModel:\n"
-        "    def initialize(self, args):\n"
-        "        print('initialize waits', flush=True)\n"
-        "        threading.Event().wait()\n\n"
-        "    def execute(self, requests):\n"
-        "        return []\n"
-    )
-    config = 'backend: "python"\noutput { name: "o" data_type: TYPE_FP32 dims: 1 }\n'
-    (version.parent / "config.pbtxt").write_text(config)
-    return folder / "models"
-
-
-@pytest.mark.slow
-def test_a_model_that_never_ends_loading_does_not_keep_the_process(tmp_path: pathlib.Path) -> None:
-    options = ("--backend-config=python,host=thread", "--exit-timeout-secs=1")
-    server = launched(stuck_while_loading(tmp_path), tmp_path, *options).start()
-    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
-    assert server.stop() == 1
-    assert "waiting for 1 models that are being loaded" in server.output()
-    assert "Exit timeout expired. Exiting immediately." in server.output()
-
-
-@pytest.mark.slow
-def test_a_model_that_loads_in_a_process_of_its_own_is_given_up_at_the_end(
-    tmp_path: pathlib.Path,
-) -> None:
-    server = launched(stuck_while_loading(tmp_path), tmp_path).start()
-    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
-    assert server.process is not None
-    server.ask_to_stop()
-    assert server.process.wait(20) == 0
-
-
-@pytest.mark.parametrize("retries", [0, 3])
-@pytest.mark.slow
-def test_a_client_that_waits_for_a_load_in_a_process_does_not_delay_the_end(
-    tmp_path: pathlib.Path, retries: int
-) -> None:
-    options = ("--model-control-mode=explicit", f"--model-load-retry-count={retries}")
-    with (
-        launched(stuck_while_loading(tmp_path), tmp_path, *options) as server,
-        concurrent.futures.ThreadPoolExecutor() as clients,
-    ):
-        over_http = clients.submit(
-            call, server.http, "POST", "/v2/repository/models/stuck/load", {}
-        )
-        wait_until(lambda: "initialize waits" in server.output(), seconds=30)
-        assert server.process is not None
-        server.ask_to_stop()
-        assert server.process.wait(20) == 0, "it has 30 s to end"
-        status, body = over_http.result()
-    assert (status, b"the server is stopping" in body) == (400, True)
-    assert "Exit timeout expired" not in server.output()
-
-
-@pytest.mark.slow
-def test_a_second_signal_exits_at_once_while_a_model_loads(tmp_path: pathlib.Path) -> None:
-    options = ("--backend-config=python,host=thread",)
-    server = launched(stuck_while_loading(tmp_path), tmp_path, *options).start()
-    wait_until(lambda: "initialize waits" in server.output(), seconds=30)
-    assert server.process is not None
-    server.ask_to_stop()
-    wait_until(lambda: "SIGTERM: stopping" in server.output())
-    server.ask_to_stop()
-    assert server.process.wait(15) == 1
 
 
 @pytest.mark.parametrize("exit_on_error", [True, False])

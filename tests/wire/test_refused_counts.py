@@ -16,7 +16,7 @@ from tritonclient.grpc import service_pb2 as pb
 from tests.reference.process import ServerProcess
 from tests.support.waiting import wait_until
 from tests.wire.plain_http import call, get
-from tests.wire.test_workers import launched, repository, worker_of
+from tests.wire.worker_models import launched, repository, worker_of
 
 REFUSED = 40
 

@@ -1,9 +1,5 @@
-"""Models in worker processes, as clients and operators see them: death, hanging, failed loads, hosts, and nothing left behind."""
+"""Models in worker processes, as clients and operators see them: death, hanging, hosts, and nothing left behind."""
 
-import collections.abc
-import contextlib
-import functools
-import json
 import os
 import pathlib
 import signal
@@ -21,74 +17,7 @@ from tests.reference.process import ServerProcess, descendants, naiad_program
 from tests.server.hosts.workers import exists
 from tests.support.waiting import wait_until, within
 from tests.wire.plain_http import get
-
-CONFIG = """\
-backend: "python"
-max_batch_size: 0
-input { name: "SECONDS" data_type: TYPE_FP32 dims: 1 }
-output { name: "PID" data_type: TYPE_INT64 dims: 1 }
-instance_group { kind: KIND_CPU count: 1 }
-"""
-
-MODEL = """\
-import os, time
-import numpy as np
-import triton_python_backend_utils as pb_utils
-
-
-class TritonPythonModel:
-    def execute(self, requests):
-        print("the model speaks")
-        for request in requests:
-            time.sleep(float(request.inputs()[0].as_numpy()[0]))
-        pid = np.array([os.getpid()])
-        return [pb_utils.InferenceResponse([pb_utils.Tensor("PID", pid)]) for _ in requests]
-"""
-
-
-def repository(folder: pathlib.Path, **models: tuple[str, str]) -> pathlib.Path:
-    """Models by name: what their config has besides CONFIG, and their code."""
-    for name, (more, code) in models.items():
-        version = folder / "models" / name / "1"
-        version.mkdir(parents=True)
-        (version.parent / "config.pbtxt").write_text(CONFIG + more)
-        (version / "model.py").write_text(code)
-    return folder / "models"
-
-
-def launched(models: pathlib.Path, folder: pathlib.Path, *options: str) -> ServerProcess:
-    options = ("--exit-on-error=false", *options)
-    return ServerProcess(naiad_program(), [models], log=folder / "log", options=options)
-
-
-def ask(server: ServerProcess, model: str, seconds: float = 0) -> int:
-    """One request over HTTP; gives the process id that answered.
-
-    Raises:
-        InferenceServerException: it failed.
-    """
-    values = tritonclient.http.InferInput("SECONDS", [1], "FP32")
-    values.set_data_from_numpy(np.array([seconds], np.float32))
-    with tritonclient.http.InferenceServerClient(server.http, network_timeout=30) as client:
-        return int(client.infer(model, [values]).as_numpy("PID")[0])
-
-
-def workers(server: ServerProcess) -> dict[str, int]:
-    """The server's children by their command lines."""
-    assert server.process is not None
-    pid = server.process.pid
-    children = pathlib.Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    found: dict[str, int] = {}
-    for child in children:
-        with contextlib.suppress(FileNotFoundError):  # it ended meanwhile
-            found[pathlib.Path(f"/proc/{child}/cmdline").read_text().strip("\0")] = int(child)
-    return found
-
-
-def worker_of(server: ServerProcess, model: str) -> int:
-    """The worker of a model; 0 while there is none."""
-    shown = f"naiad-worker --model {model} "
-    return next((pid for line, pid in workers(server).items() if shown in line), 0)
+from tests.wire.worker_models import MODEL, ask, launched, repository, worker_of, workers
 
 
 def is_ready(server: ServerProcess, model: str) -> bool:
@@ -248,64 +177,6 @@ def test_a_model_in_a_thread_prints_under_its_name_too(tmp_path: pathlib.Path) -
         assert "[one one_0_0] the model ends" in server.output()
 
 
-Loads = collections.abc.Callable[[str], ServerProcess]
-
-
-@pytest.fixture(scope="module")
-def loads_in(tmp_path_factory: pytest.TempPathFactory) -> collections.abc.Iterator[Loads]:
-    """One server for each host, which loads what it is asked to load from the folder beside its log."""
-    with contextlib.ExitStack() as running:
-
-        @functools.cache
-        def start(host: str) -> ServerProcess:
-            folder = tmp_path_factory.mktemp(host)
-            (folder / "models").mkdir()
-            options = ("--model-control-mode=explicit", f"--backend-config=python,host={host}")
-            return running.enter_context(launched(folder / "models", folder, *options))
-
-        yield start
-
-
-def failed_load(server: ServerProcess, name: str, more: str, code: str) -> tuple[str, str, str]:
-    """A load that fails: the error's text, the reason in the index, and what was logged meanwhile."""
-    repository(server.log.parent, **{name: (more, code)})
-    before = len(server.output())
-    with tritonclient.http.InferenceServerClient(server.http) as client:
-        with pytest.raises(InferenceServerException) as failure:
-            client.load_model(name)
-        (entry,) = (each for each in client.get_model_repository_index() if each["name"] == name)
-    return str(failure.value), entry["reason"], server.output()[before:]
-
-
-@pytest.mark.parametrize(
-    ("code", "said"),
-    [
-        ("import nothing_like_this\n", ["ModuleNotFoundError", "1/model.py(1)"]),
-        (
-            MODEL + "\n    def initialize(self, args):\n        self.weights()\n"
-            "    def weights(self):\n        raise OSError('no weights')\n",
-            ["OSError: no weights", "model.py(17): weights", "model.py(15): initialize"],
-        ),
-        (
-            MODEL
-            + "\n    def initialize(self, args):\n        print('so far')\n        os.abort()\n",
-            ["was ended by SIGABRT while it loaded", "so far", "in initialize"],
-        ),
-    ],
-    ids=["import", "initialize", "crash"],
-)
-@pytest.mark.parametrize("host", ["thread", "process"])
-@pytest.mark.slow
-def test_a_failed_load_shows_the_model_s_own_lines_in_the_reply_the_index_and_the_log(
-    loads_in: Loads, code: str, said: collections.abc.Sequence[str], host: str
-) -> None:
-    if host == "thread" and "abort" in code:
-        pytest.skip("a thread takes the server with it: that is what processes are for")
-    for place in failed_load(loads_in(host), f"bad_{abs(hash(code))}", "", code):
-        for part in said:
-            assert part in place
-
-
 def test_the_host_is_chosen_by_the_model_the_backend_s_setting_or_the_default(
     tmp_path: pathlib.Path, models: pathlib.Path
 ) -> None:
@@ -328,7 +199,11 @@ def test_the_host_is_chosen_by_the_model_the_backend_s_setting_or_the_default(
         values.set_data_from_numpy(np.array([[1, 2, 3, 4]], np.float32))
         with tritonclient.http.InferenceServerClient(server.http) as client:
             assert client.infer("add", [values]).as_numpy("y").tolist() == [[2, 4, 6, 8]]
-        assert any("naiad-worker --model add " in line for line in workers(server))
+        # Its two instances (row 11.31) are in one process.
+        assert [
+            line for line in workers(server) if "--model add --version 1 --instance add_0+1" in line
+        ]
+        assert sum("--model add " in line for line in workers(server)) == 1
 
 
 MEETING = """\
@@ -372,30 +247,6 @@ def test_two_instances_are_two_processes_that_work_at_the_same_time(tmp_path: pa
         assert len(set(pids)) == 2
 
 
-@pytest.mark.parametrize("limited", ["execute", "load"])
-def test_a_limit_that_a_thread_cannot_keep_is_refused(loads_in: Loads, limited: str) -> None:
-    parameter = f"naiad.{limited}_timeout"
-    limit = f'parameters {{ key: "{parameter}" value {{ string_value: "0.5" }} }}\n'
-    failed_load(loads_in("thread"), limited, limit, MODEL)
-    assert f"{parameter} and runs in a thread" in unavailable(loads_in("thread"), limited)
-
-
-def test_a_host_that_there_is_not_is_refused(loads_in: Loads) -> None:
-    wrong = 'parameters { key: "naiad.host" value { string_value: "container" } }\n'
-    failed_load(loads_in("process"), "contained", wrong, MODEL)
-    said = unavailable(loads_in("process"), "contained")
-    assert "host=container, which is not a valid host: choose thread or process" in said
-
-
-def unavailable(server: ServerProcess, model: str) -> str:
-    """Why the status page says that a model is unavailable."""
-    models = json.loads(get(server.metrics, "/status")[1])["models"]
-    (entry,) = (each for each in models if each["name"] == model)
-    assert entry["state"] == "UNAVAILABLE"
-    reason: str = entry["reason"]
-    return reason
-
-
 def test_prints_of_a_model_carry_its_name_and_its_instance(tmp_path: pathlib.Path) -> None:
     with launched(repository(tmp_path, chatty=("", MODEL)), tmp_path) as server:
         ask(server, "chatty")
@@ -428,4 +279,4 @@ def test_only_the_workers_of_a_model_import_its_framework(
     assert y is not None
     assert y.tolist() == [[2.0] * 4]
     assert not imports[0]
-    assert imports[1:].count(True) == 2, "an instance each, and no other process"
+    assert imports[1:].count(True) == 1, "both instances are in one process, and there is no other"

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from naiad.backends.instance import InstanceSpec, LoadedModel
-from naiad.config.model_config import ModelConfig
+from naiad.config.model_config import InstanceKind, ModelConfig
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,14 +40,14 @@ class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
         load: `module:callable`, called with `settings` in the worker; gives a `LoadedModel`, or, of a one-shot task, its result.
         settings: for JSON.
         executable: the interpreter.
-        instance: the instance to make there; None for a one-shot task.
+        instances: those to make there, at least one, each run by a thread of its own; none for a one-shot task.
         environ: what differs in its environment variables from the server's; None takes one out.
     """
 
     load: str
     settings: collections.abc.Mapping[str, Any]
     executable: str
-    instance: InstanceSpec | None = None
+    instances: tuple[InstanceSpec, ...] = ()
     environ: collections.abc.Mapping[str, str | None] = msgspec.field(default_factory=dict)
 
 
@@ -122,3 +122,17 @@ class ModelsComplete(typing.Protocol):
             InferenceError: it is not a valid config.
         """
         ...
+
+
+def instance_specs(config: ModelConfig) -> list[InstanceSpec]:
+    """The instances of a model, one for each place that its instance groups name (rows 11.31-11.33), in the order in which they are made.
+
+    Names are `<group>_<k>` with k from 0 to count - 1 (row 11.32). A KIND_GPU group gives one instance for each k on each of
+    its devices; those of one k share a name and differ in `device_id`, as in Triton.
+    """
+    return [
+        InstanceSpec(name=f"{group.name}_{k}", kind=group.kind, device_id=device)
+        for group in config.instance_groups
+        for k in range(group.count)
+        for device in (group.gpus if group.kind is InstanceKind.GPU else (0,))
+    ]

@@ -39,7 +39,7 @@ def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
             "options": dict(source.options),
         },
         executable=sys.executable,
-        instance=seen.spec,
+        instances=(seen.spec,),
         environ=seen.variables,
     )
 

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from naiad.backends.instance import Call, InputTensor, Output
-from naiad.config.model_config import ModelConfig, TensorSpec
+from naiad.config.model_config import TensorSpec
 from naiad.errors import FailureReason, InferenceError, internal
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +35,8 @@ def merge(
     first = requests[0]
     if len(requests) == 1:
         return {tensor.name: _readable(tensor.array) for tensor in first}
+    if len(first) == 1:  # as of most models
+        return {first[0].name: np.concatenate([inputs[0].array for inputs in requests])}
     columns: dict[str, list[Array]] = {tensor.name: [] for tensor in first}
     for inputs in requests:
         for tensor in inputs:
@@ -104,12 +106,6 @@ class OutputRule(msgspec.Struct, frozen=True):
             )
 
 
-def output_rules(config: ModelConfig) -> dict[str, OutputRule]:
-    """A model's outputs by name, in the config's order."""
-    batched = config.max_batch_size > 0
-    return {spec.name: OutputRule(spec, batched) for spec in config.outputs}
-
-
 def client_shape(spec: TensorSpec, shape: tuple[int, ...], *, batched: bool) -> tuple[int, ...]:
     """What clients see of an output that the model gave in its `reshape` (row 4.12).
 
@@ -141,6 +137,9 @@ def split(
     columns = [
         (rule.spec.name, rule.spec.datatype.name, _rows_of(sizes, array)) for rule, array in outputs
     ]
+    if len(columns) == 1:  # which every request asks for
+        ((name, datatype, parts),) = columns
+        return [[(name, datatype, part)] for part in parts]
     answers: list[list[Output]] = []
     for i, inference in enumerate(batch):
         request = inference.request

@@ -10,11 +10,10 @@ import pathlib
 import re
 import typing
 
-from naiad.backends.not_supported import OPENVINO, PYTORCH, TENSORFLOW, TENSORRT
 from naiad.backends.onnxruntime.plugin import PLUGIN as ONNXRUNTIME
 from naiad.backends.plugin import GROUP, BackendContext, BackendPlugin
 from naiad.backends.python.plugin import PLUGIN as PYTHON, PYTHON_BASED_FILE, python_based
-from naiad.config.backend_type import BackendType
+from naiad.config.backend_type import BackendType, Form, ModelFormat
 from naiad.errors import unavailable
 
 if typing.TYPE_CHECKING:
@@ -33,7 +32,46 @@ OWN = {
 """The server's own backends, as `pyproject.toml` declares them as entry points."""
 
 
-_OWN: tuple[BackendType, ...] = (TENSORFLOW, TENSORRT, ONNXRUNTIME, OPENVINO, PYTORCH, PYTHON)
+# Triton's backends that this server cannot run yet: known by name, so that messages and completed configs say what a model is for.
+_TENSORFLOW = BackendType(
+    name="tensorflow",
+    supported=False,
+    missing_file="",
+    cpu_instances=2,
+    formats=(
+        ModelFormat(
+            filename="model.savedmodel", platform="tensorflow_savedmodel", form=Form.FOLDER
+        ),
+        ModelFormat(filename="model.graphdef", platform="tensorflow_graphdef"),
+    ),
+)
+_TENSORRT = BackendType(
+    name="tensorrt",
+    supported=False,
+    missing_file="",
+    has_profiles=True,
+    has_files_per_gpu=True,
+    formats=(ModelFormat(filename="model.plan", platform="tensorrt_plan"),),
+)
+_OPENVINO = BackendType(
+    name="openvino",
+    supported=False,
+    missing_file="",
+    formats=(ModelFormat(filename="model.xml", form=Form.EITHER),),
+)
+_PYTORCH = BackendType(
+    name="pytorch",
+    supported=False,
+    missing_file="",
+    has_files_per_gpu=True,
+    formats=(
+        ModelFormat(filename="model.pt", platform="pytorch_libtorch", aliases=("libtorch",)),
+        ModelFormat(filename="model.pt2", platform="torch_aoti"),
+    ),
+)
+
+
+_OWN: tuple[BackendType, ...] = (_TENSORFLOW, _TENSORRT, ONNXRUNTIME, _OPENVINO, _PYTORCH, PYTHON)
 """The server's own backends and those not supported yet, in the order in which Triton looks for model files (row 11.4)."""
 
 
@@ -76,8 +114,8 @@ class Catalog:
         """The server's own first; going on looks for Python-based and installed ones."""
         yield from _OWN
         for name in self.python_based_names():
-            if (found := self._python_based(name)) is not None:
-                yield found
+            if (backend := self._python_based(name)) is not None:
+                yield backend
         yield from _installed().values()
 
     def python_based_names(self) -> list[str]:

@@ -175,19 +175,6 @@ class Responder(Protocol):
         ...
 
 
-class NoResponder:
-    """Until a host sets one: responses are dropped."""
-
-    def send(self, call: Any, response: "Response | None", *, final: bool, begun_ns: int) -> None:
-        """See `Responder`."""
-
-    def wait_for_capacity(self, call: Any) -> None:
-        """See `Responder`."""
-
-
-NO_RESPONDER = NoResponder()
-
-
 class Instance:
     """Runs batches, one at a time. All methods block and are called off the event loop, one at a time except where it says so.
 

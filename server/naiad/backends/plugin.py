@@ -43,6 +43,8 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
         make: makes the backend; called once, off the event loop, when the first model needs it.
         default_host: where its instances run by default.
         plans_workers: the backend implements `PlansWorkers`; otherwise its workers run `backend_runner`, and only they import the framework.
+        shares_processes: the instances of a model that see the same devices run in one worker process, each in a thread of it, with what
+            the model has loaded in common; otherwise each instance has a process of its own. Its models make no calls to the server.
         package: the package that it stands on, as imported; "" for none.
         install: what installs that package.
     """
@@ -50,6 +52,7 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
     make: "collections.abc.Callable[[BackendContext], Backend]"
     default_host: HostKind = "thread"
     plans_workers: bool = False
+    shares_processes: bool = False
     package: str = ""
     install: str = ""
 

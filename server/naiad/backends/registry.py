@@ -10,7 +10,7 @@ from naiad.backends.plugin import BackendContext, BackendPlugin
 from naiad.backends.python.api.server import NO_SERVER, Server
 from naiad.config.backend_type import supported_names
 from naiad.core.clock import Clock
-from naiad.errors import ErrorCode, InferenceError, invalid
+from naiad.errors import invalid, unavailable
 
 log = logging.getLogger("naiad.backends")
 
@@ -75,9 +75,8 @@ class Registry:
             if not _is_of(error, plugin.package):
                 raise
             fault = "is not installed" if isinstance(error, ModuleNotFoundError) else "is broken"
-            raise InferenceError(
-                ErrorCode.UNAVAILABLE,
-                f"unable to load backend '{plugin.name}': its package {plugin.package} {fault} ({error}): {plugin.install}",
+            raise unavailable(
+                f"unable to load backend '{plugin.name}': its package {plugin.package} {fault} ({error}): {plugin.install}"
             ) from error
         if plugin.package:
             version = getattr(sys.modules.get(plugin.package), "__version__", "")

@@ -25,10 +25,6 @@ if typing.TYPE_CHECKING:
 ALL_KINDS = frozenset(("KIND_CPU", "KIND_GPU", "KIND_MODEL"))
 
 
-def _nothing() -> collections.abc.Mapping[str, Any]:
-    return types.MappingProxyType({})
-
-
 class Form(enum.Enum):
     """Whether a model file is a file, a folder of that name, or either."""
 
@@ -171,10 +167,8 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     instance_kinds: frozenset[str] = ALL_KINDS
     has_profiles: bool = False
     has_files_per_gpu: bool = False
-    options: collections.abc.Mapping[str, OptionValues] = msgspec.field(default_factory=_nothing)
-    options_without_effect: collections.abc.Mapping[str, str] = msgspec.field(
-        default_factory=_nothing
-    )
+    options: collections.abc.Mapping[str, OptionValues] = types.MappingProxyType({})
+    options_without_effect: collections.abc.Mapping[str, str] = types.MappingProxyType({})
     missing_file: str = "unable to load model '{model}': unable to find '{path}'"
     complete: Completer | None = None
     check: ModelCheck | None = None

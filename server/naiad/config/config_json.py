@@ -8,16 +8,6 @@ from typing import Any
 
 from google.protobuf.descriptor import FieldDescriptor
 
-_INT64 = frozenset(
-    {
-        FieldDescriptor.TYPE_INT64,
-        FieldDescriptor.TYPE_UINT64,
-        FieldDescriptor.TYPE_SINT64,
-        FieldDescriptor.TYPE_FIXED64,
-        FieldDescriptor.TYPE_SFIXED64,
-    }
-)
-
 _STAY_STRINGS = frozenset(
     {
         "inference.ModelInstanceGroup.SecondaryDevice.device_id",
@@ -43,7 +33,7 @@ def to_json(message: Any) -> dict[str, Any]:
         if field.has_presence and not message.HasField(field.name):
             continue
         value = getattr(message, field.name)
-        if _is_map(field):
+        if field.message_type is not None and field.message_type.GetOptions().map_entry:
             of_value = field.message_type.fields_by_name["value"]
             shown[field.name] = {str(key): _plain(of_value, value[key]) for key in sorted(value)}
         elif field.is_repeated:
@@ -53,10 +43,6 @@ def to_json(message: Any) -> dict[str, Any]:
     return shown
 
 
-def _is_map(field: FieldDescriptor) -> bool:
-    return field.message_type is not None and field.message_type.GetOptions().map_entry
-
-
 def _plain(field: FieldDescriptor, value: Any) -> Any:
     """One value as JSON has it."""
     if field.message_type is not None:
@@ -64,6 +50,6 @@ def _plain(field: FieldDescriptor, value: Any) -> Any:
     if field.enum_type is not None:
         known = field.enum_type.values_by_number.get(value)
         return known.name if known is not None else value
-    if field.type in _INT64 and field.full_name in _STAY_STRINGS:
+    if field.full_name in _STAY_STRINGS:
         return str(value)
     return value

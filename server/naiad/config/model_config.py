@@ -14,10 +14,6 @@ import msgspec
 from naiad.core.datatypes import DataType
 
 
-def _nothing() -> collections.abc.Mapping[str, str]:
-    return types.MappingProxyType({})
-
-
 class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An input or output of a model.
 
@@ -82,9 +78,7 @@ class DynamicBatching(msgspec.Struct, frozen=True, kw_only=True):
     priority_levels: int = 0
     default_priority_level: int = 0
     default_queue_policy: QueuePolicy = QueuePolicy()
-    queue_policies: collections.abc.Mapping[int, QueuePolicy] = msgspec.field(
-        default_factory=lambda: types.MappingProxyType({})
-    )
+    queue_policies: collections.abc.Mapping[int, QueuePolicy] = types.MappingProxyType({})
 
     def policy_of(self, level: int) -> QueuePolicy:
         """The queue policy of a priority level."""
@@ -123,7 +117,7 @@ class Accelerator(msgspec.Struct, frozen=True, kw_only=True):
     """An execution accelerator with its parameters (row 16.10)."""
 
     name: str
-    parameters: collections.abc.Mapping[str, str] = msgspec.field(default_factory=_nothing)
+    parameters: collections.abc.Mapping[str, str] = types.MappingProxyType({})
 
 
 class Optimization(msgspec.Struct, frozen=True, kw_only=True):

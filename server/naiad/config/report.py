@@ -7,6 +7,8 @@ under the position, and what to write instead. Texts come from files, so control
 import collections.abc
 import unicodedata
 
+import msgspec
+
 from naiad.config.problem import Position, Problem
 
 _TAB = 4
@@ -16,6 +18,7 @@ _CONTEXT = 40
 _RED, _BLUE, _BOLD, _CYAN, _PLAIN = "\x1b[1;31m", "\x1b[1;34m", "\x1b[1m", "\x1b[36m", "\x1b[0m"
 
 JsonProblem = dict[str, str | int | None]
+_NOWHERE: JsonProblem = {"line": None, "column": None, "width": None}
 
 
 def render(problems: collections.abc.Iterable[Problem], *, colour: bool) -> str:
@@ -36,9 +39,7 @@ def as_json(problems: collections.abc.Iterable[Problem]) -> list[JsonProblem]:
     return [
         {
             "path": str(problem.path),
-            "line": problem.position.line if problem.position else None,
-            "column": problem.position.column if problem.position else None,
-            "width": problem.position.width if problem.position else None,
+            **(msgspec.structs.asdict(problem.position) if problem.position else _NOWHERE),
             "message": problem.message,
             "suggestion": problem.suggestion,
         }

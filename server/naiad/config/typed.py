@@ -34,10 +34,10 @@ def typed(message: Any) -> ModelConfig:
         runtime=message.runtime,
         default_model_filename=message.default_model_filename,
         max_batch_size=message.max_batch_size,
-        inputs=tuple(_input(spec) for spec in message.input),
-        outputs=tuple(_output(spec) for spec in message.output),
+        inputs=tuple(map(_tensor, message.input)),
+        outputs=tuple(map(_tensor, message.output)),
         version_policy=_version_policy(message.version_policy),
-        instance_groups=tuple(_instance_group(group) for group in message.instance_group),
+        instance_groups=tuple(map(_instance_group, message.instance_group)),
         dynamic_batching=(
             _dynamic_batching(message.dynamic_batching)
             if message.HasField("dynamic_batching")
@@ -54,35 +54,17 @@ def typed(message: Any) -> ModelConfig:
     )
 
 
-def _datatype(number: int) -> datatypes.DataType:
-    return datatypes.BY_CONFIG_NAME[model_config_pb2.DataType.Name(number)]
-
-
-def _reshape(spec: Any) -> tuple[int, ...] | None:
-    if not spec.HasField("reshape") or list(spec.reshape.shape) == list(spec.dims):
-        return None
-    return tuple(spec.reshape.shape)
-
-
-def _input(spec: Any) -> TensorSpec:
+def _tensor(spec: Any) -> TensorSpec:
+    """An input or an output; what only the other one has is left at its default."""
+    reshaped = spec.HasField("reshape") and list(spec.reshape.shape) != list(spec.dims)
     return TensorSpec(
         name=spec.name,
-        datatype=_datatype(spec.data_type),
+        datatype=datatypes.BY_CONFIG_NAME[model_config_pb2.DataType.Name(spec.data_type)],
         dims=tuple(spec.dims),
-        reshape=_reshape(spec),
-        optional=spec.optional,
+        reshape=tuple(spec.reshape.shape) if reshaped else None,
+        optional=getattr(spec, "optional", False),
         is_shape_tensor=spec.is_shape_tensor,
-    )
-
-
-def _output(spec: Any) -> TensorSpec:
-    return TensorSpec(
-        name=spec.name,
-        datatype=_datatype(spec.data_type),
-        dims=tuple(spec.dims),
-        reshape=_reshape(spec),
-        is_shape_tensor=spec.is_shape_tensor,
-        label_filename=spec.label_filename,
+        label_filename=getattr(spec, "label_filename", ""),
     )
 
 

@@ -7,7 +7,6 @@ ParameterValue = bool | int | float | str
 Parameters = dict[str, ParameterValue]
 
 LATEST = -1
-_NO_NAMES: list[str] = []
 
 SEQUENCE_START = 1
 SEQUENCE_END = 2

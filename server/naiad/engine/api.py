@@ -10,10 +10,9 @@ from typing import Any
 
 import msgspec
 
-from naiad.core.context import RequestContext
 from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.statistics import ModelStatistics
 
@@ -81,8 +80,8 @@ Overrides = collections.abc.Mapping[str, str | bytes | memoryview]
 NO_OVERRIDES: Overrides = types.MappingProxyType({})
 
 
-class Engine(typing.Protocol):
-    """The calls that protocols make. All run on the event loop; those that are not async return at once."""
+class Infers(typing.Protocol):
+    """Runs requests: the engine, or a model version."""
 
     def infer(
         self,
@@ -105,8 +104,21 @@ class Engine(typing.Protocol):
         """
         ...
 
-    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
-        """The traits of a model that a decoder needs.
+
+class ServedModel(Infers, typing.Protocol):
+    """A model version that serves now. What is begun later, after other work, is to look it up again: it may be unloaded meanwhile."""
+
+    @property
+    def traits(self) -> ModelTraits:
+        """What a decoder needs."""
+        ...
+
+
+class Engine(Infers, typing.Protocol):
+    """The calls that protocols make. All run on the event loop; those that are not async return at once."""
+
+    def look_up(self, name: str, version: int = LATEST) -> ServedModel:
+        """The model version that serves now, which runs requests without another look-up.
 
         Raises:
             InferenceError: NOT_FOUND or UNAVAILABLE (row 2.8).
@@ -122,7 +134,7 @@ class Engine(typing.Protocol):
         ...
 
     async def model_ready(self, name: str, version: int = LATEST) -> bool:
-        """Whether a model version is ready (row 2.7). Raises InferenceError as `traits_of` does."""
+        """Whether a model version is ready (row 2.7). Raises InferenceError as `look_up` does."""
         ...
 
     def server_metadata(self) -> ServerMetadata:
@@ -130,11 +142,11 @@ class Engine(typing.Protocol):
         ...
 
     def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
-        """A model's metadata (row 2.15). Raises InferenceError as `traits_of` does."""
+        """A model's metadata (row 2.15). Raises InferenceError as `look_up` does."""
         ...
 
     def model_config(self, name: str, version: int = LATEST) -> Any:
-        """The normalised model_config_pb2.ModelConfig; read only. Raises InferenceError as `traits_of` does."""
+        """The normalised model_config_pb2.ModelConfig; read only. Raises InferenceError as `look_up` does."""
         ...
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:

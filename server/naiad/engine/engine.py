@@ -10,16 +10,14 @@ import collections
 import enum
 from typing import Any
 
-from naiad.core.context import RequestContext
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import (
     NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
-    ModelTraits,
     ModelVersionStatistics,
     Overrides,
     ServerMetadata,
@@ -92,9 +90,8 @@ class ServingEngine:
     ) -> Inference | None:
         """Run a request: exactly one final response, errors included, perhaps before this returns."""
         try:
-            model = self._repository.get(request.model_name, request.model_version)
+            model = self.look_up(request.model_name, request.model_version)
         except InferenceError as error:
-            self.not_served[error.code] += 1
             on_response(failure(request, error, version=request.model_version))
             return None
         return model.infer(request, on_response, flow, context)
@@ -104,10 +101,10 @@ class ServingEngine:
         serving = sum(model.inflight() for _, _, model in self._repository.served())
         return serving + sum(model.inflight() for model in self._repository.unloading())
 
-    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
-        """The traits of a model that a decoder needs."""
+    def look_up(self, name: str, version: int = LATEST) -> Model:
+        """See `Engine`."""
         try:
-            return self._repository.get(name, version).traits
+            return self._repository.get(name, version)
         except InferenceError as error:
             self.not_served[error.code] += 1
             raise
@@ -226,7 +223,7 @@ class ServingEngine:
         await self._repository.unload(name, requested_by=requested_by)
 
     def model(self, name: str, version: int = LATEST) -> Model:
-        """The version that serves now. Raises InferenceError as `traits_of` does."""
+        """The version that serves now. Raises InferenceError as `look_up` does."""
         return self._repository.get(name, version)
 
     def models(self) -> list[tuple[str, int, Model]]:

@@ -11,9 +11,8 @@ import typing
 
 import msgspec
 
-from naiad.backends.backend import ModelSource, PlansWorkers
+from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instance_specs
 from naiad.backends.instance import Instance, LoadedModel
-from naiad.backends.instances import instance_specs
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
 from naiad.backends.visible_devices import beyond_a_thread
@@ -177,13 +176,17 @@ class InstanceFactory:
 
         source = self._source(plan)
         plan_of = backend_runner.plan_of
-        if self._registry.plugin(plan.config.backend).plans_workers:
+        plugin = self._registry.plugin(plan.config.backend)
+        if plugin.plans_workers:
             backend = self._registry.get(plan.config.backend)
             assert isinstance(backend, PlansWorkers)
             plan_of = backend.worker_plan
         return Workers(
             plan,
-            [(spec.name, plan_of(source, spec)) for spec in instance_specs(plan.config)],
+            processes_of(
+                [plan_of(source, spec) for spec in instance_specs(plan.config)],
+                shared=plugin.shares_processes,
+            ),
             rpc_handler_of=self._rpc_handler_of,
             clock=self._clock,
         )
@@ -196,6 +199,22 @@ class InstanceFactory:
             version_dir=plan.version_dir,
             options=self.options_of(plan.config.backend),
         )
+
+
+def processes_of(plans: list[WorkerPlan], *, shared: bool) -> list[WorkerPlan]:
+    """The processes of a model, from those of its single instances: with `shared` one for all that see the same devices."""
+    if not shared:
+        return plans
+    processes: list[WorkerPlan] = []
+    for plan in plans:
+        for place, process in enumerate(processes):
+            if msgspec.structs.replace(process, instances=plan.instances) == plan:
+                instances = (*process.instances, *plan.instances)
+                processes[place] = msgspec.structs.replace(process, instances=instances)
+                break
+        else:
+            processes.append(plan)
+    return processes
 
 
 def _is_cancelled() -> bool:

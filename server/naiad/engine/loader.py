@@ -25,7 +25,7 @@ from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import ModelPlan, VersionPlan
-from naiad.scheduling.factory import make_scheduler
+from naiad.scheduling.dynamic import make_scheduler
 from naiad.scheduling.resources import Resources
 
 if typing.TYPE_CHECKING:

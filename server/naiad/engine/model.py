@@ -8,9 +8,8 @@ import collections.abc
 
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
-from naiad.core.context import RequestContext
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata

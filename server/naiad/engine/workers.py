@@ -1,4 +1,4 @@
-"""Starts worker processes: one per instance of a model version, or one for a single call (a one-shot worker task).
+"""Starts the worker processes of a model version, or one for a single call (a one-shot worker task).
 
 It is imported with the first model that needs a process, since it costs a tenth of the time of a start. A one-shot task calls a function
 such as a model's `auto_complete_config`; it blocks, for a thread of the loader. Whatever the model does (crash, print, hang), the call ends
@@ -19,8 +19,9 @@ from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.hosts.host import Host, Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.process import ProcessHost
+from naiad.hosts.process import process_hosts
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, in_words, is_gone, order, spawn
+from naiad.hosts.supervisor import WorkerSupervisor
 from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.link import Link, LinkBrokenError, SegmentLostError
 from naiad.metrics.statistics import ModelStatistics, RestartReason
@@ -35,7 +36,7 @@ class Workers:
 
     Args:
         plan: the version.
-        instances: name and plan of each instance.
+        processes: what runs in each process.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
         clock: for their hosts.
     """
@@ -43,46 +44,52 @@ class Workers:
     def __init__(
         self,
         plan: VersionPlan,
-        instances: collections.abc.Sequence[tuple[str, WorkerPlan]],
+        processes: collections.abc.Sequence[WorkerPlan],
         *,
         rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         clock: Clock,
     ) -> None:
         self._plan = plan
-        self._instances = instances
+        self._processes = processes
         self._rpc_handler_of = rpc_handler_of
         self._clock = clock
 
     async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[Host]:
-        """Start a worker process for every instance, all of them at the same time; on the event loop that owns them.
+        """Start the worker processes, all of them at the same time; on the event loop that owns them.
+
+        Returns:
+            One host per instance.
 
         Raises:
             InferenceError: one of them cannot load the model; the others are ended then.
         """
         config = self._plan.config
         statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
-        hosts = [
-            ProcessHost(
-                Identity(config.name, self._plan.version, name),
+        supervisors: list[WorkerSupervisor] = []
+        hosts: list[Host] = []
+        for worker_plan in self._processes:
+            supervisor, its_hosts = process_hosts(
+                config.name,
+                self._plan.version,
                 worker_plan,
                 config=config,
                 limits=limits,
                 on_restart=statistics.record_restart,
-                rpc_handler=self._rpc_handler_of(config.name, name),
+                rpc_handler=self._rpc_handler_of(config.name, worker_plan.instances[0].name),
                 clock=self._clock,
                 loop=asyncio.get_running_loop(),
             )
-            for name, worker_plan in self._instances
-        ]
+            supervisors.append(supervisor)
+            hosts += its_hosts
         try:
             outcomes = await asyncio.gather(
-                *(host.start() for host in hosts), return_exceptions=True
+                *(each.start() for each in supervisors), return_exceptions=True
             )
             _raise_first(outcomes)
         except BaseException:
-            await asyncio.gather(*(host.close() for host in hosts))
+            await asyncio.gather(*(each.close() for each in supervisors))
             raise
-        return list[Host](hosts)
+        return hosts
 
 
 def run_once(plan: WorkerPlan, *, model: str, version: int, timeout_s: float) -> typing.Any:
@@ -118,7 +125,7 @@ def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> t
         output = OutputLog(identity)
         undo.callback(output.close)
         undo.callback(_end, process, gone, reading, output)
-        to_it = Link(data)
+        to_it = Link(data[0])
         undo.callback(to_it.close)
         try:
             to_it.send(link.ONE_SHOT, order(plan))

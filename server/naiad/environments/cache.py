@@ -19,7 +19,6 @@ import pathlib
 import shutil
 import threading
 
-from naiad.environments import inventory
 from naiad.environments.programs import ClosedError
 
 _log = logging.getLogger("naiad.environments")
@@ -35,6 +34,8 @@ _DAMAGED_POLLS = 25
 
 _SECONDS_PER_DAY = 86_400.0
 
+_LISTED_LEVELS = 4
+"""Levels of folders that a mark lists: `lib/python3.11/site-packages` is the third, and its entries show which packages there are."""
 
 Build = collections.abc.Callable[[pathlib.Path, int], None]
 """Fills the empty folder that it is given; the descriptor is the lock, for programs that it starts."""
@@ -77,7 +78,7 @@ class Cache:
                 self._folder / (name + _LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666
             )
         except OSError:
-            if (folder / MARK).is_file() and not _missing(folder):
+            if _is_complete(folder):
                 return folder  # in a read-only image, for example, from which no server can remove it either
             raise
         try:
@@ -165,7 +166,8 @@ def _rebuild(folder: pathlib.Path, lock: int, build: Build) -> None:
     folder.mkdir()
     try:
         build(folder, lock)
-        inventory.write(folder, folder / MARK)
+        listed = "\0".join(sorted(_contents(str(folder), "", _LISTED_LEVELS)))
+        (folder / MARK).write_text(listed, encoding="utf-8", errors="surrogateescape")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
@@ -176,13 +178,33 @@ def _is_complete(folder: pathlib.Path) -> bool:
 
 
 def _missing(folder: pathlib.Path) -> str:
-    """The first file that was in an environment when it was built and is missing now; "" for none, or for an environment without a mark."""
-    mark = folder / MARK
+    """The first file that was in an environment when it was built and is missing now, after a job that deletes old files, for example.
+
+    "" for none, for an environment without a mark, and for a mark that lists nothing.
+    """
     try:
-        lost = inventory.missing(folder, mark)
+        text = (folder / MARK).read_text(encoding="utf-8", errors="surrogateescape")
     except FileNotFoundError:
         return ""
-    return lost[0] if lost else ""
+    listed = set(text.split("\0")) - {""}
+    if not listed:
+        return ""
+    return min(listed.difference(_contents(str(folder), "", _LISTED_LEVELS)), default="")
+
+
+def _contents(folder: str, above: str, levels: int) -> collections.abc.Iterator[str]:
+    """The files, folders and links in so many levels of an environment, relative to it; no broken links, no compiled modules."""
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    for entry in entries:
+        if entry.name == "__pycache__" or (entry.is_symlink() and not os.path.exists(entry)):  # noqa: PTH110 - as scandir gives it
+            continue
+        path = above + entry.name
+        yield path
+        if levels > 1 and entry.is_dir(follow_symlinks=False):
+            yield from _contents(entry.path, path + "/", levels - 1)
 
 
 def _is_old(folder: pathlib.Path, limit_s: float) -> bool:

@@ -35,13 +35,7 @@ _PIP_TARGETS = (
 
 
 def make_venv(python: str, folder: pathlib.Path, *, with_pip: bool) -> list[str]:
-    """The command that creates an empty virtual environment.
-
-    Args:
-        python: the interpreter.
-        folder: where.
-        with_pip: whether it gets a pip of its own.
-    """
+    """The command that creates an empty virtual environment, with a pip of its own or without."""
     return [python, "-m", "venv", *([] if with_pip else ["--without-pip"]), str(folder)]
 
 
@@ -74,8 +68,7 @@ def install(
 def installer_variables(*, only_wheels: bool) -> Variables:
     """Variables for the installer: it sees no package of the server, and installs into the environment only.
 
-    Args:
-        only_wheels: whether it installs from a folder of wheels only, so that PIP_FIND_LINKS has no effect.
+    With `only_wheels`, PIP_FIND_LINKS has no effect either.
     """
     return {
         "PYTHONPATH": None, "PYTHONHOME": None, "VIRTUAL_ENV": None, "PYTHONNOUSERSITE": "1", "PYTHONUNBUFFERED": "1",
@@ -84,12 +77,7 @@ def installer_variables(*, only_wheels: bool) -> Variables:
 
 
 def built_variables(folder: pathlib.Path, path: str) -> Variables:
-    """Variables for a worker in a virtual environment that was built here.
-
-    Args:
-        folder: the environment.
-        path: the server's PATH.
-    """
+    """Variables for a worker in a virtual environment that was built here; `path` is the server's PATH."""
     return {
         "VIRTUAL_ENV": str(folder),
         "PATH": _first(folder / "bin", path),

@@ -4,7 +4,6 @@
 it. Blocking, for the loader's threads: an installer may take minutes.
 """
 
-import collections.abc
 import logging
 import os
 import pathlib
@@ -14,8 +13,7 @@ from naiad.core.clock import Clock
 from naiad.environments import commands, identity
 from naiad.environments.builder import EnvironmentBuilder
 from naiad.environments.cache import Cache, default_folder
-from naiad.environments.inspector import Environment, EnvironmentInspector
-from naiad.environments.paths import Changes, changes, home
+from naiad.environments.inspector import INTERPRETERS, Environment, EnvironmentInspector
 from naiad.environments.programs import ClosedError, Programs
 from naiad.environments.spec import (
     CACHE_OPTION,
@@ -30,6 +28,9 @@ from naiad.environments.spec import (
 from naiad.errors import invalid, unavailable
 
 _log = logging.getLogger("naiad.environments")
+
+_Fingerprint = tuple[tuple[int, int] | None, ...]
+"""Inode and time of the last change of some files; None for one that does not exist."""
 
 KEEP_DAYS = 30.0
 """How long an environment is kept that no server uses."""
@@ -49,7 +50,7 @@ class Environments:
         self._closing = threading.Event()
         self._programs = Programs(self._closing)
         self._caches: dict[pathlib.Path, Cache] = {}
-        self._known: dict[pathlib.Path, tuple[Changes, Environment]] = {}
+        self._known: dict[pathlib.Path, tuple[_Fingerprint, Environment]] = {}
         self._mutex = threading.Lock()
 
     def get(self, model: str, spec: EnvironmentSpec, options: Options) -> Environment:
@@ -103,8 +104,18 @@ class Environments:
                 f"packed-{identity.of_tarball(path)}",
                 lambda folder, lock: self._builder(model, folder, lock).unpack(path),
             )
-        inspector = EnvironmentInspector(model, self._programs, folder=folder, source=path)
-        return self._inspected(folder, inspector.inspect)
+        # Each instance of a model needs the result: it is remembered until the environment changes.
+        fingerprint = _fingerprint(folder)
+        with self._mutex:
+            known = self._known.get(folder)
+        if known is not None and known[0] == fingerprint:
+            return known[1]
+        environment = EnvironmentInspector(
+            model, self._programs, folder=folder, source=path
+        ).inspect()
+        with self._mutex:
+            self._known[folder] = (fingerprint, environment)
+        return environment
 
     def _required(self, model: str, spec: Required, options: Options) -> Environment:
         if spec.wheels is not None and not spec.wheels.is_dir():
@@ -121,23 +132,10 @@ class Environments:
     def _builder(self, model: str, folder: pathlib.Path, lock: int) -> EnvironmentBuilder:
         return EnvironmentBuilder(model, self._programs, folder=folder, lock=lock)
 
-    def _inspected(
-        self, folder: pathlib.Path, inspect: collections.abc.Callable[[], Environment]
-    ) -> Environment:
-        """The result of an inspection, remembered until the environment changes: each instance of a model needs it."""
-        now = changes(folder)
-        with self._mutex:
-            known = self._known.get(folder)
-        if known is not None and known[0] == now:
-            return known[1]
-        environment = inspect()
-        with self._mutex:
-            self._known[folder] = (now, environment)
-        return environment
-
     def _cache(self, options: Options) -> Cache:
         named = options.get(CACHE_OPTION, "")
-        folder = pathlib.Path(named).absolute() if named else default_folder(os.environ, home())
+        home = os.path.expanduser("~")  # noqa: PTH111 - Path.home() raises where there is none
+        folder = pathlib.Path(named).absolute() if named else default_folder(os.environ, home)
         if folder is None:
             raise invalid(
                 "this user has no home folder in which environments of models could be kept: choose one with "
@@ -154,6 +152,19 @@ class Environments:
         if removed:
             _log.info("removed %d unused environments from %s", len(removed), folder)
         return cache
+
+
+def _fingerprint(folder: pathlib.Path) -> _Fingerprint:
+    """Inode and times of the files that define an environment's interpreter and its variables; they differ once one has changed."""
+    times: list[tuple[int, int] | None] = []
+    for name in ("pyvenv.cfg", "etc/conda/activate.d", "bin/activate", *INTERPRETERS):
+        try:
+            status = (folder / name).stat()
+        except OSError:
+            times.append(None)
+        else:
+            times.append((status.st_ino, status.st_ctime_ns))
+    return tuple(times)
 
 
 def _days(options: Options) -> float:

@@ -1,4 +1,4 @@
-"""Inspects a packed environment: its variables, its interpreter, and whether a worker can start in it (row 15.30)."""
+"""Inspects a packed environment: its variables, its interpreter, its packages, and whether a worker can start in it (row 15.30)."""
 
 import dataclasses
 import json
@@ -10,11 +10,13 @@ import sys
 
 from naiad.environments import commands
 from naiad.environments.commands import Variables
-from naiad.environments.paths import broken_link, interpreter_in, own_interpreter, packages_in
 from naiad.environments.programs import FailedError, Programs
 from naiad.environments.spec import cannot_load
 
 _log = logging.getLogger("naiad.environments")
+
+INTERPRETERS = ("bin/python", "bin/python3")
+"""An environment's interpreter, in its folder."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,10 +30,6 @@ class Environment:
 
     executable: str
     variables: Variables
-
-
-class _UnusableError(Exception):
-    """An interpreter cannot be used; the message says why."""
 
 
 class EnvironmentInspector:
@@ -63,10 +61,15 @@ class EnvironmentInspector:
             OSError: it cannot be read.
         """
         variables = self._activated()
-        try:
-            return self._with_own_interpreter(variables)
-        except _UnusableError as error:
-            return self._with_server_interpreter(variables, str(error))
+        python = interpreter_in(self._folder)
+        if python is None:
+            why = self._why_no_interpreter()
+        else:
+            environment = Environment(executable=str(python), variables=variables)
+            why = self._probe(environment)
+            if not why:
+                return environment
+        return self._with_server_interpreter(variables, why)
 
     def _activated(self) -> Variables:
         script = self._folder / "bin" / "activate"
@@ -88,15 +91,12 @@ class EnvironmentInspector:
             ) from error
         return commands.packed_variables(self._folder, os.environ, commands.parse_environ(output))
 
-    def _with_own_interpreter(self, variables: Variables) -> Environment:
-        python = interpreter_in(self._folder)
-        if python is None:
-            link = broken_link(self._folder)
-            why = f"bin/python is a link to {link}, which is not on this machine" if link else ""
-            raise _UnusableError(why or "it has no bin/python")
-        environment = Environment(executable=str(python), variables=variables)
-        self._probe(environment)
-        return environment
+    def _why_no_interpreter(self) -> str:
+        for name in INTERPRETERS:
+            if (self._folder / name).is_symlink():
+                link = (self._folder / name).readlink()
+                return f"bin/python is a link to {link}, which is not on this machine"
+        return "it has no bin/python"
 
     def _with_server_interpreter(self, variables: Variables, why: str) -> Environment:
         packages = packages_in(self._folder)
@@ -108,24 +108,23 @@ class EnvironmentInspector:
                 "environment together with its interpreter, as conda-pack does",
             )
         environment = Environment(
-            executable=own_interpreter(),
+            # Without the packages of the server's virtual environment.
+            executable=str(getattr(sys, "_base_executable", "") or sys.executable),
             variables=commands.with_packages(variables, packages, os.environ.get("PYTHONPATH", "")),
         )
-        try:
-            self._probe(environment)
-        except _UnusableError as error:
+        if error := self._probe(environment):
             raise cannot_load(
                 self._model,
                 f"{self._source} cannot be used: {why}; nor with the server's Python: {error}",
-            ) from error
+            )
         _log.warning(
             "model '%s': %s: %s; its worker runs in %s with the packages of that environment",
             self._model, self._source, why, environment.executable,
         )  # fmt: skip
         return environment
 
-    def _probe(self, environment: Environment) -> None:
-        """Start the interpreter and check that it has what every worker needs."""
+    def _probe(self, environment: Environment) -> str:
+        """Start the interpreter and check that it has what every worker needs; returns why it does not start, "" if it does."""
         try:
             output = self._programs.run(
                 [environment.executable, "-B", "-c", commands.PROBE],
@@ -133,7 +132,7 @@ class EnvironmentInspector:
                 folder=self._folder,
             )
         except (FailedError, OSError) as error:
-            raise _UnusableError(f"{environment.executable} does not start ({error})") from error
+            return f"{environment.executable} does not start ({error})"
         version, numpy, why = json.loads(output.splitlines()[-1])
         shown = ".".join(map(str, version))
         oldest = commands.WORKER_PYTHON
@@ -148,3 +147,15 @@ class EnvironmentInspector:
                 f"{self._source} (Python {shown}) has no working numpy, which every model needs ({why}): install numpy there and pack "
                 "it again",
             )
+        return ""
+
+
+def interpreter_in(folder: pathlib.Path) -> pathlib.Path | None:
+    """An environment's interpreter; None if it has none, or a broken link."""
+    return next((folder / name for name in INTERPRETERS if (folder / name).is_file()), None)
+
+
+def packages_in(folder: pathlib.Path) -> pathlib.Path:
+    """The folder of an environment's packages for this server's version of Python."""
+    major, minor = sys.version_info[:2]
+    return folder / "lib" / f"python{major}.{minor}" / "site-packages"

@@ -87,9 +87,17 @@ class Programs:
             start_new_session=True,
             pass_fds=() if keep is None else (keep,),
         ) as process:
-            self._add(process)
+            with self._mutex:
+                self._running.add(process)
+                if self._closing.is_set():
+                    _kill(process)
             late = threading.Event()
-            timer = threading.Timer(limit_s, _end_late, (process, late))
+
+            def end_late() -> None:
+                late.set()
+                _kill(process)
+
+            timer = threading.Timer(limit_s, end_late)
             timer.daemon = True
             timer.start()
             try:
@@ -117,12 +125,6 @@ class Programs:
             for process in self._running:
                 _kill(process)
 
-    def _add(self, process: "subprocess.Popen[bytes]") -> None:
-        with self._mutex:
-            self._running.add(process)
-            if self._closing.is_set():
-                _kill(process)
-
 
 def _read(
     process: "subprocess.Popen[bytes]", on_line: collections.abc.Callable[[str], None] | None
@@ -135,11 +137,6 @@ def _read(
         last.append(line)
         on_line(os.fsdecode(line).rstrip())
     return b"".join(last)
-
-
-def _end_late(process: "subprocess.Popen[bytes]", late: threading.Event) -> None:
-    late.set()
-    _kill(process)
 
 
 def _kill(process: "subprocess.Popen[bytes]") -> None:

@@ -32,11 +32,7 @@ Options = collections.abc.Mapping[str, str]
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Packed:
-    """A packed environment: a folder, or a tarball of one.
-
-    Attributes:
-        path: of the folder or the tarball.
-    """
+    """A packed environment: a folder, or a tarball of one."""
 
     path: pathlib.Path
 
@@ -73,7 +69,7 @@ def spec_of(
     Args:
         model: its name, for messages.
         parameters: of its config.
-        model_dir: its folder.
+        model_dir: the model's folder.
         version_dir: its version's folder.
         options: `--backend-config` of the backend.
         backend_dir: the folder of a Python-based backend, whose requirements.txt is looked for last.

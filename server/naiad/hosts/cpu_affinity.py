@@ -125,13 +125,18 @@ class WorkerAffinity:
         bind: see `WorkerBinding`.
     """
 
-    __slots__ = ("_affinity", "_batches", "_binding", "_scarce")
+    __slots__ = ("_affinity", "_batches", "_binding", "_scarce", "_threads")
 
     def __init__(self, pid: int, *, processors: int, bind: Bind | None = None) -> None:
         self._affinity = AffinityPolicy(SHORT_IN_A_PROCESS_NS)
-        self._binding = ThreadBinding(pid, bind or WorkerBinding())
+        self._threads = [pid]
+        self._binding = ThreadBinding(pid, bind or WorkerBinding(self._threads))
         self._scarce = processors <= _FEW_PROCESSORS
         self._batches = 0
+
+    def add(self, threads: collections.abc.Iterable[int]) -> None:
+        """These threads execute batches besides the main thread."""
+        self._threads.extend(threads)
 
     def ran(self, computed_ns: int, requests: int) -> None:
         """A batch came back.
@@ -154,15 +159,19 @@ class WorkerAffinity:
 
 
 class WorkerBinding:
-    """Binds a worker's main thread, which executes the batches, and releases it with the threads that were started bound. Implements `Bind`.
+    """Binds the threads of a worker that execute batches, and releases them with the threads that were started bound. Implements `Bind`.
 
     Threads that a model binds itself, as OpenMP does, stay as they are: only threads on the processor of the main thread that were not
     there before are released, and a main thread that was moved by the model is not touched again.
+
+    Args:
+        threads: those that execute batches, the main thread first; others may be added later.
     """
 
-    __slots__ = ("_last", "_not_ours", "_put")
+    __slots__ = ("_last", "_not_ours", "_put", "_threads")
 
-    def __init__(self) -> None:
+    def __init__(self, threads: collections.abc.Sequence[int] = ()) -> None:
+        self._threads = threads
         self._last: collections.abc.Set[int] | None = None
         self._put: set[int] = set()
         self._not_ours: set[int] = set()
@@ -177,9 +186,11 @@ class WorkerBinding:
             raise PermissionError(f"process {pid} has set its own affinity")
         if len(processors) == 1 and not processors <= self._put:
             alone = {each for each, where in _threads(pid) if where == processors}
-            self._not_ours |= alone - {pid}
+            self._not_ours |= alone - {pid, *self._threads}
             self._put |= processors
         os.sched_setaffinity(pid, processors)
+        for thread in self._threads[1:]:
+            os.sched_setaffinity(thread, processors)
         self._last = processors
         if len(processors) == 1:
             return

@@ -16,7 +16,7 @@ from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 
 if typing.TYPE_CHECKING:
-    from naiad.hosts.worker.link import Payload
+    from naiad.hosts.worker.link import Payload, SegmentLostError
 
 
 class BatchOutcome(Record, frozen=True):
@@ -151,6 +151,47 @@ class Reply(typing.Protocol):
 
 BatchAt = collections.abc.Callable[[int, int], list[Inference] | None]
 """The unfinished part of a batch, by the number of its first request and its size."""
+
+
+class WorkerInstance(typing.Protocol):
+    """An instance in a worker process, as the process and its supervisor call it; on the event loop.
+
+    Attributes:
+        busy: whether it has a batch.
+    """
+
+    @property
+    def busy(self) -> bool:
+        """See above."""
+        ...
+
+    def on_message(self, kind: int, header: bytes | bytearray) -> None:
+        """A call message came on the instance's link, whose segment is the link's `base`."""
+        ...
+
+    def on_notification(self, kind: int, number: int, header: bytes | bytearray, base: Any) -> None:
+        """A notification came; `base` is its segment."""
+        ...
+
+    def on_lost(self, lost: "SegmentLostError") -> None:
+        """A message came whose segment could not be received."""
+        ...
+
+    def batch_at(self, first: int, count: int) -> list[Inference] | None:
+        """See `BatchAt`."""
+        ...
+
+    def worker_usable(self, usable: bool) -> None:  # noqa: FBT001  as schedulers call it
+        """The process runs no more batches, or a new one does."""
+        ...
+
+    def worker_lost(self, how: str) -> None:
+        """The process that has its requests is gone, or is being killed; `how` follows "its worker process "."""
+        ...
+
+    def worker_closes(self) -> None:
+        """The process is about to be ended; it has no batch."""
+        ...
 
 
 class WorkerRpcHandler(typing.Protocol):

@@ -1,22 +1,22 @@
-"""The requests that a worker process has, by number: its batch, and those with deferred responses; and the messages about them.
+"""The requests that an instance of a worker process has, by number: its batch, and those with deferred responses.
 
-Requests are numbered in the order in which they were sent, so that a batch is a range and a message holds one number.
 Plain state: `process` looks up the request of a message, and the requests that fail when the worker dies.
 """
-
-import collections.abc
-import functools
 
 from naiad.backends.instance import Execution
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
-from naiad.hosts.worker import link
 
 _KEPT = 256
 
 
 class InFlight:
-    """The requests of a worker.
+    """The requests of one instance of a worker, by number.
+
+    Requests are numbered in the order in which they are sent, so that a batch is a range and a message holds one number.
+
+    Args:
+        first: the number of the first request.
 
     Attributes:
         batch: the batch in execution; None if there is none.
@@ -25,10 +25,9 @@ class InFlight:
 
     __slots__ = ("_answered_early", "_deferred", "_left", "_next", "_numbers", "batch", "first")
 
-    def __init__(self) -> None:
+    def __init__(self, first: int) -> None:
         self.batch: list[Inference] | None = None
-        self.first = 0
-        self._next = 0
+        self.first = self._next = first
         self._deferred: dict[int, Inference] = {}
         self._numbers: dict[Inference, int] = {}
         self._left: dict[tuple[int, int], list[Inference]] = {}
@@ -111,41 +110,3 @@ class InFlight:
         self._numbers.clear()
         self._left.clear()
         return lost
-
-
-class RequestSignals:
-    """Of one host. All of it is on the event loop.
-
-    Args:
-        in_flight: the requests that the worker has.
-        post: sends a message's kind and a request's number to the worker, if there is one.
-    """
-
-    __slots__ = ("_in_flight", "_post")
-
-    def __init__(
-        self, in_flight: InFlight, post: collections.abc.Callable[[int, int], None]
-    ) -> None:
-        self._in_flight = in_flight
-        self._post = post
-
-    def watch(self, batch: list[Inference]) -> None:
-        """From now on, let the worker know of these."""
-        on_cancel = self.cancelled
-        for inference in batch:
-            inference.on_cancel = on_cancel
-            if inference.flow is not None:
-                inference.flow.watch(functools.partial(self._held, inference))
-
-    def cancelled(self, inference: Inference) -> None:
-        """Its client left: the model may ask."""
-        self._send(link.CANCEL, inference)
-
-    def _held(self, inference: Inference, held: bool) -> None:  # noqa: FBT001  as flows call it
-        """Its client does not take what is sent to it, or does again: the model waits as long."""
-        self._send(link.PAUSE if held else link.RESUME, inference)
-
-    def _send(self, kind: int, inference: Inference) -> None:
-        number = self._in_flight.number_of(inference)
-        if number is not None:
-            self._post(kind, number)

@@ -14,7 +14,7 @@ import numpy as np
 from naiad.backends import batch as batches
 from naiad.backends.batch import Array
 from naiad.backends.instance import Execution, Instance, Response, host_array
-from naiad.backends.python.api.byte_tensors import elements_of
+from naiad.backends.python.api.datatypes import elements_of
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
 from naiad.core.flow import RESPONSE_BYTES
@@ -54,6 +54,7 @@ class LocalInstance:
         )
         self._post: Post | None = None
         self._lone = _LONE if instance.keeps_arrays else _COPY_NOTHING
+        self._as_returned = not (instance.keeps_arrays or self._converts)
 
     def execute(self, batch: collections.abc.Sequence[Inference]) -> Execution[InferResponse]:
         """Run a batch; see `Instance.execute`."""
@@ -64,32 +65,17 @@ class LocalInstance:
             raise batches.broken(
                 f"model '{model}' answered {len(made)} responses to {len(batch)} requests; it must give one for each, in their order"
             )
-        if self._lone < 0 and not self._converts:
-            execution.responses = self._as_returned(batch, made)
-            return execution
-        build, lone = self._build, self._lone
-        execution.responses = [
-            None if each is None else build(inference, each, True, lone)
-            for inference, each in zip(batch, made, strict=True)
-        ]
-        return execution
-
-    def _as_returned(
-        self,
-        batch: collections.abc.Sequence[Inference],
-        made: collections.abc.Sequence[Response | None],
-    ) -> list[InferResponse | None]:
-        """The responses of a model whose arrays are sent as they are: the hot path, without a call for each."""
         version = self._version
+        as_returned = self._as_returned
         responses: list[InferResponse | None] = []
-        for inference, response in zip(batch, made, strict=True):
-            if response is None or response.error is not None:
-                responses.append(
-                    None
-                    if response is None
-                    else self._build(inference, response, True, _COPY_NOTHING)
-                )
+        for inference, response in zip(batch, made):  # noqa: B905  they are as long as each other; asking for it costs as much as an output
+            if response is None:
+                responses.append(None)
                 continue
+            if response.error is not None or not as_returned:
+                responses.append(self._build(inference, response, True, self._lone))
+                continue
+            # The hot path: arrays that are sent as they are, without a call for each response.
             outputs: list[Tensor] = []
             for name, kind, returned in response.outputs:
                 array = returned if type(returned) is _ARRAY else host_array(name, returned)
@@ -99,7 +85,8 @@ class LocalInstance:
             responses.append(
                 InferResponse(request.model_name, version, request.id, outputs, parameters)
             )
-        return responses
+        execution.responses = responses
+        return execution
 
     def respond_through(self, post: Post) -> None:
         """Set where deferred responses go. Called once, before the first batch."""

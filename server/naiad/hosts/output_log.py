@@ -10,7 +10,7 @@ import logging
 
 from typing_extensions import override
 
-from naiad.backends.python.api.model_log import model_logger
+from naiad.backends.python.api.logger import model_logger
 from naiad.core.record import Record
 
 _LAST_LINES = 30

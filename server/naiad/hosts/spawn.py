@@ -21,7 +21,6 @@ import threading
 import typing
 
 from naiad.backends.backend import WorkerPlan
-from naiad.backends.instance import InstanceSpec
 from naiad.hosts import worker
 from naiad.hosts.output_log import Identity
 from naiad.hosts.worker import codec
@@ -130,14 +129,14 @@ class Spawned(typing.NamedTuple):
 
     Attributes:
         process: it.
-        data: our end of the link.
+        data: our end of each link, one per instance.
         control: of the control socket.
         output: of the pipe that it writes to.
         gone: its pidfd.
     """
 
     process: "subprocess.Popen[bytes]"
-    data: socket.socket
+    data: list[socket.socket]
     control: socket.socket
     output: int
     gone: int
@@ -155,16 +154,17 @@ def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> S
         OSError: there is no such interpreter, or no descriptor or memory left.
     """
     with contextlib.ExitStack() as its:
-        data, its_data = _pair(undo, its)
+        links = [_pair(undo, its) for _ in plan.instances or (None,)]
         control, its_control = _pair(undo, its)
         output, its_output = os.pipe()
         undo.callback(os.close, output)
         its.callback(os.close, its_output)
-        ends = (its_data.fileno(), its_control.fileno())
+        data = [ours for ours, _ in links]
+        its_data = [theirs.fileno() for _, theirs in links]
         command = [
             plan.executable, _MAIN,
             f"--model={identity.model}", f"--version={identity.version}", f"--instance={identity.instance}",
-            "--data-fd", str(ends[0]), "--control-fd", str(ends[1]), "--parent", str(os.getpid()),
+            "--data-fd", *map(str, its_data), "--control-fd", str(its_control.fileno()), "--parent", str(os.getpid()),
         ]  # fmt: skip
         process = subprocess.Popen(  # noqa: S603 - the interpreter that the server's owner chose
             command,
@@ -172,7 +172,7 @@ def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> S
             stdout=its_output,
             stderr=its_output,
             env=_environ(plan),
-            pass_fds=ends,
+            pass_fds=(*its_data, its_control.fileno()),
             process_group=0,  # so that what the model starts can be ended with it
         )
     ORPHAN_REAPER.add(process.pid)
@@ -182,7 +182,7 @@ def spawn(identity: Identity, plan: WorkerPlan, undo: contextlib.ExitStack) -> S
         end_now(process)
         raise
     undo.callback(os.close, gone)
-    for each in (data, control):
+    for each in (*data, control):
         each.setblocking(False)
     os.set_blocking(output, False)
     return Spawned(process, data, control, output, gone)
@@ -204,14 +204,10 @@ def order(plan: WorkerPlan) -> bytes:
         {
             "load": plan.load,
             "settings": dict(plan.settings),
-            "instance": None if plan.instance is None else _plain(plan.instance),
+            "instances": [(each.name, each.kind.value, each.device_id) for each in plan.instances],
             "log_level": logging.getLogger("naiad").getEffectiveLevel(),
         }
     ).encode()
-
-
-def _plain(spec: InstanceSpec) -> tuple[str, str, int]:
-    return spec.name, spec.kind.value, spec.device_id
 
 
 def end_children(process: "subprocess.Popen[bytes]") -> None:

@@ -76,13 +76,14 @@ class Loading:
         loop: the event loop.
 
     Attributes:
-        ended: done when the worker said so, or the server found that it will not load.
+        ended: done when the worker said so, or the server found that it will not load; the result is the system's ids of the
+            threads that it started for further instances.
     """
 
     __slots__ = ("ended",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.ended: asyncio.Future[None] = loop.create_future()
+        self.ended: asyncio.Future[list[int]] = loop.create_future()
 
     def take(self, kind: int, header: bytes | bytearray) -> bool:
         """A message of the worker came; returns whether it was this load's end.
@@ -93,7 +94,7 @@ class Loading:
         if self.ended.done() or kind not in (link.LOADED, link.REFUSED):
             return False
         if kind == link.LOADED:
-            self.ended.set_result(None)
+            self.ended.set_result(list(map(int, codec.read_json(header).get("threads", ()))))
         else:
             code, message = codec.read_json(header)
             self.ended.set_exception(InferenceError(ErrorCode[code], message))
@@ -114,15 +115,17 @@ class Heartbeat:
     Args:
         identity: the instance.
         limit: how long a pong may take, and the time between two pings; 0 seconds: no pings.
+        number: of the instance, for the worker.
         loop: the event loop.
     """
 
-    __slots__ = ("_limit", "_loop", "_pinged", "_timer", "_watchdog")
+    __slots__ = ("_limit", "_loop", "_number", "_pinged", "_timer", "_watchdog")
 
     def __init__(
-        self, identity: Identity, limit: Limit, *, loop: asyncio.AbstractEventLoop
+        self, identity: Identity, limit: Limit, *, number: int, loop: asyncio.AbstractEventLoop
     ) -> None:
         self._limit = limit
+        self._number = number
         self._loop = loop
         self._watchdog = Watchdog(identity, loop=loop)
         self._timer: asyncio.TimerHandle | None = None
@@ -154,7 +157,7 @@ class Heartbeat:
         self._timer = None
         if owes():
             self._pinged = worker, owes, on_late
-            worker.notify(link.PING)
+            worker.notify(link.PING, self._number)
             what = "something that lets no coroutine run"
             self._watchdog.watch(worker, what, self._limit, on_late)
 

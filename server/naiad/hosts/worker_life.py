@@ -1,6 +1,6 @@
-"""The life of an instance's worker processes as a table: (state, event) -> (state, actions); and the errors that clients get when a worker ends.
+"""The life of a worker process and of those that replace it as a table: (state, event) -> (state, actions); and the errors that clients get when a worker ends.
 
-The table is pure and is the only place that says which state follows; `process.py` carries the actions out. docs/hosts.md draws it.
+The table is pure and is the only place that says which state follows; `supervisor.py` carries the actions out. docs/hosts.md draws it.
 """
 
 import enum
@@ -33,7 +33,7 @@ class Event(enum.Enum):
     LATE = "it exceeds a time limit"
     EXITED = "it has exited"
     CLOSE = "the host is closed"
-    IDLE = "its batch came back"
+    IDLE = "it has no batch"
 
 
 class Action(enum.Enum):

@@ -15,9 +15,11 @@ import logging
 import os
 import signal
 import typing
+from typing import Any
 
 from naiad.backends.backend import WorkerPlan
 from naiad.hosts.cpu_affinity import WorkerAffinity
+from naiad.hosts.host import WorkerInstance
 from naiad.hosts.output_log import Identity, OutputLog
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, end_now, in_words, reap_later, spawn
 from naiad.hosts.worker.link import (
@@ -61,13 +63,11 @@ class WorkerProcess:
         identity: for the log and messages.
         plan: what runs in the process.
         loop: the event loop in which every method and callback is called.
-        on_message: called with the kind and header of each call message; the segment is `link.base`.
-        on_notification: called with the kind, number and header of each notification; the segment is `link.notification`.
-        on_lost: called with each message whose segment could not be received.
+        instances: called with what comes on the link of each.
         on_end: called once, at the end, with how it ended, as text that follows "its worker process ".
 
     Attributes:
-        link: the link to the process.
+        links: the link of each instance.
         place: the processors that it runs on.
         ended: done when the process has ended and every descriptor is closed; the result is that of `on_end`.
     """
@@ -78,17 +78,13 @@ class WorkerProcess:
         plan: WorkerPlan,
         *,
         loop: asyncio.AbstractEventLoop,
-        on_message: collections.abc.Callable[[int, bytes | bytearray], None],
-        on_notification: collections.abc.Callable[[int, int, bytes | bytearray], None],
-        on_lost: collections.abc.Callable[[SegmentLostError], None],
+        instances: collections.abc.Sequence[WorkerInstance],
         on_end: collections.abc.Callable[[str], None],
     ) -> None:
         self._identity = identity
         self._plan = plan
         self._loop = loop
-        self._on_message = on_message
-        self._on_notification = on_notification
-        self._on_lost = on_lost
+        self._instances = instances
         self._on_end = on_end
         self._output = OutputLog(identity)
         self._undo = contextlib.ExitStack()
@@ -99,6 +95,7 @@ class WorkerProcess:
         )
         self._timers: list[asyncio.TimerHandle] = []
         self._retry: asyncio.TimerHandle | None = None
+        self.links: list[Link] = []
         self._copier: concurrent.futures.ThreadPoolExecutor | None = None
         self.ended: asyncio.Future[str] = loop.create_future()
 
@@ -114,13 +111,17 @@ class WorkerProcess:
             self._process = made.process
             self.place = WorkerAffinity(self.pid, processors=len(os.sched_getaffinity(0)))
             self._gone = made.gone
-            self.link = Link(made.data)
-            undo.callback(self.link.close)
             self._control = Link(made.control)
             undo.callback(self._control.close)
             self._reading = made.output
+            reads: list[tuple[int, collections.abc.Callable[[], object]]] = []
+            for data, instance in zip(made.data, self._instances, strict=True):
+                link = Link(data)
+                undo.callback(link.close)
+                self.links.append(link)
+                reads.append((data.fileno(), functools.partial(self._receive, link, instance)))
             for descriptor, call in (
-                (made.data.fileno(), self._receive),
+                *reads,
                 (made.output, self._take_output),
                 (made.gone, self._on_exit),
             ):
@@ -139,32 +140,33 @@ class WorkerProcess:
         """See `OutputLog`."""
         return self._output.output_tail()
 
-    def send(self, *message: typing.Any) -> None:
-        """As `Link.send`, except that a broken link ends the process, which is reported like any other end.
+    def send(self, place: int, *message: Any) -> None:
+        """As `Link.send` on the link of an instance, except that a broken link ends the process, which is reported like any other end.
 
         Raises:
             OSError: there is no memory or descriptor for the message; nothing was sent.
             MemoryError: the same.
         """
         try:
-            self.link.send(*message)
+            self.links[place].send(*message)
         except LinkBrokenError as error:
             self._on_broken_link(f"does not listen ({error})")
 
     def send_aside(
-        self, *message: typing.Any, done: collections.abc.Callable[[Exception | None], None]
+        self, place: int, *message: Any, done: collections.abc.Callable[[Exception | None], None]
     ) -> None:
         """As `send`, on a thread that starts with the first such message and ends with the worker: copying 64 MB takes 50 ms or more.
 
         Args:
+            place: the position of the instance.
             message: as of `Link.send`.
             done: called on the loop once it is sent, with the exception if that failed; not if the link is broken or the worker has ended.
         """
         if self._copier is None:
             self._copier = concurrent.futures.ThreadPoolExecutor(
-                1, f"{self._identity.instance}-copies"
+                len(self.links), f"{self._identity.instance}-copies"
             )
-        send = functools.partial(self.link.send, *message)
+        send = functools.partial(self.links[place].send, *message)
         sending = self._loop.run_in_executor(self._copier, send)
         sending.add_done_callback(functools.partial(self._sent, done))
 
@@ -249,7 +251,7 @@ class WorkerProcess:
         """
         if in_order:
             try:
-                self.send(CLOSE, b"{}")
+                self.send(0, CLOSE, b"{}")
             except (OSError, MemoryError) as error:
                 _log.warning("%s: its worker cannot be asked to end: %s", self._identity, error)
             else:
@@ -274,9 +276,8 @@ class WorkerProcess:
                 return True
         return False
 
-    def _receive(self) -> bool:
+    def _receive(self, link: Link, instance: WorkerInstance) -> bool:
         """Receive messages; returns whether there may be more."""
-        link = self.link
         try:
             # Notifications come in bursts; after a call message there is seldom another. After large ones the loop gets an iteration.
             taken = 0
@@ -284,15 +285,15 @@ class WorkerProcess:
                 try:
                     kind, number, header = link.receive()
                 except SegmentLostError as lost:
-                    self._on_lost(lost)
+                    instance.on_lost(lost)
                     if lost.kind == RESPONSE:
                         self._took(lost.size)
                     continue
                 if kind < NOTIFICATIONS:
-                    self._on_message(kind, header)
+                    instance.on_message(kind, header)
                     return True
                 size = len(link.notification) if kind == RESPONSE else 0
-                self._on_notification(kind, number, header)
+                instance.on_notification(kind, number, header, link.notification)
                 if size:
                     self._took(size)
                     taken += size
@@ -352,9 +353,10 @@ class WorkerProcess:
 
     def _take_the_rest(self) -> None:
         """Receive what it sent before it ended: why it could not load, the outcome of its last batch."""
-        for _ in range(_LAST_BURSTS):
-            if not self._receive():
-                break
+        for link, instance in zip(self.links, self._instances, strict=True):
+            for _ in range(_LAST_BURSTS):
+                if not self._receive(link, instance):
+                    break
         # At most what a pipe holds: a child that left its process group may write for ever.
         left = _PIPE_BYTES
         while left > 0 and (taken := self._read_output(left)):

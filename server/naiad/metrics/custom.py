@@ -12,6 +12,8 @@ import re
 import threading
 import typing
 
+import msgspec
+
 from naiad.metrics import families as server_families
 from naiad.metrics.exposition import Labels, Sample, Series, histogram
 from naiad.metrics.families import Family, Type
@@ -25,26 +27,20 @@ _GONE = (
 )
 
 
-class _Series:
+class _Series(msgspec.Struct, eq=False):
     """One series: a number, or a histogram."""
 
-    __slots__ = ("buckets", "holders", "value")
-
-    def __init__(self, buckets: collections.abc.Sequence[float] | None) -> None:
-        self.value = 0.0
-        self.buckets = None if buckets is None else Histogram(buckets)
-        self.holders = 0
+    buckets: Histogram | None
+    value: float = 0.0
+    holders: int = 0
 
 
-class _HeldFamily:
+class _HeldFamily(msgspec.Struct, eq=False):
     """A family with its series."""
 
-    __slots__ = ("family", "holders", "series")
-
-    def __init__(self, family: Family) -> None:
-        self.family = family
-        self.series: dict[Labels, _Series] = {}
-        self.holders = 0
+    family: Family
+    series: dict[Labels, _Series] = {}
+    holders: int = 0
 
 
 class CustomMetrics:
@@ -145,7 +141,9 @@ class CustomMetrics:
                 return metrics[key]
             series = shown.series.get(key)
             if series is None:
-                series = shown.series[key] = _Series(buckets)
+                series = shown.series[key] = _Series(
+                    None if buckets is None else Histogram(buckets)
+                )
             series.holders += 1
             handle = next(self._handles)
             self._metrics[handle] = (shown, key)
@@ -227,6 +225,4 @@ def _samples(shown: _HeldFamily) -> collections.abc.Iterator[Sample]:
         if observed is None:
             yield Sample(labels, series.value)
         else:
-            yield from histogram(
-                labels, bounds=observed.bounds, counts=observed.counts, total=observed.total
-            )
+            yield from histogram(labels, observed)

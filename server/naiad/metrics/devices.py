@@ -1,10 +1,11 @@
 """System metrics: CPU and memory from /proc, GPUs by NVML where there are any (rows 8.27, 8.28).
 
-NVML is read once per interval, in a thread that the caller chooses (a call may take milliseconds); the page shows the last values. A
-machine without an NVIDIA driver has no GPUs, which is not an error. UUIDs are NVML's. `open` lists MIG slices one by one; the values are those of whole GPUs,
-since NVML measures neither utilisation nor power nor energy of a slice.
+They are measured every `--metrics-interval-ms` away from the event loop, since an NVML call may take milliseconds; the metrics page shows the last
+values. A machine without an NVIDIA driver has no GPUs, which is not an error. UUIDs are NVML's. `GpuMonitor.open` lists MIG slices one by one; the values
+are those of whole GPUs, since NVML measures neither utilisation nor power nor energy of a slice.
 """
 
+import asyncio
 import collections.abc
 import contextlib
 import ctypes
@@ -16,14 +17,26 @@ import msgspec
 
 from naiad.metrics import families
 from naiad.metrics.exposition import Sample, Series
+from naiad.metrics.families import Family
 
 log = logging.getLogger("naiad.metrics")
 
 _DRIVER = "libnvidia-ml.so.1"
+_ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
 _MILLI = 1_000
 _PERCENT = 100
 _KIB = 1024
 _MEMORY = ("MemTotal", "MemAvailable")
+
+_GPU_FAMILIES: tuple[tuple[Family, str, collections.abc.Callable[[Any], float]], ...] = (
+    (families.GPU_UTILIZATION, "nvmlDeviceGetUtilizationRates", lambda rates: rates.gpu / _PERCENT),
+    (families.GPU_MEMORY_TOTAL, "nvmlDeviceGetMemoryInfo", lambda memory: int(memory.total)),
+    (families.GPU_MEMORY_USED, "nvmlDeviceGetMemoryInfo", lambda memory: int(memory.used)),
+    (families.GPU_POWER_USAGE, "nvmlDeviceGetPowerUsage", lambda milliwatts: milliwatts / _MILLI),
+    (families.GPU_POWER_LIMIT, "nvmlDeviceGetPowerManagementLimit", lambda milliwatts: milliwatts / _MILLI),
+    (families.GPU_ENERGY, _ENERGY, lambda millijoules: millijoules / _MILLI),
+)  # fmt: skip
+"""Each GPU family, the NVML function of its values, and what a value is of the function's result."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,25 +59,14 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
     is_slice: bool = False
 
 
-class GpuReading(msgspec.Struct, frozen=True, kw_only=True):
-    """The values of one GPU; None for those that it does not report."""
-
-    uuid: str
-    utilization: float | None
-    memory_total: int | None
-    memory_used: int | None
-    power_usage: float | None
-    power_limit: float | None
-    energy: float | None
-
-
 class GpuMonitor:
     """Reads GPUs through NVML; all methods block and belong to one thread at a time."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
         self._handles: list[Any] = []
-        self._energy_at_start: list[float | None] = []
+        self._energy_at_start: list[float] = []
+        """In millijoules."""
 
     def open(self) -> tuple[Gpu, ...]:
         """Find the GPUs; an empty result without a driver or without nvidia-ml-py."""
@@ -85,21 +87,42 @@ class GpuMonitor:
         self._handles = [
             pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(pynvml.nvmlDeviceGetCount())
         ]
-        self._energy_at_start = [self._energy(handle) for handle in self._handles]
+        self._energy_at_start = [self._ask(_ENERGY, handle) or 0 for handle in self._handles]
         gpus: list[Gpu] = []
         for board, handle in enumerate(self._handles):
             slices = self._slices(handle)
-            for device in [handle] if slices is None else slices:
-                is_slice = slices is not None
-                gpus.append(self._describe(len(gpus), board, device, is_slice=is_slice))
+            major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", handle) or (0, 0)
+            gpus += (
+                Gpu(
+                    index=index,
+                    board=board,
+                    uuid=_text(self._ask("nvmlDeviceGetUUID", device)),
+                    name=_text(self._ask("nvmlDeviceGetName", device)),
+                    compute_capability=major + minor / 10,
+                    is_slice=slices is not None,
+                )
+                for index, device in enumerate([handle] if slices is None else slices, len(gpus))
+            )
         return tuple(gpus)
 
-    def read(self) -> tuple[GpuReading, ...]:
-        """Read every GPU once."""
-        return tuple(
-            self._reading(handle, start)
-            for handle, start in zip(self._handles, self._energy_at_start, strict=True)
-        )
+    def series(self) -> list[Series]:
+        """The GPU families now, with the label gpu_uuid; values that a GPU does not report are left out."""
+        uuids = [_text(self._ask("nvmlDeviceGetUUID", handle)) for handle in self._handles]
+        series: list[Series] = []
+        for family, function, value_of in _GPU_FAMILIES:
+            results = [self._ask(function, handle) for handle in self._handles]
+            if function == _ENERGY:
+                results = [
+                    None if energy is None else energy - at_start
+                    for energy, at_start in zip(results, self._energy_at_start, strict=True)
+                ]
+            samples = tuple(
+                Sample((("gpu_uuid", uuid),), value_of(result))
+                for uuid, result in zip(uuids, results, strict=True)
+                if result is not None
+            )
+            series.append(Series(family, samples))
+        return series
 
     def close(self) -> None:
         """Close NVML."""
@@ -108,6 +131,7 @@ class GpuMonitor:
                 self._nvml.nvmlShutdown()
             self._nvml = None
             self._handles = []
+            self._energy_at_start = []
 
     def _slices(self, handle: Any) -> list[Any] | None:
         """The MIG slices of a GPU, an empty list before it is partitioned; None for a GPU that is not in MIG mode: CUDA uses all of it."""
@@ -120,38 +144,6 @@ class GpuMonitor:
             for index in range(max_slices)
         ]
         return [device for device in slices if device is not None]
-
-    def _describe(self, index: int, board: int, handle: Any, *, is_slice: bool) -> Gpu:
-        whole = self._handles[board]
-        major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", whole) or (0, 0)
-        return Gpu(
-            index=index,
-            board=board,
-            uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
-            name=_text(self._ask("nvmlDeviceGetName", handle)),
-            compute_capability=major + minor / 10,
-            is_slice=is_slice,
-        )
-
-    def _reading(self, handle: Any, energy_at_start: float | None) -> GpuReading:
-        rates = self._ask("nvmlDeviceGetUtilizationRates", handle)
-        memory = self._ask("nvmlDeviceGetMemoryInfo", handle)
-        usage = self._ask("nvmlDeviceGetPowerUsage", handle)
-        limit = self._ask("nvmlDeviceGetPowerManagementLimit", handle)
-        energy = self._energy(handle)
-        return GpuReading(
-            uuid=_text(self._ask("nvmlDeviceGetUUID", handle)),
-            utilization=None if rates is None else rates.gpu / _PERCENT,
-            memory_total=None if memory is None else int(memory.total),
-            memory_used=None if memory is None else int(memory.used),
-            power_usage=None if usage is None else usage / _MILLI,
-            power_limit=None if limit is None else limit / _MILLI,
-            energy=None if energy is None else energy - (energy_at_start or 0),
-        )
-
-    def _energy(self, handle: Any) -> float | None:
-        joules = self._ask("nvmlDeviceGetTotalEnergyConsumption", handle)
-        return None if joules is None else float(joules) / _MILLI
 
     def _ask(self, function: str, handle: Any, *more: Any) -> Any:
         """Make one NVML call; None if this device does not support it (a MIG slice, an old card)."""
@@ -208,30 +200,59 @@ class ProcessorMeter:
         return total, available
 
 
-def gpu_series(readings: collections.abc.Iterable[GpuReading]) -> list[Series]:
-    """The GPU families, with the label gpu_uuid; values that a GPU does not report are left out."""
-    readings = tuple(readings)
-    columns: tuple[
-        tuple[families.Family, collections.abc.Callable[[GpuReading], float | None]], ...
-    ] = (
-        (families.GPU_UTILIZATION, lambda one: one.utilization),
-        (families.GPU_MEMORY_TOTAL, lambda one: one.memory_total),
-        (families.GPU_MEMORY_USED, lambda one: one.memory_used),
-        (families.GPU_POWER_USAGE, lambda one: one.power_usage),
-        (families.GPU_POWER_LIMIT, lambda one: one.power_limit),
-        (families.GPU_ENERGY, lambda one: one.energy),
-    )
-    return [
-        Series(
-            family,
-            tuple(
-                Sample((("gpu_uuid", one.uuid),), value)
-                for one in readings
-                if (value := pick(one)) is not None
-            ),
-        )
-        for family, pick in columns
-    ]
+class SystemMetrics:
+    """The system metrics, measured in the background by one timer, one measurement at a time: with a slow driver the values are older.
+
+    Args:
+        gpus: measured in every interval; None leaves GPUs out.
+        cpu: whether CPU and memory are measured.
+        interval_seconds: between two measurements.
+    """
+
+    def __init__(self, *, gpus: GpuMonitor | None, cpu: bool, interval_seconds: float) -> None:
+        self._gpus = gpus
+        self._cpu = ProcessorMeter() if cpu else None
+        self._interval = interval_seconds
+        self._series: collections.abc.Sequence[Series] = ()
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Measure once, then go on in the background."""
+        if self._cpu is not None or self._gpus is not None:
+            self._series = await asyncio.to_thread(self._measure)
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    def series(self) -> collections.abc.Sequence[Series]:
+        """The last values."""
+        return self._series
+
+    async def stop(self) -> None:
+        """Measure no more. Idempotent."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(self._interval)
+            try:
+                self._series = await asyncio.to_thread(self._measure)
+            except (
+                OSError
+            ) as error:  # no descriptor is free, most likely: it will say so in other lines too
+                log.warning(
+                    "measuring the machine failed (%s); the metrics page shows older values", error
+                )
+            except Exception:
+                log.exception("measuring the machine failed; the metrics page shows older values")
+
+    def _measure(self) -> list[Series]:
+        series = [] if self._cpu is None else self._cpu.series()
+        if self._gpus is not None:
+            series += self._gpus.series()
+        return series
 
 
 def _text(value: Any) -> str:

@@ -5,11 +5,13 @@ autoscalers depend on the exact names (row 8.14). The library's own parser reads
 """
 
 import collections.abc
+import itertools
 import math
 
 import msgspec
 
 from naiad.metrics.families import Family
+from naiad.metrics.statistics import Histogram
 
 CONTENT_TYPE = b"text/plain; charset=utf-8"
 
@@ -38,29 +40,17 @@ class Rendered(msgspec.Struct, frozen=True):
     text: str
 
 
-def histogram(
-    labels: Labels,
-    *,
-    bounds: collections.abc.Sequence[float],
-    counts: collections.abc.Sequence[int],
-    total: float,
-) -> list[Sample]:
-    """The lines of one histogram.
-
-    Args:
-        labels: without `le`.
-        bounds: upper bounds as they are shown.
-        counts: observations by bound, not cumulated; one more than bounds, the last is above all of them.
-        total: sum of all observations.
-    """
-    lines = []
-    running = 0
-    for bound, count in zip((*bounds, math.inf), counts, strict=True):
-        running += count
-        lines.append(Sample((*labels, ("le", number(bound))), running, "_bucket"))
-    lines.append(Sample(labels, total, "_sum"))
-    lines.append(Sample(labels, running, "_count"))
-    return lines
+def histogram(labels: Labels, observed: Histogram) -> list[Sample]:
+    """The lines of one histogram; `labels` are without `le`."""
+    running = list(itertools.accumulate(observed.counts))
+    return [
+        *(
+            Sample((*labels, ("le", number(bound))), count, "_bucket")
+            for bound, count in zip((*observed.bounds, math.inf), running, strict=True)
+        ),
+        Sample(labels, observed.total, "_sum"),
+        Sample(labels, running[-1], "_count"),
+    ]
 
 
 def page(series: collections.abc.Iterable[Series | Rendered]) -> bytes:
@@ -80,7 +70,7 @@ def page(series: collections.abc.Iterable[Series | Rendered]) -> bytes:
 def _lines(series: Series) -> str:
     name = series.family.name
     return "".join(
-        f"{name}{sample.suffix}{_labels(sample.labels)} {number(sample.value)}\n"
+        f"{name}{sample.suffix}{in_braces(sample.labels)} {number(sample.value)}\n"
         for sample in series.samples
     )
 
@@ -90,7 +80,8 @@ def labels_text(labels: collections.abc.Iterable[tuple[str, str]]) -> str:
     return ",".join(f'{name}="{_escape(value)}"' for name, value in labels)
 
 
-def _labels(labels: Labels) -> str:
+def in_braces(labels: Labels) -> str:
+    """Labels with their braces; "" without labels."""
     return "{" + labels_text(labels) + "}" if labels else ""
 
 

@@ -8,6 +8,8 @@ import bisect
 import collections.abc
 import enum
 
+import msgspec
+
 from naiad.core.record import Record
 from naiad.errors import FailureReason
 
@@ -45,38 +47,30 @@ class BatchTiming(Record, frozen=True):
     compute_output_ns: int
 
 
-class BatchStatistics:
+class BatchStatistics(msgspec.Struct, eq=False, gc=False):
     """The counters of one total batch size: executions and their nanoseconds (row 8.5)."""
 
-    __slots__ = ("compute_infer_ns", "compute_input_ns", "compute_output_ns", "count")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.compute_input_ns = 0
-        self.compute_infer_ns = 0
-        self.compute_output_ns = 0
+    count: int = 0
+    compute_input_ns: int = 0
+    compute_infer_ns: int = 0
+    compute_output_ns: int = 0
 
 
-class ResponseStatistics:
+class ResponseStatistics(msgspec.Struct, eq=False, gc=False):
     """The counters of one response index, with nanoseconds (row 8.6).
 
     Each response is counted once: as cancelled, as an error, as empty, or as a success. The protocols send it, so that no time is counted as
     `compute_output`.
     """
 
-    __slots__ = (
-        "cancel_count", "cancel_ns", "empty_count", "empty_ns", "fail_count", "fail_ns", "success_count", "success_ns",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.cancel_count = 0
-        self.cancel_ns = 0
-        self.empty_count = 0
-        self.empty_ns = 0
-        self.fail_count = 0
-        self.fail_ns = 0
-        self.success_count = 0
-        self.success_ns = 0
+    cancel_count: int = 0
+    cancel_ns: int = 0
+    empty_count: int = 0
+    empty_ns: int = 0
+    fail_count: int = 0
+    fail_ns: int = 0
+    success_count: int = 0
+    success_ns: int = 0
 
     def record(self, took_ns: int, *, failed: bool, empty: bool, cancelled: bool) -> None:
         """Count one response that took so long to compute."""
@@ -149,13 +143,6 @@ class ModelStatistics:
         load_ns: how long loading took (row 8.20).
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
     """
-
-    __slots__ = (
-        "batch_size", "batches", "closes", "compute_infer_ns", "compute_input_ns", "compute_output_ns",
-        "compute_time", "execution_count", "fail_ns", "failures", "inference_count", "last_inference_ms", "load_ns",
-        "pending", "queue_ns", "queue_time", "request_time", "responses", "success_count", "success_ns",
-        "worker_restarts",
-    )  # fmt: skip
 
     def __init__(self) -> None:
         self.success_count = 0

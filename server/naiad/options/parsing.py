@@ -10,13 +10,18 @@ import math
 import types
 from typing import Any
 
-from naiad.options.options import Options
-from naiad.options.special import FALSE, SPECIAL, TRUE, Collected, boolean
-from naiad.options.table import FLAGS, Flag, Kind
+from naiad.options.options import FLAGS, Flag, Kind, Options
 from naiad.options.usage import HelpAsked, UsageError
-from naiad.repository.control_mode import EVERY_MODEL
+from naiad.repository.control_mode import EVERY_MODEL, ControlMode
 
 _MAX_PORT = 65535
+_TRUE = frozenset(("true", "on", "1"))
+_FALSE = frozenset(("false", "off", "0"))
+
+CATEGORIES = (
+    "health", "metadata", "inference", "shared-memory", "model-config", "model-repository", "statistics", "trace", "logging",
+)  # fmt: skip
+"""What restricted-api options may name (row 17.15)."""
 
 
 def parse(arguments: collections.abc.Sequence[str]) -> Options:
@@ -26,43 +31,38 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         UsageError: something is wrong with them.
         HelpAsked: --help or --help-all is among them.
     """
-    collected = Collected()
-    fields: dict[str, Any] = {}
-    notes: list[str] = []
+    fields: _Fields = {"notes": []}
     for flag, value in _given(arguments):
         if flag.missing:
             _refuse_missing(flag, value)
         elif flag.idle:
             _typed(flag, value)
-            notes.append(f"--{flag.name} has no effect here: {flag.idle}")
+            fields["notes"].append(f"--{flag.name} has no effect here: {flag.idle}")
         elif flag.field:
             fields[flag.field] = _typed(flag, value)
         else:
-            SPECIAL[flag.name](collected, flag, value)
-    if not collected.repositories:
+            SPECIAL[flag.name](fields, flag, value)
+    if "model_repository" not in fields:
         raise UsageError(
             "--model-repository is missing: give the folder that holds one folder per model, "
             "for example --model-repository=/models"
         )
-    if collected.strict_model_config is not None:
-        fields["disable_auto_complete_config"] = collected.strict_model_config
-        notes.append("--strict-model-config is deprecated: use --disable-auto-complete-config")
-    notes += collected.notes
-    fields.update(
-        model_repository=tuple(dict.fromkeys(collected.repositories)),
-        model_control_mode=collected.control_mode,
-        load_model=tuple(dict.fromkeys(collected.models)),
-        backend_config=types.MappingProxyType(collected.backends),
-        http_restricted_api=types.MappingProxyType(collected.http_restricted),
-        grpc_restricted_protocol=types.MappingProxyType(collected.grpc_restricted),
-        log_verbose=collected.log_verbose,
-        counter_latencies=collected.counter_latencies,
-    )
+    if "strict_model_config" in fields:
+        fields["disable_auto_complete_config"] = fields.pop("strict_model_config")
+        fields["notes"].append(
+            "--strict-model-config is deprecated: use --disable-auto-complete-config"
+        )
     if fields.get("grpc_use_ssl_mutual"):
         fields["grpc_use_ssl"] = True
-    options = Options(**fields, notes=tuple(notes))
+    options = Options(**{name: _frozen(value) for name, value in fields.items()})
     _check_together(options)
     return options
+
+
+def _frozen(value: Any) -> Any:
+    if isinstance(value, list):
+        return tuple(dict.fromkeys(value))
+    return types.MappingProxyType(value) if isinstance(value, dict) else value
 
 
 def _given(arguments: collections.abc.Sequence[str]) -> list[tuple[Flag, str]]:
@@ -79,7 +79,7 @@ def _given(arguments: collections.abc.Sequence[str]) -> list[tuple[Flag, str]]:
         if not equals:
             if flag.kind is Kind.BOOLEAN:
                 follows = words[0].lower() if words else ""
-                value = words.pop(0) if follows in TRUE | FALSE else "true"
+                value = words.pop(0) if follows in _TRUE | _FALSE else "true"
             elif not words:
                 raise UsageError(f"option --{flag.name} needs a value ({flag.kind.value})")
             else:
@@ -109,7 +109,7 @@ def _typed(flag: Flag, value: str) -> bool | int | float | str:
     try:
         match flag.kind:
             case Kind.BOOLEAN:
-                return boolean(flag, value)
+                return _boolean(flag, value)
             case Kind.INTEGER:
                 result = int(value)
             case Kind.FLOAT:
@@ -130,6 +130,16 @@ def _typed(flag: Flag, value: str) -> bool | int | float | str:
     return result
 
 
+def _boolean(flag: Flag, value: str) -> bool:
+    """A boolean as row 17.1 writes it, in any case."""
+    word = value.lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise UsageError(f"--{flag.name}={value}: expected true, on, 1, false, off or 0")
+
+
 def _check_range(flag: Flag, value: str, number: float) -> None:
     wrong = ""
     if flag.minimum is not None and number < flag.minimum:
@@ -145,6 +155,104 @@ def _refuse_missing(flag: Flag, value: str) -> None:
         raise UsageError(
             f"--{flag.name}={value}: {flag.missing}: not supported yet; leave the option out"
         )
+
+
+# ---- options with a syntax of their own
+
+_Fields = dict[str, Any]
+"""The fields of `Options` so far; a list is a field of unique values, a dict one of settings."""
+
+
+def _repository(fields: _Fields, flag: Flag, value: str) -> None:
+    if not value:
+        raise UsageError(f"--{flag.name} is empty: give a folder")
+    fields.setdefault("model_repository", []).append(value)
+
+
+def _control_mode(fields: _Fields, flag: Flag, value: str) -> None:
+    try:
+        mode = ControlMode(value)
+    except ValueError:
+        raise UsageError(f"--{flag.name}={value}: expected none or explicit") from None
+    if not mode.is_supported:
+        raise UsageError(
+            f"--{flag.name}={value}: polling the repository is not supported yet; take explicit, and call load when a model has changed"
+        )
+    fields["model_control_mode"] = mode
+
+
+def _load_model(fields: _Fields, flag: Flag, value: str) -> None:
+    if not value.strip():
+        raise UsageError(f"--{flag.name} is empty: give a model's name, or * for all")
+    fields.setdefault("load_model", []).append(value)
+
+
+def _log_verbose(fields: _Fields, flag: Flag, value: str) -> None:
+    fields["log_verbose"] = int(value) if value.isdecimal() else int(_boolean(flag, value))
+
+
+def _metrics_config(fields: _Fields, flag: Flag, value: str) -> None:
+    key, equals, setting = value.partition("=")
+    if not equals or not key:
+        raise UsageError(f"--{flag.name}={value}: expected KEY=VALUE")
+    if key == "counter_latencies":
+        fields["counter_latencies"] = _boolean(flag, setting)
+    elif not (key in ("histogram_latencies", "summary_latencies") and setting.lower() in _FALSE):
+        raise UsageError(
+            f"--metrics-config={value}: {key} is not supported yet; "
+            "counter_latencies is, and naiad_* histograms are always on"
+        )
+
+
+def _backend_config(fields: _Fields, flag: Flag, value: str) -> None:
+    # What reads help and other options imports no backend.
+    from naiad.options.backend_config import backend_setting  # noqa: PLC0415
+
+    setting = backend_setting(value)
+    settings = fields.setdefault("backend_config", {})
+    settings.setdefault(setting.backend, {})[setting.key] = setting.value
+    if setting.note:
+        fields["notes"].append(setting.note)
+
+
+def _restricted(fields: _Fields, flag: Flag, value: str) -> None:
+    names, colon, rest = value.partition(":")
+    key, equals, secret = rest.partition("=")
+    if not (colon and equals and names and key):
+        raise UsageError(f"--{flag.name}={value}: expected API,API:HEADER=VALUE")
+    known = fields.setdefault(flag.name.replace("-", "_"), {})
+    for name in names.split(","):
+        if name not in CATEGORIES:
+            near = difflib.get_close_matches(name, CATEGORIES, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"the APIs are {', '.join(CATEGORIES)}"
+            raise UsageError(f"--{flag.name}: unknown restricted api '{name}'; {hint}")
+        if name in known:
+            raise UsageError(
+                f"--{flag.name}: restricted api '{name}' can not be specified in multiple config groups"
+            )
+        known[name] = (key, secret)
+
+
+def _strict_model_config(fields: _Fields, flag: Flag, value: str) -> None:
+    fields["strict_model_config"] = _boolean(flag, value)
+
+
+SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
+    "model-repository": _repository,
+    "model-store": _repository,
+    "model-control-mode": _control_mode,
+    "load-model": _load_model,
+    "log-verbose": _log_verbose,
+    "strict-model-config": _strict_model_config,
+    "metrics-config": _metrics_config,
+    "backend-config": _backend_config,
+    "http-restricted-api": _restricted,
+    "grpc-restricted-protocol": _restricted,
+}
+"""The options with a syntax of their own: what takes the value of each, by the flag's name."""
+
+
+# ---- rules that concern several options
 
 
 def _check_models(options: Options) -> None:

@@ -5,8 +5,7 @@ import textwrap
 
 import msgspec
 
-from naiad.options.options import Options
-from naiad.options.table import GROUPS, Flag
+from naiad.options.options import GROUPS, Flag, Options
 
 _HELP_COLUMN = 38
 _LEAST_COLUMNS = 70

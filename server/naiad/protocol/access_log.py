@@ -6,12 +6,16 @@ in JSON one field per fact.
 
 import collections.abc
 import logging
+import re
 
 from naiad.core.clock import Clock
-from naiad.core.context import RequestContext
+from naiad.core.inference import RequestContext
 from naiad.core.record import Record
 
 _logger = logging.getLogger(__name__)
+
+_TRACEPARENT = re.compile(r"(?!ff)[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
+_INVALID_TRACE_ID = "0" * 32
 
 
 class AccessEntry(Record, frozen=True):
@@ -62,6 +66,13 @@ class Recorder:
             self._log(entry)
         except Exception:
             _logger.exception("the access log failed")
+
+
+def trace_id_of(traceparent: str | bytes) -> str:
+    """The id of the trace that the header `traceparent` of W3C Trace Context names; "" if it is not valid: then it counts as not sent."""
+    text = traceparent if isinstance(traceparent, str) else traceparent.decode("latin-1")
+    match = _TRACEPARENT.fullmatch(text)
+    return "" if match is None or match[1] == _INVALID_TRACE_ID else match[1]
 
 
 class LoggedAccess:

@@ -1,6 +1,6 @@
 """Counters as pairs of a count and its nanoseconds, by the names that both protocols give them (rows 8.3 to 8.6). Pure.
 
-`http/admin/models.py` and `grpc/codec/statistics_proto.py` only write them.
+`http/admin/models.py` and `grpc/control.py` only write them.
 """
 
 from naiad.metrics.statistics import BatchStatistics, ModelStatistics, ResponseStatistics

@@ -1,10 +1,26 @@
-"""Which headers become request parameters: `--http-header-forward-pattern` and `--grpc-header-forward-pattern` (rows 1.17, 10.21).
+"""Which headers become request parameters: `--http-header-forward-pattern` and `--grpc-header-forward-pattern` (rows 1.17, 1.18, 10.21).
 
 The patterns are RE2's, as Triton's are: searched in the name of a header, and case-insensitive unless the pattern itself says `(?-i)`.
 The package is imported only when an option sets a pattern.
 """
 
 import typing
+
+RESERVED_PREFIX = "triton_"
+"""Begins the names of request parameters that only the server itself understands: no header may set one (row 1.18)."""
+
+_RESERVED = frozenset(
+    (
+        "sequence_id",
+        "sequence_start",
+        "sequence_end",
+        "priority",
+        "timeout",
+        "headers",
+        "binary_data_output",
+    )
+)
+"""The other names of such parameters."""
 
 _MAX_NAMES = 1024
 _MAX_NAME_LENGTH = 128
@@ -56,6 +72,12 @@ def compiled(pattern: str, *, option: str) -> HeaderPattern | None:
         ValueError: see `HeaderPattern`.
     """
     return HeaderPattern(pattern, option=option) if pattern else None
+
+
+def is_reserved(name: str) -> bool:
+    """Whether a name, in any case, is a parameter of the protocol's own (row 1.18)."""
+    lowered = name.lower()
+    return lowered in _RESERVED or lowered.startswith(RESERVED_PREFIX)
 
 
 def _why_not(pattern: bytes, reason: bytes, option: str) -> str:

@@ -42,11 +42,7 @@ def check_output(output: RequestedOutput) -> None:
     if output.region is not None:
         raise shared_memory_tensor(output.region, output.name)
     if output.classes:
-        raise _classification(output.name)
-
-
-def _classification(output: str) -> InferenceError:
-    return unsupported(
-        f"output '{output}' asks for classification, which this version of the server does not support yet: leave out the parameter "
-        "'classification', and take the highest values of the output in the client"
-    )
+        raise unsupported(
+            f"output '{output.name}' asks for classification, which this version of the server does not support yet: leave out the "
+            "parameter 'classification', and take the highest values of the output in the client"
+        )

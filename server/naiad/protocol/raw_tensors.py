@@ -146,54 +146,31 @@ def _read_strings(
 ) -> Tensor:
     """A BYTES tensor: each element is a little-endian uint32 length and that many bytes (row 3.13)."""
     if count > _OBJECTS:
-        packed: Elements = np.ndarray((size,), np.uint8, body, start)
         # fewer bytes hold few elements, whatever the shape says
         unchecked = count > UNPACKED and size > UNPACKED * _LENGTH.size
-        if unchecked or _are_strings(body, start, size, count):
-            return packed_strings(name, shape, packed)
-        fault = fault_of(packed, count, model=model, name=name)
-        return faulty(name, BYTES, shape, fault)
+        fault = "" if unchecked else _fault(body, start, size, count, model=model, name=name)
+        if fault:
+            return faulty(name, BYTES, shape, fault)
+        return packed_strings(name, shape, np.ndarray((size,), np.uint8, body, start))
     elements: list[bytes] = []
     at, end = start, start + size
-    fault = ""
+    length_at, prefix, last = _LENGTH.unpack_from, _LENGTH.size, end - _LENGTH.size
     # A stream of empty elements costs four bytes each: no more are cut out than the shape asks for.
-    while at < end and len(elements) <= count:
-        if end - at < _LENGTH.size:
-            fault = _cut_length(model, name, end - at, len(elements))
+    while at <= last and len(elements) < count:
+        element_at = at + prefix
+        at = element_at + length_at(body, at)[0]
+        if at > end:
             break
-        (length,) = _LENGTH.unpack_from(body, at)
-        at += _LENGTH.size
-        if length > end - at:
-            fault = _cut_element(model, name, length, end - at, len(elements))
-            break
-        elements.append(body[at : at + length])
-        at += length
-    if not fault:
-        fault = _miscounted(model, name, count, len(elements))
-    if fault:
-        return faulty(name, BYTES, shape, fault + _HOW)
+        elements.append(body[element_at:at])
+    if at != end or len(elements) != count:
+        return faulty(name, BYTES, shape, _fault(body, start, size, count, model=model, name=name))
     array: Elements = np.empty(count, dtype=object)
     array[:] = elements
     return Tensor(name, BYTES, shape, array.reshape(shape))
 
 
-def _are_strings(body: bytes, start: int, size: int, count: int) -> bool:
-    """Whether `body[start:start + size]` is so many elements. Elements of one length are checked at once."""
-    width, rest = divmod(size, count)
-    if not rest and width >= _LENGTH.size:
-        lengths: Elements = np.ndarray((count,), "<u4", body, start, (width,))
-        if (lengths == width - _LENGTH.size).all():
-            return True
-    at, end, found = start, start + size, 0
-    length_at, prefix, last = _LENGTH.unpack_from, _LENGTH.size, start + size - _LENGTH.size
-    while at <= last and found < count:
-        at += prefix + length_at(body, at)[0]
-        found += 1
-    return at == end and found == count
-
-
 def unchecked(inputs: list[Tensor]) -> list[PackedStrings]:
-    """Those of which it was not checked whether their elements fill their shapes, because that takes long; see `fault_of`."""
+    """Those of which it was not checked whether their elements fill their shapes, because that takes long; see `fault_in`."""
     return [
         tensor
         for tensor in inputs
@@ -204,55 +181,49 @@ def unchecked(inputs: list[Tensor]) -> list[PackedStrings]:
 
 
 def fault_in(packed: memoryview, count: int, model: str, name: str) -> str:
-    """`fault_of` for a codec process, which gets a view of bytes."""
-    return fault_of(np.frombuffer(packed, np.uint8), count, model=model, name=name)
-
-
-def fault_of(packed: Elements, count: int, *, model: str, name: str) -> str:
     """Why packed elements do not fill a shape; "" when they do. Takes a second for 64 MB of short elements.
 
     Args:
-        packed: uint8, as in `PackedStrings`.
+        packed: bytes, as in `PackedStrings`.
         count: how many elements the shape holds.
         model: the model's name, for messages.
         name: the tensor's name.
     """
-    body = packed.tobytes()
-    length_at = _LENGTH.unpack_from
-    at, end, found = 0, len(body), 0
-    while at < end and found <= count:
-        start = at + _LENGTH.size
-        if start > end:
-            return _cut_length(model, name, end - at, found) + _HOW
-        at = start + length_at(body, at)[0]
-        if at > end:
-            return _cut_element(model, name, at - start, end - start, found) + _HOW
-        found += 1
-    fault = _miscounted(model, name, count, found)
-    return fault + _HOW if fault else ""
+    return _fault(bytes(packed), 0, packed.nbytes, count, model=model, name=name)
 
 
-_HOW = "; each element is a little-endian uint32 length, then its bytes"
-
-
-def _cut_length(model: str, name: str, left: int, elements: int) -> str:
-    return (
-        f"incomplete string length indicator for inference input '{name}' for model '{model}', expecting 4 bytes "
-        f"but only {left} bytes available after {elements} elements"
-    )
-
-
-def _cut_element(model: str, name: str, length: int, left: int, elements: int) -> str:
-    return (
-        f"incomplete string data for inference input '{name}' for model '{model}', expecting string of length "
-        f"{length} but only {left} bytes available after {elements} elements"
-    )
-
-
-def _miscounted(model: str, name: str, count: int, found: int) -> str:
-    if found > count:
-        return (
-            f"unexpected number of string elements {found} for inference input '{name}' for model '{model}', "
-            f"expecting {count}"
+def _fault(body: bytes, start: int, size: int, count: int, *, model: str, name: str) -> str:
+    """Why `body[start:start + size]` is not so many elements, "" when it is; reads at most one element too many."""
+    if count and size >= count * _LENGTH.size and not size % count:
+        width = size // count
+        lengths: Elements = np.ndarray((count,), "<u4", body, start, (width,))
+        if (lengths == width - _LENGTH.size).all():  # elements of one length are checked at once
+            return ""
+    at = element_at = start
+    end = start + size
+    length_at, prefix, last = _LENGTH.unpack_from, _LENGTH.size, end - _LENGTH.size
+    for elements in range(count + 1):  # noqa: B007 - how many were read before the break
+        if at > last:
+            break
+        element_at = at + prefix
+        at = element_at + length_at(body, at)[0]
+    else:
+        elements = count + 1
+    if at == end and elements == count:
+        return ""
+    what = f"for inference input '{name}' for model '{model}'"
+    if at > end:
+        fault = (
+            f"incomplete string data {what}, expecting string of length {at - element_at} but only {end - element_at} "
+            f"bytes available after {elements - 1} elements"
         )
-    return wrong_count(model, name, count, found) if found < count else ""
+    elif elements > count:
+        fault = f"unexpected number of string elements {elements} {what}, expecting {count}"
+    elif at < end:
+        fault = (
+            f"incomplete string length indicator {what}, expecting 4 bytes but only {end - at} bytes available after "
+            f"{elements} elements"
+        )
+    else:
+        fault = wrong_count(model, name, count, elements)
+    return f"{fault}; each element is a little-endian uint32 length, then its bytes"

@@ -31,49 +31,36 @@ def not_served(
         plan: why the model's config cannot be used; None when it can, or when there is no such model.
         ready: the models that are READY.
     """
+    unknown = f"Request for unknown model: '{name}'"
     if versions:
-        return _absent_version(name, version, versions)
+        return _absent_version(unknown, version, versions)
     if plan is not None:
-        return _unplanned_model(name, plan.reason)
-    return _unknown_model(name, ready)
-
-
-def _unknown_model(name: str, ready: collections.abc.Iterable[str]) -> InferenceError:
-    """A request for a model that was never loaded; `ready`: the models that are."""
+        return not_found(f"{unknown} has no available versions: {plan.reason}")
     known = sorted(ready)
     listed = ", ".join(known[:_LISTED_NAMES]) + (", …" if len(known) > _LISTED_NAMES else "")
     return not_found(
-        f"Request for unknown model: '{name}' is not found"
+        f"{unknown} is not found"
         + (f"; models that are ready: {listed}" if known else "; no model is ready")
     )
 
 
-def _unplanned_model(name: str, reason: str) -> InferenceError:
-    """A request for a model whose config cannot be used."""
-    return not_found(f"Request for unknown model: '{name}' has no available versions: {reason}")
-
-
-def _absent_version(name: str, version: int, versions: Versions) -> InferenceError:
-    """A request for a version that is not READY, of a model that was loaded."""
+def _absent_version(unknown: str, version: int, versions: Versions) -> InferenceError:
+    """A request for a version that is not READY, of a model that was loaded; `unknown` begins the message."""
+    states = {
+        number: entry.state.value + (f" ({entry.reason})" if entry.reason else "")
+        for number, entry in sorted(versions.items())
+    }
     if version == LATEST:
-        reasons = "; ".join(
-            f"version {number} is {entry.state.value}"
-            + (f" ({entry.reason})" if entry.reason else "")
-            for number, entry in sorted(versions.items())
-        )
-        return not_found(
-            f"Request for unknown model: '{name}' has no available versions: {reasons}"
-        )
-    requested = versions.get(version)
-    if requested is None:
-        numbers = sorted(n for n, entry in versions.items() if entry.state is State.READY)
+        reasons = "; ".join(f"version {number} is {state}" for number, state in states.items())
+        return not_found(f"{unknown} has no available versions: {reasons}")
+    if version not in versions:
+        numbers = [number for number in states if versions[number].state is State.READY]
         ready = ", ".join(map(str, numbers)) or "none"
         return not_found(
-            f"Request for unknown model: '{name}' version {version} is not found; versions that are ready: {ready}"
+            f"{unknown} version {version} is not found; versions that are ready: {ready}"
         )
     return unavailable(
-        f"Request for unknown model: '{name}' version {version} is not at ready state: it is {requested.state.value}"
-        + (f" ({requested.reason})" if requested.reason else "")
+        f"{unknown} version {version} is not at ready state: it is {states[version]}"
     )
 
 

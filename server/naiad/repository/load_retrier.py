@@ -8,7 +8,7 @@ import typing
 
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError
-from naiad.repository.lifecycle import Event, State
+from naiad.repository.lifecycle import Event
 from naiad.repository.plan import VersionPlan
 from naiad.repository.version import Progress, S, Version
 
@@ -62,31 +62,26 @@ class LoadRetrier(typing.Generic[S]):
         version.copy.share()
         served = None
         try:
-            served = await self._load_or_retry(version)
+            async with self._slots:
+                for retry in range(self._retry_count + 1):
+                    if retry:
+                        log.warning(
+                            "loading %s version %d failed, trying again (%d of %d): %s",
+                            version.plan.config.name,
+                            version.plan.version,
+                            retry,
+                            self._retry_count,
+                            version.reason,
+                        )
+                    version.apply(Event.LOAD)
+                    self._progress.changed(version.snapshot())
+                    served = await self._attempt(version)
+                    if served is not None:
+                        return served
+                    self._progress.changed(version.snapshot())
         finally:
             if served is None:
                 version.copy.release()
-        return served
-
-    async def _load_or_retry(self, version: Version[S]) -> S | None:
-        async with self._slots:
-            for retries_left in range(self._retry_count, -1, -1):
-                version.apply(Event.LOAD)
-                self._progress.changed(version.snapshot())
-                served = await self._attempt(version)
-                if served is not None:
-                    return served
-                self._progress.changed(version.snapshot())
-                if retries_left:
-                    log.warning(
-                        "loading %s version %d failed, trying again (%d of %d): %s",
-                        version.plan.config.name,
-                        version.plan.version,
-                        self._retry_count - retries_left + 1,
-                        self._retry_count,
-                        version.reason,
-                    )
-        assert version.state is State.UNAVAILABLE, version.state
         return None
 
     async def _attempt(self, version: Version[S]) -> S | None:

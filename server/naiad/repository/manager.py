@@ -91,6 +91,7 @@ class Repository(typing.Generic[S]):
         self._dependencies = DependencyGraph()
         self._locks = PerModelLock()
         self._closed = False
+        self.unloading = self._unloads.unloading
         # The table's own methods: one call less per request.
         self.get = self._table.get
         self.served = self._table.served
@@ -198,10 +199,6 @@ class Repository(typing.Generic[S]):
     def ready_versions(self, name: str) -> list[int]:
         """The READY versions of a model, ascending; empty for an unknown model."""
         return list(self._table.ready(name))
-
-    def unloading(self) -> list[S]:
-        """Versions that take no new request and finish those in flight."""
-        return self._unloads.unloading()
 
     async def _plan(self, model: StoredModel) -> tuple[ModelPlan, LocalCopy | None]:
         """Check a model out and read its config. A plan with versions comes with the copy; the caller releases it."""

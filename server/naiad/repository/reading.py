@@ -10,9 +10,9 @@ import asyncio
 import collections.abc
 import concurrent.futures
 import contextlib
-import functools
 import logging
 import pathlib
+import threading
 import typing
 
 from naiad.errors import unavailable
@@ -81,7 +81,7 @@ class RepositoryReader:
             _CHECKOUT_THREADS, "repository-checkout"
         )
         self._listing: asyncio.Future[_Models] | None = None
-        self._next: asyncio.Future[_Models] | None = None
+        self._listing_began = threading.Event()
         self._copies = set[LocalCopy]()
         self._releases = set[asyncio.Future[None]]()
 
@@ -157,33 +157,21 @@ class RepositoryReader:
         return loop.run_in_executor(self._scanners, model.store.fingerprint, model.name)
 
     def _new_listing(self) -> asyncio.Future[_Models]:
-        """A listing that begins now, or after the one that runs."""
-        if self._listing is None:
-            self._listing = self._list()
-            return self._listing
-        if self._next is None:
-            self._next = asyncio.get_running_loop().create_future()
-        return self._next
+        """A listing that begins now, or after the one that runs: the callers that come meanwhile share it."""
+        if self._listing is None or self._listing_began.is_set():
+            began = self._listing_began = threading.Event()
+            loop = asyncio.get_running_loop()
+            self._listing = loop.run_in_executor(self._listers, self._list_all, began)
+            self._listing.add_done_callback(_ignore_failure)
+        return self._listing
 
-    def _list(self) -> asyncio.Future[_Models]:
-        listing = asyncio.get_running_loop().run_in_executor(self._listers, self._list_all)
-        listing.add_done_callback(self._listed)
-        return listing
-
-    def _listed(self, listing: asyncio.Future[_Models]) -> None:
-        if not listing.cancelled():
-            listing.exception()  # or asyncio would log one that came too late for every caller
-        following, self._listing, self._next = self._next, None, None
-        if following is not None and not following.done():
-            self._listing = self._list()
-            self._listing.add_done_callback(functools.partial(_pass_on, following))
-
-    def _list_all(self) -> _Models:
+    def _list_all(self, began: threading.Event) -> _Models:
+        began.set()
         return [StoredModel(store, name) for store in self._stores for name in store.names()]
 
     async def _in_time(self, work: asyncio.Future[_Result], what: str) -> _Result:
         done, _ = await asyncio.wait({work}, timeout=self._timeout_seconds)
-        if done:
+        if done and not work.cancelled():  # `aclose` cancels what has not begun
             return work.result()
         raise unavailable(
             f"{what} could not be read within {self._timeout_seconds:g} s: the disk or mount does not respond; check it "
@@ -207,14 +195,7 @@ def _release_unused(work: "concurrent.futures.Future[Checkout]") -> None:
             _release(checkout)
 
 
-def _pass_on(following: asyncio.Future[_Models], listing: asyncio.Future[_Models]) -> None:
-    """Give the result of a listing to the callers that wait for it."""
-    if following.done():
-        return
-    if listing.cancelled():
-        following.cancel()
-    elif (error := listing.exception()) is not None:
-        following.set_exception(error)
-        following.exception()
-    else:
-        following.set_result(listing.result())
+def _ignore_failure(listing: asyncio.Future[_Models]) -> None:
+    """Or asyncio would log a failure that came too late for the caller."""
+    if not listing.cancelled():
+        listing.exception()

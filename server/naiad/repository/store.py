@@ -12,7 +12,7 @@ import typing
 
 import msgspec
 
-from naiad.errors import InferenceError, invalid
+from naiad.errors import invalid
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
@@ -26,6 +26,13 @@ Fingerprint = collections.abc.Mapping[str, frozenset[File]]
 """By entry of the model's folder (a version, a file, any other folder): the files there. An empty version folder has an empty set."""
 
 _IGNORED = "__pycache__"
+
+_NO_REPOSITORY: collections.abc.Mapping[type[OSError], str] = {
+    FileNotFoundError: "there is no such folder; give the folder that holds one folder per model",
+    NotADirectoryError: "this is a file; give the folder that holds one folder per model",
+    PermissionError: "this user may not read the folder; check its permissions",
+}
+"""Why a folder cannot be listed, and what to do."""
 
 
 class Checkout(msgspec.Struct, frozen=True):
@@ -108,18 +115,8 @@ class LocalStore:
                 for entry in self._root.iterdir()
                 if entry.is_dir() and not entry.name.startswith(".")
             ]
-        except FileNotFoundError:
-            raise invalid(
-                f"{self._given}: there is no such folder; give the folder that holds one folder per model"
-            ) from None
-        except NotADirectoryError:
-            raise invalid(
-                f"{self._given}: this is a file; give the folder that holds one folder per model"
-            ) from None
-        except PermissionError:
-            raise invalid(
-                f"{self._given}: this user may not read the folder; check its permissions"
-            ) from None
+        except tuple(_NO_REPOSITORY) as error:
+            raise invalid(f"{self._given}: {_NO_REPOSITORY[type(error)]}") from None
         if _is_model(self._root, folders):
             raise invalid(
                 f"{self._given}: this is the folder of one model; give the folder around it, "
@@ -230,11 +227,6 @@ def local_root(location: str, *, option: str = OPTION) -> str:
         return location
     if scheme[1].lower() == "file":
         return location[scheme.end() :] or "/"
-    raise unsupported_store(location, scheme[1], option=option)
-
-
-def unsupported_store(location: str, scheme: str, *, option: str = OPTION) -> InferenceError:
-    """The error for an object store."""
-    return invalid(
-        f"{option}{location}: {scheme}:// repositories are not served yet; copy the models to a local folder and give that"
+    raise invalid(
+        f"{option}{location}: {scheme[1]}:// repositories are not served yet; copy the models to a local folder and give that"
     )

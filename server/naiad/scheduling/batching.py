@@ -68,6 +68,7 @@ class WaitUntil(Record, frozen=True):
 
 
 _SINGLE = Dispatch(1, CloseReason.SINGLE)
+_IDLE = CloseReason.IDLE  # looking up a member of an enum takes longer
 
 
 def plan_batching(config: ModelConfig) -> BatchingPolicy:
@@ -109,8 +110,11 @@ def next_batch(
         return None
     if policy.single:
         return _SINGLE
-    run = _longest_run(queue, policy)
     delay = policy.delay_ns
+    if not delay and policy.append_only and queue.rows < policy.preferred[0]:
+        # The usual case: everything that waits fits, no preferred size was passed on the way, and more requests are not waited for.
+        return Dispatch(queue.size, _IDLE)
+    run = _longest_run(queue, policy)
     overdue = delay > 0 and (draining or now - run.oldest_ns >= delay)
     if run.preferred_count and not overdue:
         full = run.closed is CloseReason.FULL and run.preferred_count == run.count
@@ -157,12 +161,6 @@ def _reason_to_run(
 def _longest_run(queue: InferenceQueue, policy: BatchingPolicy) -> _Run:
     preferred, max_rows = policy.preferred, policy.max_rows
     largest = preferred[-1]
-    if policy.append_only and queue.rows <= preferred[0]:
-        # The usual case: everything that waits fits, and no preferred size was passed on the way.
-        count, rows = queue.size, queue.rows
-        closed = CloseReason.FULL if rows >= max_rows else None
-        oldest = queue.first().queued_ns
-        return _Run(count, rows, oldest, count if rows == preferred[0] else 0, closed)
     compares = bool(policy.same_shape or policy.same_values or policy.same_inputs)
     count = rows = best_count = oldest = 0
     closed = None

@@ -10,18 +10,22 @@ callback is called, because that may submit and cancel.
 """
 
 import asyncio
+import collections.abc
 import logging
+import os
 
+from naiad.config.model_config import ModelConfig
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
+from naiad.hosts.host import Host
 from naiad.metrics.statistics import MICROSECOND, ModelStatistics
-from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch
-from naiad.scheduling.drain import drain
+from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch, plan_batching
 from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
+from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy
+from naiad.scheduling.scheduler import Occupancy, Scheduler, drain
 from naiad.scheduling.timer import Timer
 
 _log = logging.getLogger(__name__)
@@ -29,6 +33,10 @@ _log = logging.getLogger(__name__)
 GATHERING_NS = 500_000
 """How long a free instance waits at most while every iteration of the loop brings another request. Half a millisecond of a busy loop is
 about as many requests as a batch holds."""
+
+
+HOLD_VARIABLE = "TRITONSERVER_DELAY_SCHEDULER"
+"""Triton's test hook (row 12.19): a dynamic batcher sends nothing before this many requests have arrived."""
 
 
 class DynamicScheduler:
@@ -262,3 +270,55 @@ class DynamicScheduler:
             f"{inference.request.label}Server is stopping, scheduler for model has stopped accepting new inference "
             f"requests: model '{self._model}' is being shut down. Send it to another server, or again later."
         )
+
+
+def make_scheduler(
+    *,
+    config: ModelConfig,
+    version: int,
+    hosts: collections.abc.Sequence[Host],
+    resources: Resources,
+    statistics: ModelStatistics,
+    clock: Clock,
+    loop: asyncio.AbstractEventLoop,
+) -> Scheduler:
+    """Make the scheduler of a model version.
+
+    Args:
+        config: normalised.
+        version: the version.
+        hosts: one per instance, at least one; the scheduler closes them when it stops.
+        resources: what instances share with those of other models.
+        statistics: its counters.
+        clock: gives the time.
+        loop: the event loop in which all methods are called.
+    """
+    batching = config.dynamic_batching
+    dispatcher = ResponseDispatcher(
+        model=config.name, version=version, statistics=statistics, clock=clock
+    )
+    pool = InstancePool(
+        model=config.name,
+        hosts=hosts,
+        resources=resources,
+        dispatcher=dispatcher,
+        preserve_ordering=batching is not None and batching.preserve_ordering,
+        clock=clock,
+        loop=loop,
+    )
+    return DynamicScheduler(
+        model=config.name,
+        queue=InferenceQueue(model=config.name, batching=batching),
+        policy=plan_batching(config),
+        dispatcher=dispatcher,
+        hold=0 if batching is None else _hold_of_environment(),
+        pool=pool,
+        statistics=statistics,
+        clock=clock,
+        loop=loop,
+    )
+
+
+def _hold_of_environment() -> int:
+    text = os.environ.get(HOLD_VARIABLE, "")
+    return int(text) if text.isdecimal() else 0

@@ -120,11 +120,6 @@ class InferenceQueue:
         self._drop_empty(inference.priority_level, level)
         return True
 
-    def first(self) -> Inference:
-        """The request that runs next; there must be one."""
-        level = self._only
-        return next(iter(level.waiting if level is not None and level.waiting else self))
-
     def take(self, count: int) -> list[Inference]:
         """Remove and return the first `count` requests."""
         if count >= self.size:

@@ -7,6 +7,7 @@ and does not affect the other requests of the batch.
 
 import logging
 
+from naiad.backends.instance import Execution
 from naiad.core.clock import Clock
 from naiad.core.inference import ExecutionTimes, Inference
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
@@ -66,7 +67,7 @@ class ResponseDispatcher:
             self._progress.pop(inference, None)
         self._statistics.record_failure(reason=error.reason, request_ns=request_ns)
         request_id = inference.request.id
-        self._complete(
+        self._send(
             inference,
             InferResponse(
                 self._model, self._version, request_id, NO_OUTPUTS, NO_PARAMETERS, error.bare()
@@ -101,7 +102,7 @@ class ResponseDispatcher:
             )
         begun_ns = deferred.begun_ns
         inference.execution = ExecutionTimes(self._version, begun_ns, begun_ns, now, now)
-        self._complete(inference, response)
+        self._send(inference, response)
 
     def _count_response(
         self, progress: "_Progress", inference: Inference, response: InferResponse, now: int
@@ -122,44 +123,51 @@ class ResponseDispatcher:
     def deliver(self, outcome: BatchOutcome) -> None:
         """Respond to every request of a batch that came back, whatever its outcome."""
         try:
-            self._deliver(outcome)
+            if outcome.execution is not None:
+                self._deliver(outcome, outcome.execution)
+                return
+            error = outcome.error
+            message = f"model '{self._model}': its instance gave neither responses nor an error"
         except Exception as failure:  # noqa: BLE001  an invalid outcome may fail anywhere, and every client still waits
             _log.exception("model '%s' gave invalid responses", self._model)
+            error = None
             message = f"model '{self._model}' gave invalid responses: {failure}"
+        if error is None:
             error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
-            for inference in outcome.batch:
-                self.fail(inference, error)
+        for inference in outcome.batch:
+            self.fail(inference, error)
 
-    def _deliver(self, outcome: BatchOutcome) -> None:
-        execution = outcome.execution
-        if execution is None:
-            error = outcome.error
-            if error is None:
-                message = f"model '{self._model}': its instance gave neither responses nor an error"
-                error = InferenceError(ErrorCode.INTERNAL, message, reason=FailureReason.BACKEND)
-            for inference in outcome.batch:
-                self.fail(inference, error)
-            return
+    def _deliver(self, outcome: BatchOutcome, execution: Execution[InferResponse]) -> None:
         started = outcome.compute_start_ns
         timing = BatchTiming(
             execution.input_end_ns - started,
             execution.output_start_ns - execution.input_end_ns,
             outcome.compute_end_ns - execution.output_start_ns,
         )
-        self._count_execution(outcome, timing)
         # One loop and no comprehensions: each would be a call per batch.
-        now, rows = self._now(), 0
+        now, executed_rows, rows, failures = self._now(), 0, 0, 0
         responses: list[tuple[Inference, InferResponse]] = []
         request_ns: list[int] = []
         queue_ns: list[int] = []
         for inference, response in zip(outcome.batch, execution.responses, strict=True):
-            if response is None or inference.completed:
+            executed_rows += inference.batch_size
+            if response is None:
+                continue
+            if response.error is not None:
+                failures += 1
+            if inference.completed:
                 continue
             responses.append((inference, response))
             if response.error is None:
                 rows += inference.batch_size
                 request_ns.append(now - inference.received_ns)
                 queue_ns.append(started - inference.queued_ns)
+        statistics = self._statistics
+        if failures < len(outcome.batch):
+            # An execution counts unless all its requests failed (row 8.11); its batch size includes the failed ones.
+            statistics.record_execution(
+                batch_size=executed_rows, timing=timing, wall_ms=self._wall() // _MILLISECOND_NS
+            )
         times = ExecutionTimes(
             self._version,
             started,
@@ -167,40 +175,24 @@ class ResponseDispatcher:
             execution.output_start_ns,
             outcome.compute_end_ns,
         )
-        self._statistics.record_successes(
+        statistics.record_successes(
             rows=rows, request_ns=request_ns, queue_ns=queue_ns, timing=timing
         )
         for inference, response in responses:
             inference.execution = times
             if response.error is not None:
-                self._statistics.record_failure(
+                statistics.record_failure(
                     reason=response.error.reason, request_ns=now - inference.received_ns
                 )
-            self._complete(inference, response)
-
-    def _count_execution(self, outcome: BatchOutcome, timing: BatchTiming) -> None:
-        """Count an execution, unless all its requests failed (row 8.11); its batch size includes the failed ones."""
-        assert outcome.execution is not None
-        for response in outcome.execution.responses:
-            if response is None or response.error is None:
-                break
-        else:
-            return
-        rows = 0
-        for inference in outcome.batch:
-            rows += inference.batch_size
-        self._statistics.record_execution(
-            batch_size=rows, timing=timing, wall_ms=self._wall() // _MILLISECOND_NS
-        )
-
-    def _complete(self, inference: Inference, response: InferResponse) -> None:
-        inference.completed = True
-        inference.on_cancel = None
-        if inference.flow is not None:
-            inference.flow.close()
-        self._send(inference, response)
+            self._send(inference, response)
 
     def _send(self, inference: Inference, response: InferResponse) -> None:
+        """Send a response; the final one completes the inference."""
+        if response.final:
+            inference.completed = True
+            inference.on_cancel = None
+            if inference.flow is not None:
+                inference.flow.close()
         try:
             inference.on_response(response)
         except Exception:  # noqa: BLE001  a callback may raise anything, and the other requests of the batch still wait

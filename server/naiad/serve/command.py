@@ -1,8 +1,10 @@
 """The command `serve`: from the options to the exit status. `server.py` makes and starts the parts."""
 
+import contextlib
 import logging
 import os
 import pathlib
+import resource
 import sys
 import threading
 
@@ -11,11 +13,14 @@ import uvloop
 from naiad import __version__, logs
 from naiad.backends.catalog import OWN, Catalog
 from naiad.options.options import DEFAULT_BACKEND_DIRECTORY, Options
-from naiad.serve import descriptors, interpreter
+from naiad.serve import interpreter
 from naiad.serve.console import open_console
 from naiad.serve.server import Server
 
 log = logging.getLogger("naiad.serve")
+
+_MIN_DESCRIPTORS = 64
+"""Descriptors of a server with one model and a few connections. With fewer its start fails, not always with a clear message."""
 
 
 def serve(options: Options, *, command: str) -> int:
@@ -33,8 +38,14 @@ def serve(options: Options, *, command: str) -> int:
         return 1
     for note in options.notes:
         log.warning("%s", note)
-    if problem := descriptors.too_few(descriptors.raise_limit()):
-        log.error("%s", problem)
+    limit = raise_descriptor_limit()
+    if limit < _MIN_DESCRIPTORS:
+        log.error(
+            "at most %d files and connections may be open (RLIMIT_NOFILE), but a server needs %d, and more with each connection and "
+            "model instance: raise the hard limit (ulimit -Hn)",
+            limit,
+            _MIN_DESCRIPTORS,
+        )
         logging.shutdown()
         return 1
     _log_versions(options)
@@ -50,6 +61,19 @@ def serve(options: Options, *, command: str) -> int:
         sys.stdout.flush()
         os._exit(status)
     return status
+
+
+def raise_descriptor_limit() -> int:
+    """Raise the soft limit of open descriptors to the hard one, if that is allowed; returns the current limit.
+
+    Each connection uses a descriptor, and each busy model instance two more. A shell starts programs with a soft limit of 1,024 for programs
+    that use `select`; the hard limit is for servers.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(ValueError, OSError):  # a system may set a lower bound of its own
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def _log_versions(options: Options) -> None:

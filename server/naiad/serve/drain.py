@@ -8,8 +8,6 @@ import collections.abc
 import contextlib
 import logging
 
-import msgspec
-
 from naiad.core.clock import Clock
 
 log = logging.getLogger("naiad.serve")
@@ -19,31 +17,27 @@ _COUNTDOWN_SECONDS = 1.0
 _LONGER_SECONDS = 1.0
 
 
-class DrainSteps(msgspec.Struct, frozen=True, kw_only=True):
-    """The steps of a stop; `close` gets the seconds that are left.
-
-    Attributes:
-        lame_duck: say not ready and let connections go after their next reply, while still accepting.
-        close: accept nothing more and finish requests in flight; all of them run at the same time.
-        unload: finish and unload the models.
-        inflight: inferences not answered yet, for the countdown.
-        live_models: models still loaded, for the countdown.
-    """
-
-    lame_duck: collections.abc.Callable[[], None]
-    close: tuple[collections.abc.Callable[[float], collections.abc.Awaitable[None]], ...]
-    unload: collections.abc.Callable[[], collections.abc.Awaitable[None]]
-    inflight: collections.abc.Callable[[], int]
-    live_models: collections.abc.Callable[[], int]
-
-
 async def drain(
-    steps: DrainSteps, *, delay_seconds: float, timeout_seconds: float, clock: Clock
+    *,
+    lame_duck: collections.abc.Callable[[], None],
+    close: collections.abc.Sequence[
+        collections.abc.Callable[[float], collections.abc.Awaitable[None]]
+    ],
+    unload: collections.abc.Callable[[], collections.abc.Awaitable[None]],
+    inflight: collections.abc.Callable[[], int],
+    live_models: collections.abc.Callable[[], int],
+    delay_seconds: float,
+    timeout_seconds: float,
+    clock: Clock,
 ) -> bool:
     """Stop in order.
 
     Args:
-        steps: what to do.
+        lame_duck: say not ready and let connections go after their next reply, while still accepting.
+        close: accept nothing more and finish requests in flight, in the seconds that they get; all of them run at the same time.
+        unload: finish and unload the models.
+        inflight: inferences not answered yet, for the countdown.
+        live_models: models still loaded, for the countdown.
         delay_seconds: how long to go on accepting (`--shutdown-delay-secs`).
         timeout_seconds: for everything after that (`--exit-timeout-secs`).
         clock: measures both.
@@ -51,7 +45,7 @@ async def drain(
     Returns:
         Whether everything ended in time.
     """
-    steps.lame_duck()
+    lame_duck()
     if delay_seconds > 0:
         log.info("stopping: not ready any more, accepting for another %g s", delay_seconds)
         await asyncio.sleep(delay_seconds)
@@ -60,16 +54,26 @@ async def drain(
     def left() -> float:
         return max(0.0, (deadline_ns - clock.monotonic_ns()) / _NS_PER_SECOND)
 
-    countdown = asyncio.get_running_loop().create_task(_count_down(steps, left))
+    async def count_down() -> None:
+        while True:
+            log.info(
+                "Timeout %.0f: Found %d live models and %d in-flight inferences",
+                left(),
+                live_models(),
+                inflight(),
+            )
+            await asyncio.sleep(_COUNTDOWN_SECONDS)
+
+    countdown = asyncio.get_running_loop().create_task(count_down())
     try:
         async with asyncio.timeout(timeout_seconds):
             # A little more than is left: this timeout ends them, so that unanswered inferences are counted before their requests fail.
-            await asyncio.gather(*(close(left() + _LONGER_SECONDS) for close in steps.close))
-            await steps.unload()
+            await asyncio.gather(*(one(left() + _LONGER_SECONDS) for one in close))
+            await unload()
     except TimeoutError:
         log.error(  # noqa: TRY400 - the traceback of a timeout says nothing
             "Exit timeout expired. Exiting immediately. (%d inferences were not answered)",
-            steps.inflight(),
+            inflight(),
         )
         return False
     finally:
@@ -77,14 +81,3 @@ async def drain(
         with contextlib.suppress(asyncio.CancelledError):
             await countdown
     return True
-
-
-async def _count_down(steps: DrainSteps, left: collections.abc.Callable[[], float]) -> None:
-    while True:
-        log.info(
-            "Timeout %.0f: Found %d live models and %d in-flight inferences",
-            left(),
-            steps.live_models(),
-            steps.inflight(),
-        )
-        await asyncio.sleep(_COUNTDOWN_SECONDS)

@@ -4,8 +4,6 @@ import collections.abc
 import logging
 import typing
 
-import msgspec
-
 from naiad.config.model_config import InstanceKind
 from naiad.core.clock import Clock
 from naiad.engine.engine import ServingEngine
@@ -23,7 +21,7 @@ from naiad.protocol.http.message import Receive, Scope, Send
 from naiad.protocol.http.metrics_port import MetricsRoutes
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.http.transport.listener import http_listener
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from naiad.protocol.restricted import restrictions
 from naiad.protocol.tokens import TokenFile
 from naiad.protocol.transport.listener import Listener
@@ -32,25 +30,10 @@ from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import ANY_ADDRESS, Address, exposure
 
+if typing.TYPE_CHECKING:
+    from naiad.protocol.grpc.transport.aio import GrpcServer
+
 _METRICS_CLOSE_SECONDS = 1.0
-
-
-class GrpcFrontEnd(typing.Protocol):
-    """The gRPC port, as the server uses it."""
-
-    address: tuple[str, int]
-
-    async def reserve(self) -> None:
-        """Take the port."""
-        ...
-
-    async def start(self) -> None:
-        """Answer."""
-        ...
-
-    async def stop(self, grace: float) -> None:
-        """Refuse new calls, finish those in progress within `grace` seconds."""
-        ...
 
 
 class FrontEndError(Exception):
@@ -89,7 +72,7 @@ class Frontends:
         self._tokens: TokenFile | None = None
         self._http: Listener | None = None
         self._metrics: Listener | None = None
-        self._grpc: GrpcFrontEnd | None = None
+        self._grpc: GrpcServer | None = None
 
     async def open(self) -> None:
         """Take every port that is allowed, and serve the metrics; HTTP and gRPC follow with `accept`.
@@ -108,9 +91,7 @@ class Frontends:
                 self._http = self._make_http()
                 await self._http.reserve()
             if options.allow_grpc:
-                self._grpc = make_grpc(
-                    options, self._engine, self._tokens, self._codec, clock=self._clock
-                )
+                self._grpc = self._make_grpc()
                 await self._grpc.reserve()
         except (ListenError, ValueError) as error:
             raise FrontEndError(str(error)) from None
@@ -124,47 +105,32 @@ class Frontends:
 
     def addresses(self) -> list[Address]:
         """The address of each protocol: a URL that works on this machine, and the address that the socket is bound to."""
-        options = self._options
-        found = []
+        tokens = bool(self._options.auth_token_file)
+        addresses = []
         if self._http is not None:
-            base = f"http://{_reachable(self._http.address)}"
-            found.append(
-                Address(
-                    title="HTTP",
-                    url=base,
-                    service="HTTPService",
-                    bound=_written(self._http.address),
-                    exposure=exposure(
-                        self._http.address[0], authenticated=bool(options.auth_token_file)
-                    ),
-                )
-            )
-            found.append(Address(title="API docs", url=f"{base}/docs"))
+            where = self._http.address
+            base = f"http://{_reachable(where)}"
+            addresses.append(_address("HTTP", base, "HTTPService", where, authenticated=tokens))
+            addresses.append(Address(title="API docs", url=f"{base}/docs"))
         if self._grpc is not None:
-            mutual = options.grpc_use_ssl and options.grpc_use_ssl_mutual
-            found.append(
-                Address(
-                    title="gRPC",
-                    url=_reachable(self._grpc.address),
-                    service="GRPCInferenceService",
-                    bound=_written(self._grpc.address),
-                    exposure=exposure(
-                        self._grpc.address[0],
-                        authenticated=mutual or bool(options.auth_token_file),
-                    ),
+            where = self._grpc.address
+            certificates = self._options.grpc_use_ssl and self._options.grpc_use_ssl_mutual
+            addresses.append(
+                _address(
+                    "gRPC",
+                    _reachable(where),
+                    "GRPCInferenceService",
+                    where,
+                    authenticated=tokens or certificates,
                 )
             )
         if self._metrics is not None:
-            found.append(
-                Address(
-                    title="metrics",
-                    url=f"http://{_reachable(self._metrics.address)}/metrics",
-                    service="Metrics Service",
-                    bound=_written(self._metrics.address),
-                    exposure=exposure(self._metrics.address[0], authenticated=False),
-                )
+            where = self._metrics.address
+            url = f"http://{_reachable(where)}/metrics"
+            addresses.append(
+                _address("metrics", url, "Metrics Service", where, authenticated=False)
             )
-        return found
+        return addresses
 
     def example(self, states: collections.abc.Sequence[VersionState]) -> str:
         """One command that works now; "" when there is none."""
@@ -179,31 +145,23 @@ class Frontends:
         if self._http is not None:
             self._http.begin_drain(close_idle=False)
 
-    def closers(
-        self,
-    ) -> tuple[collections.abc.Callable[[float], collections.abc.Awaitable[None]], ...]:
-        """One function per front end, which accepts nothing more and finishes requests in flight."""
-        return (self._close_http, self._close_grpc)
-
-    async def close_all(self) -> None:
-        """Close whatever is still open, at once: all of it after a start that failed, the metrics after a drain. Idempotent."""
-        await self._close_http(0)
-        await self._close_grpc(0)
-        self._codec.close()
-        await self.close_metrics()
-
-    async def close_metrics(self) -> None:
-        """The metrics port closes last, so that the drain can be watched."""
-        if self._metrics is not None:
-            await self._metrics.close(_METRICS_CLOSE_SECONDS)
-
-    async def _close_http(self, seconds: float) -> None:
+    async def close_http(self, seconds: float) -> None:
+        """Accept nothing more over HTTP, and finish requests in flight within this time."""
         if self._http is not None:
             await self._http.close(seconds)
 
-    async def _close_grpc(self, seconds: float) -> None:
+    async def close_grpc(self, seconds: float) -> None:
+        """Accept nothing more over gRPC, and finish requests in flight within this time."""
         if self._grpc is not None:
             await self._grpc.stop(seconds)
+
+    async def close_all(self) -> None:
+        """Close what is still open: all of it after a start that failed, the metrics after a drain, so that it can be watched. Idempotent."""
+        await self.close_http(0)
+        await self.close_grpc(0)
+        self._codec.close()
+        if self._metrics is not None:
+            await self._metrics.close(_METRICS_CLOSE_SECONDS)
 
     def _make_http(self) -> Listener:
         options = self._options
@@ -228,8 +186,52 @@ class Frontends:
             app=ControlPlane(self._engine, routes, http.restrictions, http.tokens, http.codec),
             settings=self._settings(),
             clock=self._clock,
-            access_log=access_log(options),
+            access_log=self._access_log(),
         )
+
+    def _make_grpc(self) -> "GrpcServer":
+        from naiad.protocol.grpc.methods import Methods  # noqa: PLC0415 - with it
+        from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that --allow-grpc=false does not pay
+
+        options = self._options
+        settings = GrpcSettings(
+            address=options.grpc_address,
+            port=options.grpc_port,
+            reuse_port=options.reuse_grpc_port,
+            header_forward_pattern=options.grpc_header_forward_pattern,
+            restrictions=restrictions(options.grpc_restricted_protocol),
+            tokens=self._tokens,
+            tls=TlsSettings(
+                server_cert=options.grpc_server_cert,
+                server_key=options.grpc_server_key,
+                root_cert=options.grpc_root_cert,
+                mutual=options.grpc_use_ssl_mutual,
+            )
+            if options.grpc_use_ssl
+            else None,
+            infer_response_compression_level=options.grpc_infer_response_compression_level,
+            keepalive_time_ms=options.grpc_keepalive_time,
+            keepalive_timeout_ms=options.grpc_keepalive_timeout,
+            keepalive_permit_without_calls=options.grpc_keepalive_permit_without_calls,
+            max_pings_without_data=options.grpc_http2_max_pings_without_data,
+            min_recv_ping_interval_ms=options.grpc_http2_min_recv_ping_interval_without_data,
+            max_ping_strikes=options.grpc_http2_max_ping_strikes,
+            max_connection_age_ms=options.grpc_max_connection_age,
+            max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
+        )
+        methods = Methods(self._engine, settings, self._codec)
+        access_log = self._access_log()
+        if access_log is not None:
+            methods.log_calls(Recorder(access_log, clock=self._clock))
+        return GrpcServer(settings, methods)
+
+    def _access_log(self) -> AccessLog | None:
+        """The access log; None if no option enables it."""
+        options = self._options
+        if not (options.access_log or options.slow_request_ms):
+            return None
+        logger = logging.getLogger("naiad.access")
+        return LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
 
     def _make_metrics(self) -> Listener:
         options = self._options
@@ -247,8 +249,7 @@ class Frontends:
         )
 
     def _settings(self) -> HttpSettings:
-        return msgspec.structs.replace(
-            HttpSettings(),
+        return HttpSettings(
             keep_alive_timeout=self._options.http_idle_timeout_secs,
             body_idle_timeout=self._options.http_body_timeout_secs,
         )
@@ -290,60 +291,16 @@ class Frontends:
         return tuple(self._gpu_uuids[gpu] for gpu in devices if gpu in self._gpu_uuids)
 
 
-def access_log(options: Options) -> AccessLog | None:
-    """The access log; None if no option enables it."""
-    if not (options.access_log or options.slow_request_ms):
-        return None
-    logger = logging.getLogger("naiad.access")
-    return LoggedAccess(logger, every=options.access_log, slow_ms=options.slow_request_ms)
-
-
-def make_grpc(
-    options: Options,
-    engine: ServingEngine,
-    tokens: TokenFile | None,
-    codec: Codec | None = None,
-    *,
-    clock: Clock,
-) -> GrpcFrontEnd:
-    """The gRPC front end; grpc is imported here and nowhere before.
-
-    Raises:
-        CannotServeError: a setting cannot be used.
-    """
-    from naiad.protocol.grpc.methods import build  # noqa: PLC0415 - with it
-    from naiad.protocol.grpc.transport.aio import GrpcServer  # noqa: PLC0415 - 25 MB that --allow-grpc=false does not pay
-
-    settings = GrpcSettings(
-        address=options.grpc_address,
-        port=options.grpc_port,
-        reuse_port=options.reuse_grpc_port,
-        header_forward_pattern=options.grpc_header_forward_pattern,
-        restrictions=restrictions(options.grpc_restricted_protocol),
-        tokens=tokens,
-        tls=TlsSettings(
-            server_cert=options.grpc_server_cert,
-            server_key=options.grpc_server_key,
-            root_cert=options.grpc_root_cert,
-            mutual=options.grpc_use_ssl_mutual,
-        )
-        if options.grpc_use_ssl
-        else None,
-        infer_response_compression_level=options.grpc_infer_response_compression_level,
-        keepalive_time_ms=options.grpc_keepalive_time,
-        keepalive_timeout_ms=options.grpc_keepalive_timeout,
-        keepalive_permit_without_calls=options.grpc_keepalive_permit_without_calls,
-        max_pings_without_data=options.grpc_http2_max_pings_without_data,
-        min_recv_ping_interval_ms=options.grpc_http2_min_recv_ping_interval_without_data,
-        max_ping_strikes=options.grpc_http2_max_ping_strikes,
-        max_connection_age_ms=options.grpc_max_connection_age,
-        max_connection_age_grace_ms=options.grpc_max_connection_age_grace,
+def _address(
+    title: str, url: str, service: str, where: tuple[str, int], *, authenticated: bool
+) -> Address:
+    return Address(
+        title=title,
+        url=url,
+        service=service,
+        bound=_written(where),
+        exposure=exposure(where[0], authenticated=authenticated),
     )
-    methods = build(engine, settings, codec)
-    log = access_log(options)
-    if log is not None:
-        methods.log_calls(Recorder(log, clock=clock))
-    return GrpcServer(settings, methods)
 
 
 def _reachable(address: tuple[str, int]) -> str:

@@ -6,26 +6,27 @@ process at once.
 """
 
 import asyncio
-import functools
+import concurrent.futures
 import logging
 import os
 import pathlib
 import signal
 import typing
 
+from typing_extensions import override
+
 from naiad import __version__
 from naiad.backends.catalog import Catalog
 from naiad.backends.registry import Registry
 from naiad.core.clock import SystemClock
-from naiad.engine.bls.in_process_api import InProcessModelApi
 from naiad.engine.bls.model_calls import ModelCalls
-from naiad.engine.bls.services import WorkerRpcServices
+from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.engine import Phase, ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
-from naiad.metrics.devices import GpuMonitor
+from naiad.metrics.devices import GpuMonitor, SystemMetrics
 from naiad.options.options import Options
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
@@ -34,14 +35,12 @@ from naiad.repository.store import open_store
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
-from naiad.serve.drain import DrainSteps, drain
-from naiad.serve.executor import UnwaitedExecutor
+from naiad.serve.drain import drain
 from naiad.serve.frontends import FrontEndError, Frontends
-from naiad.serve.monitoring.gpus import find_gpus
-from naiad.serve.monitoring.loop_lag import LoopLag
-from naiad.serve.monitoring.stall_watchdog import StallWatchdog
-from naiad.serve.monitoring.system_metrics import SystemMetrics
+from naiad.serve.gpus import find_gpus
+from naiad.serve.loop_lag import LoopLag
 from naiad.serve.signals import EARLY, to_watch
+from naiad.serve.stall_watchdog import StallWatchdog
 
 if typing.TYPE_CHECKING:
     from rich.console import Console
@@ -84,14 +83,11 @@ class Server:
             find_gpus, monitor, options.min_supported_compute_capability, os.environ
         )
         calls, custom = ModelCalls(clock=self._clock), CustomMetrics()
-        in_process_api, rpc_services = (
-            InProcessModelApi(calls, custom),
-            WorkerRpcServices(calls, custom),
-        )
+        api = ServerApi(calls, custom)
         loader = Loader(
             registry=Registry(
                 clock=self._clock,
-                server=in_process_api,
+                server=api,
                 catalog=Catalog(pathlib.Path(options.backend_directory)),
             ),
             backend_options=options.backend_config,
@@ -102,7 +98,7 @@ class Server:
             threads=options.model_load_thread_count,
             clock=self._clock,
             resources=UnlimitedResources(),
-            rpc_handler_of=rpc_services.handler,
+            rpc_handler_of=api.rpc_handler,
         )
         system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
@@ -131,9 +127,8 @@ class Server:
                 clock=self._clock,
             )
             await system_metrics.start()
-            calls.open(engine, asyncio.get_running_loop())
-            in_process_api.open(engine, asyncio.get_running_loop())
-            rpc_services.open(engine)
+            calls.open(engine.model, asyncio.get_running_loop())
+            api.open(engine, asyncio.get_running_loop())
             try:
                 await frontends.open()
                 interpreter.imported()
@@ -144,8 +139,7 @@ class Server:
                 self._watchdog.stop()
                 self._lag.stop()
                 calls.close()
-                in_process_api.close()
-                rpc_services.close()
+                api.close()
         except (InferenceError, FrontEndError) as error:
             log.error("%s", error)  # noqa: TRY400 - the message says all
             return 1
@@ -204,15 +198,21 @@ class Server:
         await self._stopping.wait()
         loading.cancel()
         loader.interrupt()
-        steps = DrainSteps(
-            lame_duck=functools.partial(self._lame_duck, engine, frontends),
-            close=frontends.closers(),
-            unload=functools.partial(self._unload, repository, loader),
+
+        def lame_duck() -> None:
+            engine.phase = Phase.DRAINING
+            frontends.begin_drain()
+
+        async def unload() -> None:
+            await repository.unload_all()
+            await loader.finish()
+
+        in_time = await drain(
+            lame_duck=lame_duck,
+            close=(frontends.close_http, frontends.close_grpc),
+            unload=unload,
             inflight=engine.inflight,
             live_models=lambda: len(repository.served()) + len(repository.unloading()),
-        )
-        in_time = await drain(
-            steps,
             delay_seconds=options.shutdown_delay_secs,
             timeout_seconds=options.exit_timeout_secs,
             clock=self._clock,
@@ -228,14 +228,6 @@ class Server:
             return 1
         return 0 if in_time else 1
 
-    def _lame_duck(self, engine: ServingEngine, frontends: Frontends) -> None:
-        engine.phase = Phase.DRAINING
-        frontends.begin_drain()
-
-    async def _unload(self, repository: Repository[Model], loader: Loader) -> None:
-        await repository.unload_all()
-        await loader.finish()
-
     def _watch_signals(self) -> None:
         loop = asyncio.get_running_loop()
         for number in to_watch():
@@ -250,3 +242,11 @@ class Server:
             os._exit(1)
         log.info("%s: stopping (a second signal exits at once)", number.name)
         self._stopping.set()
+
+
+class UnwaitedExecutor(concurrent.futures.ThreadPoolExecutor):
+    """The event loop's threads for blocking work. Its shutdown returns at once: a call that hangs, in a driver, must not keep the loop open."""
+
+    @override
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        super().shutdown(wait=False, cancel_futures=True)

@@ -6,17 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from naiad.backends.python.api import datatypes as codes
-from naiad.backends.python.api.byte_tensors import elements_of
 from naiad.backends.python.api.errors import TritonModelException
 from naiad.backends.python.api.server import Asked, Deliver
-from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of
-from naiad.core import datatypes
 from naiad.core.response import InferResponse
-from naiad.engine.bls.in_process_api import ModelMetrics, response_for_model
+from naiad.engine.bls.server_api import ModelMetrics, input_tensor, response_for_model
 from naiad.errors import ErrorCode, InferenceError, invalid, not_found, unsupported
 from naiad.metrics.custom import CustomMetrics
-from naiad.testing.values import Array, Request, Response, Values, to_tensor
+from naiad.metrics.exposition import in_braces
+from naiad.testing.values import Request, Response, Values, to_tensor
 
 Reply = Response | collections.abc.Mapping[str, Values]
 """One response: outputs by name, or with parameters and error."""
@@ -48,7 +45,8 @@ class FakeServer(ModelMetrics):
     ) -> collections.abc.Callable[[], None]:
         """See `Server`."""
         request = Request(
-            {tensor.name(): _values(tensor) for tensor in asked.inputs},
+            # Copied: the model may use its arrays again.
+            {t.name(): np.array(input_tensor(t, keep=False).array) for t in asked.inputs},
             asked.parameters,
             id=asked.id,
             correlation_id=asked.correlation_id,
@@ -86,8 +84,8 @@ class FakeServer(ModelMetrics):
     def metrics(self) -> dict[str, float]:
         """The metrics that the model holds now, by name as the metrics page writes it: `name{label="value"}`."""
         return {
-            f"{series.family.name}{sample.suffix}{_labels(sample.labels)}": sample.value
-            for series in self._metrics.series()
+            f"{series.family.name}{sample.suffix}{in_braces(sample.labels)}": sample.value
+            for series in self.custom.series()
             for sample in series.samples
         }
 
@@ -144,24 +142,8 @@ def _no_reply(model: str, reply: object) -> InferenceError:
     )
 
 
-def _values(tensor: ModelTensor) -> Array:
-    """A model's tensor, copied: the model may use its array again."""
-    _, array, code = parts_of(tensor)
-    if code == codes.BYTES:
-        elements = np.empty(array.size, dtype=object)
-        elements[:] = elements_of(array)
-        return elements.reshape(array.shape)
-    copied: Array = array.copy()
-    return copied.view(datatypes.BF16.dtype) if code == codes.BF16 else copied
-
-
 def _unknown(model: str) -> str:
     return f"Request for unknown model: '{model}' is not found: give load_model a fake of it, models={{\"{model}\": fake}}"
-
-
-def _labels(labels: collections.abc.Iterable[tuple[str, str]]) -> str:
-    text = ",".join(f'{name}="{value}"' for name, value in labels)
-    return f"{{{text}}}" if text else ""
 
 
 def _nothing_to_cancel() -> None:

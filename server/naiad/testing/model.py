@@ -10,14 +10,13 @@ from typing import Any, ParamSpec, Self, TypeVar
 import msgspec
 from google.protobuf import json_format
 
-from naiad.backends.backend import ModelSource
+from naiad.backends.backend import ModelSource, instance_specs
 from naiad.backends.catalog import Catalog
-from naiad.backends.instances import instance_specs
 from naiad.backends.python.backend import PythonBackend
 from naiad.backends.python.instance import PythonInstance
 from naiad.backends.python.plugin import PLUGIN
-from naiad.config import platforms
 from naiad.config.document import Document
+from naiad.config.normalise import autofill
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.report import render
 from naiad.config.resolve import CONFIG_FILE, resolve
@@ -118,12 +117,7 @@ class ModelUnderTest:
         parameters: collections.abc.Mapping[str, ParameterValue] = _NO_PARAMETERS,
         **more: Any,
     ) -> list[Response]:
-        """Send a request that has any number of responses: returns all of them, a failed one with its `error`.
-
-        Args:
-            inputs: as in `Request`.
-            parameters: as in `Request`.
-            more: the other fields of `Request`.
+        """Send a request, as `infer` takes it, that has any number of responses: returns all of them, a failed one with its `error`.
 
         Raises:
             InferenceError: the request does not fit the config, or the whole batch failed.
@@ -319,7 +313,7 @@ def _require_python(model_dir: pathlib.Path, document: Document) -> None:
     versions = [entry for entry in model_dir.iterdir() if entry.name.isdecimal()]
     newest = max(versions, key=lambda entry: int(entry.name), default=None)
     listing = newest.iterdir() if newest is not None and newest.is_dir() else ()
-    platforms.autofill(message, {entry.name: entry.is_dir() for entry in listing}, Catalog())
+    autofill(message, {entry.name: entry.is_dir() for entry in listing}, Catalog())
     if message.backend not in {"", PLUGIN.name} and not document.problems:
         raise invalid(
             f"model '{model_dir.name}' is for the backend '{message.backend}', and load_model runs Python models (model.py) only: "

@@ -18,6 +18,9 @@ from tests.support.waiting import within
 
 Start = Callable[..., OperatorProcess]
 
+_SERVICES = 3
+"""Where several are wanted."""
+
 _KOPF_GIVES_S = 5.0
 """To whatever it finds running when it ends; an end without it takes a fifth of a second."""
 
@@ -57,14 +60,14 @@ def test_a_restart_with_nothing_to_do_writes_nothing(
         "ingress": {"enabled": True, "host": "a.example.com"},
         "networkPolicy": {"enabled": True},
     }
-    for number in range(5):
+    for number in range(_SERVICES):
         name = f"demo-{number}"
         kubectl.create(inference_service(name, namespace, replicas=2, spec_=host))
         ready(kubectl, kubelet, name, namespace)
     before = at_rest(plane, first)
     assert first.stop() == 0
     second = start(f"--watch-namespaces={namespace}").wait_ready()
-    assert second.metric('naiad_operator_reconciles_total{result="ok"}') >= 5
+    assert second.metric('naiad_operator_reconciles_total{result="ok"}') >= _SERVICES
     at_rest(plane, second)
     assert plane.writes(before) == []
 
@@ -76,16 +79,16 @@ def test_two_at_once_come_to_the_same_end_and_then_rest(
     both = [start(f"--watch-namespaces={namespace}") for _ in range(2)]
     for each in both:
         each.wait_ready()
-    for number in range(5):
+    for number in range(_SERVICES):
         kubectl.create(inference_service(f"demo-{number}", namespace, replicas=2))
-    for number in range(5):
+    for number in range(_SERVICES):
         kubectl.patch(
             "InferenceService",
             f"demo-{number}",
             namespace,
             body={"spec": {"predictor": {"replicas": 3}}},
         )
-    for number in range(5):
+    for number in range(_SERVICES):
         status = ready(kubectl, kubelet, f"demo-{number}", namespace)["status"]
         assert status["replicas"] == 3
     until(
@@ -93,7 +96,7 @@ def test_two_at_once_come_to_the_same_end_and_then_rest(
         lambda: all(not each.metric("naiad_operator_queue_failing") for each in both) or None,
     )
     at_rest(plane, *both)
-    for number in range(5):
+    for number in range(_SERVICES):
         for kind in ("Deployment", "Service", "PodDisruptionBudget"):
             assert (
                 len(kubectl.get(kind, f"demo-{number}", namespace)["metadata"]["ownerReferences"])

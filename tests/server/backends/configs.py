@@ -35,7 +35,7 @@ def model_config(
     name: str = "m",
     **more: Any,
 ) -> ModelConfig:
-    """A config with one CPU instance; `message` holds the name, the batch size and the tensors."""
+    """A config with one CPU instance; `message` holds the name, the batch size, the tensors, the parameters and the file's name."""
     message = model_config_pb2.ModelConfig(
         name=name, backend=backend, max_batch_size=max_batch_size
     )
@@ -50,13 +50,17 @@ def model_config(
                 added.reshape.shape.extend(each.reshape)
             if each.optional:
                 added.optional = True
+    for key, value in more.get("parameters", {}).items():
+        message.parameters[key].string_value = value
     settings: dict[str, Any] = {
         "backend": backend,
         "default_model_filename": "model.py" if backend == "python" else "model.onnx",
         "message": message,
+        **more,
     }
+    message.default_model_filename = settings["default_model_filename"]
     config = make_config(name=name, max_batch_size=max_batch_size, inputs=inputs, outputs=outputs)
-    return msgspec.structs.replace(config, **{**settings, **more})
+    return msgspec.structs.replace(config, **settings)
 
 
 def tensor(name: str, values: Any, datatype: DataType | None = None) -> Tensor:

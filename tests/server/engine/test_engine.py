@@ -168,7 +168,7 @@ def test_requests_that_found_no_model_are_counted_by_any_error() -> None:
     assert engine.infer(InferRequest("x", LATEST, "id", [], [], {}), answers.append) is None
     assert [answer.error and answer.error.message for answer in answers] == ["not a name"]
     with pytest.raises(InferenceError, match="not a name"):
-        engine.traits_of("x")
+        engine.look_up("x")
     assert engine.not_served[ErrorCode.INVALID_ARG] == 2
     assert engine.not_served[ErrorCode.NOT_FOUND] == 0
 

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from naiad.backends.backend import WorkerPlan
+from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
-from naiad.engine.instances import InstanceFactory, ModelInstances, host_of
+from naiad.engine.instances import InstanceFactory, ModelInstances, host_of, processes_of
 from naiad.errors import InferenceError
 from naiad.hosts.host import Limits
 from naiad.metrics.statistics import ModelStatistics
@@ -49,6 +51,19 @@ def test_a_thread_that_cannot_reach_the_slice_is_refused() -> None:
         host_of(on_gpus(0, 1, 2, host="thread"), "process", {}, slices)
     with pytest.raises(InferenceError, match=r"write gpus: \[ 0 \]"):
         host_of(on_gpus(1), "process", {"host": "thread"}, slices)
+
+
+def test_instances_share_a_process_if_the_backend_says_so_and_they_see_the_same_devices() -> None:
+    def plan(name: str, device: str) -> WorkerPlan:
+        spec = InstanceSpec(name, InstanceKind.GPU, 0)
+        environ = {"CUDA_VISIBLE_DEVICES": device}
+        return WorkerPlan(load="m:l", settings={}, executable="python", instances=(spec,), environ=environ)  # fmt: skip
+
+    plans = [plan("g_0", "0"), plan("g_0", "1"), plan("g_1", "0"), plan("g_1", "1")]
+    shared = processes_of(plans, shared=True)
+    assert [[spec.name for spec in each.instances] for each in shared] == [["g_0", "g_1"]] * 2
+    assert [each.environ["CUDA_VISIBLE_DEVICES"] for each in shared] == ["0", "1"]
+    assert processes_of(plans, shared=False) == plans
 
 
 def test_the_models_setting_takes_precedence() -> None:

@@ -17,9 +17,8 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found, un
 from naiad.hosts.host import DeferredResponse
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
-from naiad.scheduling.drain import drain
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
-from naiad.scheduling.scheduler import Occupancy, Scheduler
+from naiad.scheduling.scheduler import Occupancy, Scheduler, drain
 from tests.support.clock import LoopClock
 from tests.support.inferences import make_config, make_request, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, ScheduledModel, turn
@@ -120,7 +119,7 @@ class Models:
             name: Model(config=make_config(name=name), version=1, scheduler=scheduler, clock=clock)
             for name, scheduler in self._schedulers().items()
         }
-        self.calls.open(self, loop)
+        self.calls.open(self.model, loop)
         repository: typing.Any = self
         self.engine = ServingEngine(
             repository=repository,

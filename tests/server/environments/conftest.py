@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from naiad.environments.paths import packages_in
+from naiad.environments.inspector import packages_in
 
 
 @pytest.fixture(scope="session")

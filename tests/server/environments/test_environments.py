@@ -15,8 +15,7 @@ import pytest
 from naiad.core.clock import ManualClock
 from naiad.environments import commands
 from naiad.environments.environments import Environments
-from naiad.environments.inspector import Environment
-from naiad.environments.paths import packages_in
+from naiad.environments.inspector import Environment, packages_in
 from naiad.environments.spec import Packed, Required
 from naiad.errors import ErrorCode, InferenceError
 from tests.support.wheels import wheel

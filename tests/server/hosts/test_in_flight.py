@@ -22,7 +22,7 @@ def outcome(*answered: bool) -> Execution[InferResponse]:
 
 
 def test_requests_are_numbered_on_from_batch_to_batch() -> None:
-    in_flight = InFlight()
+    in_flight = InFlight(0)
     one, two = asked(3), asked(2)
     assert in_flight.begin(one) == 0
     in_flight.end()
@@ -32,7 +32,7 @@ def test_requests_are_numbered_on_from_batch_to_batch() -> None:
 
 
 def test_who_got_no_response_with_the_batch_waits_for_one_apart_until_the_last() -> None:
-    in_flight = InFlight()
+    in_flight = InFlight(0)
     batch = asked(3)
     in_flight.begin(batch)
     in_flight.defer(outcome(True, False, False))
@@ -47,7 +47,7 @@ def test_who_got_no_response_with_the_batch_waits_for_one_apart_until_the_last()
 
 
 def test_who_got_the_last_response_before_the_batch_ended_does_not_wait_for_another() -> None:
-    in_flight = InFlight()
+    in_flight = InFlight(0)
     batch = asked(2)
     in_flight.begin(batch)
     in_flight.answered(0)
@@ -61,7 +61,7 @@ def test_who_got_the_last_response_before_the_batch_ended_does_not_wait_for_anot
 
 
 def test_the_batch_that_is_out_is_found_by_its_first_number_only() -> None:
-    in_flight = InFlight()
+    in_flight = InFlight(0)
     in_flight.begin(asked(2))
     in_flight.end()
     batch = asked(2)
@@ -83,7 +83,7 @@ class NotWalked(dict[int, Inference]):
 
 
 def test_a_hold_or_a_cancel_does_not_look_through_all_open_streams() -> None:
-    in_flight = InFlight()
+    in_flight = InFlight(0)
     batch = asked(3)
     in_flight._deferred = NotWalked()
     in_flight.begin(batch)
@@ -95,7 +95,7 @@ def test_a_hold_or_a_cancel_does_not_look_through_all_open_streams() -> None:
 
 
 def test_what_is_left_of_a_batch_is_the_same_list_until_less_is_left() -> None:
-    in_flight = InFlight()
+    in_flight = InFlight(0)
     batch = asked(3)
     in_flight.begin(batch)
     in_flight.defer(outcome(False, False, False))
@@ -106,7 +106,7 @@ def test_what_is_left_of_a_batch_is_the_same_list_until_less_is_left() -> None:
 
 
 def test_a_worker_that_reports_an_endless_number_of_requests_delays_no_other() -> None:
-    in_flight = InFlight()
+    in_flight = InFlight(0)
     batch = asked(3)
     in_flight.begin(batch)
     in_flight.defer(outcome(False, False, False))

@@ -41,7 +41,7 @@ async def test_a_batch_goes_to_a_process_of_its_own_and_comes_back_in_order(host
     )
     batch = [ask((1, 0)), ask((2, 0))]
     outcome = await hosted.run(*batch)
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     assert answers(outcome) == [{"OUT": [[pid, 1]]}, {"OUT": [[pid, 2]]}]
     assert pid != os.getpid()
     assert outcome.batch == batch
@@ -58,7 +58,7 @@ async def test_a_batch_goes_to_a_process_of_its_own_and_comes_back_in_order(host
 async def test_ps_shows_which_model_and_instance_a_process_serves(hosts: Hosts) -> None:
     hosted = await hosts.start(SAME)
     shown = subprocess.run(  # noqa: ASYNC221 - it takes milliseconds
-        ["/bin/ps", "-o", "comm=,args=", "-p", str(hosted.host.pid)],
+        ["/bin/ps", "-o", "comm=,args=", "-p", str(hosted.worker.pid)],
         capture_output=True,
         text=True,
         check=True,
@@ -131,10 +131,10 @@ async def test_a_small_batch_is_one_system_call_to_send_and_one_to_receive(
 ) -> None:
     hosted = await hosts.start(SAME)
     await hosted.run()
-    worker = hosted.host.worker
+    worker = hosted.worker.worker
     assert worker is not None
     sent, received = list[int](), list[int]()
-    link_send, link_receive = worker.link._pass, worker.link.receive
+    link_send, link_receive = worker.links[0]._pass, worker.links[0].receive
 
     def send(message: bytes, descriptor: int) -> None:
         sent.append(1)
@@ -144,8 +144,8 @@ async def test_a_small_batch_is_one_system_call_to_send_and_one_to_receive(
         received.append(1)
         return link_receive()
 
-    monkeypatch.setattr(worker.link, "_pass", send)
-    monkeypatch.setattr(worker.link, "receive", receive)
+    monkeypatch.setattr(worker.links[0], "_pass", send)
+    monkeypatch.setattr(worker.links[0], "receive", receive)
     await hosted.run(*(ask() for _ in range(8)))
     assert (sum(sent), sum(received)) == (1, 1)
 
@@ -245,11 +245,11 @@ async def test_a_model_that_calls_exit_fails_its_batch_and_the_worker_lives_on(
     hosts: Hosts,
 ) -> None:
     hosted = await hosts.start("def execute(self, requests): sys.exit(3)")
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     error = (await hosted.run()).error
     assert error is not None
     assert "SystemExit" in error.message
-    assert hosted.host.pid == pid
+    assert hosted.worker.pid == pid
     assert hosted.usable == []
 
 

@@ -41,7 +41,7 @@ async def test_a_child_that_a_model_forks_ends_by_the_signal_that_a_pool_ends_it
             return [response(os.waitpid(child, 0)[1], 0)]
         """
     )
-    os.kill(hosted.host.pid, signal.SIGTERM)  # which the worker itself does not mind
+    os.kill(hosted.worker.pid, signal.SIGTERM)  # which the worker itself does not mind
     assert answers(await hosted.run()) == [{"OUT": [[signal.SIGTERM, 0]]}]
 
 
@@ -68,7 +68,7 @@ class TritonPythonModel:
         return [pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.array([numbers], np.float32))])]
 """
     )
-    await hosted.host.start()
+    await hosted.worker.start()
     assert answers(await hosted.run()) == [{"OUT": [[3, 5]]}]
 
 
@@ -86,10 +86,10 @@ async def test_a_forked_child_that_comes_back_from_execute_is_not_heard(
             return same(requests)
         """
     )
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     for _ in range(2):
         assert (await hosted.run()).error is None
-    assert hosted.host.pid == pid
+    assert hosted.worker.pid == pid
     assert hosted.usable == []
 
 
@@ -173,8 +173,8 @@ from tests.server.hosts.workers import Hosted, ask, plan, python_config
 async def main():
     config = python_config()
     hosted = Hosted(plan(pathlib.Path(sys.argv[1]), config), config, timeout_s=0)
-    await hosted.host.start()
-    print(hosted.host.pid, flush=True)
+    await hosted.worker.start()
+    print(hosted.worker.pid, flush=True)
     await hosted.run(ask())
 
 asyncio.run(main())

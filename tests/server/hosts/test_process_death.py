@@ -12,7 +12,7 @@ import signal
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.hosts import process
+from naiad.hosts import supervisor
 from naiad.hosts.host import BatchOutcome
 from naiad.metrics.statistics import RestartReason
 from tests.server.hosts.workers import (
@@ -35,7 +35,7 @@ async def test_kill_9_fails_what_was_there_with_unavailable_and_the_next_worker_
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
     hosted = await hosts.start(WAITS_FOR_A_FILE)
-    first = hosted.host.pid
+    first = hosted.worker.pid
     out = hosted.submit(ask(), ask())
     await begun(tmp_path)
     os.kill(first, signal.SIGKILL)
@@ -48,7 +48,7 @@ async def test_kill_9_fails_what_was_there_with_unavailable_and_the_next_worker_
     assert not await hosted.host.ready()
     (tmp_path / "go").touch()
     await until(lambda: hosted.usable == [False, True])
-    assert hosted.host.pid not in {0, first}
+    assert hosted.worker.pid not in {0, first}
     assert await hosted.host.ready()
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
     assert hosted.restarts == [RestartReason.DIED]
@@ -70,7 +70,7 @@ async def test_a_batch_that_comes_while_there_is_no_worker_fails_and_does_not_wa
             loop.call_soon(hand_over)  # no worker is up again in the loop's next turn
 
     hosted.host.watch(told)
-    os.kill(hosted.host.pid, signal.SIGKILL)
+    os.kill(hosted.worker.pid, signal.SIGKILL)
     error = (await asyncio.wait_for(ran, GIVE_UP_S)).error
     assert error is not None
     assert error.code is ErrorCode.UNAVAILABLE
@@ -90,7 +90,7 @@ async def test_a_worker_that_cannot_load_any_more_is_tried_again_and_again(
         """
     )
     (tmp_path / "broken").touch()
-    os.kill(hosted.host.pid, signal.SIGKILL)
+    os.kill(hosted.worker.pid, signal.SIGKILL)
     await until(lambda: len(hosted.restarts) >= 3)
     assert hosted.restarts[:3] == [RestartReason.DIED, RestartReason.LOAD, RestartReason.LOAD]
     assert hosted.usable == [False]
@@ -116,7 +116,7 @@ async def test_a_batch_that_takes_too_long_has_its_stack_logged_its_worker_kille
         """,
         timeout_s=1,
     )
-    first = hosted.host.pid
+    first = hosted.worker.pid
     outcome = await hosted.run()
     assert outcome.error is not None
     assert outcome.error.code is ErrorCode.UNAVAILABLE
@@ -140,7 +140,7 @@ async def test_a_load_that_takes_too_long_is_ended_and_says_so(hosts: Hosts) -> 
         load_timeout_s=0.5,
     )
     with pytest.raises(InferenceError) as failure:
-        await asyncio.wait_for(hosted.host.start(), GIVE_UP_S)
+        await asyncio.wait_for(hosted.worker.start(), GIVE_UP_S)
     assert failure.value.code is ErrorCode.UNAVAILABLE
     assert (
         "took longer than naiad.load_timeout (0.5 s) and was killed while it loaded the model"
@@ -169,7 +169,7 @@ async def test_a_new_worker_that_hangs_while_it_loads_shows_where_and_the_next_o
         load_timeout_s=5,
     )
     (tmp_path / "hangs").touch()
-    os.kill(hosted.host.pid, signal.SIGKILL)
+    os.kill(hosted.worker.pid, signal.SIGKILL)
     await until(lambda: hosted.usable == [False, True])
     assert hosted.restarts == [RestartReason.DIED, RestartReason.LOAD]
     assert any("in wait_for_ever" in line for line in lines(caplog, "naiad.models.m"))
@@ -195,7 +195,7 @@ async def test_a_model_that_closes_its_link_is_ended(hosts: Hosts) -> None:
             time.sleep(60)
         """
     )
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     error = (await hosted.run()).error
     assert error is not None
     assert error.code is ErrorCode.UNAVAILABLE
@@ -214,7 +214,7 @@ async def test_close_waits_for_the_batch_has_the_model_finalize_and_leaves_no_pr
         open(self.folder + "/finalized", "w").close()
 """
     )
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     out = hosted.submit()
     await begun(tmp_path)
     closing = asyncio.create_task(hosted.host.close())
@@ -225,7 +225,7 @@ async def test_close_waits_for_the_batch_has_the_model_finalize_and_leaves_no_pr
     assert answers(out.result()) == [{"OUT": [[1, 2]]}]
     assert (tmp_path / "finalized").exists()
     assert not exists(pid)
-    assert hosted.host.pid == 0
+    assert hosted.worker.pid == 0
     assert not await hosted.host.ready()
     assert hosted.usable == []
     assert hosted.restarts == []
@@ -236,7 +236,7 @@ async def test_close_waits_for_the_batch_has_the_model_finalize_and_leaves_no_pr
 async def test_a_model_that_does_not_finalize_is_killed_after_a_time(
     hosts: Hosts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(process, "FINALIZE_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(supervisor, "FINALIZE_TIMEOUT_S", 0.2)
     hosted = await hosts.start(
         """
         def execute(self, requests):
@@ -245,7 +245,7 @@ async def test_a_model_that_does_not_finalize_is_killed_after_a_time(
             time.sleep(60)
         """
     )
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
     assert not exists(pid)
 
@@ -281,9 +281,9 @@ async def test_a_close_that_comes_while_a_dead_worker_is_replaced_ends_it_all(
             return same(requests)
         """
     )
-    os.kill(hosted.host.pid, signal.SIGKILL)
+    os.kill(hosted.worker.pid, signal.SIGKILL)
     await begun(tmp_path)
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
     assert not exists(pid)
 
@@ -297,7 +297,7 @@ async def test_a_worker_that_dies_while_its_last_batch_is_waited_for_lets_close_
     await begun(tmp_path)
     closing = asyncio.create_task(hosted.host.close())
     await asyncio.sleep(0)
-    os.kill(hosted.host.pid, signal.SIGKILL)
+    os.kill(hosted.worker.pid, signal.SIGKILL)
     await asyncio.wait_for(closing, GIVE_UP_S)
     assert out.result().error is not None
 
@@ -323,7 +323,7 @@ async def test_a_kill_that_comes_too_late_hides_neither_how_a_worker_ended_nor_i
     )
     out = hosted.submit()
     await begun(tmp_path)
-    worker = hosted.host.worker
+    worker = hosted.worker.worker
     assert worker is not None
     os.kill(worker.pid, signal.SIGABRT)
     os.waitid(os.P_PID, worker.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - the loop is to be busy meanwhile
@@ -340,7 +340,7 @@ async def test_no_descriptor_is_left_after_a_worker(hosts: Hosts) -> None:
     async def life() -> None:
         hosted = await hosts.start(SAME)
         await hosted.run()
-        os.kill(hosted.host.pid, signal.SIGKILL)
+        os.kill(hosted.worker.pid, signal.SIGKILL)
         await until(lambda: hosted.usable == [False, True])
         await hosted.run()
         await hosted.host.close()

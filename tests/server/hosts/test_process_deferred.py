@@ -309,10 +309,10 @@ async def test_a_flood_of_cancels_to_a_worker_that_does_not_listen_arrives_later
     batch = [ask() for _ in range(3000)]
     out = hosted.submit(*batch)
     await until((tmp_path / "begun").exists)
-    os.kill(hosted.host.pid, signal.SIGSTOP)
+    os.kill(hosted.worker.pid, signal.SIGSTOP)
     for each in batch:
         each.cancel()
-    os.kill(hosted.host.pid, signal.SIGCONT)
+    os.kill(hosted.worker.pid, signal.SIGCONT)
     outcome = await asyncio.wait_for(out, GIVE_UP_S)
     assert outcome.execution is not None
     answer = outcome.execution.responses[0]
@@ -328,7 +328,7 @@ async def test_a_worker_that_dies_fails_every_request_that_still_waits_for_respo
     await hosted.run()
     await hosted.run()
     await until(lambda: len(hosted.answers) == 2)
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     os.kill(pid, signal.SIGKILL)
     await until(lambda: len(hosted.answers) == 4)
     assert told(hosted) == [1, 1, "UNAVAILABLE!", "UNAVAILABLE!"]

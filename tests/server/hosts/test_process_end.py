@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from naiad.errors import InferenceError
-from naiad.hosts import process, worker_process
+from naiad.hosts import supervisor, worker_process
 from naiad.hosts.spawn import ORPHAN_REAPER
 from naiad.hosts.worker import main
 from naiad.hosts.worker.link import CLOSE, LinkBrokenError
@@ -31,7 +31,7 @@ async def test_a_batch_that_is_waited_for_no_longer_fails_at_once_and_its_worker
             time.sleep(60)
         """
     )
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     out = hosted.submit()
     hosted.host.abort("every client left")
     assert out.done()
@@ -48,14 +48,14 @@ async def test_a_process_that_not_even_sigkill_ends_is_left_behind_and_reaped_wh
     """As one in state D, which here only does not get the signal."""
     monkeypatch.setattr(worker_process, "UNKILLABLE_S", 0.05)
     hosted = await hosts.start(SAME)
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     with monkeypatch.context() as unkillable:
         unkillable.setattr(signal, "pidfd_send_signal", lambda *_: None)
         unkillable.setattr(WorkerProcess, "send", lambda *_: None)
-        unkillable.setattr(process, "FINALIZE_TIMEOUT_S", 0.05)
+        unkillable.setattr(supervisor, "FINALIZE_TIMEOUT_S", 0.05)
         await asyncio.wait_for(hosted.host.close(), GIVE_UP_S)
     assert "is left behind" in caplog.text
-    assert hosted.host.pid == 0
+    assert hosted.worker.pid == 0
     with contextlib.suppress(ProcessLookupError):  # it may have seen that its link is closed
         os.kill(pid, signal.SIGKILL)
     await until(lambda: not pathlib.Path(f"/proc/{pid}").exists())
@@ -76,7 +76,7 @@ async def test_a_hung_worker_that_not_even_sigkill_ends_is_replaced(
         """,
         timeout_s=0.2,
     )
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     with monkeypatch.context() as unkillable:
         unkillable.setattr(signal, "pidfd_send_signal", lambda *_: None)
         unkillable.setattr(WorkerProcess, "_signal", lambda *_: True)
@@ -95,10 +95,10 @@ async def test_no_signal_reaches_a_process_with_the_number_of_a_worker_that_is_g
         raise LinkBrokenError("closed")
 
     hosted = await hosts.start(SAME)
-    worker = hosted.host.worker
+    worker = hosted.worker.worker
     assert worker is not None
-    monkeypatch.setattr(worker.link, "send", send)
-    worker.send(CLOSE, b"{}")
+    monkeypatch.setattr(worker.links[0], "send", send)
+    worker.send(0, CLOSE, b"{}")
     os.kill(worker.pid, signal.SIGKILL)
     await asyncio.wait_for(asyncio.shield(worker.ended), GIVE_UP_S)
     sent: list[Any] = []
@@ -121,7 +121,7 @@ async def test_a_process_that_cannot_be_watched_is_ended_and_forgotten(
     monkeypatch.setattr(os, "pidfd_open", pidfd_open)
     hosted = hosts.make(SAME)
     with pytest.raises(InferenceError, match="could be started"):
-        await hosted.host.start()
+        await hosted.worker.start()
     (pid,) = made
     assert not exists(pid)
     with pytest.raises(ProcessLookupError):
@@ -138,10 +138,10 @@ async def test_a_start_that_is_cancelled_twice_still_waits_for_the_end_of_its_wo
             time.sleep(60)
         """
     )
-    starting = asyncio.ensure_future(hosted.host.start())
-    await until(lambda: hosted.host.pid)
-    pid = hosted.host.pid
-    worker = hosted.host.worker
+    starting = asyncio.ensure_future(hosted.worker.start())
+    await until(lambda: hosted.worker.pid)
+    pid = hosted.worker.pid
+    worker = hosted.worker.worker
     assert worker is not None
     for _ in range(2):
         starting.cancel()
@@ -149,7 +149,7 @@ async def test_a_start_that_is_cancelled_twice_still_waits_for_the_end_of_its_wo
     await asyncio.wait({starting}, timeout=GIVE_UP_S)
     assert starting.cancelled()
     assert "no longer needed" in await asyncio.wait_for(worker.ended, GIVE_UP_S)
-    await until(lambda: hosted.host.pid == 0)
+    await until(lambda: hosted.worker.pid == 0)
     assert not exists(pid)
 
 

@@ -11,7 +11,6 @@ import sys
 import msgspec
 import pytest
 
-from naiad.backends.backend import WorkerPlan
 from naiad.errors import ErrorCode, InferenceError
 from tests.server.backends.python.models import python_config
 from tests.server.hosts.workers import (
@@ -40,11 +39,11 @@ pytestmark = pytest.mark.slow
 async def test_a_model_that_cannot_be_loaded_says_why(hosts: Hosts, body: str, said: str) -> None:
     hosted = hosts.make(body if body == "pass" else f"{body}\n{SAME}")
     with pytest.raises(InferenceError) as refusal:
-        await hosted.host.start()
+        await hosted.worker.start()
     assert refusal.value.code is ErrorCode.INVALID_ARG
     assert said in refusal.value.message
     assert "model.py" in refusal.value.message
-    assert hosted.host.pid == 0
+    assert hosted.worker.pid == 0
 
 
 async def test_a_crash_while_loading_is_a_load_error_with_what_the_model_wrote(
@@ -61,7 +60,7 @@ async def test_a_crash_while_loading_is_a_load_error_with_what_the_model_wrote(
         """
     )
     with pytest.raises(InferenceError) as refusal:
-        await asyncio.wait_for(hosted.host.start(), GIVE_UP_S)
+        await asyncio.wait_for(hosted.worker.start(), GIVE_UP_S)
     assert refusal.value.code is ErrorCode.UNAVAILABLE
     for part in (
         "was ended by SIGSEGV",
@@ -89,11 +88,13 @@ async def test_a_worker_gets_the_variables_of_its_plan_besides_the_server_s(
     assert answers(await hosted.run()) == [{"OUT": [[1, 2]]}]
 
 
-async def test_an_interpreter_that_is_not_there_is_a_load_error(hosts: Hosts) -> None:
-    nowhere = WorkerPlan(load="x:y", settings={}, executable="/nowhere/python")
+async def test_an_interpreter_that_is_not_there_is_a_load_error(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    nowhere = msgspec.structs.replace(plan(tmp_path, python_config()), executable="/nowhere/python")
     hosted = hosts.make(SAME, worker_plan=nowhere)
     with pytest.raises(InferenceError) as refusal:
-        await hosted.host.start()
+        await hosted.worker.start()
     assert "/nowhere/python" in refusal.value.message
 
 
@@ -106,7 +107,7 @@ async def test_an_interpreter_without_numpy_is_a_load_error_that_says_so(
     elsewhere = msgspec.structs.replace(plan(tmp_path, python_config()), executable=str(bare))
     hosted = hosts.make(SAME, worker_plan=elsewhere)
     with pytest.raises(InferenceError) as refusal:
-        await asyncio.wait_for(hosted.host.start(), GIVE_UP_S)
+        await asyncio.wait_for(hosted.worker.start(), GIVE_UP_S)
     assert "exited with status 1 while it loaded the model" in refusal.value.message
     assert "has no numpy, which the process of a model needs" in refusal.value.message
 
@@ -123,9 +124,9 @@ async def test_a_load_that_is_cancelled_ends_its_process(
             return same(requests)
         """
     )
-    loading = asyncio.create_task(hosted.host.start())
+    loading = asyncio.create_task(hosted.worker.start())
     await begun(tmp_path)
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     loading.cancel()
     with pytest.raises(asyncio.CancelledError):
         await loading
@@ -145,7 +146,7 @@ async def test_a_worker_that_has_ended_when_its_load_is_reported_has_not_loaded(
             return same(requests)
         """
     )
-    starting = asyncio.ensure_future(hosted.host.start())
+    starting = asyncio.ensure_future(hosted.worker.start())
     await asyncio.sleep(0)
     # The loop is busy with something else, until both the word that it has loaded and its end are there.
     pid = tmp_path / "pid"
@@ -156,4 +157,4 @@ async def test_a_worker_that_has_ended_when_its_load_is_reported_has_not_loaded(
     assert refusal.value.code is ErrorCode.UNAVAILABLE
     assert "exited with status 3" in refusal.value.message
     assert "the driver is lost" in refusal.value.message
-    assert hosted.host.pid == 0
+    assert hosted.worker.pid == 0

@@ -68,12 +68,12 @@ async def test_a_model_that_leads_its_output_away_can_log_and_fail_as_ever(
             raise ValueError("out of luck")
         """
     )
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     error = (await hosted.run()).error
     assert error is not None
     assert "out of luck" in error.message
     await hosted.host.close()
-    assert hosted.host.pid in {0, pid}
+    assert hosted.worker.pid in {0, pid}
     assert hosted.usable == []
     said = [each.getMessage() for each in caplog.records if each.name == "naiad.models.m"]
     assert said[:2] == ["[m m_0_0] before", "[m m_0_0] a log line"]

@@ -78,7 +78,7 @@ async def test_a_model_that_is_held_does_not_wait_for_a_client_that_left(
     if way == "cancel":
         hosted.answers[0].inference.cancel()
     else:
-        os.kill(hosted.host.pid, signal.SIGKILL)
+        os.kill(hosted.worker.pid, signal.SIGKILL)
     await asyncio.wait_for(out, GIVE_UP_S)
 
 

@@ -95,7 +95,7 @@ async def test_a_worker_without_descriptors_or_memory_fails_the_batches_it_canno
 ) -> None:
     hosted = await hosts.start(LIMITED, **WIDE)
     assert value(await hosted.run(wide(1 * sign))) == sign
-    pid = hosted.host.pid
+    pid = hosted.worker.pid
     for number in (80, 81):
         outcome = await hosted.run(wide(number, COUNT * 40))
         assert outcome.error is not None
@@ -105,7 +105,7 @@ async def test_a_worker_without_descriptors_or_memory_fails_the_batches_it_canno
     await hosted.run(ask((2 * sign, 0)))
     for number in (83, 84, 85):
         assert value(await hosted.run(wide(number, COUNT * 40))) == number
-    assert hosted.host.pid == pid
+    assert hosted.worker.pid == pid
     assert hosted.restarts == []
 
 

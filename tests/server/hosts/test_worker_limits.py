@@ -55,7 +55,7 @@ def files() -> list[pathlib.Path]:
 def test_a_worker_needs_the_standard_library_and_numpy_only(files: list[pathlib.Path]) -> None:
     top = pathlib.Path(naiad.__file__).parent
     names = {str(each.relative_to(top)) for each in files}
-    assert "backends/python/served_model.py" in names
+    assert "backends/python/instance.py" in names
     assert not any(
         name.startswith(("config/", "core/", "engine/", "scheduling/")) for name in names
     )

@@ -24,8 +24,7 @@ from naiad.hosts.host import (
     Limits,
     WorkerRpcHandler,
 )
-from naiad.hosts.output_log import Identity
-from naiad.hosts.process import ProcessHost
+from naiad.hosts.process import process_hosts
 from naiad.metrics.statistics import RestartReason
 from tests.server.backends.configs import inference, tensor, values
 from tests.server.backends.python.models import python_config, write
@@ -98,7 +97,9 @@ class Hosted:
     """A host, and everything that it told.
 
     Attributes:
-        host: it.
+        worker: supervises its process.
+        hosts: one per instance.
+        host: the first of them.
         usable: what the scheduler received, in order.
         answers: the deferred responses.
         restarts: why workers were replaced.
@@ -116,8 +117,9 @@ class Hosted:
         self.usable: list[bool] = []
         self.answers: list[DeferredResponse] = []
         self.restarts: list[RestartReason] = []
-        self.host = ProcessHost(
-            Identity("m", 1, "m_0_0"),
+        self.worker, self.hosts = process_hosts(
+            "m",
+            1,
             worker_plan,
             config=config,
             limits=Limits(execute=Limit(EXECUTE, timeout_s), load=Limit(LOAD, load_timeout_s)),
@@ -126,13 +128,15 @@ class Hosted:
             clock=SystemClock(),
             loop=asyncio.get_running_loop(),
         )
-        self.host.watch(self.usable.append)
-        self.host.deferred_to(self.answers.append)
+        self.host = self.hosts[0]
+        for host in self.hosts:
+            host.watch(self.usable.append)
+            host.deferred_to(self.answers.append)
 
-    def submit(self, *batch: Inference) -> "asyncio.Future[BatchOutcome]":
-        """Hand over a batch."""
+    def submit(self, *batch: Inference, to: int = 0) -> "asyncio.Future[BatchOutcome]":
+        """Hand over a batch to an instance."""
         came_back: asyncio.Future[BatchOutcome] = asyncio.get_running_loop().create_future()
-        self.host.submit(list(batch) or [ask()], came_back.set_result)
+        self.hosts[to].submit(list(batch) or [ask()], came_back.set_result)
         return came_back
 
     async def run(self, *batch: Inference) -> BatchOutcome:
@@ -166,7 +170,7 @@ class Hosts:
             rpc_handler=rpc_handler,
             **config,
         )
-        await asyncio.wait_for(made.host.start(), GIVE_UP_S)
+        await asyncio.wait_for(made.worker.start(), GIVE_UP_S)
         return made
 
     def make(
@@ -196,7 +200,7 @@ class Hosts:
     async def close(self) -> None:
         """Close them all."""
         for each in self._made:
-            await asyncio.wait_for(each.host.close(), GIVE_UP_S)
+            await asyncio.wait_for(each.worker.close(), GIVE_UP_S)
 
 
 def ask(row: collections.abc.Sequence[Any] = (1, 2), **more: Any) -> Inference:

@@ -7,7 +7,6 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from naiad.errors import FailureReason
 from naiad.metrics.collect import Counted, model_series
-from naiad.metrics.devices import GpuReading, gpu_series
 from naiad.metrics.exposition import Sample, Series, page
 from naiad.metrics.families import Family
 from naiad.metrics.statistics import BatchTiming, CloseReason, ModelStatistics, RestartReason
@@ -158,12 +157,3 @@ def test_label_values_are_escaped(value: str) -> None:
 
 def test_a_family_without_samples_is_left_out() -> None:
     assert page([Series(Family("f", "help", "gauge"), ())]) == b""
-
-
-def test_values_that_a_gpu_does_not_report_are_left_out() -> None:
-    reading = GpuReading(
-        uuid="GPU-1", utilization=0.5, memory_total=10, memory_used=4, power_usage=None, power_limit=None, energy=None,
-    )  # fmt: skip
-    found = samples(page(gpu_series([reading])))
-    assert found["nv_gpu_utilization"] == {(("gpu_uuid", "GPU-1"),): 0.5}
-    assert "nv_gpu_power_usage" not in found

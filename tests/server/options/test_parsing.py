@@ -5,10 +5,8 @@ import sys
 
 import pytest
 
-from naiad.options.options import Options
-from naiad.options.parsing import parse
-from naiad.options.special import SPECIAL
-from naiad.options.table import FLAGS
+from naiad.options.options import FLAGS, Options
+from naiad.options.parsing import SPECIAL, parse
 from naiad.options.usage import HelpAsked, UsageError, markdown, usage
 from naiad.repository.control_mode import ControlMode
 

@@ -7,8 +7,7 @@ import logging
 import pytest
 
 from naiad.core.clock import ManualClock
-from naiad.core.context import RequestContext
-from naiad.core.inference import ExecutionTimes, Inference
+from naiad.core.inference import ExecutionTimes, Inference, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.logs import JsonFormatter, TextFormatter
 from naiad.protocol.access_log import (
@@ -17,11 +16,12 @@ from naiad.protocol.access_log import (
     Recorder,
     access_fields,
     access_line,
+    trace_id_of,
 )
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
 from naiad.protocol.grpc.call import Call, OnResponse, Response, RpcStatus, StreamWriter, context_of
 
-TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
+TRACE_ID, SPAN_ID = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 LOGGER = logging.getLogger("test.access")
 
 
@@ -280,3 +280,28 @@ def test_a_stream_is_recorded_when_it_ends(*, ends: bool, status: str) -> None:
         bidi_stream.half_close()
     bidi_stream.cancel()
     assert calls.seen() == ("grpc", "10.0.0.9:1", "Stream", "/s/Stream", status, 3, 6, 0.0)
+
+
+@pytest.mark.parametrize("version", ["00", "01", "cc"])
+def test_the_trace_id_of_a_traceparent_is_found(version: str) -> None:
+    text = f"{version}-{TRACE_ID}-{SPAN_ID}-01"
+    assert trace_id_of(text) == trace_id_of(text.encode()) == TRACE_ID
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "00",
+        f"ff-{TRACE_ID}-{SPAN_ID}-01",
+        f"00-{TRACE_ID.upper()}-{SPAN_ID}-01",
+        f"00-{TRACE_ID[:-1]}-{SPAN_ID}-01",
+        f"00-{'0' * 32}-{SPAN_ID}-01",
+        f"00-{TRACE_ID}-{SPAN_ID}-01\n",
+        f"00-{TRACE_ID}-{SPAN_ID}",
+        f"00-{TRACE_ID[:-1]}\u0663-{SPAN_ID}-01",
+    ],
+)
+def test_an_invalid_traceparent_is_ignored(text: str) -> None:
+    assert trace_id_of(text) == ""
+    assert trace_id_of(text.encode()) == ""

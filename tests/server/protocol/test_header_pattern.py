@@ -2,7 +2,7 @@
 
 import pytest
 
-from naiad.protocol.header_pattern import HeaderPattern, compiled
+from naiad.protocol.header_pattern import HeaderPattern, compiled, is_reserved
 
 OPTION = "--http-header-forward-pattern"
 
@@ -54,3 +54,13 @@ def test_what_is_not_a_pattern_names_option_place_and_reason(pattern: str, said:
         HeaderPattern(pattern, option=OPTION)
     assert str(caught.value).startswith(OPTION)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["timeout", "Sequence_ID", "triton_x", "Triton_Enable"])
+def test_the_protocols_own_names_are_reserved_in_any_case(name: str) -> None:
+    assert is_reserved(name)
+
+
+@pytest.mark.parametrize("name", ["x-timeout", "timeout_us", "x-triton_y", ""])
+def test_names_that_only_look_alike_are_free(name: str) -> None:
+    assert not is_reserved(name)

@@ -59,11 +59,12 @@ def held() -> int:
 
 
 @pytest.mark.slow
-async def test_a_thousand_models_that_were_loaded_and_unloaded_leave_only_their_last_states(
+async def test_hundreds_of_models_that_were_loaded_and_unloaded_leave_only_their_last_states(
     tmp_path: pathlib.Path,
 ) -> None:
     world = World(tmp_path)
-    for number in range(1000):
+    count = 300
+    for number in range(count):
         world.write(f"m{number}", "text")
     before = held()
 
@@ -71,14 +72,14 @@ async def test_a_thousand_models_that_were_loaded_and_unloaded_leave_only_their_
         await world.repository.load(f"m{number}")
         await world.repository.unload(f"m{number}")
 
-    for first in range(0, 1000, 50):
+    for first in range(0, count, 50):
         await asyncio.gather(*(come_and_go(number) for number in range(first, first + 50)))
     world.made.clear()
     world.progress.seen.clear()
 
     assert held() == before
     states = world.states()
-    assert len(states) == min(1000, KEPT_MODELS)
+    assert len(states) == min(count, KEPT_MODELS)
     assert {(found, reason) for _, _, found, reason in states} == {(State.UNAVAILABLE, "unloaded")}
 
 

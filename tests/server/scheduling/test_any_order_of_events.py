@@ -14,7 +14,7 @@ from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import ModelStatistics
-from naiad.scheduling.factory import make_scheduler
+from naiad.scheduling.dynamic import make_scheduler
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost
 from tests.support.inferences import make_config, make_inference

@@ -11,7 +11,7 @@ from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.hosts.host import DeferredResponse
-from naiad.scheduling.drain import UNLOAD_GRACE_S, UNLOAD_LIMIT_S
+from naiad.scheduling.scheduler import UNLOAD_GRACE_S, UNLOAD_LIMIT_S
 from tests.support.inferences import make_response, make_tensor
 from tests.support.scheduled import BACKEND_FAILED, MS, ScheduledModel, turn
 

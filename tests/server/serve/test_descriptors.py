@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from naiad.serve import descriptors
+from naiad.serve import command
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def limits() -> collections.abc.Iterator[tuple[int, int]]:
 def test_the_soft_limit_becomes_the_hard_one(limits: tuple[int, int]) -> None:
     _, hard = limits
     resource.setrlimit(resource.RLIMIT_NOFILE, (512, hard))
-    assert descriptors.raise_limit() == hard
+    assert command.raise_descriptor_limit() == hard
     assert resource.getrlimit(resource.RLIMIT_NOFILE) == (hard, hard)
 
 
@@ -37,7 +37,7 @@ def test_a_system_that_refuses_keeps_its_limit(
 
     with monkeypatch.context() as patched:
         patched.setattr(resource, "setrlimit", refuse)
-        assert descriptors.raise_limit() == 512
+        assert command.raise_descriptor_limit() == 512
 
 
 @pytest.mark.slow

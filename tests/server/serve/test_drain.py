@@ -5,7 +5,7 @@ import logging
 
 import pytest
 
-from naiad.serve.drain import DrainSteps, drain
+from naiad.serve.drain import drain
 from tests.support.clock import LoopClock
 
 pytestmark = pytest.mark.looptime
@@ -19,30 +19,30 @@ class Steps:
         self._close_s = close_s
         self._unload_s = unload_s
 
-    def made(self) -> DrainSteps:
-        return DrainSteps(
-            lame_duck=lambda: self._take("lame duck"),
-            close=(self._close, self._close),
-            unload=self._unload,
-            inflight=lambda: 3,
-            live_models=lambda: 2,
-        )
-
-    def _take(self, name: str) -> None:
+    def take(self, name: str) -> None:
         self.taken.append((name, asyncio.get_running_loop().time()))
 
-    async def _close(self, seconds: float) -> None:
-        self._take(f"close within {seconds:g}")
+    async def close(self, seconds: float) -> None:
+        self.take(f"close within {seconds:g}")
         await asyncio.sleep(self._close_s)
 
-    async def _unload(self) -> None:
-        self._take("unload")
+    async def unload(self) -> None:
+        self.take("unload")
         await asyncio.sleep(self._unload_s)
 
 
 async def stop(steps: Steps, *, delay: float = 0, timeout: float = 30) -> bool:  # noqa: ASYNC109 - the option's name
     clock = LoopClock(asyncio.get_running_loop())
-    return await drain(steps.made(), delay_seconds=delay, timeout_seconds=timeout, clock=clock)
+    return await drain(
+        lame_duck=lambda: steps.take("lame duck"),
+        close=(steps.close, steps.close),
+        unload=steps.unload,
+        inflight=lambda: 3,
+        live_models=lambda: 2,
+        delay_seconds=delay,
+        timeout_seconds=timeout,
+        clock=clock,
+    )
 
 
 async def test_it_accepts_for_the_delay_then_closes_then_unloads() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from naiad.serve.executor import UnwaitedExecutor
+from naiad.serve.server import UnwaitedExecutor
 
 
 def test_a_loop_closes_beside_a_call_that_hangs() -> None:

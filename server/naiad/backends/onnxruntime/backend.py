@@ -22,10 +22,10 @@ from naiad.backends.instance import (
     Output,
     Response,
 )
-from naiad.backends.onnxruntime import signature as signatures, string_tensors
+from naiad.backends.onnxruntime.graph_check import check_session
 from naiad.backends.onnxruntime.plan import plan_session
 from naiad.backends.onnxruntime.plugin import PLUGIN
-from naiad.backends.onnxruntime.runner import SessionRunner
+from naiad.backends.onnxruntime.runner import SessionRunner, decoded
 from naiad.backends.onnxruntime.session import (
     GlobalThreadPool,
     make_session,
@@ -58,36 +58,29 @@ class OnnxRuntimeBackend:
         self._pool = GlobalThreadPool()
 
     def load(self, source: ModelSource) -> "OnnxModel":
-        """Load a model version: the session of its CPU instances, when it has any, is made here."""
-        model = OnnxModel(source, clock=self._clock, pool=self._pool)
-        model.open()
-        return model
+        """Load a model version."""
+        return OnnxModel(source, clock=self._clock, pool=self._pool)
 
 
 class OnnxModel(LoadedModel):
-    """A model version: its sessions, and what its instances know of it.
+    """A model version: its sessions, and what its instances know of it. The session that CPU instances share is made at once.
 
     Args:
         source: what to load.
         clock: for its instances.
         pool: the process's thread pool, for sessions that share one.
+
+    Raises:
+        InferenceError: as `Backend.load`.
     """
 
     def __init__(self, source: ModelSource, *, clock: Clock, pool: GlobalThreadPool) -> None:
         self._source = source
         self._clock = clock
         self._pool = pool
-        self._shared: SessionRunner | None = None
-
-    def open(self) -> None:
-        """Make the session that CPU instances share, if there are any.
-
-        Raises:
-            InferenceError: as `Backend.load`.
-        """
-        kinds = {group.kind for group in self._source.config.instance_groups}
-        if kinds - {InstanceKind.GPU}:
-            self._shared = self._runner(InstanceKind.CPU, 0)
+        kinds = {group.kind for group in source.config.instance_groups}
+        shares = bool(kinds - {InstanceKind.GPU})
+        self._shared = self._runner(InstanceKind.CPU, 0) if shares else None
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
@@ -109,7 +102,7 @@ class OnnxModel(LoadedModel):
         path = PLUGIN.model_file(source.version_dir, config.default_model_filename)
         session = make_session(path, plan, model=config.name, pool=self._pool)
         signature = signature_of(session, path)
-        signatures.check(config, signature)
+        check_session(config, signature)
         return SessionRunner(session, run_options(plan), config=config, signature=signature)
 
 
@@ -138,7 +131,7 @@ class OnnxInstance(Instance):
         assert runner is not None, "closed"
         if runner.has_text:
             return self._execute_text(runner, batch)
-        return self._execute(runner, batch, [each.request.inputs for each in batch])
+        return self._execute(runner, batch, [call.request.inputs for call in batch])
 
     @override
     def ready(self) -> bool:
@@ -175,14 +168,12 @@ class OnnxInstance(Instance):
         for index, call in enumerate(batch):
             request = call.request
             try:
-                decoded = [
-                    string_tensors.decoded(each, label=request.label) for each in request.inputs
-                ]
+                texts = [decoded(tensor, label=request.label) for tensor in request.inputs]
             except InferenceError as error:
                 failed[index] = Response(_NO_OUTPUTS, _NO_PARAMETERS, error.bare())
             else:
                 good.append(call)
-                inputs.append(decoded)
+                inputs.append(texts)
         if not good:
             now_ns = self._now_ns()
             return Execution(list(failed.values()), now_ns, now_ns)

@@ -51,26 +51,17 @@ def complete(
         raise CompletionError(
             f"unable to load model '{message.name}': {error}", code=ErrorCode.UNAVAILABLE
         ) from error
-    complete_from(message, graph, options)
-
-
-def complete_from(
-    message: Any, graph: OnnxGraph, options: collections.abc.Mapping[str, str]
-) -> None:
-    """The same for a graph that was read already.
-
-    Raises:
-        CompletionError: as `complete`.
-    """
-    for side, tensors in (("input", graph.inputs), ("output", graph.outputs)):
-        if not getattr(message, side):
-            for tensor in tensors:
-                _require_servable(message, side, tensor)
+    missing = [
+        (side, tensor)
+        for side, tensors in (("input", graph.inputs), ("output", graph.outputs))
+        if not getattr(message, side)
+        for tensor in tensors
+    ]
+    for side, tensor in missing:
+        _require_servable(message, side, tensor)
     _complete_batching(message, graph, options)
-    for side, tensors in (("input", graph.inputs), ("output", graph.outputs)):
-        if not getattr(message, side):
-            for tensor in tensors:
-                _add(message, side, tensor)
+    for side, tensor in missing:
+        _add(message, side, tensor)
 
 
 def fixed_first(graph: Signature) -> list[GraphTensor]:

@@ -1,5 +1,6 @@
-"""A config held against the ONNX graph that it describes (rows 16.2-16.4), without a session.
+"""A config held against the ONNX graph that it describes (rows 16.2-16.4): the file's, and that of the session made of it.
 
+A session knows more, such as output shapes that onnxruntime infers.
 Compared are names, datatypes and dims, with the words of the reference where it has some. Outputs are held to less than in the
 reference: a dimension that the file leaves free may be known only to onnxruntime, which works out shapes. Pure.
 """
@@ -10,10 +11,12 @@ from typing import Any
 from naiad.backends.onnxruntime.completion import export_help, fixed_first, unsupported_kind
 from naiad.backends.onnxruntime.onnx_graph import GraphTensor, OnnxFileError, Signature, read
 from naiad.config.checks.tensors import shown
-from naiad.config.document import FieldPath
+from naiad.config.document import Document, FieldPath
 from naiad.config.findings import Findings, did_you_mean
+from naiad.config.model_config import ModelConfig
 from naiad.config.problem import Problem
 from naiad.core.messages import model_config_pb2
+from naiad.errors import invalid
 
 _TYPE_INVALID = model_config_pb2.TYPE_INVALID
 
@@ -52,6 +55,20 @@ def check_graph(
             there, because the config may have been completed from the file.
     """
     _Check(message, graph, findings, of_session=of_session).all()
+
+
+def check_session(config: ModelConfig, signature: Signature) -> None:
+    """Compare the config with a session, before anything runs (row 11.15).
+
+    Raises:
+        InferenceError: INVALID_ARG, the first difference.
+    """
+    path = pathlib.Path(config.name)
+    document = Document(path=path, text="", message=config.message, positions={}, problems=())
+    findings = Findings(document)
+    check_graph(config.message, signature, findings, of_session=True)
+    for problem in findings.problems:
+        raise invalid(f"{problem.message}: {problem.suggestion}")
 
 
 class _Check:

@@ -2,7 +2,10 @@
 
 Importing onnxruntime costs 40 MB and making a session reads every weight; to check a config, names, types and
 shapes are enough. So the protobuf wire format is walked over a memory map: a field that is not needed is stepped
-over by its length, whatever it weighs (`wire_format`, which trusts nothing in the file).
+over by its length, whatever it weighs. (Parsing by protobuf or by the package `onnx` would read and copy all weights, and ends at 2 GB.)
+
+Nothing in the file is trusted: every length is checked against what encloses it, nothing recurses, and the number of fields and the
+length of texts are bounded.
 
 Field numbers are those of onnx.proto (ModelProto, GraphProto, ValueInfoProto, TypeProto, TensorProto).
 """
@@ -14,9 +17,14 @@ import pathlib
 
 import msgspec
 
-from naiad.backends.onnxruntime.wire_format import LENGTH, MAX_TEXT, Field, MalformedError, Wire
 from naiad.core import datatypes
 from naiad.core.datatypes import DataType
+from naiad.core.record import Record
+
+MAX_FIELDS = 10_000_000
+"""A graph of 100,000 nodes has about 200,000; walking this many takes some seconds."""
+MAX_TEXT = 1 << 20
+"""Bytes of a text."""
 
 ELEMENT_TYPES: collections.abc.Mapping[int, DataType] = {
     1: datatypes.FP32,
@@ -103,30 +111,110 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True):
     overridable: tuple[GraphTensor, ...]
     outputs: tuple[GraphTensor, ...]
 
-    def input(self, name: str) -> GraphTensor | None:
-        """The input or overridable initialiser of that name."""
-        given = (*self.inputs, *self.overridable)
-        return next((tensor for tensor in given if tensor.name == name), None)
-
 
 class OnnxGraph(Signature, frozen=True, kw_only=True):
-    """What is read of an ONNX file: its signature and what it says of itself.
+    """What is read of an ONNX file: its signature and where else its weights are.
 
     Attributes:
-        ir_version: of the file format.
-        opset: of the default operator domain; 0 when the file names none.
-        producer: who wrote it, e.g. "pytorch 2.5.1".
-        metadata: the model's own properties.
-        initializers: names of all weights of the graph.
         external_files: files beside the model that hold weights, as the model names them.
     """
 
-    ir_version: int
-    opset: int
-    producer: str
-    metadata: collections.abc.Mapping[str, str]
-    initializers: frozenset[str]
     external_files: frozenset[str]
+
+
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+
+
+class _MalformedError(Exception):
+    """What is wrong with the bytes; completes a sentence that begins with the file's name."""
+
+
+class _Field(Record, frozen=True):
+    """A field on the wire: a number's value, or where a length-delimited field's bytes lie."""
+
+    number: int
+    wire_type: int
+    value: int
+    start: int
+    end: int
+
+
+class _Wire:
+    """Protobuf's wire format over mapped bytes."""
+
+    def __init__(self, data: mmap.mmap) -> None:
+        self._data = data
+        self._fields_left = MAX_FIELDS
+
+    def whole(self) -> _Field:
+        """The file as if it were a field that holds the outermost message."""
+        return _Field(0, _LENGTH, len(self._data), 0, len(self._data))
+
+    def fields(self, message: _Field) -> collections.abc.Iterator[_Field]:
+        """The fields of the message that `message` holds."""
+        at, end = message.start, message.end
+        while at < end:
+            self._fields_left -= 1
+            if self._fields_left < 0:
+                raise _MalformedError(f"has more than {MAX_FIELDS} fields: it is not an ONNX model")
+            tag, at = self._varint(at, end)
+            number, wire_type = tag >> 3, tag & 7
+            value = begin = 0
+            if wire_type == _LENGTH:
+                value, begin = self._varint(at, end)
+                at = begin + value
+            elif wire_type == _VARINT:
+                value, at = self._varint(at, end)
+            elif wire_type == _FIXED32:
+                at += 4
+            elif wire_type == _FIXED64:
+                at += 8
+            else:
+                raise _MalformedError("is not an ONNX model")
+            if number == 0:
+                raise _MalformedError("is not an ONNX model")
+            if at > end:
+                raise _MalformedError(self._ended(end))
+            yield _Field(number, wire_type, value, begin, at)
+
+    def parts(self, message: _Field, number: int) -> collections.abc.Iterator[_Field]:
+        """The length-delimited fields with this number."""
+        for part in self.fields(message):
+            if part.number == number and part.wire_type == _LENGTH:
+                yield part
+
+    def text(self, field: _Field) -> str:
+        """A string field."""
+        if field.end - field.start > MAX_TEXT:
+            raise _MalformedError(f"holds a name of more than {MAX_TEXT} bytes")
+        return self._data[field.start : field.end].decode("utf-8", "replace")
+
+    def text_of(self, message: _Field, number: int) -> str:
+        """The last string with this number, as protobuf has it, or ""."""
+        text = ""
+        for part in self.parts(message, number):
+            text = self.text(part)
+        return text
+
+    def _varint(self, at: int, end: int) -> tuple[int, int]:
+        """The number at `at` and the position after it."""
+        data = self._data
+        value = shift = 0
+        while at < end and shift < 70:  # noqa: PLR2004 - ten groups of seven bits hold 64 bits
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < 0x80:  # noqa: PLR2004 - the continuation bit
+                return value & 0xFFFF_FFFF_FFFF_FFFF, at
+            shift += 7
+        raise _MalformedError(self._ended(end) if at >= end else "is not an ONNX model")
+
+    def _ended(self, end: int) -> str:
+        """Running out of bytes at the end of the file is a partial copy; elsewhere it is another format."""
+        size = len(self._data)
+        if end == size:
+            return f"is cut off after {size} bytes, or is not an ONNX model: copy it again"
+        return "is not an ONNX model"
 
 
 def read(path: pathlib.Path) -> OnnxGraph:
@@ -151,74 +239,43 @@ def read(path: pathlib.Path) -> OnnxGraph:
                 f"'{path}' is a Git LFS pointer, not the model itself: run `git lfs pull` in its checkout"
             )
         try:
-            return _model(Wire(data))
-        except MalformedError as error:
+            return _model(_Wire(data))
+        except _MalformedError as error:
             raise OnnxFileError(f"'{path}' {error}") from None
 
 
-def _model(wire: Wire) -> OnnxGraph:
-    ir_version = opset = 0
-    producer = ["", ""]
-    metadata: dict[str, str] = {}
-    graph: Field | None = None
-    for field in wire.fields(wire.whole()):
-        match field.number, field.wire_type:
-            case 1, 0:
-                ir_version = field.value
-            case ((2 | 3), 2):
-                producer[field.number - 2] = wire.text(field)
-            case 7, 2:
-                graph = field
-            case 8, 2 if wire.text_of(field, 1) in {"", "ai.onnx"}:
-                opset = wire.number_of(field, 2)
-            case 14, 2 if field.end - field.start <= MAX_TEXT:
-                metadata[wire.text_of(field, 1)] = wire.text_of(field, 2)
-            case _:
-                pass
+def _model(wire: _Wire) -> OnnxGraph:
+    graph: _Field | None = None
+    for field in wire.parts(wire.whole(), 7):
+        graph = field
     if graph is None:
-        raise MalformedError("holds no graph: it is not an ONNX model, or its copy ended early")
-    outside = _outside(wire, graph)
-    return OnnxGraph(
-        ir_version=ir_version,
-        opset=opset,
-        producer=" ".join(part for part in producer if part),
-        metadata=metadata,
-        inputs=tuple(item for item in outside.listed if item.name not in outside.initializers),
-        overridable=tuple(item for item in outside.listed if item.name in outside.initializers),
-        outputs=tuple(outside.outputs),
-        initializers=frozenset(outside.initializers),
-        external_files=frozenset(outside.external_files),
-    )
-
-
-class _Outside(msgspec.Struct):
-    """A GraphProto's values as they are listed, before initialisers are taken out of the inputs."""
-
-    listed: list[GraphTensor] = msgspec.field(default_factory=list)
-    outputs: list[GraphTensor] = msgspec.field(default_factory=list)
-    initializers: set[str] = msgspec.field(default_factory=set)
-    external_files: set[str] = msgspec.field(default_factory=set)
-
-
-def _outside(wire: Wire, graph: Field) -> _Outside:
-    outside = _Outside()
+        raise _MalformedError("holds no graph: it is not an ONNX model, or its copy ended early")
+    listed: list[GraphTensor] = []
+    outputs: list[GraphTensor] = []
+    initializers: set[str] = set()
+    external_files: set[str] = set()
     for field in wire.fields(graph):
         match field.number, field.wire_type:
             case 5, 2:
-                outside.initializers.add(_weight(wire, field, outside.external_files))
+                initializers.add(_weight(wire, field, external_files))
             case 15, 2:
                 for values in wire.parts(field, 1):
-                    outside.initializers.add(_weight(wire, values, outside.external_files))
+                    initializers.add(_weight(wire, values, external_files))
             case 11, 2:
-                outside.listed.append(_tensor(wire, field))
+                listed.append(_tensor(wire, field))
             case 12, 2:
-                outside.outputs.append(_tensor(wire, field))
+                outputs.append(_tensor(wire, field))
             case _:
                 pass
-    return outside
+    return OnnxGraph(
+        inputs=tuple(tensor for tensor in listed if tensor.name not in initializers),
+        overridable=tuple(tensor for tensor in listed if tensor.name in initializers),
+        outputs=tuple(outputs),
+        external_files=frozenset(external_files),
+    )
 
 
-def _weight(wire: Wire, tensor: Field, external_files: set[str]) -> str:
+def _weight(wire: _Wire, tensor: _Field, external_files: set[str]) -> str:
     """A TensorProto's name; the file that holds its data, if another one does, is added."""
     name = ""
     for field in wire.fields(tensor):
@@ -232,7 +289,7 @@ def _weight(wire: Wire, tensor: Field, external_files: set[str]) -> str:
     return name
 
 
-def _tensor(wire: Wire, value_info: Field) -> GraphTensor:
+def _tensor(wire: _Wire, value_info: _Field) -> GraphTensor:
     """A ValueInfoProto."""
     name, kind, element = "", "value of unknown type", 0
     sizes: list[tuple[int, str]] | None = None
@@ -242,7 +299,7 @@ def _tensor(wire: Wire, value_info: Field) -> GraphTensor:
                 name = wire.text(field)
             case 2, 2:
                 for choice in wire.fields(field):
-                    if choice.wire_type == LENGTH and choice.number in _KINDS:
+                    if choice.wire_type == _LENGTH and choice.number in _KINDS:
                         kind = _KINDS[choice.number]
                         if choice.number == 1:
                             element, sizes = _tensor_type(wire, choice)
@@ -260,7 +317,7 @@ def _tensor(wire: Wire, value_info: Field) -> GraphTensor:
     )
 
 
-def _tensor_type(wire: Wire, tensor_type: Field) -> tuple[int, list[tuple[int, str]] | None]:
+def _tensor_type(wire: _Wire, tensor_type: _Field) -> tuple[int, list[tuple[int, str]] | None]:
     """A TypeProto.Tensor: its element type, and size and symbol of each dimension."""
     element = 0
     sizes: list[tuple[int, str]] | None = None
@@ -275,7 +332,7 @@ def _tensor_type(wire: Wire, tensor_type: Field) -> tuple[int, list[tuple[int, s
     return element, sizes
 
 
-def _dimension(wire: Wire, dimension: Field) -> tuple[int, str]:
+def _dimension(wire: _Wire, dimension: _Field) -> tuple[int, str]:
     """A TensorShapeProto.Dimension; without a value, or with a negative one, any size is allowed."""
     size, symbol = -1, ""
     for field in wire.fields(dimension):

@@ -5,11 +5,15 @@ TensorRT follows the documentation of those providers and has not been run on a 
 """
 
 import collections.abc
+import pathlib
 import typing
 
 import msgspec
 
+from naiad.backends.backend import instance_specs
+from naiad.config.document import Document, FieldPath
 from naiad.config.model_config import Accelerator, InstanceKind, ModelConfig
+from naiad.config.problem import Problem
 from naiad.errors import InferenceError, invalid
 
 GraphLevel = typing.Literal["disable", "basic", "extended", "all"]
@@ -113,24 +117,52 @@ def plan_session(
     )
 
 
-def missing_provider(
+def preflight(
+    config: ModelConfig,
+    *,
+    document: Document,
+    model_dir: pathlib.Path,
+    versions: collections.abc.Sequence[int],
+    options: collections.abc.Mapping[str, str],
+) -> list[Problem]:
+    """What `naiad check` finds beyond config and graph (`Preflight`): settings that the session of no instance could take."""
+    messages: dict[str, None] = {}
+    for spec in instance_specs(config):
+        try:
+            plan_session(config, options, kind=spec.kind, device_id=spec.device_id)
+        except InferenceError as error:
+            messages[error.message] = None
+    return [document.problem(_field_named(config, message), message) for message in messages]
+
+
+def _field_named(config: ModelConfig, message: str) -> FieldPath:
+    """The field that a message about a session quotes: one of the model's parameters, or an accelerator's."""
+    for key in config.parameters:
+        if f"'{key}'" in message or f"{key} " in message:
+            return ("parameters", key)
+    return ("optimization", "execution_accelerators")
+
+
+def require_providers(
     plan: SessionPlan, available: collections.abc.Collection[str], *, model: str
-) -> InferenceError | None:
-    """The error of a plan that the installed onnxruntime cannot carry out; None when it can.
+) -> None:
+    """Refuse a plan that the installed onnxruntime cannot carry out.
 
     Args:
         plan: the plan.
         available: the providers of the installed build.
         model: the model's name, for the message.
+
+    Raises:
+        InferenceError: INVALID_ARG: a provider is missing.
     """
     for provider in plan.providers:
         if provider.name not in available:
-            return invalid(
+            raise invalid(
                 f"unable to load model '{model}': its instances need {provider.name}, and the installed onnxruntime has "
                 f"only {', '.join(available)}. Install {_PACKAGES[provider.name]}, "
                 "or use instances of KIND_CPU without that accelerator"
             )
-    return None
 
 
 def _providers(
@@ -138,7 +170,7 @@ def _providers(
 ) -> tuple[Provider, ...]:
     if kind is not InstanceKind.GPU:
         return (
-            *(_cpu_accelerator(each) for each in config.optimization.cpu_accelerators),
+            *map(_cpu_accelerator, config.optimization.cpu_accelerators),
             Provider(name=CPU),
         )
     device = {"device_id": str(device_id)}
@@ -185,20 +217,26 @@ _TRUE = {"true", "on", "1"}
 _FALSE = {"false", "off", "0"}
 
 _TENSORRT_NUMBERS = {
-    "trt_max_partition_iterations", "trt_min_subgraph_size", "trt_dla_core", "trt_builder_optimization_level",
+    "max_workspace_size_bytes", "trt_max_partition_iterations", "trt_min_subgraph_size", "trt_dla_core", "trt_builder_optimization_level",
     "trt_auxiliary_streams", "trt_ep_context_embed_mode",
 }  # fmt: skip
 _TENSORRT_FLAGS = {
-    "trt_dla_enable", "trt_engine_cache_enable", "trt_dump_subgraphs", "trt_force_sequential_engine_build",
+    "int8_use_native_calibration_table", "trt_dla_enable", "trt_engine_cache_enable", "trt_dump_subgraphs", "trt_force_sequential_engine_build",
     "trt_context_memory_sharing_enable", "trt_layer_norm_fp32_fallback", "trt_timing_cache_enable",
     "trt_force_timing_cache", "trt_detailed_build_log", "trt_build_heuristics_enable", "trt_sparsity_enable",
     "trt_cuda_graph_enable", "trt_dump_ep_context_model",
 }  # fmt: skip
 _TENSORRT_TEXTS = {
-    "trt_engine_cache_path", "trt_engine_cache_prefix", "trt_timing_cache_path", "trt_tactic_sources",
+    "int8_calibration_table_name", "trt_engine_cache_path", "trt_engine_cache_prefix", "trt_timing_cache_path", "trt_tactic_sources",
     "trt_extra_plugin_lib_paths", "trt_profile_min_shapes", "trt_profile_max_shapes", "trt_profile_opt_shapes",
     "trt_ep_context_file_path",
 }  # fmt: skip
+_TENSORRT_NAMES = {
+    "max_workspace_size_bytes": "trt_max_workspace_size",
+    "int8_calibration_table_name": "trt_int8_calibration_table_name",
+    "int8_use_native_calibration_table": "trt_int8_use_native_calibration_table",
+}
+"""onnxruntime's names, where they differ."""
 _PRECISIONS = {
     "FP32": {},
     "FP16": {"trt_fp16_enable": "1"},
@@ -247,6 +285,7 @@ class _Reader:
     def tensorrt(self, accelerator: Accelerator) -> dict[str, str]:
         options: dict[str, str] = {}
         for key, value in accelerator.parameters.items():
+            name = _TENSORRT_NAMES.get(key, key)
             if key == "precision_mode":
                 if value not in _PRECISIONS:
                     raise invalid(
@@ -254,18 +293,12 @@ class _Reader:
                         f"'{self._model}': use {', '.join(_PRECISIONS)}"
                     )
                 options.update(_PRECISIONS[value])
-            elif key == "max_workspace_size_bytes":
-                options["trt_max_workspace_size"] = str(self.number(key, value))
-            elif key == "int8_calibration_table_name":
-                options["trt_int8_calibration_table_name"] = value
-            elif key == "int8_use_native_calibration_table":
-                options["trt_int8_use_native_calibration_table"] = self._bit(key, value)
             elif key in _TENSORRT_NUMBERS:
-                options[key] = str(self.number(key, value))
+                options[name] = str(self.number(key, value))
             elif key in _TENSORRT_FLAGS:
-                options[key] = self._bit(key, value)
+                options[name] = self._bit(key, value)
             elif key in _TENSORRT_TEXTS:
-                options[key] = value
+                options[name] = value
             else:
                 raise invalid(
                     f"unknown parameter '{key}' is provided for TensorRT Execution Accelerator of model '{self._model}'"

@@ -21,6 +21,7 @@ PLUGIN = BackendPlugin(
             inner="model.onnx",
         ),
     ),
+    shares_processes=True,
     cpu_instances=2,
     has_files_per_gpu=True,
     options=types.MappingProxyType(
@@ -32,5 +33,5 @@ PLUGIN = BackendPlugin(
     ),
     complete=deferred("naiad.backends.onnxruntime.completion:complete"),
     check=deferred("naiad.backends.onnxruntime.graph_check:check_file"),
-    preflight=deferred("naiad.backends.onnxruntime.preflight:preflight"),
+    preflight=deferred("naiad.backends.onnxruntime.plan:preflight"),
 )

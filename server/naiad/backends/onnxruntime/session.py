@@ -3,6 +3,7 @@
 Importing this imports onnxruntime. Its own log goes to the process's stderr past ours; only errors are let through.
 """
 
+import collections.abc
 import pathlib
 import threading
 from typing import Any
@@ -12,8 +13,9 @@ import onnxruntime
 from naiad.backends.onnxruntime import onnx_graph, plan as plans
 from naiad.backends.onnxruntime.onnx_graph import GraphTensor, Signature
 from naiad.backends.onnxruntime.plan import GlobalThreads, SessionPlan
-from naiad.backends.onnxruntime.signature import graph_tensor
-from naiad.errors import ErrorCode, InferenceError, invalid
+from naiad.core import datatypes
+from naiad.core.datatypes import DataType
+from naiad.errors import internal, invalid, unavailable
 
 _SEVERITY_ERROR = 3
 
@@ -23,6 +25,19 @@ _LEVELS = {
     "extended": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_EXTENDED,
     "all": onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
+
+_ELEMENTS: collections.abc.Mapping[str, DataType] = {
+    **{datatype.name.lower(): datatype for datatype in onnx_graph.ELEMENT_TYPES.values()},
+    "float16": datatypes.FP16,
+    "float": datatypes.FP32,
+    "double": datatypes.FP64,
+    "bfloat16": datatypes.BF16,
+    "string": datatypes.BYTES,
+}
+"""onnxruntime's element names (row 16.12): ours in small letters but for these."""
+
+_KINDS = {"seq": "sequence", "sparse_tensor": "sparse tensor"}
+"""onnxruntime's names of values that are not tensors, where the file format has others."""
 
 onnxruntime.set_default_logger_severity(_SEVERITY_ERROR)
 
@@ -69,14 +84,11 @@ def make_session(
             the plan asks, else INTERNAL with onnxruntime's own reason first.
     """
     if not path.is_file():
-        raise InferenceError(
-            ErrorCode.UNAVAILABLE,
+        raise unavailable(
             f"unable to find '{path}' for model '{model}': put the ONNX file there, or name it in "
-            "default_model_filename",
+            "default_model_filename"
         )
-    error = plans.missing_provider(plan, onnxruntime.get_available_providers(), model=model)
-    if error is not None:
-        raise error
+    plans.require_providers(plan, onnxruntime.get_available_providers(), model=model)
     options = _session_options(plan, model=model, pool=pool)
     try:
         session = onnxruntime.InferenceSession(
@@ -85,9 +97,7 @@ def make_session(
             providers=[(provider.name, dict(provider.options)) for provider in plan.providers],
         )
     except Exception as failure:
-        raise InferenceError(
-            ErrorCode.INTERNAL, f"{failure} (loading '{path.name}' of model '{model}')"
-        ) from failure
+        raise internal(f"{failure} (loading '{path.name}' of model '{model}')") from failure
     # onnxruntime leaves a provider that cannot start out, with a line in its log; a slow CPU instead was not requested.
     running = session.get_providers()
     for provider in plan.providers:
@@ -131,6 +141,35 @@ def signature_of(session: Any, path: pathlib.Path) -> Signature:
         inputs=described(session.get_inputs()),
         overridable=described(session.get_overridable_initializers()),
         outputs=described(session.get_outputs()),
+    )
+
+
+def graph_tensor(
+    name: str, type_text: str, shape: collections.abc.Sequence[int | str | None] | None
+) -> GraphTensor:
+    """A tensor as onnxruntime describes it.
+
+    Args:
+        name: its name.
+        type_text: e.g. "tensor(float)" or "seq(tensor(int64))".
+        shape: sizes; a name or None where any size is allowed; None when even the rank is unknown.
+    """
+    kind, _, rest = type_text.partition("(")
+    kind = _KINDS.get(kind, kind)
+    if kind != "tensor":
+        shape = None
+    element = rest.removesuffix(")")
+    datatype = _ELEMENTS.get(element) if kind == "tensor" else None
+    sizes = None if shape is None else [size if isinstance(size, int) else -1 for size in shape]
+    return GraphTensor(
+        name=name,
+        kind=kind,
+        datatype=datatype,
+        type_name=datatype.config_name if datatype else type_text,
+        shape=None if sizes is None else tuple(sizes),
+        symbols=()
+        if shape is None
+        else tuple(size if isinstance(size, str) else "" for size in shape),
     )
 
 

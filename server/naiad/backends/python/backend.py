@@ -17,40 +17,29 @@ from typing_extensions import override
 from naiad.backends.backend import ModelSource, WorkerPlan
 from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.plugin import BackendContext
-from naiad.backends.python import prints
-from naiad.backends.python.api import context
-from naiad.backends.python.api.context import Running
-from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.api.server import NO_SERVER, Server
-from naiad.backends.python.code_files import CodeFiles, code_files
-from naiad.backends.python.completion import may_complete, shown
-from naiad.backends.python.failures import describe, raised
+from naiad.backends.python.completion import completed_by, may_complete
 from naiad.backends.python.instance import PythonInstance
-from naiad.backends.python.modules import ModelPackage
+from naiad.backends.python.modules import CodeFiles, ModelCode
 from naiad.backends.python.plugin import PLUGIN
-from naiad.backends.python.worker_model import check_file, class_of, initialized, load_error
+from naiad.backends.python.worker_model import initialized
 from naiad.backends.visible_devices import seen_by
 from naiad.config import config_json
 from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
 from naiad.environments.environments import Environments
 from naiad.environments.spec import EnvironmentSpec, refused_in_thread, spec_of
-from naiad.errors import InferenceError, invalid
+from naiad.errors import invalid
 
-_COMPLETED = ("input", "output")
+_COMPLETED = ("input", "output", "max_batch_size", "dynamic_batching", "model_transaction_policy")
+"""The fields that a backend may set (row 11.49)."""
 _FORCE_CPU = "FORCE_CPU_ONLY_INPUT_TENSORS"
 
 
 def make(
     context: BackendContext, *, name: str = PLUGIN.name, file: pathlib.Path | None = None
 ) -> "PythonBackend":
-    """Make the backend.
-
-    Args:
-        context: what the server gives to it.
-        name: of a Python-based backend.
-        file: the model.py of that one; None for the backend `python` itself.
-    """
+    """Make the backend. The arguments are those of `PythonBackend`."""
     return PythonBackend(clock=context.clock, server=context.server, name=name, file=file)
 
 
@@ -91,21 +80,16 @@ class PythonBackend:
         It may set inputs, outputs, max_batch_size, dynamic batching and the transaction policy (row 11.49); anything else that
         it changes is left out, as in Triton.
         """
-        _check_parameters(message)
-        spec = self._spec(message, model_dir, version_dir, options)
-        if spec is not None:
-            raise refused_in_thread(message.name, spec)
-        code = _ModelCode(
-            message.name, self._files(message.default_model_filename, model_dir, version_dir)
+        code = ModelCode(
+            message.name, self._files_in_thread(message, model_dir, version_dir, options)
         )
         code.open()
         try:
-            completer = getattr(code.entry_class, "auto_complete_config", None)
-            if completer is not None:
-                code.enter(instance="")
-                _merge(message, _completed(code, completer, message))
+            config = json.dumps(config_json.to_json(message))
+            result = completed_by(code.entry_class, message.name, config, code.files.root)
         finally:
             code.close()
+        self.take_completion(message, result)
 
     def completion_plan(
         self,
@@ -117,7 +101,7 @@ class PythonBackend:
     ) -> WorkerPlan | None:
         """See `ModelsComplete`."""
         _check_parameters(message)
-        files = self._files(message.default_model_filename, model_dir, version_dir)
+        files = self._files(message, model_dir, version_dir)
         if not may_complete(files.model_file):
             return None
         settings = {
@@ -136,9 +120,25 @@ class PythonBackend:
         )
 
     def take_completion(self, message: Any, result: Any) -> None:
-        """See `ModelsComplete`."""
-        if result is not None:
-            _merge(message, result)
+        """Take over what the model set; see `ModelsComplete`."""
+        if result is None:
+            return
+        wanted = {key: result[key] for key in _COMPLETED if key in result}
+        parsed = model_config_pb2.ModelConfig()
+        try:
+            json_format.ParseDict(wanted, parsed)
+        except json_format.ParseError as error:
+            raise invalid(
+                f"auto_complete_config function in model '{message.name}' set something other than a model configuration: {error}"
+            ) from error
+        for field in ("input", "output"):
+            message.ClearField(field)
+            getattr(message, field).extend(getattr(parsed, field))
+        message.max_batch_size = parsed.max_batch_size
+        if parsed.HasField("dynamic_batching") and message.WhichOneof("scheduling_choice") is None:
+            message.dynamic_batching.CopyFrom(parsed.dynamic_batching)
+        if parsed.HasField("model_transaction_policy"):
+            message.model_transaction_policy.CopyFrom(parsed.model_transaction_policy)
 
     def load(self, source: ModelSource) -> "PythonModel":
         """Import a model version's code.
@@ -146,33 +146,26 @@ class PythonBackend:
         Raises:
             InferenceError: INVALID_ARG: it cannot be imported, or needs an environment of its own, which a thread cannot have.
         """
-        _check_parameters(source.config.message)
-        spec = self._spec_of(source)
-        if spec is not None:
-            raise refused_in_thread(source.config.name, spec)
-        files = self._files_of(source)
-        code = _ModelCode(source.config.name, files, server=self._server)
+        message = source.config.message
+        files = self._files_in_thread(message, source.model_dir, source.version_dir, source.options)
+        code = ModelCode(message.name, files, server=self._server)
         code.open()
         return PythonModel(source, code, clock=self._clock)
 
     def worker_plan(self, source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
         """See `Backend`: the worker needs nothing of the server but the API that models see."""
         config = source.config
-        _check_parameters(config.message)
+        message = config.message
+        _check_parameters(message)
         seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
-        executable, variables = self._program(config.name, self._spec_of(source), source.options)
-        settings = {
-            **self._files_of(source).settings(),
-            "arguments": _arguments(source, seen.spec),
-            "outputs": [output.name for output in config.outputs],
-            "max_batch_size": config.max_batch_size,
-            "decoupled": config.decoupled,
-        }
+        environment = self._spec(message, source.model_dir, source.version_dir, source.options)
+        executable, variables = self._program(config.name, environment, source.options)
+        files = self._files(message, source.model_dir, source.version_dir)
         return WorkerPlan(
             load="naiad.backends.python.worker_model:WorkerModel",
-            settings=settings,
+            settings=_settings(source, files, seen.spec),
             executable=executable,
-            instance=seen.spec,
+            instances=(seen.spec,),
             environ={**variables, **seen.variables},
         )
 
@@ -180,28 +173,30 @@ class PythonBackend:
         """Stop environments that are being made."""
         self._environments.close()
 
-    def _files_of(self, source: ModelSource) -> CodeFiles:
-        filename = source.config.default_model_filename
-        return self._files(filename, source.model_dir, source.version_dir)
-
-    def _files(
-        self, filename: str, model_dir: pathlib.Path, version_dir: pathlib.Path
+    def _files_in_thread(
+        self,
+        message: Any,
+        model_dir: pathlib.Path,
+        version_dir: pathlib.Path,
+        options: collections.abc.Mapping[str, str],
     ) -> CodeFiles:
-        return code_files(
-            filename,
-            model_dir=model_dir,
-            version_dir=version_dir,
-            backend_file=self._file,
-        )
+        """The files of a model whose code runs in a thread of the server.
 
-    def _spec_of(self, source: ModelSource) -> EnvironmentSpec | None:
-        return self._environment(
-            source.config.name,
-            source.config.parameters,
-            model_dir=source.model_dir,
-            version_dir=source.version_dir,
-            options=source.options,
-        )
+        Raises:
+            InferenceError: INVALID_ARG: it needs an environment of its own.
+        """
+        _check_parameters(message)
+        spec = self._spec(message, model_dir, version_dir, options)
+        if spec is not None:
+            raise refused_in_thread(message.name, spec)
+        return self._files(message, model_dir, version_dir)
+
+    def _files(self, message: Any, model_dir: pathlib.Path, version_dir: pathlib.Path) -> CodeFiles:
+        if self._file is not None:
+            root = self._file.parent
+            return CodeFiles(model_file=self._file, root=root, version_dir=version_dir)
+        path = version_dir / (message.default_model_filename or "model.py")
+        return CodeFiles(model_file=path, root=model_dir, version_dir=version_dir)
 
     def _spec(
         self,
@@ -210,19 +205,14 @@ class PythonBackend:
         version_dir: pathlib.Path,
         options: collections.abc.Mapping[str, str],
     ) -> EnvironmentSpec | None:
-        return self._environment(
+        return spec_of(
             message.name,
-            {key: value.string_value for key, value in message.parameters.items()},
+            parameters={key: value.string_value for key, value in message.parameters.items()},
             model_dir=model_dir,
             version_dir=version_dir,
+            backend_dir=None if self._file is None else self._file.parent,
             options=options,
         )
-
-    def _environment(
-        self, model: str, parameters: collections.abc.Mapping[str, str], **where: Any
-    ) -> EnvironmentSpec | None:
-        backend_dir = self._file.parent if self._file is not None else None
-        return spec_of(model, parameters=parameters, backend_dir=backend_dir, **where)
 
     def _program(
         self, model: str, spec: EnvironmentSpec | None, options: collections.abc.Mapping[str, str]
@@ -246,7 +236,7 @@ class PythonModel(LoadedModel):
     leaves_cycles = True
     """Its modules: every function refers to the module that it is in."""
 
-    def __init__(self, source: ModelSource, code: "_ModelCode", *, clock: Clock) -> None:
+    def __init__(self, source: ModelSource, code: ModelCode, *, clock: Clock) -> None:
         self._source = source
         self._code = code
         self._clock = clock
@@ -254,16 +244,11 @@ class PythonModel(LoadedModel):
     @override
     def make_instance(self, spec: InstanceSpec) -> PythonInstance:
         """Make a TritonPythonModel and initialise it (rows 15.2, 15.3)."""
-        source = self._source
-        config = source.config
-        running = self._code.enter(instance=spec.name)
-        return PythonInstance(
-            initialized(self._code.entry_class, _arguments(source, spec), self._code.files.root),
-            running=running,
-            folder=self._code.files.root,
-            outputs=frozenset(output.name for output in config.outputs),
-            max_batch_size=config.max_batch_size,
-            decoupled=config.decoupled,
+        code = self._code
+        return initialized(
+            code.entry_class,
+            _settings(self._source, code.files, spec),
+            running=code.enter(instance=spec.name),
             now_ns=self._clock.monotonic_ns,
         )
 
@@ -273,115 +258,24 @@ class PythonModel(LoadedModel):
         self._code.close()
 
 
-def _arguments(source: ModelSource, spec: InstanceSpec) -> dict[str, str]:
-    """What `initialize` is given (row 15.2)."""
+def _settings(source: ModelSource, files: CodeFiles, spec: InstanceSpec) -> dict[str, Any]:
+    """What an instance is made of; see `WorkerModel`."""
     config = source.config
     return {
-        "model_config": json.dumps(config_json.to_json(config.message)),
-        "model_instance_kind": spec.kind.value,
-        "model_instance_name": spec.name,
-        "model_instance_device_id": str(spec.device_id),
-        "model_repository": str(source.model_dir),
-        "model_version": str(source.version),
-        "model_name": config.name,
+        **files.settings(),
+        "arguments": {
+            "model_config": json.dumps(config_json.to_json(config.message)),
+            "model_instance_kind": spec.kind.value,
+            "model_instance_name": spec.name,
+            "model_instance_device_id": str(spec.device_id),
+            "model_repository": str(source.model_dir),
+            "model_version": str(source.version),
+            "model_name": config.name,
+        },
+        "outputs": [output.name for output in config.outputs],
+        "max_batch_size": config.max_batch_size,
+        "decoupled": config.decoupled,
     }
-
-
-class _ModelCode:
-    """A model version's modules and the class among them.
-
-    Args:
-        model: the model's name.
-        files: of its code.
-        server: the calls that its code may make to the server.
-    """
-
-    def __init__(self, model: str, files: CodeFiles, *, server: Server = NO_SERVER) -> None:
-        self._model = model
-        self.files = files
-        self._server = server
-        folders = dict.fromkeys((files.model_file.parent, files.root))
-        self._package = ModelPackage(f"{model}_{files.version_dir.name}", tuple(folders))
-        self.entry_class: Any = None
-
-    def open(self) -> None:
-        """Import the model file and find TritonPythonModel (row 15.1).
-
-        Raises:
-            InferenceError: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
-        """
-        path = self.files.model_file
-        check_file(path, self._model)
-        self._package.open()
-        try:
-            self.enter(instance="")
-            self.entry_class = class_of(self._package.load(path.stem), path, self._model)
-        except InferenceError:
-            self.close()
-            raise
-        except raised() as error:
-            self.close()
-            raise load_error(self._model, describe(error, self.files.root)) from error
-
-    def enter(self, *, instance: str) -> Running:
-        """Say that this thread runs the model's code from now on; the result says the same to `context.current` later."""
-        running = Running(
-            model=self._model,
-            instance=instance,
-            directory=str(self.files.version_dir),
-            server=self._server,
-        )
-        prints.listen()
-        context.current.set(running)
-        context.of_module.setdefault(self._package.name, []).append(running)
-        return running
-
-    def close(self) -> None:
-        """Forget the modules. Safe at any time."""
-        self.entry_class = None
-        context.of_module.pop(self._package.name, None)
-        self._package.close()
-
-    def call_error(self, what: str, error: BaseException) -> InferenceError:
-        """The error of a call into the model's code that failed."""
-        return load_error(self._model, f"{what} failed: {describe(error, self.files.root)}")
-
-
-def _completed(code: _ModelCode, completer: Any, message: Any) -> dict[str, Any]:
-    """What `auto_complete_config` makes of a config."""
-    given = ModelConfig(json.dumps(config_json.to_json(message)))
-    try:
-        completed = completer(given)
-    except raised() as error:
-        raise code.call_error("auto_complete_config", error) from error
-    try:
-        return shown(message.name, completed)
-    except ValueError as error:
-        raise invalid(str(error)) from error
-
-
-def _merge(message: Any, shown: dict[str, Any]) -> None:
-    """Take over what a backend may set (row 11.49)."""
-    wanted = {
-        key: shown[key]
-        for key in (*_COMPLETED, "max_batch_size", "dynamic_batching", "model_transaction_policy")
-        if key in shown
-    }
-    parsed = model_config_pb2.ModelConfig()
-    try:
-        json_format.ParseDict(wanted, parsed)
-    except json_format.ParseError as error:
-        raise invalid(
-            f"auto_complete_config function in model '{message.name}' set something other than a model configuration: {error}"
-        ) from error
-    for field in _COMPLETED:
-        message.ClearField(field)
-        getattr(message, field).extend(getattr(parsed, field))
-    message.max_batch_size = parsed.max_batch_size
-    if parsed.HasField("dynamic_batching") and message.WhichOneof("scheduling_choice") is None:
-        message.dynamic_batching.CopyFrom(parsed.dynamic_batching)
-    if parsed.HasField("model_transaction_policy"):
-        message.model_transaction_policy.CopyFrom(parsed.model_transaction_policy)
 
 
 def _check_parameters(message: Any) -> None:

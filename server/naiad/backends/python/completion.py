@@ -14,7 +14,7 @@ from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
 from naiad.backends.python.api.model_config import ModelConfig
 from naiad.backends.python.failures import describe, raised
-from naiad.backends.python.worker_model import entry_class
+from naiad.backends.python.worker_model import entry_class, load_error
 from naiad.errors import invalid
 
 _METHOD = "auto_complete_config"
@@ -48,53 +48,47 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
     """
     name = settings["name"]
     folder = pathlib.Path(settings["root"])
-    path = pathlib.Path(settings["path"])
     context.current.set(Running(model=name, instance="", directory=settings["version_dir"]))
-    completer = getattr(entry_class(path, folder, name), _METHOD, None)
+    model_class = entry_class(pathlib.Path(settings["path"]), folder, name)
+    return completed_by(model_class, name, settings["config"], folder)
+
+
+def completed_by(
+    model_class: Any, name: str, config: str, folder: pathlib.Path
+) -> "dict[str, Any] | None":
+    """The same for a class that is imported already.
+
+    Args:
+        model_class: its TritonPythonModel.
+        name: the model's.
+        config: as JSON text.
+        folder: the model's folder, whose lines come first in tracebacks.
+
+    Raises:
+        InferenceError: INVALID_ARG: it raised, or did not return a config.
+    """
+    completer = getattr(model_class, _METHOD, None)
     if completer is None:
         return None
     try:
-        completed = completer(ModelConfig(settings["config"]))
+        completed = completer(ModelConfig(config))
     except raised() as error:
-        raise invalid(
-            f"unable to load model '{name}': {_METHOD} failed: {describe(error, folder)}"
-        ) from error
-    try:
-        return shown(name, completed)
-    except ValueError as error:
-        raise invalid(str(error)) from error
-
-
-def shown(name: str, completed: Any) -> "dict[str, Any]":
-    """What `auto_complete_config` gave back, as JSON has it.
-
-    Args:
-        name: the model's.
-        completed: what it gave back.
-
-    Raises:
-        ValueError: it is no config, or holds what no config can.
-    """
+        raise load_error(name, f"{_METHOD} failed: {describe(error, folder)}") from error
     if not isinstance(completed, ModelConfig):
-        raise ValueError(_not_a_config(name, completed))  # noqa: TRY004 - the caller translates one kind
+        raise invalid(
+            f"{_METHOD} function in model '{name}' must return a valid pb.ModelConfig object; it returned "
+            f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
+        )
     try:
-        found: dict[str, Any] = json.loads(json.dumps(completed.as_dict(), default=_plain))
+        plain: dict[str, Any] = json.loads(json.dumps(completed.as_dict(), default=_plain))
     except (TypeError, ValueError) as error:
-        raise ValueError(
+        raise invalid(
             f"{_METHOD} function in model '{name}' set something other than a model configuration: {error}"
         ) from error
-    return found
+    return plain
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (np.generic, np.ndarray)):
         return value.tolist()
     raise TypeError(f"{value!r} is neither a number nor text, a list or a dict")
-
-
-def _not_a_config(name: str, completed: Any) -> str:
-    """What is said of an `auto_complete_config` that gives back something else."""
-    return (
-        f"{_METHOD} function in model '{name}' must return a valid pb.ModelConfig object; it returned "
-        f"{'nothing' if completed is None else type(completed).__name__}: end it with `return auto_complete_model_config`"
-    )

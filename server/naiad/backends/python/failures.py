@@ -56,7 +56,7 @@ def _members(error: BaseException) -> "tuple[BaseException, ...]":
     members = getattr(error, "exceptions", ())
     if not isinstance(members, tuple):
         return ()
-    return tuple(each for each in members if isinstance(each, BaseException))[:_MOST_MEMBERS]
+    return tuple(member for member in members if isinstance(member, BaseException))[:_MOST_MEMBERS]
 
 
 def _one(error: BaseException, folder: pathlib.Path) -> str:
@@ -64,11 +64,12 @@ def _one(error: BaseException, folder: pathlib.Path) -> str:
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     inside = str(folder.resolve())
-    own = [each for each in frames if each.filename.startswith((inside, str(folder)))]
-    others = [each for each in frames if each not in own and not _is_ours(each.filename)]
-    places = [f"  {each.filename}({each.lineno}): {each.name}" for each in reversed(own)]
-    places += [f"  {each.filename}({each.lineno}): {each.name}" for each in reversed(others)]
-    places = _shortened(places)
+    own = [frame for frame in frames if frame.filename.startswith((inside, str(folder)))]
+    others = [frame for frame in frames if frame not in own and not _is_ours(frame.filename)]
+    innermost_first = [*reversed(own), *reversed(others)]
+    places = _shortened(
+        [f"  {frame.filename}({frame.lineno}): {frame.name}" for frame in innermost_first]
+    )
     if isinstance(error, SyntaxError) and error.filename:
         places.insert(0, f"  {error.filename}({error.lineno}): {(error.text or '').strip()}")
     return "\n".join([text, "", "At:", *places]) if places else text

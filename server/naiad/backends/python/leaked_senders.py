@@ -1,6 +1,6 @@
 """Finds response senders that are unreachable and that Python has not freed yet, because they are part of a reference cycle.
 
-A sender that is dropped notifies its host (`response_sender.py`), and its client gets an error. But an exception that was kept (`error = e`), or a
+A sender that is dropped notifies its host (`api/response.py`), and its client gets an error. But an exception that was kept (`error = e`), or a
 function that calls itself, holds its frame, which holds it, and the sender with it, until the garbage collector comes by, which it
 does only once many objects were made: a worker that waits for its next request makes none. So while senders are open, it is called.
 
@@ -14,7 +14,7 @@ import weakref
 from collections.abc import Iterable
 from typing import Any
 
-from naiad.backends.python.api.response_sender import InferenceResponseSender, is_open
+from naiad.backends.python.api.response import InferenceResponseSender, is_open
 
 LOOK_S = 1.0
 """How often open senders are looked at; what is answered sooner costs nothing."""
@@ -40,7 +40,9 @@ class LeakedSenderCollector:
 
     def watch(self, senders: "Iterable[InferenceResponseSender | None]") -> None:
         """Their batch has come back."""
-        still = [weakref.ref(each) for each in senders if each is not None and is_open(each)]
+        still = [
+            weakref.ref(sender) for sender in senders if sender is not None and is_open(sender)
+        ]
         if not still:
             return
         self._open.extend(still)
@@ -66,10 +68,10 @@ class LeakedSenderCollector:
     def _any_open(self) -> bool:
         senders = self._open
         for _ in range(len(senders)):
-            each = senders.popleft()
-            sender = each()
+            reference = senders.popleft()
+            sender = reference()
             if sender is not None and is_open(sender):
-                senders.append(each)
+                senders.append(reference)
             # Or this thread would hold it while it waits.
             del sender
         return bool(senders)

@@ -29,9 +29,17 @@ import threading
 import types
 from typing import Any
 
+import msgspec
 from typing_extensions import override
 
-from naiad.backends.python.api.names import UTILS
+from naiad.backends.python import prints
+from naiad.backends.python.api import context
+from naiad.backends.python.api.context import Running
+from naiad.backends.python.api.server import NO_SERVER, Server
+from naiad.backends.python.api.triton_python_backend_utils import UTILS
+from naiad.backends.python.failures import describe, raised
+from naiad.backends.python.worker_model import check_file, class_of, load_error
+from naiad.errors import InferenceError
 
 _ROOT = "naiad_models"
 
@@ -43,52 +51,107 @@ deadlock: a finder that imports inside `find_spec`, as setuptools' does for `imp
 other one needs to finish its module."""
 
 
-class ModelPackage:
-    """The modules of one model version, in memory from `open` to `close`.
+class CodeFiles(msgspec.Struct, frozen=True, kw_only=True):
+    """The files of a model version's code: in the version's folder, or those of a Python-based backend (rows 11.52, 15.1, 15.4).
 
-    Args:
-        label: the model's name and version, for the package's name.
-        folders: where its modules are, in order of preference.
+    Attributes:
+        model_file: defines TritonPythonModel; modules beside it can be imported.
+        root: modules in it can be imported, too; tracebacks show the lines of files below it.
+        version_dir: the version's folder, where the model finds its data (`get_model_dir`).
     """
 
-    def __init__(self, label: str, folders: collections.abc.Sequence[pathlib.Path]) -> None:
-        self.name = f"{_ROOT}.{re.sub(r'[^0-9A-Za-z_]', '_', label)}_{next(_serial)}"
+    model_file: pathlib.Path
+    root: pathlib.Path
+    version_dir: pathlib.Path
+
+    def settings(self) -> dict[str, str]:
+        """The same for a worker process."""
+        return {
+            "path": str(self.model_file),
+            "root": str(self.root),
+            "version_dir": str(self.version_dir),
+        }
+
+
+class ModelCode:
+    """The code of one model version, in memory from `open` to `close`: its modules and the class among them.
+
+    Args:
+        model: the model's name.
+        files: of its code.
+        server: the calls that its code may make to the server.
+
+    Attributes:
+        files: the same.
+        entry_class: TritonPythonModel, while it is open.
+    """
+
+    def __init__(self, model: str, files: CodeFiles, *, server: Server = NO_SERVER) -> None:
+        self._model = model
+        self.files = files
+        self._server = server
+        label = re.sub(r"[^0-9A-Za-z_]", "_", f"{model}_{files.version_dir.name}")
+        self._package = f"{_ROOT}.{label}_{next(_serial)}"
+        folders = dict.fromkeys((files.model_file.parent, files.root))
         self._folders = [str(folder) for folder in folders]
-        self._finder = _Finder(self.name, self._folders)
+        self._finder = _Finder(self._package, self._folders)
+        self.entry_class: Any = None
 
     def open(self) -> None:
-        """Make it importable, and `triton_python_backend_utils` with it."""
+        """Make the modules importable, and `triton_python_backend_utils` with them; import the model file and find TritonPythonModel (row 15.1).
+
+        Raises:
+            InferenceError: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.
+        """
+        path = self.files.model_file
+        check_file(path, self._model)
         with _lock:
             sys.modules.update(UTILS)
             if _ROOT not in sys.modules:
                 sys.modules[_ROOT] = _package(_ROOT, [])
-            sys.modules[self.name] = _package(self.name, self._folders)
+            sys.modules[self._package] = _package(self._package, self._folders)
             sys.meta_path.insert(0, self._finder)
             sys.path.extend(self._folders)
             _forget_listings(self._folders)
+        try:
+            self.enter(instance="")
+            with _turn:
+                module = importlib.import_module(f"{self._package}.{path.stem}")
+            self.entry_class = class_of(module, path, self._model)
+        except InferenceError:
+            self.close()
+            raise
+        except raised() as error:
+            self.close()
+            raise load_error(self._model, describe(error, self.files.root)) from error
 
-    def load(self, stem: str) -> types.ModuleType:
-        """Import one of its modules; one model after another.
-
-        Raises:
-            Exception: whatever its code raises.
-        """
-        with _turn:
-            return importlib.import_module(f"{self.name}.{stem}")
+    def enter(self, *, instance: str) -> Running:
+        """Say that this thread runs the model's code from now on; the result says the same to `context.current` later."""
+        running = Running(
+            model=self._model,
+            instance=instance,
+            directory=str(self.files.version_dir),
+            server=self._server,
+        )
+        prints.listen()
+        context.current.set(running)
+        context.of_module.setdefault(self._package, []).append(running)
+        return running
 
     def close(self) -> None:
-        """Forget its modules; objects made from them live on while they are referenced."""
+        """Forget the modules; objects made from them live on while they are referenced. Safe at any time."""
+        self.entry_class = None
+        context.of_module.pop(self._package, None)
         with _lock:
             if self._finder in sys.meta_path:
                 sys.meta_path.remove(self._finder)
             for folder in self._folders:
                 if folder in sys.path:
-                    del sys.path[
-                        len(sys.path) - 1 - sys.path[::-1].index(folder)
-                    ]  # the last is ours
-            prefix = self.name + "."
+                    last = len(sys.path) - 1 - sys.path[::-1].index(folder)  # the last is ours
+                    del sys.path[last]
+            prefix = self._package + "."
             for name in list(sys.modules):  # another model, in another thread, may import meanwhile
-                if name == self.name or name.startswith(prefix):
+                if name == self._package or name.startswith(prefix):
                     del sys.modules[name]
 
 
@@ -147,8 +210,8 @@ class _Finder(importlib.abc.MetaPathFinder):
         top = name.partition(".")[0]
         if level or not self._is_beside(top):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        found = builtins.__import__(self._prefix + name, globals, locals, fromlist or (), 0)
-        return found if fromlist else sys.modules[self._prefix + top]
+        module = builtins.__import__(self._prefix + name, globals, locals, fromlist or (), 0)
+        return module if fromlist else sys.modules[self._prefix + top]
 
     def _is_beside(self, top: str) -> bool:
         known = self._beside.get(top)

@@ -13,7 +13,7 @@ import threading
 from typing import Any
 
 from naiad.backends.python.api import context
-from naiad.backends.python.api.model_log import model_logger
+from naiad.backends.python.api.logger import model_logger
 
 _LONGEST_LINE = 1 << 16
 """Characters of a line without an end that are kept; those of worker processes are cut there, too."""
@@ -73,14 +73,14 @@ class Prints:
         if getattr(self._mine, "logs", False) or sys.gettrace() is not None:
             return None
         running = context.running()
-        if running is None or not _logger(running).isEnabledFor(logging.INFO):
+        if running is None or not model_logger(running.model).isEnabledFor(logging.INFO):
             return (
                 None  # a program that embeds the server without its log still shows what is printed
             )
         return running
 
     def _log(self, running: context.Running, lines: list[str]) -> None:
-        logger = _logger(running)
+        logger = model_logger(running.model)
         instance = running.instance or "config"
         extra = {"model": running.model, "instance": instance}
         self._mine.logs = True
@@ -91,10 +91,6 @@ class Prints:
                     logger.info("[%s %s] %s", running.model, instance, shown, extra=extra)
         finally:
             self._mine.logs = False
-
-
-def _logger(running: context.Running) -> logging.Logger:
-    return model_logger(running.model)
 
 
 def listen() -> None:

@@ -12,12 +12,13 @@ import pathlib
 import sys
 import time
 import types
+from collections.abc import Callable
 from typing import Any
 
 from naiad.backends.instance import InstanceSpec, LoadedModel
 from naiad.backends.python.api import context
 from naiad.backends.python.api.context import Running
-from naiad.backends.python.api.names import UTILS
+from naiad.backends.python.api.triton_python_backend_utils import UTILS
 from naiad.backends.python.failures import describe, raised
 from naiad.backends.python.instance import PythonInstance
 from naiad.errors import InferenceError, invalid
@@ -43,8 +44,6 @@ class WorkerModel(LoadedModel):
     def __init__(self, settings: "dict[str, Any]") -> None:
         self._settings = settings
         arguments = settings["arguments"]
-        path = pathlib.Path(settings["path"])
-        self._folder = pathlib.Path(settings["root"])
         self._running = Running(
             model=arguments["model_name"],
             instance=arguments["model_instance_name"],
@@ -55,30 +54,38 @@ class WorkerModel(LoadedModel):
         context.current.set(self._running)
         if "PYTHONBREAKPOINT" not in os.environ:
             sys.breakpointhook = _no_terminal
-        self._class = entry_class(path, self._folder, arguments["model_name"])
+        path, folder = pathlib.Path(settings["path"]), pathlib.Path(settings["root"])
+        self._class = entry_class(path, folder, arguments["model_name"])
 
     def make_instance(  # type: ignore[explicit-override]  # `override` is in no standard library of 3.8
         self, spec: InstanceSpec
     ) -> PythonInstance:
         """See `LoadedModel`."""
-        settings = self._settings
-        return PythonInstance(
-            initialized(self._class, settings["arguments"], self._folder),
-            running=self._running,
-            folder=self._folder,
-            outputs=frozenset(settings["outputs"]),
-            max_batch_size=settings["max_batch_size"],
-            decoupled=settings["decoupled"],
-            now_ns=time.monotonic_ns,
+        return initialized(
+            self._class, self._settings, running=self._running, now_ns=time.monotonic_ns
         )
 
 
-def initialized(model_class: Any, arguments: "dict[str, str]", folder: pathlib.Path) -> Any:
-    """An object of the model's class, initialised (rows 15.2, 15.3).
+def initialized(
+    model_class: Any,
+    settings: "dict[str, Any]",
+    *,
+    running: Running,
+    now_ns: "Callable[[], int]",
+) -> PythonInstance:
+    """An instance: an object of the model's class, initialised (rows 15.2, 15.3).
+
+    Args:
+        model_class: its TritonPythonModel.
+        settings: as those of `WorkerModel`.
+        running: says whose code runs.
+        now_ns: the time (monotonic).
 
     Raises:
         InferenceError: INVALID_ARG: `initialize` or the constructor failed.
     """
+    arguments = settings["arguments"]
+    folder = pathlib.Path(settings["root"])
     try:
         model = model_class()
         if hasattr(model, "initialize"):
@@ -88,7 +95,15 @@ def initialized(model_class: Any, arguments: "dict[str, str]", folder: pathlib.P
             f"failed to initialize model '{arguments['model_name']}' (instance '{arguments['model_instance_name']}'): "
             f"{describe(error, folder)}"
         ) from error
-    return model
+    return PythonInstance(
+        model,
+        running=running,
+        folder=folder,
+        outputs=frozenset(settings["outputs"]),
+        max_batch_size=settings["max_batch_size"],
+        decoupled=settings["decoupled"],
+        now_ns=now_ns,
+    )
 
 
 def check_file(path: pathlib.Path, model: str) -> None:
@@ -109,19 +124,19 @@ def class_of(module: Any, path: pathlib.Path, model: str) -> Any:
     Raises:
         InferenceError: INVALID_ARG: it has none, or one without `execute`.
     """
-    found = getattr(module, "TritonPythonModel", None)
-    if found is None:
+    model_class = getattr(module, "TritonPythonModel", None)
+    if model_class is None:
         raise load_error(
             model,
             f"'{path}' does not define the class TritonPythonModel; it has to, with a method execute(self, requests)",
         )
-    if not callable(getattr(found, "execute", None)):
+    if not callable(getattr(model_class, "execute", None)):
         raise load_error(
             model,
             f"Python model {path} does not implement `execute` method: "
             "add execute(self, requests) to its TritonPythonModel",
         )
-    return found
+    return model_class
 
 
 def load_error(model: str, text: str) -> InferenceError:

@@ -12,7 +12,6 @@ from naiad.config.checks.tensors import check_tensors
 from naiad.config.document import FieldPath
 from naiad.config.findings import Findings, did_you_mean
 from naiad.config.pbtxt.cursor import placeholder_in
-from naiad.config.platforms import ENSEMBLE, fits
 from naiad.core.messages import model_config_pb2
 
 _NAME_BACKEND: tuple[FieldPath, ...] = (("backend",), ("platform",), ("default_model_filename",))
@@ -128,7 +127,7 @@ def _instead_of(name: str, backend: BackendType | None, backends: BackendTypes) 
 def _check_backend(
     message: Any, findings: Findings, backend: BackendType | None, backends: BackendTypes
 ) -> None:
-    if ENSEMBLE in {message.platform, message.WhichOneof("scheduling_choice")}:
+    if "ensemble" in {message.platform, message.WhichOneof("scheduling_choice")}:
         return  # refused as a whole, by its own problem
     if not message.backend and not message.platform:
         if all(map(findings.trusted, _NAME_BACKEND)):
@@ -156,6 +155,12 @@ def _check_backend(
             f"unexpected 'platform' and 'backend' pair, got:{message.platform}, {message.backend}",
             "leave platform out: backend says it all",
         )
+
+
+def fits(platform: str, backend: BackendType | None) -> bool:
+    """Whether a platform may stand beside a backend (row 11.3); a backend without a platform of its own takes any."""
+    platforms = backend.platforms if backend is not None else ()
+    return not platforms or platform in platforms
 
 
 def _ways_to_name_one(backends: BackendTypes) -> str:

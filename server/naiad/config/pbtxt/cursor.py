@@ -1,6 +1,7 @@
 """The parser's position in a config file: the tokens left, the brackets that are open, the problems found so far.
 
-It knows how text is skipped and how a bracket is found to be missing, and nothing of fields. Skipping counts
+It knows how text is skipped, where a block or list ends and which bracket is missing, and nothing of fields. A problem with a bracket is
+reported once, at the bracket to fix: the opening one when the closing one is missing. Skipping counts
 brackets instead of descending, so that a file of 300,000 opening brackets costs time but no stack.
 """
 
@@ -15,7 +16,6 @@ from naiad.core.record import Record
 CLOSERS = {"{": "}", "<": ">", "[": "]"}
 MOST_PROBLEMS = 100
 """A file with more problems is not a config; further ones would only hide the first."""
-
 
 _LONGEST_MESSAGE = 400
 """Characters; it quotes the file, where a word may be a megabyte long."""
@@ -42,6 +42,11 @@ class Open(Record, frozen=True):
     def closer(self) -> str:
         """The sign that closes it."""
         return CLOSERS[self.token.text]
+
+    @property
+    def title(self) -> str:
+        """What it opens, for messages."""
+        return f'{"list" if self.closer == "]" else "block"} "{self.owner}"'
 
 
 class Cursor:
@@ -110,7 +115,7 @@ class Cursor:
         """
         depth = 0
         while self.token.kind is not Kind.END:
-            if depth and self.outdented(self.token):
+            if depth and self._outdented(self.token):
                 break
             token = self.take()
             if is_symbol(token, "{<["):
@@ -121,25 +126,100 @@ class Cursor:
                     break
         return self.previous
 
-    # ---- brackets that are missing
+    # ---- brackets
 
-    def close(self) -> None:
-        """Take the bracket that closes the innermost one."""
+    def enter(self, owner: str, fields: frozenset[str]) -> None:
+        """Take an opening bracket; `owner` and `fields` as in `Open`."""
+        self.open.append(Open(self.take(), owner, fields))
+
+    def at_end(self, *, after_comma: bool = False) -> bool:
+        """Leave the innermost block or list when it ends here, and report a bracket that is missing or wrong.
+
+        Args:
+            after_comma: whether the token before was the comma of a list.
+
+        Returns:
+            Whether it ends here; outside all brackets, whether the file does.
+        """
+        while is_symbol(self.token, "}>]"):
+            if self._closed(after_comma=after_comma):
+                return True
+        token = self.token
+        if token.kind is Kind.END:
+            if self.open:
+                self.close_missing("the file ends before")
+            return True
+        if self._outdented(token):
+            self.close_missing(f'"{token.text}" in line {token.line} comes before')
+            return True
+        return False
+
+    def _closed(self, *, after_comma: bool) -> bool:
+        """Whether a closing bracket ends the innermost block or list; else it is reported and taken."""
+        token = self.token
+        if self.open and self._closes_outer(token):
+            self.close_missing(f"what stands around it ends in line {token.line}")
+            return True
         self.take()
-        self.open.pop()
+        if not self.open or (token.text == "]" and self.open[-1].closer != "]"):
+            self.report_token(
+                token,
+                f"this {token.text} closes nothing: every bracket before it is closed already",
+                "remove it, or add the opening bracket that is missing",
+            )
+            return False
+        entry = self.open.pop()
+        if token.text != entry.closer:
+            self.report_token(
+                token,
+                f"the {entry.title} was opened by {entry.token.text} in line {entry.token.line}"
+                f" and cannot be closed by {token.text}",
+                f"write {entry.closer}",
+            )
+        elif after_comma:
+            comma = self._tokens[self._at - 2]
+            self.report_token(comma, "a list does not end in a comma", "remove this comma")
+        return True
 
     def close_missing(self, reason: str) -> None:
         """Report that the innermost bracket is never closed, at the bracket itself, and leave it."""
         entry = self.open.pop()
         self._missing -= 1
-        what = "list" if entry.token.text == "[" else "block"
         self.report_token(
             entry.token,
-            f'the {what} "{entry.owner}" that opens here is never closed: {reason}',
+            f"the {entry.title} that opens here is never closed: {reason}",
             f"add the missing {entry.closer}",
         )
 
-    def closes_outer(self, token: Token) -> bool:
+    def separator_after_item(self) -> bool:
+        """Take the comma after an item of the innermost list; report one that is missing. True when there was one."""
+        if self.take_if(","):
+            return True
+        token = self.token
+        if is_symbol(token, ";"):
+            self.take()
+            self.report_token(token, "the items of a list are separated by commas", "write a comma")
+            return True
+        if token.kind is Kind.END or is_symbol(token, "}>]") or self._outdented(token):
+            return False
+        if token.kind is Kind.WORD and is_symbol(self.ahead(), ":={["):
+            return False
+        self.report_token(
+            token,
+            f'there is no comma before this item of "{self.open[-1].owner}"',
+            f"write a comma after {shown(self.previous)}",
+        )
+        return False
+
+    def take_extra_separator(self) -> bool:
+        """Take and report a comma or semicolon where an item belongs; False when there is none."""
+        if not self.at_symbol(",;"):
+            return False
+        token = self.take()
+        self.report_token(token, f"this {token.text} separates nothing", "remove it")
+        return True
+
+    def _closes_outer(self, token: Token) -> bool:
         """Whether a closing bracket belongs to a block further out than the innermost one.
 
         Either no other can be meant by its shape, or brackets are missing in this file and it stands further left
@@ -158,7 +238,7 @@ class Cursor:
             and token.column < inner.token.indent
         )
 
-    def outdented(self, token: Token) -> bool:
+    def _outdented(self, token: Token) -> bool:
         """Whether a token starts a line too far left to be inside the innermost bracket, and names a field further out."""
         if self._missing <= 0 or not self.open or token.kind is not Kind.WORD:
             return False

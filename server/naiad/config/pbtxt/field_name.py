@@ -6,7 +6,7 @@ from naiad.config.pbtxt.block import Block
 from naiad.config.pbtxt.cursor import Cursor, is_symbol, shown
 from naiad.config.pbtxt.scalars import example, is_text
 from naiad.config.pbtxt.tokens import TYPOGRAPHIC_QUOTES, Kind, Token
-from naiad.config.pbtxt.unknown_field import explain, inside
+from naiad.config.pbtxt.unknown_names import explain, inside, nested
 from naiad.config.pbtxt.values import report_no_value
 
 _BEFORE_VALUE = ":={[<"
@@ -101,12 +101,11 @@ def _report_dots(cursor: Cursor, first: Token) -> None:
     while cursor.at_symbol(".") and cursor.ahead().kind is Kind.WORD:
         cursor.take()
         names.append(cursor.take().text)
-    nested = " { ".join((*names[:-1], f"{names[-1]}: …")) + " }" * (len(names) - 1)
     cursor.report_span(
         first.start,
         cursor.previous.end,
         "names are not joined by dots: a field of a block is written inside its braces",
-        f"write {nested}",
+        f"write {nested(names[:-1], names[-1])}",
     )
     cursor.take_if(".")
 

@@ -8,12 +8,11 @@ skipped without recursion. Every loop takes a token or ends.
 from typing import Any
 
 from naiad.config.pbtxt.block import Block, Positions, is_map
-from naiad.config.pbtxt.brackets import closing, extra_separator, list_ends, list_separator
 from naiad.config.pbtxt.cursor import Cursor, Open, is_symbol, shown
 from naiad.config.pbtxt.field_name import begins_field, field_named, skip_value, take_colon
 from naiad.config.pbtxt.scalars import is_text
 from naiad.config.pbtxt.tokens import Kind, Token
-from naiad.config.pbtxt.unknown_field import inside
+from naiad.config.pbtxt.unknown_names import inside
 from naiad.config.pbtxt.values import read_value, report_placeholder
 
 
@@ -37,33 +36,18 @@ class Grammar:
                 "the file begins with a brace, as JSON does: the format has none around the whole",
                 "remove this brace and the one that closes it",
             )
-            self._enter("the whole file", block)
+            cursor.enter("the whole file", block.fields)
             self._fields(block)
         while cursor.token.kind is not Kind.END:
             self._fields(block)
 
     # ---- blocks
 
-    def _enter(self, owner: str, block: Block) -> None:
-        token = self._cursor.take()
-        self._cursor.open.append(Open(token, owner, block.fields))
-
     def _fields(self, block: Block) -> None:
-        """Read fields up to the bracket that closes the innermost one, or to the end."""
+        """Read fields up to the end of the innermost block, or of the file."""
         cursor = self._cursor
-        while True:
-            token = cursor.token
-            if token.kind is Kind.END:
-                if cursor.open:
-                    cursor.close_missing("the file ends before")
-                return
-            if is_symbol(token, "}>]"):
-                if closing(cursor, token):
-                    return
-            elif cursor.outdented(token):
-                cursor.close_missing(f'"{token.text}" in line {token.line} comes before')
-                return
-            elif token.kind in {Kind.WORD, Kind.STRING}:
+        while not cursor.at_end():
+            if cursor.token.kind in {Kind.WORD, Kind.STRING}:
                 self._field(block)
             else:
                 self._junk(block)
@@ -116,7 +100,8 @@ class Grammar:
             if field.message_type is not None:
                 self._messages(target, field, token)
             elif field.is_repeated and cursor.at_symbol("["):
-                self._scalar_list(target, field, token)
+                target.place_first((field.name,), cursor.token.position())
+                self._list(target, field, token)
             else:
                 self._scalar(target, field, token)
         if not cursor.take_if(","):
@@ -157,6 +142,32 @@ class Grammar:
             suggestion,
         )
 
+    # ---- lists
+
+    def _list(self, block: Block, field: Any, name: Token) -> None:
+        """Read `[a, b, c]`, a list of values or of blocks."""
+        cursor = self._cursor
+        inside_item = set(field.message_type.fields_by_name) if field.message_type else None
+        cursor.enter(field.name, frozenset())
+        after_comma = False
+        while not cursor.at_end(after_comma=after_comma):
+            token = cursor.token
+            if cursor.take_extra_separator():
+                after_comma = False
+            elif begins_field(cursor):
+                if inside_item is None or token.text in block.fields - inside_item:
+                    cursor.close_missing(f'"{token.text}" in line {token.line} comes before')
+                else:
+                    self._item_without_braces(block, field)
+                return
+            elif inside_item is not None:
+                self._message(block, field, name, anchor=token)
+                after_comma = cursor.separator_after_item()
+            elif self._scalar(block, field, name):
+                after_comma = cursor.separator_after_item()
+            else:
+                cursor.take()
+
     # ---- scalars
 
     def _scalar(self, block: Block, field: Any, name: Token) -> bool:
@@ -178,25 +189,6 @@ class Grammar:
             block.place((field.name,), scalar.position)
         return True
 
-    def _scalar_list(self, block: Block, field: Any, name: Token) -> None:
-        """Read `[a, b, c]`."""
-        cursor = self._cursor
-        block.place_first((field.name,), cursor.token.position())
-        cursor.open.append(Open(cursor.take(), field.name, frozenset()))
-        after_comma = False
-        while not list_ends(cursor, after_comma=after_comma):
-            token = cursor.token
-            if is_symbol(token, ",;"):
-                extra_separator(cursor)
-                after_comma = False
-            elif begins_field(cursor):
-                cursor.close_missing(f'"{token.text}" in line {token.line} comes before')
-                return
-            elif self._scalar(block, field, name):
-                after_comma = list_separator(cursor, field)
-            else:
-                cursor.take()
-
     # ---- messages
 
     def _messages(self, block: Block, field: Any, name: Token) -> None:
@@ -212,22 +204,7 @@ class Grammar:
                 f"{field.name} is one block, not a list",
                 f"write {field.name} {{ … }} without the square brackets",
             )
-        cursor.open.append(Open(cursor.take(), field.name, frozenset()))
-        after_comma = False
-        while not list_ends(cursor, after_comma=after_comma):
-            token = cursor.token
-            if is_symbol(token, ",;"):
-                extra_separator(cursor)
-                after_comma = False
-            elif begins_field(cursor):
-                if token.text in block.fields - set(field.message_type.fields_by_name):
-                    cursor.close_missing(f'"{token.text}" in line {token.line} comes before')
-                else:
-                    self._item_without_braces(block, field)
-                return
-            else:
-                self._message(block, field, name, anchor=token)
-                after_comma = list_separator(cursor, field)
+        self._list(block, field, name)
 
     def _item_without_braces(self, block: Block, field: Any) -> None:
         """`input [ name: "x" … ]`: read the fields as one item, up to the end of the list."""
@@ -260,7 +237,7 @@ class Grammar:
         else:
             inner = self._inner(block, field, name)
             inner.place((), anchor.position())
-            self._enter(field.name, inner)
+            cursor.enter(field.name, inner.fields)
             self._fields(inner)
 
     def _inner(self, block: Block, field: Any, name: Token) -> Block:
@@ -313,7 +290,7 @@ class Grammar:
         cursor = self._cursor
         entry = block.entry(field.name)
         opener = cursor.token
-        self._enter(field.name, entry)
+        cursor.enter(field.name, entry.fields)
         self._fields(entry)
         own = entry.positions or {}
         position = own.get(("key",), opener.position())

@@ -11,6 +11,8 @@ import pathlib
 import stat
 import types
 
+import msgspec
+
 from naiad.config.document import Document
 from naiad.config.pbtxt.block import Positions
 from naiad.config.pbtxt.cursor import Cursor, EnoughError
@@ -89,48 +91,36 @@ def _decode(data: bytes, path: pathlib.Path) -> Document:
         return _unreadable(path, "the file is in UTF-16", "save it as UTF-8")
     marked = data.startswith(codecs.BOM_UTF8)
     data = data.removeprefix(codecs.BOM_UTF8)
+    document = parse(data.decode(errors="replace"), path=path)
     problems: list[Problem] = []
-    if marked:
-        first = data.split(b"\n", 1)[0].decode(errors="replace").removesuffix("\r")
+
+    def report(position: Position, message: str, suggestion: str) -> None:
         problems.append(
             Problem(
                 path=path,
-                position=Position(1, 1),
-                message="the file begins with a byte order mark, an invisible character that Triton refuses",
-                suggestion='save it as "UTF-8", not as "UTF-8 with BOM"',
-                line_text=first,
+                position=position,
+                message=message,
+                suggestion=suggestion,
+                line_text=document.line(position.line),
             )
         )
+
+    if marked:
+        report(
+            Position(1, 1),
+            "the file begins with a byte order mark, an invisible character that Triton refuses",
+            'save it as "UTF-8", not as "UTF-8 with BOM"',
+        )
     try:
-        text = data.decode()
+        data.decode()
     except UnicodeDecodeError as error:
-        text = data.decode(errors="replace")
-        problems.append(_not_utf8(data, error.start, path))
-    document = parse(text, path=path)
-    if not problems:
-        return document
-    return Document(
-        path=path,
-        text=text,
-        message=document.message,
-        positions=document.positions,
-        problems=(*problems, *document.problems),
-    )
-
-
-def _not_utf8(data: bytes, at: int, path: pathlib.Path) -> Problem:
-    start = data.rfind(b"\n", 0, at) + 1
-    end = data.find(b"\n", at)
-    line = data[start : end if end >= 0 else len(data)].decode(errors="replace")
-    return Problem(
-        path=path,
-        position=Position(
-            data.count(b"\n", 0, at) + 1, len(data[start:at].decode(errors="replace")) + 1
-        ),
-        message=f"the byte 0x{data[at]:02x} here is not valid UTF-8",
-        suggestion="save the file as UTF-8",
-        line_text=line.removesuffix("\r"),
-    )
+        before = data[: error.start].decode(errors="replace").split("\n")
+        report(
+            Position(len(before), len(before[-1]) + 1),
+            f"the byte 0x{data[error.start]:02x} here is not valid UTF-8",
+            "save the file as UTF-8",
+        )
+    return msgspec.structs.replace(document, problems=(*problems, *document.problems))
 
 
 def _unreadable(path: pathlib.Path, message: str, suggestion: str = "") -> Document:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 from google.protobuf.descriptor import FieldDescriptor
 
-from naiad.config.pbtxt.vocabulary import meant_value
+from naiad.config.pbtxt.unknown_names import meant_value
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,12 +38,22 @@ INTEGER_RANGES: collections.abc.Mapping[int, tuple[int, int]] = {
 }
 """By type; ModelConfig uses no other integer type."""
 
-_DOUBLE, _FLOAT = FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT
-_BOOL, _STRING, _ENUM = (
+_FLOATS = frozenset((FieldDescriptor.TYPE_DOUBLE, FieldDescriptor.TYPE_FLOAT))
+_BOOL, _STRING, _ENUM, _MESSAGE = (
     FieldDescriptor.TYPE_BOOL,
     FieldDescriptor.TYPE_STRING,
     FieldDescriptor.TYPE_ENUM,
+    FieldDescriptor.TYPE_MESSAGE,
 )
+
+_TAKES: collections.abc.Mapping[int, tuple[str, str]] = {
+    **dict.fromkeys(INTEGER_RANGES, ("an integer", "8")),
+    **dict.fromkeys(_FLOATS, ("a number", "0.5")),
+    _BOOL: ("true or false", "true"),
+    _STRING: ("a text in quotes", '"…"'),
+    _MESSAGE: ("a block { … }", "{ }"),
+}
+"""By type: what a field takes, in words, and an example. Those of an enum are in its definition."""
 
 _OCTAL = re.compile(r"([+-]?)0(\d+)")
 _FLOAT_SPELLING = re.compile(r"(-?)(?:inf(?:inity)?|(nan))f?", re.IGNORECASE)
@@ -56,41 +66,26 @@ def is_text(field: Any) -> bool:
 
 def wanted(field: Any) -> str:
     """What a field takes, in words."""
-    if field.message_type is not None:
-        return "a block { … }"
-    if field.type in INTEGER_RANGES:
-        return "an integer"
-    if field.type in {_DOUBLE, _FLOAT}:
-        return "a number"
-    if field.type == _BOOL:
-        return "true or false"
-    if field.type == _ENUM:
-        names = list(field.enum_type.values_by_name)
-        return "one of " + ", ".join(name for name in names if not name.endswith("_INVALID"))
-    return "a text in quotes"
+    return f"one of {', '.join(_names(field))}" if field.type == _ENUM else _TAKES[field.type][0]
 
 
 def example(field: Any) -> str:
     """A value that a field would take, to show how it is written."""
-    if field.message_type is not None:
-        return "{ }"
-    if field.type in INTEGER_RANGES:
-        return "8"
-    if field.type in {_DOUBLE, _FLOAT}:
-        return "0.5"
-    if field.type == _BOOL:
-        return "true"
     if field.type == _ENUM:
-        names = [name for name in field.enum_type.values_by_name if not name.endswith("_INVALID")]
-        return "TYPE_FP32" if "TYPE_FP32" in names else str(names[0])
-    return '"…"'
+        names = _names(field)
+        return "TYPE_FP32" if "TYPE_FP32" in names else names[0]
+    return _TAKES[field.type][1]
+
+
+def _names(field: Any) -> list[str]:
+    return [name for name in field.enum_type.values_by_name if not name.endswith("_INVALID")]
 
 
 def advice(field: Any) -> str:
     """What to write in place of an invalid value."""
     if field.name == "dims":  # other tools write None, N, ? or a name
         return "write a number, or -1 for a size that varies"
-    if field.type in INTEGER_RANGES or field.type in {_DOUBLE, _FLOAT}:
+    if field.type in INTEGER_RANGES or field.type in _FLOATS:
         return f"write a number, as in {field.name}: {example(field)}"
     return f"write {field.name}: {example(field)}"
 
@@ -104,7 +99,7 @@ def read_bare(field: Any, text: str) -> Reading:
     """
     if field.type in INTEGER_RANGES:
         return _integer(field, text)
-    if field.type in {_DOUBLE, _FLOAT}:
+    if field.type in _FLOATS:
         return _float(field, text)
     if field.type == _BOOL:
         return _bool(field, text)
@@ -192,8 +187,9 @@ def _parse_integer(text: str) -> int | None:
 def _not_an_integer(field: Any, text: str) -> Reading:
     number = _parse_float(text)
     if number is not None and math.isfinite(number) and number == int(number):
+        low, high = INTEGER_RANGES[field.type]
         return Reading(
-            value=int(number) if _in_range(field, int(number)) else None,
+            value=int(number) if low <= number <= high else None,
             message=f"{field.name} takes an integer, and {_short(text)} is written as a fraction",
             suggestion=_write(field, f"{int(number)}") if abs(number) < 1e19 else "",  # noqa: PLR2004 - 64 bits
         )
@@ -207,11 +203,6 @@ def _not_an_integer(field: Any, text: str) -> Reading:
         message=f"{field.name} takes an integer, not {_short(text)}",
         suggestion=advice(field),
     )
-
-
-def _in_range(field: Any, number: int) -> bool:
-    low, high = INTEGER_RANGES[field.type]
-    return low <= number <= high
 
 
 def _float(field: Any, text: str) -> Reading:
@@ -245,15 +236,14 @@ def _parse_float(text: str) -> float | None:
         return None
 
 
-_TRUE = frozenset({"true", "True", "t", "1"})
-_FALSE = frozenset({"false", "False", "f", "0"})
+_BOOLEANS = {"true": True, "True": True, "t": True, "1": True, "false": False, "False": False, "f": False, "0": False}  # fmt: skip
 _YES = frozenset({"true", "yes", "y", "on", "enable", "enabled"})
 _NO = frozenset({"false", "no", "n", "off", "disable", "disabled", "none", "null"})
 
 
 def _bool(field: Any, text: str) -> Reading:
-    if text in _TRUE or text in _FALSE:
-        return Reading(value=text in _TRUE)
+    if text in _BOOLEANS:
+        return Reading(value=_BOOLEANS[text])
     lower = text.lower()
     guess = True if lower in _YES else False if lower in _NO else None
     return Reading(
@@ -261,7 +251,7 @@ def _bool(field: Any, text: str) -> Reading:
         message=f"{field.name} takes true or false, not {_short(text)}",
         suggestion="write true or false, in small letters"
         if guess is None
-        else _write(field, f"{'true' if guess else 'false'}"),
+        else _write(field, _shown(field, guess)),
     )
 
 

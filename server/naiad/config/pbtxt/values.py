@@ -235,9 +235,7 @@ def _belongs(cursor: Cursor, last: Token, field: Any) -> bool:
     if token.start != last.end or token.kind is Kind.END:
         return False
     if token.kind is Kind.STRING:
-        return (
-            not token.closed and len(token.text) == 1
-        )  # model.onnx": the opening quote is missing
+        return _is_stray_quote(token, last)
     if token.kind is Kind.SYMBOL and token.text in ",;{}[]<>=":
         return False
     if token.text == ":":

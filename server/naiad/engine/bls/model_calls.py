@@ -8,7 +8,6 @@ that wait for each other (`scheduling/deadlock.py`) and fails the youngest call.
 import asyncio
 import collections.abc
 import logging
-import typing
 
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference, OnResponse
@@ -25,16 +24,8 @@ CHECK_INTERVAL_S = 0.1
 """Interval of the check for cycles; a call that takes less is never checked."""
 
 
-class Models(typing.Protocol):
-    """Finds the models."""
-
-    def model(self, name: str, version: int) -> Model:
-        """The version that serves now.
-
-        Raises:
-            InferenceError: none serves.
-        """
-        ...
+FindModel = collections.abc.Callable[[str, int], Model]
+"""The version of a model that serves now, by name and version; raises InferenceError if none serves."""
 
 
 class Caller(Record, frozen=True, gc=True):
@@ -57,15 +48,8 @@ class ModelCall:
     """A call in progress. Made by `ModelCalls.begin`."""
 
     __slots__ = (
-        "_calls",
-        "caller",
-        "inference",
-        "model",
-        "number",
-        "on_response",
-        "request",
-        "since_ns",
-    )
+        "_calls", "caller", "inference", "model", "number", "on_response", "request", "since_ns",
+    )  # fmt: skip
 
     def __init__(
         self, calls: "ModelCalls", request: InferRequest, *, caller: Caller, on_response: OnResponse
@@ -104,20 +88,20 @@ class ModelCalls:
 
     def __init__(self, *, clock: Clock) -> None:
         self._now = clock.monotonic_ns
-        self._models: Models | None = None
+        self._find_model: FindModel | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._calls: dict[int, ModelCall] = {}
         self._made = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def open(self, models: Models, loop: asyncio.AbstractEventLoop) -> None:
+    def open(self, find_model: FindModel, loop: asyncio.AbstractEventLoop) -> None:
         """Accept calls."""
-        self._models = models
+        self._find_model = find_model
         self._loop = loop
 
     def close(self) -> None:
         """Accept no more calls; those without a response fail."""
-        self._models = None
+        self._find_model = None
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -168,11 +152,11 @@ class ModelCalls:
         self._calls.pop(call.number, None)
 
     def _find(self, request: InferRequest, *, decoupled: bool) -> Model:
-        if self._models is None:
+        if self._find_model is None:
             raise internal("the server is stopping")
         name = request.model_name
         try:
-            model = self._models.model(name, request.model_version)
+            model = self._find_model(name, request.model_version)
         except InferenceError as error:
             # New releases say the first, 2.51 the second.
             raise internal(
@@ -209,7 +193,8 @@ class ModelCalls:
             for kept, before in occupancy.kept:
                 executed_in.update((inference, id(before)) for inference in kept)
         # The rest of a batch that came back with deferred responses; its calls may know different parts of it.
-        for calling in {id(batch): batch for batch in self._calling_batches()}.values():
+        batches = (call.caller.batch for call in self._calls.values() if call.caller.batch)
+        for calling in {id(batch): batch for batch in batches}.values():
             known = next(
                 (executed_in[inference] for inference in calling if inference in executed_in),
                 id(calling),
@@ -236,10 +221,6 @@ class ModelCalls:
             for model, occupancy in occupancies.items()
         }
         return [self._calls[wait.number] for wait in find_cycle(waits, pools, self._now())]
-
-    def _calling_batches(self) -> "collections.abc.Iterator[list[Inference]]":
-        """The batch of each call; a batch that made several calls comes several times."""
-        return (call.caller.batch for call in self._calls.values() if call.caller.batch)
 
     def _abort_youngest(self, cycle: collections.abc.Sequence[ModelCall]) -> None:
         youngest = cycle[0]

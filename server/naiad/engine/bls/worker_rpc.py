@@ -1,4 +1,4 @@
-"""Handles the requests of models in worker processes to the server: the counterpart of `hosts/worker/asking.py`, as `in_process_api.py` is for threads."""
+"""Handles the requests of models in worker processes to the server: the counterpart of `hosts/worker/asking.py`, as `server_api.py` is for threads."""
 
 import asyncio
 import collections.abc
@@ -9,8 +9,8 @@ from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.bls.model_calls import Caller, ModelCall
-from naiad.engine.bls.services import STOPPING, ModelControl, WorkerRpcServices, is_ready
-from naiad.errors import InferenceError
+from naiad.engine.bls.server_api import STOPPING, ServerApi, is_ready
+from naiad.errors import InferenceError, unavailable
 from naiad.hosts import messages
 from naiad.hosts.host import BatchAt, Reply
 from naiad.hosts.worker import codec
@@ -25,13 +25,13 @@ class ModelRpcHandler:
     """Implements `hosts.host.WorkerRpcHandler`.
 
     Args:
-        services: what all handlers share.
+        api: the server's side.
         model: the name of the model whose requests it handles.
         instance: the instance's name.
     """
 
-    def __init__(self, services: WorkerRpcServices, model: str, instance: str) -> None:
-        self._services = services
+    def __init__(self, api: ServerApi, model: str, instance: str) -> None:
+        self._api = api
         self._model = model
         self._instance = instance
         self._calls: dict[int, ModelCall] = {}
@@ -53,13 +53,13 @@ class ModelRpcHandler:
                 call.cancel()
         elif what == "close_family":
             self._families.discard(rest[0])
-            self._services.metrics.close_family(rest[0])
+            self._api.custom.close_family(rest[0])
         elif what in _CONTROL:
             task = asyncio.get_running_loop().create_task(
                 self._control(number, what, rest, tensors, reply)
             )
-            self._services.tasks.add(task)
-            task.add_done_callback(self._services.tasks.discard)
+            self._api.tasks.add(task)
+            task.add_done_callback(self._api.tasks.discard)
         else:
             self._handle_metrics(number, what, rest, reply)
 
@@ -70,7 +70,7 @@ class ModelRpcHandler:
         self._calls.clear()
         families, self._families = self._families, set()
         for family in families:
-            self._services.metrics.close_family(family)
+            self._api.custom.close_family(family)
 
     def _infer(
         self,
@@ -81,16 +81,7 @@ class ModelRpcHandler:
         reply: Reply,
     ) -> None:
         fields, batch, blocks, decoupled = request_fields
-        (
-            name,
-            version,
-            request_id,
-            correlation_id,
-            flags,
-            timeout_us,
-            parameters,
-            outputs,
-        ) = fields
+        name, version, request_id, correlation_id, flags, timeout_us, parameters, outputs = fields
         request = InferRequest(
             model_name=name,
             model_version=version,
@@ -123,7 +114,7 @@ class ModelRpcHandler:
                 return
             reply(RESULT, number, header, payload)
 
-        call = self._services.calls.begin(
+        call = self._api.calls.begin(
             request, caller=caller, decoupled=decoupled, on_response=respond
         )
         if not is_over:
@@ -137,15 +128,15 @@ class ModelRpcHandler:
         files: list[Tensor],
         reply: Reply,
     ) -> None:
-        error: str | None = STOPPING
-        value: Any = None
-        control = self._services.control
+        error: str | None = None
+        value: bool | None = None
         try:
-            if control is not None:
-                value = await self._controlled(control, what, rest, files)
-                error = None
+            value = await self._controlled(what, rest, files)
         except InferenceError as failure:
             error = failure.message
+        except asyncio.CancelledError:
+            error = STOPPING
+            raise
         except Exception as failure:  # noqa: BLE001  whatever it is, the model waits for a reply
             _log.exception("a request of model '%s' could not be handled", self._model)
             error = f"{type(failure).__name__}: {failure}"
@@ -153,32 +144,34 @@ class ModelRpcHandler:
             reply(RESULT, number, _printed((error, value)))
 
     async def _controlled(
-        self,
-        control: ModelControl,
-        what: str,
-        rest: collections.abc.Sequence[Any],
-        files: list[Tensor],
+        self, what: str, rest: collections.abc.Sequence[Any], files: list[Tensor]
     ) -> bool | None:
-        if what == "load":
-            name, config, loads = rest
-            overrides: dict[str, str | bytes] = {file.name: file.array.tobytes() for file in files}
-            if config:
-                overrides["config"] = config
-            await control.load_model(name, overrides, requested_by=self._model if loads else "")
-            return None
-        if what == "unload":
-            name, dependents, loads = rest
-            requested_by = self._model if loads else ""
-            await control.unload_model(
-                name, unload_dependents=dependents, requested_by=requested_by
-            )
-            return None
-        return await is_ready(control, *rest)
+        control = self._api.control
+        if control is None:
+            raise unavailable(STOPPING)
+        match what, *rest:
+            case "load", name, config, loads:
+                overrides: dict[str, Any] = {file.name: file.array.tobytes() for file in files}
+                if config:
+                    overrides["config"] = config
+                requested_by = self._model if loads else ""
+                await control.load_model(name, overrides, requested_by=requested_by)
+                return None
+            case "unload", name, dependents, loads:
+                requested_by = self._model if loads else ""
+                await control.unload_model(
+                    name, unload_dependents=dependents, requested_by=requested_by
+                )
+                return None
+            case _, name, version:
+                return await is_ready(control, name, version)
+            case _:
+                raise AssertionError(what)
 
     def _handle_metrics(
         self, number: int, what: str, rest: collections.abc.Sequence[Any], reply: Reply
     ) -> None:
-        metrics = self._services.metrics
+        metrics = self._api.custom
         operations: dict[str, collections.abc.Callable[..., Any]] = {
             "open_family": metrics.open_family,
             "open_metric": metrics.open_metric,

@@ -33,7 +33,7 @@ from typing import Any
 import numpy as np
 
 from naiad.backends.instance import Execution, Request, Response, host_array
-from naiad.backends.python.api.byte_tensors import serialize_byte_tensor
+from naiad.backends.python.api.datatypes import serialize_byte_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unsupported
 from naiad.hosts.worker.link import ALIGNED, Payload
 
@@ -265,12 +265,8 @@ def write_outcome(execution: "Execution[Response]") -> "tuple[bytes, Payload]":
     groups: list[Group] = []
     more: list[Any] = []
     for index, response in enumerate(execution.responses):
-        if response is None:
-            groups.append(None)
-            continue
-        failed = response.error is not None
-        groups.append(None if failed else (_NOTHING, response.outputs))
-        if failed or response.parameters:
+        groups.append(_group(response))
+        if response is not None and (response.error is not None or response.parameters):
             more.append((index, error_fields(response.error), response.parameters))
     rest = TIMES.pack(execution.input_end_ns, execution.output_start_ns)
     return write(groups, rest + to_json(more).encode() if more else rest)

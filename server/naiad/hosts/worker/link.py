@@ -1,6 +1,6 @@
 """The link between the server and a worker process: short messages on sockets, large payloads in shared memory.
 
-Two SOCK_SEQPACKET socket pairs. The first one carries calls: a batch, then its outcome. A message has 32 bytes and costs one wake-up. Its
+SOCK_SEQPACKET socket pairs: one per instance, and the control socket. The former carry calls: a batch, then its outcome. A message has 32 bytes and costs one wake-up. Its
 payload is in a segment of the sender, an anonymous file (memfd) whose descriptor is sent with the first message that uses
 it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Up to 32 KiB follow the 32 bytes instead. Segments have no
 name in the file system, so nothing is left when both processes are gone.
@@ -9,9 +9,9 @@ The receiver uses tensors without a copy. Its next message says which of the sen
 the sender reuses the others, because a mapped page of memory costs a tenth of a new one. A sender keeps
 up to four segments, larger ones instead of smaller ones; if all four are in use, a message gets a segment of its own.
 
-All other messages are notifications, sent from any thread; a large one has a segment of its own. A worker sends its notifications on the first
-socket, so that a response arrives before the outcome of its batch; the server sends its own on the second one, the control socket, where a thread
-of the worker listens also while a batch runs.
+All other messages are notifications, sent from any thread; a large one has a segment of its own. A worker sends its notifications on
+the instance's socket, so that a response arrives before the outcome of its batch; the server sends its own on the control socket, where a thread
+of the worker listens also while batches run.
 A receiver without a descriptor or address space left cannot map a new segment: it gets `SegmentLostError` instead of the message, and
 its next call message says which segments it does not have, so that the sender makes new ones.
 A new kind of request (of a worker to the server, for example) needs two kinds of notifications, one in each direction, and a number
@@ -47,6 +47,10 @@ received. PING: do coroutines run."""
 READY, RESPONSE, REQUEST, PONG = 80, 81, 82, 83
 """Notifications of a worker. READY: the answer to GET_READY, with 0 or 1 as its number. RESPONSE: a response to the request of this number.
 REQUEST: a call of the model to the server (see `asking.py`). PONG: coroutines run."""
+
+PLACE_SHIFT = 48
+"""The requests of a worker's instances are numbered from the instance's place, from 0, shifted by this. GET_READY and PING have such a number
+as well."""
 
 AHEAD_BYTES = 1 << 20
 """Bytes of responses that may be on their way to the server; the one that passes it still goes, the next waits for a CREDIT. The socket

@@ -1,6 +1,6 @@
-"""A worker process: `python …/naiad/hosts/worker/main.py --model … --version … --instance … --data-fd N --control-fd N`.
+"""A worker process: `python …/naiad/hosts/worker/main.py --model … --version … --instance … --data-fd N [N …] --control-fd N`.
 
-The main thread takes a batch, runs it and answers, over and over. A second thread listens on the control socket also while a batch
+The main thread takes a batch, runs it and answers, over and over; each further instance has a thread that does the same. One more thread listens on the control socket also while a batch
 runs, for cancels and the question whether the model is ready, and ends the process when the server is gone. The system ends
 it as well (PDEATHSIG), for the case that a model holds the interpreter.
 
@@ -78,7 +78,7 @@ def _run() -> int:
     title = f"naiad-worker --model {arguments.model} --version {arguments.version} --instance {arguments.instance}"
     with contextlib.suppress(OSError, ValueError):
         _show(title.encode())
-    data = socket.socket(fileno=arguments.data_fd)
+    data = [socket.socket(fileno=each) for each in arguments.data_fd]
     control = socket.socket(fileno=arguments.control_fd)
     version = ".".join(map(str, sys.version_info[:3]))
     if "t" in sys.abiflags:
@@ -115,7 +115,8 @@ def _arguments() -> Any:
     parser = argparse.ArgumentParser(description="A worker process of naiad serve")
     for name in ("model", "version", "instance"):
         parser.add_argument("--" + name, required=True)
-    for name in ("data-fd", "control-fd", "parent"):
+    parser.add_argument("--data-fd", type=int, required=True, nargs="+")
+    for name in ("control-fd", "parent"):
         parser.add_argument("--" + name, type=int, required=True)
     return parser.parse_args()
 

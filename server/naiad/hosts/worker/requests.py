@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from naiad.backends.python.api.byte_tensors import deserialize_bytes_tensor
+from naiad.backends.python.api.datatypes import deserialize_bytes_tensor
 from naiad.hosts.worker import codec
 
 
@@ -168,10 +168,13 @@ class RequestsInProgress:
 
     Without a lock, which would cost every batch: each thread writes what the other one reads, and then reads what the other one
     writes, so that one of them sees both.
+
+    Args:
+        first: the number of the first request to come.
     """
 
-    def __init__(self) -> None:
-        self._batch: tuple[int, list[ReceivedRequest]] = (0, [])
+    def __init__(self, first: int) -> None:
+        self._batch: tuple[int, list[ReceivedRequest]] = (first, [])
         self._early: set[int] = set()
         self._paused: set[int] = set()
         self._pausing = threading.Lock()

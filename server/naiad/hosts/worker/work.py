@@ -10,7 +10,7 @@ import socket
 import sys
 import threading
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from naiad.backends.instance import Instance, InstanceSpec, LoadedModel, Response
@@ -30,70 +30,63 @@ _log = logging.getLogger("naiad.worker")
 
 
 class Worker:
-    """The worker.
+    """The worker: one thread per instance, the first of them the main thread, and one that listens to the server's notifications.
 
     Args:
-        data: loads, batches and outcomes in turn, and whatever the worker posts; see `link`.
+        data: per instance, loads, batches and outcomes in turn, and whatever the worker posts; see `link`. Loads come on the first.
         control: what the server posts.
     """
 
-    def __init__(self, data: socket.socket, control: socket.socket) -> None:
-        self._link = link.Link(data)
+    def __init__(self, data: "Sequence[socket.socket]", control: socket.socket) -> None:
+        self._ahead = _Ahead()
+        self._runners = [_Runner(each, place, self._ahead) for place, each in enumerate(data)]
+        self._link = self._runners[0].link
         self._control = link.Link(control)
         self._model: Any = None
-        self._instance: Any = None
-        self._requests = RequestReader()
-        self._in_progress = RequestsInProgress()
-        self._ahead = _Ahead()
-        self._process = os.getpid()
         self._server = AskingServer(self._link)
 
     def run(self) -> int:
         """Work until the server says that it is the end, or is gone; gives back the exit status."""
         threading.Thread(target=self._listen, name="naiad-control", daemon=True).start()
-        receive = self._link.receive
         try:
-            while True:
-                try:
-                    kind, number, header = receive()
-                except link.SegmentLostError as lost:
-                    self._refuse(lost)
-                    continue
-                if kind == link.BATCH:
-                    self._execute(header, number)
-                elif kind == link.LOAD:
-                    if not self._load(header):
-                        return 0
-                elif kind == link.ONE_SHOT:
-                    self._run_one_shot(header)
-                    return 0
-                elif kind == link.CLOSE:
-                    self._instance.close()
-                    self._model.close()
-                    return 0
+            kind, header = self._receive_order()
+            if kind == link.ONE_SHOT:
+                self._run_one_shot(header)
+                return 0
+            if not self._load(header):
+                return 0
+            self._runners[0].serve()
         except link.LinkBrokenError:
             return 1
+        # The server ends a worker that has no batch, so the other threads wait for one.
+        for runner in self._runners:
+            runner.instance.close()
+        self._model.close()
+        return 0
 
-    def _refuse(self, lost: link.SegmentLostError) -> None:
-        """Fail what a message in turn was about, because its segment did not come; the next one may."""
-        refusal = unavailable(f"its worker process could not take the request: {lost}")
-        if lost.kind == link.BATCH:
-            self._link.send(link.OUTCOME, codec.write_failed_outcome(refusal))
-        else:
-            self._link.send(link.REFUSED, codec.write_failure(refusal))
+    def _receive_order(self) -> "tuple[int, bytes | bytearray]":
+        while True:
+            try:
+                kind, _, header = self._link.receive()
+            except link.SegmentLostError as lost:
+                self._link.send(link.REFUSED, codec.write_failure(_not_taken(lost)))
+            else:
+                return kind, header
 
     def _load(self, header: "bytes | bytearray") -> bool:
         context.worker_server = self._server
         order = codec.read_json(header)
         try:
-            self._model, self._instance = _guarded(_load_instance, order)
+            self._model, instances = _guarded(_load_instances, order)
         except InferenceError as refusal:
             self._link.send(link.REFUSED, codec.write_failure(refusal))
             return False
-        self._instance.respond_through(self)
+        for runner, instance, (name, _, _) in zip(self._runners, instances, order["instances"]):  # noqa: B905 - 3.8 knows no strict
+            runner.open(name, instance)
         # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
         gc.freeze()
-        self._link.send(link.LOADED, b"{}")
+        threads = [runner.start() for runner in self._runners[1:]]
+        self._link.send(link.LOADED, codec.to_json({"threads": threads}).encode())
         return True
 
     def _run_one_shot(self, header: "bytes | bytearray") -> None:
@@ -102,53 +95,6 @@ class Worker:
             self._link.send(link.DONE, codec.to_json(result).encode())
         except InferenceError as refusal:
             self._link.send(link.REFUSED, codec.write_failure(refusal))
-
-    def _execute(self, header: "bytes | bytearray", first: int) -> None:
-        payload = None
-        try:
-            answer, payload = self._answer(header, first)
-        except InferenceError as refusal:
-            answer = codec.write_failed_outcome(refusal)
-        except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
-            _log.exception("a batch failed")
-            answer = codec.write_failed_outcome(internal(f"{type(error).__name__}: {error}"))
-        if os.getpid() != self._process:
-            # A child that the model forked came back from execute as well: the answer is its parent's.
-            os._exit(0)
-        self._in_progress.ended()
-        # The batch is let go by now, so that the answer says only what the model still holds of it.
-        try:
-            self._link.send(link.OUTCOME, answer, payload)
-        except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
-            _log.exception("a batch's answer could not be handed over")
-            text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
-            self._link.send(link.OUTCOME, codec.write_failed_outcome(internal(text)))
-
-    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Payload]":
-        requests = self._requests.read(self._link.base, header, first)
-        self._in_progress.begin(first, requests)
-        execution = self._instance.execute(requests)
-        for request, response in zip(requests, execution.responses):  # noqa: B905 - 3.8 knows no strict; the server checks
-            if response is None:
-                self._in_progress.defer(request)
-        return codec.write_outcome(execution)
-
-    def send(
-        self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
-    ) -> None:
-        """See `Responder`."""
-        header, payload = codec.write_response(response, final=final, begun_ns=begun_ns)
-        size = payload.size + len(header)
-        self._ahead.goes(size)
-        try:
-            self._link.notify(link.RESPONSE, header, payload, call.number)
-        except BaseException:
-            self._ahead.taken(size)
-            raise
-
-    def wait_for_capacity(self, call: ReceivedRequest) -> None:
-        """See `Responder`."""
-        call.wait_for_capacity()
 
     def _listen(self) -> None:
         self._ahead.listener = threading.get_ident()
@@ -168,6 +114,128 @@ class Worker:
         os._exit(1)
 
     def _hear(self, kind: int, number: int, header: "bytes | bytearray") -> None:
+        if kind == link.CREDIT:
+            self._ahead.taken(number)
+        elif kind == link.RESULT:
+            self._server.on_reply(number, header, self._control.notification)
+        elif kind == link.ERROR:
+            self._server.failed(number, header.decode())
+        else:
+            self._runners[number >> link.PLACE_SHIFT].hear(kind, number)
+
+
+class _Runner:
+    """Runs the batches of one instance, which come and go on a link of its own. Implements `Responder`.
+
+    Args:
+        data: its socket.
+        place: its position among the instances of the worker.
+        ahead: shared by all of them.
+
+    Attributes:
+        link: the link.
+        instance: the instance; None until it is loaded.
+    """
+
+    def __init__(self, data: socket.socket, place: int, ahead: "_Ahead") -> None:
+        self.link = link.Link(data)
+        self.instance: Any = None
+        self._name = ""
+        self._requests = RequestReader()
+        self._in_progress = RequestsInProgress(place << link.PLACE_SHIFT)
+        self._ahead = ahead
+        self._process = os.getpid()
+
+    def open(self, name: str, instance: Instance) -> None:
+        """The instance is loaded."""
+        self._name = name
+        self.instance = instance
+        instance.respond_through(self)
+
+    def start(self) -> int:
+        """Serve in a thread of its own; returns the system's id of it."""
+        thread = threading.Thread(target=self._serve_apart, name=self._name, daemon=True)
+        thread.start()
+        return thread.native_id or 0
+
+    def _serve_apart(self) -> None:
+        try:
+            self.serve()
+        except link.LinkBrokenError:
+            pass
+        except BaseException:  # noqa: BLE001 - an instance without its thread would take batches and never answer
+            _log.exception(
+                "the worker ends: instance '%s' cannot receive batches any more", self._name
+            )
+        os._exit(1)
+
+    def serve(self) -> None:
+        """Execute batches until the server says that it is the end.
+
+        Raises:
+            LinkBrokenError: the server is gone.
+        """
+        receive = self.link.receive
+        while True:
+            try:
+                kind, number, header = receive()
+            except link.SegmentLostError as lost:
+                self.link.send(link.OUTCOME, codec.write_failed_outcome(_not_taken(lost)))
+                continue
+            if kind == link.BATCH:
+                self._execute(header, number)
+            elif kind == link.CLOSE:
+                return
+
+    def _execute(self, header: "bytes | bytearray", first: int) -> None:
+        payload = None
+        try:
+            answer, payload = self._answer(header, first)
+        except InferenceError as refusal:
+            answer = codec.write_failed_outcome(refusal)
+        except BaseException as error:  # noqa: BLE001 - also SystemExit: a model may not end the worker
+            _log.exception("a batch failed")
+            answer = codec.write_failed_outcome(internal(f"{type(error).__name__}: {error}"))
+        if os.getpid() != self._process:
+            # A child that the model forked came back from execute as well: the answer is its parent's.
+            os._exit(0)
+        self._in_progress.ended()
+        # The batch is let go by now, so that the answer says only what the model still holds of it.
+        try:
+            self.link.send(link.OUTCOME, answer, payload)
+        except (OSError, MemoryError) as error:  # there is no memory for it: nothing was sent
+            _log.exception("a batch's answer could not be handed over")
+            text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
+            self.link.send(link.OUTCOME, codec.write_failed_outcome(internal(text)))
+
+    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Payload]":
+        requests = self._requests.read(self.link.base, header, first)
+        self._in_progress.begin(first, requests)
+        execution = self.instance.execute(requests)
+        for request, response in zip(requests, execution.responses):  # noqa: B905 - 3.8 knows no strict; the server checks
+            if response is None:
+                self._in_progress.defer(request)
+        return codec.write_outcome(execution)
+
+    def send(
+        self, call: ReceivedRequest, response: "Response | None", *, final: bool, begun_ns: int
+    ) -> None:
+        """See `Responder`."""
+        header, payload = codec.write_response(response, final=final, begun_ns=begun_ns)
+        size = payload.size + len(header)
+        self._ahead.goes(size)
+        try:
+            self.link.notify(link.RESPONSE, header, payload, call.number)
+        except BaseException:
+            self._ahead.taken(size)
+            raise
+
+    def wait_for_capacity(self, call: ReceivedRequest) -> None:
+        """See `Responder`."""
+        call.wait_for_capacity()
+
+    def hear(self, kind: int, number: int) -> None:
+        """A notification of the server that is about this instance, or a request of it; in the thread that listens."""
         if kind == link.GET_READY:
             self._ask_whether_ready()
         elif kind == link.CANCEL:
@@ -175,13 +243,7 @@ class Worker:
         elif kind in (link.PAUSE, link.RESUME):
             self._in_progress.pause(number, paused=kind == link.PAUSE)
         elif kind == link.PING:
-            self._instance.ping(self._send_pong)
-        elif kind == link.CREDIT:
-            self._ahead.taken(number)
-        elif kind == link.RESULT:
-            self._server.on_reply(number, header, self._control.notification)
-        elif kind == link.ERROR:
-            self._server.failed(number, header.decode())
+            self.instance.ping(self._send_pong)
 
     def _ask_whether_ready(self) -> None:
         try:
@@ -189,20 +251,25 @@ class Worker:
             threading.Thread(target=self._say_ready, name="naiad-ready", daemon=True).start()
         except (RuntimeError, MemoryError):  # the system has no more threads for it
             _log.exception("it could not be asked whether it is ready")
-            self._link.notify(link.READY, b"", None, 0)
+            self.link.notify(link.READY, b"", None, 0)
 
     def _send_pong(self) -> None:
         with contextlib.suppress(link.LinkBrokenError):
-            self._link.notify(link.PONG, b"")
+            self.link.notify(link.PONG, b"")
 
     def _say_ready(self) -> None:
         try:
-            answer = bool(self._instance is not None and self._instance.ready())
+            answer = bool(self.instance is not None and self.instance.ready())
         except BaseException:  # noqa: BLE001 - an exception of any kind means not ready (row 2.12)
             _log.exception("it could not say whether it is ready")
             answer = False
         with contextlib.suppress(link.LinkBrokenError):
-            self._link.notify(link.READY, b"", None, int(answer))
+            self.link.notify(link.READY, b"", None, int(answer))
+
+
+def _not_taken(lost: link.SegmentLostError) -> InferenceError:
+    """Why a message in turn fails whose segment did not come; the next one may."""
+    return unavailable(f"its worker process could not take the request: {lost}")
 
 
 def _load(order: "dict[str, Any]") -> Any:
@@ -214,9 +281,9 @@ def _load(order: "dict[str, Any]") -> Any:
     return getattr(importlib.import_module(module), name)(order["settings"])
 
 
-def _load_instance(order: "dict[str, Any]") -> "tuple[LoadedModel, Instance]":
+def _load_instances(order: "dict[str, Any]") -> "tuple[LoadedModel, list[Instance]]":
     model = _load(order)
-    return model, model.make_instance(InstanceSpec(*order["instance"]))
+    return model, [model.make_instance(InstanceSpec(*each)) for each in order["instances"]]
 
 
 def _guarded(load: "Callable[[dict[str, Any]], Any]", order: "dict[str, Any]") -> Any:

@@ -55,12 +55,12 @@ def _answered(descriptor: int, size: int) -> int:
         try:
             return frames.write((RESULT, _result(descriptor)))
         except InferenceError as error:
-            return frames.write((REFUSED, (error.code.name, short(error))))
+            return frames.write((REFUSED, (error.code, short(error))))
         except MemoryError:
             refused = invalid(
                 f"{size} bytes would take more than {_BYTES_PER_BYTE} times their size in memory; send tensors as binary data"
             )
-            return frames.write((REFUSED, (refused.code.name, refused.message)))
+            return frames.write((REFUSED, (refused.code, refused.message)))
         except Exception:  # noqa: BLE001 - a bug of ours; the server logs it
             return frames.write((BROKEN, traceback.format_exc()))
     finally:

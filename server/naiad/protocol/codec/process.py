@@ -10,7 +10,7 @@ import sys
 import typing
 
 import naiad
-from naiad.errors import ErrorCode, InferenceError, unavailable
+from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec import frames
 
 RESULT, REFUSED, BROKEN = 0, 1, 2
@@ -68,14 +68,14 @@ class CodecProcess:
             CodecBugError: the function raised something else.
         """
         try:
-            asked = frames.write((function.__module__, function.__name__, arguments))
+            memory_file = frames.write((function.__module__, function.__name__, arguments))
         except OSError as error:
             raise shortage(error) from error
         flags = 0
         try:
-            limit = _SECONDS + _SECONDS_PER_BYTE * os.fstat(asked).st_size
+            limit = _SECONDS + _SECONDS_PER_BYTE * os.fstat(memory_file).st_size
             self._socket.settimeout(limit)
-            socket.send_fds(self._socket, [b"c"], [asked])
+            socket.send_fds(self._socket, [b"c"], [memory_file])
             _, descriptors, flags, _ = socket.recv_fds(self._socket, 1, 1)
         except TimeoutError:
             self.kill()
@@ -85,7 +85,7 @@ class CodecProcess:
         except OSError:
             descriptors = []
         finally:
-            os.close(asked)
+            os.close(memory_file)
         if not descriptors and flags & socket.MSG_CTRUNC:
             raise shortage(OSError(errno.EMFILE, os.strerror(errno.EMFILE)))
         if not descriptors:
@@ -98,8 +98,7 @@ class CodecProcess:
         if kind == RESULT:
             return value
         if kind == REFUSED:
-            code, message = value
-            raise InferenceError(ErrorCode[code], message)
+            raise InferenceError(*value)
         raise CodecBugError(value)
 
     def is_alive(self) -> bool:

@@ -28,7 +28,10 @@ def check_parts(request: InferRequest) -> None:
             raise invalid(
                 f"the request has {len(parts)} {what}; at most {MOST_PARTS} are accepted: send them in several requests"
             )
-    check_text(request.model_name, request.id, *_texts(request))
+    texts = [request.model_name, request.id, *request.output_names, *request.parameters]
+    texts += [tensor.name for tensor in request.inputs]
+    values = (request.correlation_id, *request.parameters.values())
+    check_text(*texts, *[value for value in values if isinstance(value, str)])
 
 
 def check_text(*texts: str) -> None:
@@ -48,12 +51,3 @@ def check_text(*texts: str) -> None:
 def short(error: InferenceError) -> str:
     """An error's message, cut to a readable length."""
     return error.message[:MOST_MESSAGE]
-
-
-def _texts(request: InferRequest) -> list[str]:
-    texts = [tensor.name for tensor in request.inputs]
-    texts += request.output_names
-    texts += request.parameters
-    values = (request.correlation_id, *request.parameters.values())
-    texts += [value for value in values if isinstance(value, str)]
-    return texts

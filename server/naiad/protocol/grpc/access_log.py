@@ -3,9 +3,8 @@
 Put around the methods only when there is such a log.
 """
 
-from naiad.core.context import RequestContext
-from naiad.core.inference import Cancellable
-from naiad.protocol.access_log import AccessEntry, Recorder
+from naiad.core.inference import Cancellable, RequestContext
+from naiad.protocol.access_log import AccessEntry, Recorder, trace_id_of
 from naiad.protocol.grpc.call import (
     Call,
     ContextCall,
@@ -17,7 +16,6 @@ from naiad.protocol.grpc.call import (
     StreamWriter,
     Unary,
 )
-from naiad.protocol.trace_context import trace_id_of
 
 _STATUS_NAMES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS", "PERMISSION_DENIED",
@@ -31,10 +29,9 @@ def logged(path: str, method: Unary, recorder: Recorder) -> Unary:
     """The method of a path, recording each call."""
 
     def unary(body: bytes, call: Call, on_response: OnResponse) -> Cancellable:
-        record = _Record(path, call, recorder)
-        context = record.context
+        logged_call = _LoggedUnary(path, call, recorder, on_response)
+        context = logged_call.context
         context.request_bytes = len(body)
-        logged_call = _UnaryCall(record, on_response)
         logged_call.begin(method(body, ContextCall(call, context), logged_call.response))
         return logged_call
 
@@ -45,57 +42,47 @@ def logged_stream(path: str, streaming: Streaming, recorder: Recorder) -> Stream
     """The streaming method of a path, recording each stream when it ends."""
 
     def begin(call: Call, writer: StreamWriter) -> StreamHandler:
-        record = _Record(path, call, recorder)
-        return _LoggedHandler(record, streaming(call, _LoggedWriter(record, writer)))
+        logged_call = _LoggedStream(path, call, recorder, writer)
+        logged_call.begin(streaming(call, logged_call))
+        return logged_call
 
     return begin
 
 
 def record_refused(path: str, refused: RpcStatus, recorder: Recorder) -> None:
     """Record a call that was refused before it began; the client's address is unknown then."""
-    name = path.rpartition("/")[2]
-    context = RequestContext(recorder.stamp())
-    recorder.write(AccessEntry("grpc", "", name, path, _STATUS_NAMES[refused.status], context))
+    _write(path, "", refused.status, RequestContext(recorder.stamp()), recorder)
 
 
-class _Record:
+class _LoggedCall:
     """A call that gets one entry."""
 
-    __slots__ = ("_call", "_path", "_recorder", "context", "written")
+    __slots__ = ("_call", "_path", "_recorded", "_recorder", "context")
 
     def __init__(self, path: str, call: Call, recorder: Recorder) -> None:
         self._path = path
         self._call = call
         self._recorder = recorder
+        self._recorded = False
         self.context = RequestContext(recorder.stamp(), trace_id=_trace_id(call))
-        self.written = False
 
-    def write(self, status: int) -> None:
+    def record(self, status: int) -> None:
         """The call has ended: log its entry. Further calls have no effect."""
-        if self.written:
+        if self._recorded:
             return
-        self.written = True
-        # The inference in it holds the callback of the call, and so this record: without a cycle the call ends here.
+        self._recorded = True
+        # The inference in it holds the callback of the call, and so this object: without a cycle the call ends here.
         context, self.context = self.context, RequestContext(0)
-        self._recorder.write(
-            AccessEntry(
-                "grpc",
-                _address(self._call),
-                self._path.rpartition("/")[2],
-                self._path,
-                _STATUS_NAMES[status],
-                context,
-            )
-        )
+        _write(self._path, _address(self._call), status, context, self._recorder)
 
 
-class _UnaryCall:
-    """One call; implements `Cancellable`."""
+class _LoggedUnary(_LoggedCall):
+    """Implements `Cancellable`."""
 
-    __slots__ = ("_on_response", "_responded", "_work", "record")
+    __slots__ = ("_on_response", "_responded", "_work")
 
-    def __init__(self, record: _Record, on_response: OnResponse) -> None:
-        self.record = record
+    def __init__(self, path: str, call: Call, recorder: Recorder, on_response: OnResponse) -> None:
+        super().__init__(path, call, recorder)
         self._on_response = on_response
         self._work: Cancellable | None = None
         self._responded = False
@@ -111,65 +98,57 @@ class _UnaryCall:
         self._work = None
         self._on_response(response)
         if isinstance(response, RpcStatus):
-            self.record.write(response.status)
+            self.record(response.status)
         else:
-            self.record.context.response_bytes = len(response)
-            self.record.write(0)
+            self.context.response_bytes = len(response)
+            self.record(0)
 
     def cancel(self) -> None:
         """The client has gone, its deadline has passed, or the server ends the call."""
         work, self._work = self._work, None
-        self.record.write(_CANCELLED)
+        self.record(_CANCELLED)
         if work is not None:
             work.cancel()
 
 
-class _LoggedWriter:
-    """Implements `StreamWriter`."""
+class _LoggedStream(_LoggedCall):
+    """Implements `StreamWriter` for the method, and `StreamHandler` for the transport."""
 
-    __slots__ = ("_record", "_writer")
+    __slots__ = ("_cancel", "_end", "_send", "_take", "capacity", "half_close", "may_take", "pause", "resume")  # fmt: skip
 
-    def __init__(self, record: _Record, writer: StreamWriter) -> None:
-        self._record = record
-        self._writer = writer
+    def __init__(self, path: str, call: Call, recorder: Recorder, writer: StreamWriter) -> None:
+        super().__init__(path, call, recorder)
+        self._send, self._end, self.capacity = writer.send, writer.end, writer.capacity
 
-    def send(self, message: bytes) -> None:
-        """See `StreamWriter`."""
-        self._record.context.response_bytes += len(message)
-        self._writer.send(message)
-
-    def capacity(self) -> None:
-        """See `StreamWriter`."""
-        self._writer.capacity()
-
-    def end(self, refused: RpcStatus | None) -> None:
-        """See `StreamWriter`."""
-        self._writer.end(refused)
-        self._record.write(0 if refused is None else refused.status)
-
-
-class _LoggedHandler:
-    """Implements `StreamHandler`."""
-
-    __slots__ = ("_handler", "_record", "half_close", "may_take", "pause", "resume")
-
-    def __init__(self, record: _Record, handler: StreamHandler) -> None:
-        self._record = record
-        self._handler = handler
-        self.half_close = handler.half_close
-        self.pause = handler.pause
-        self.resume = handler.resume
-        self.may_take = handler.may_take
+    def begin(self, handler: StreamHandler) -> None:
+        """The method has begun; this is its side of the stream."""
+        self._take, self._cancel, self.half_close = handler.take, handler.cancel, handler.half_close
+        self.pause, self.resume, self.may_take = handler.pause, handler.resume, handler.may_take
 
     def take(self, body: bytes) -> None:
         """See `StreamHandler`."""
-        self._record.context.request_bytes += len(body)
-        self._handler.take(body)
+        self.context.request_bytes += len(body)
+        self._take(body)
+
+    def send(self, message: bytes) -> None:
+        """See `StreamWriter`."""
+        self.context.response_bytes += len(message)
+        self._send(message)
+
+    def end(self, refused: RpcStatus | None) -> None:
+        """See `StreamWriter`."""
+        self._end(refused)
+        self.record(0 if refused is None else refused.status)
 
     def cancel(self) -> None:
         """See `StreamHandler`; on a stream that has ended, this has no effect."""
-        self._record.write(_CANCELLED)
-        self._handler.cancel()
+        self.record(_CANCELLED)
+        self._cancel()
+
+
+def _write(path: str, peer: str, status: int, context: RequestContext, recorder: Recorder) -> None:
+    name = path.rpartition("/")[2]
+    recorder.write(AccessEntry("grpc", peer, name, path, _STATUS_NAMES[status], context))
 
 
 def _trace_id(call: Call) -> str:

@@ -12,8 +12,7 @@ import typing
 
 import msgspec
 
-from naiad.core.context import RequestContext
-from naiad.core.inference import Cancellable
+from naiad.core.inference import Cancellable, RequestContext
 from naiad.errors import InferenceError, internal
 from naiad.protocol.status import grpc_status
 
@@ -136,13 +135,15 @@ def rpc_status(error: InferenceError) -> RpcStatus:
     return RpcStatus(grpc_status(error.code), _short(error.message))
 
 
-def bug(error: Exception, what: str) -> RpcStatus:
-    """The status after an unexpected exception, which is logged."""
-    return rpc_status(bug_error(error, what))
+def as_inference_error(error: Exception, what: str) -> InferenceError:
+    """An error for the client: an unexpected exception is logged, and INTERNAL.
 
-
-def bug_error(error: Exception, what: str) -> InferenceError:
-    """The same as an error, for a stream that continues."""
+    Args:
+        error: what was raised.
+        what: failed, for the messages.
+    """
+    if isinstance(error, InferenceError):
+        return error
     _log.error("%s failed", what, exc_info=error)
     return internal(f"{what} failed inside the server ({type(error).__name__}); its log says where")
 
@@ -158,10 +159,8 @@ def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
         response: Response
         try:
             response = run(body)
-        except InferenceError as error:
-            response = rpc_status(error)
         except Exception as error:  # noqa: BLE001 - the client waits for a response
-            response = bug(error, f"{run.__name__}()")
+            response = rpc_status(as_inference_error(error, f"{run.__name__}()"))
         on_response(response)
 
     return unary
@@ -181,10 +180,8 @@ def later(
         response: Response
         try:
             response = await run(body)
-        except InferenceError as error:
-            response = rpc_status(error)
         except Exception as error:  # noqa: BLE001 - as in at_once
-            response = bug(error, f"{run.__name__}()")
+            response = rpc_status(as_inference_error(error, f"{run.__name__}()"))
         on_response(response)
 
     def unary(body: bytes, call: Call, on_response: OnResponse) -> Cancellable:

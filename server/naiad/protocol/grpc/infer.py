@@ -5,16 +5,15 @@ import functools
 from naiad.core.inference import Cancellable, Inference
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
-from naiad.engine.api import Engine
+from naiad.engine.api import Engine, Infers, ServedModel
 from naiad.errors import InferenceError, unsupported
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import (
     Call,
-    Metadata,
     OnResponse,
     Response,
-    bug,
+    as_inference_error,
     context_of,
     rpc_status,
 )
@@ -26,8 +25,9 @@ from naiad.protocol.grpc.codec.large_messages import (
     needs_process,
     takes_long,
 )
-from naiad.protocol.grpc.codec.request_proto import RequestReader
-from naiad.protocol.grpc.forwarding import HeaderForwarding
+from naiad.protocol.grpc.codec.request_parameters import forward_metadata
+from naiad.protocol.grpc.codec.request_proto import Incoming, RequestReader
+from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.raw_tensors import unchecked
 
@@ -37,12 +37,12 @@ class ModelInfer:
 
     Args:
         engine: runs the requests.
-        forwarding: which metadata become request parameters; None when none do.
+        forwarding: finds the metadata that become request parameters; None when none do.
         codec: decodes large messages; without it the loop does.
     """
 
     def __init__(
-        self, engine: Engine, forwarding: HeaderForwarding | None, codec: Codec | None = None
+        self, engine: Engine, forwarding: HeaderPattern | None, codec: Codec | None = None
     ) -> None:
         self._engine = engine
         self._forwarding = forwarding
@@ -51,7 +51,6 @@ class ModelInfer:
 
     def __call__(self, body: bytes, call: Call, on_response: OnResponse) -> Cancellable | None:
         """A `call.Unary`; the checks come in Triton's order: version, model, decoupled, parameters, metadata, data."""
-        reader = self._reader
         codec = self._codec if len(body) > MAYBE_LARGE else None
         try:
             if codec is not None and needs_process(body):
@@ -61,24 +60,19 @@ class ModelInfer:
                     proceed=functools.partial(self._decoded, call, on_response),
                     fail=functools.partial(_fail, on_response),
                 )
-            incoming = reader.read(body)
-            traits = self._engine.traits_of(incoming.model_name, incoming.model_version)
-            if traits.decoupled:
-                on_response(rpc_status(_decoupled(incoming.model_name)))
-                return None
-            request = reader.request(incoming)
+            incoming = self._reader.read(body)
+            model = self._look_up(incoming)
+            request = incoming.request()
             if codec is not None and unchecked(request.inputs):
                 return OffloadedCall(
                     codec,
                     functools.partial(check, codec, request),
-                    proceed=functools.partial(self._infer, call, on_response),
+                    proceed=functools.partial(self._infer, self._engine, call, on_response),
                     fail=functools.partial(_fail, on_response),
                 )
-            return self._infer(call, on_response, request)
-        except InferenceError as error:
-            on_response(rpc_status(error))
+            return self._infer(model, call, on_response, request)
         except Exception as error:  # noqa: BLE001 - the client waits for a response
-            on_response(bug(error, "ModelInfer"))
+            _fail(on_response, as_inference_error(error, "ModelInfer"))
         return None
 
     def _decoded(
@@ -86,26 +80,26 @@ class ModelInfer:
     ) -> Inference | None:
         """Continue with a message that a codec process has decoded."""
         decoded.raise_if_unread()
-        if self._engine.traits_of(decoded.model_name, decoded.model_version).decoupled:
-            raise _decoupled(decoded.model_name)
-        return self._infer(call, on_response, decoded.taken())
+        model = self._look_up(decoded)
+        return self._infer(model, call, on_response, decoded.request())
+
+    def _look_up(self, incoming: Incoming | LargeRequest) -> ServedModel:
+        """The model; raises InferenceError if it does not serve, or takes streams only (row 10.9)."""
+        model = self._engine.look_up(incoming.model_name, incoming.model_version)
+        if model.traits.decoupled:
+            raise unsupported(
+                f"ModelInfer RPC doesn't support models with decoupled transaction policy: '{incoming.model_name}' may answer many "
+                "times, which takes a stream"
+            )
+        return model
 
     def _infer(
-        self, call: Call, on_response: OnResponse, request: InferRequest
+        self, model: Infers, call: Call, on_response: OnResponse, request: InferRequest
     ) -> Inference | None:
         if self._forwarding is not None:
-            metadata: Metadata = call.invocation_metadata() or ()
-            request.parameters.update(self._forwarding.parameters(metadata))
+            forward_metadata(call.invocation_metadata(), self._forwarding, request.parameters)
         respond = functools.partial(_respond, on_response, self._codec)
-        return self._engine.infer(request, respond, None, context_of(call))
-
-
-def _decoupled(name: str) -> InferenceError:
-    """The error of a model that takes streams only (row 10.9)."""
-    return unsupported(
-        f"ModelInfer RPC doesn't support models with decoupled transaction policy: '{name}' may answer many times, "
-        "which takes a stream"
-    )
+        return model.infer(request, respond, None, context_of(call))
 
 
 def _fail(on_response: OnResponse, error: InferenceError) -> None:
@@ -128,8 +122,6 @@ def _respond(on_response: OnResponse, codec: Codec | None, response: InferRespon
                 )
                 return
             answer = response_proto.encode(response)
-        except InferenceError as error:
-            answer = rpc_status(error)
         except Exception as error:  # noqa: BLE001 - as above
-            answer = bug(error, "encoding the response")
+            answer = rpc_status(as_inference_error(error, "encoding the response"))
     on_response(answer)

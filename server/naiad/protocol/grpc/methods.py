@@ -1,7 +1,6 @@
 """The table of methods: which path is which method (rows 10.1, 10.2), what a call needs (row 10.35), when no more calls are taken (row 10.34).
 
-A transport passes a call's metadata to `admit` before it receives a message; then it gets the method from `find`, and passes the message's bytes
-to it. It knows nothing else of the service.
+A transport passes a call's metadata to `admit` before it receives a message; then it passes the message's bytes to the method of the path. It knows nothing else of the service.
 """
 
 import collections.abc
@@ -13,8 +12,6 @@ from naiad.errors import invalid, unavailable, unsupported
 from naiad.protocol.access_log import Recorder
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.grpc.access_log import logged, logged_stream, record_refused
-from naiad.protocol.grpc.admin.control import Control
-from naiad.protocol.grpc.admin.health import CHECK, WATCH, HealthCheck
 from naiad.protocol.grpc.call import (
     Call,
     Metadata,
@@ -26,16 +23,19 @@ from naiad.protocol.grpc.call import (
     later,
     rpc_status,
 )
-from naiad.protocol.grpc.forwarding import HeaderForwarding, compiled
+from naiad.protocol.grpc.control import Control
 from naiad.protocol.grpc.infer import ModelInfer
-from naiad.protocol.grpc.settings import GrpcSettings
+from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.grpc.stream import StreamInfer
+from naiad.protocol.header_pattern import HeaderPattern, compiled
 from naiad.protocol.restricted import Category, Restriction, Restrictions
 from naiad.protocol.tokens import HEADER, UNAUTHENTICATED, TokenFile
 
 SERVICE = "/inference.GRPCInferenceService/"
 INFER = SERVICE + "ModelInfer"
 STREAM_INFER = SERVICE + "ModelStreamInfer"
+CHECK = "/grpc.health.v1.Health/Check"
+WATCH = "/grpc.health.v1.Health/Watch"
 
 KEY_PREFIX = "triton-grpc-protocol-"
 """The prefix of a restriction's header in metadata (row 10.35)."""
@@ -51,7 +51,6 @@ _SHUT_ERROR = unavailable(
     "GRPC server is shutting down and has stopped accepting new requests. Send them to another server"
 )
 _SHUT = rpc_status(_SHUT_ERROR)
-
 
 _MAY_BE_LARGE = frozenset(("ModelInfer", "RepositoryModelLoad"))
 _TOO_LONG = rpc_status(
@@ -72,32 +71,37 @@ class Methods:
 
     Args:
         engine: runs the requests.
-        forwarding: which metadata become request parameters; None when none do.
-        restrictions: the categories that require a key.
-        tokens: every call except those about health needs one of them; None requires no token.
+        settings: the header pattern, the categories that require a key, and the tokens: with a token file, every call except
+            those about health needs one of them.
         codec: decodes large messages; without it the loop does.
+
+    Attributes:
+        unary: the methods by their paths; a transport answers calls of unknown paths with UNIMPLEMENTED. They check no token: see `admit`.
+        streaming: the methods whose calls are streams both ways.
+
+    Raises:
+        CannotServeError: the header pattern is not a regular expression.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        *,
-        forwarding: HeaderForwarding | None,
-        restrictions: Restrictions,
-        tokens: TokenFile | None = None,
-        codec: Codec | None = None,
-    ) -> None:
+    def __init__(self, engine: Engine, settings: GrpcSettings, codec: Codec | None = None) -> None:
+        try:
+            forwarding = compiled(
+                settings.header_forward_pattern, option="--grpc-header-forward-pattern"
+            )
+        except ValueError as error:
+            raise CannotServeError(str(error)) from None
         self._shut = False
         self._recorder: Recorder | None = None
         self._streams = StreamInfer(engine, forwarding, shut=_SHUT_ERROR, codec=codec)
         methods = _methods_of(engine, forwarding, codec)
-        self._table = {path: method for path, (method, _) in methods.items()}
+        self.unary = {path: method for path, (method, _) in methods.items()}
+        self.streaming: dict[str, Streaming] = {STREAM_INFER: self._streams}
         categories = {path: category for path, (_, category) in methods.items()}
         categories[STREAM_INFER] = Category.INFERENCE
         self._checks = {
             path: needed
             for path, category in categories.items()
-            if (needed := _checks(category, restrictions, tokens))
+            if (needed := _checks(category, settings.restrictions, settings.tokens))
         }
         self._health = frozenset(
             path for path, category in categories.items() if category is Category.HEALTH
@@ -106,7 +110,10 @@ class Methods:
     def log_calls(self, recorder: Recorder) -> None:
         """Record every call in the access log; before a transport gets the methods."""
         self._recorder = recorder
-        self._table = {path: logged(path, method, recorder) for path, method in self._table.items()}
+        self.unary = {path: logged(path, method, recorder) for path, method in self.unary.items()}
+        self.streaming = {
+            path: logged_stream(path, method, recorder) for path, method in self.streaming.items()
+        }
 
     def admit(self, path: str, metadata: Metadata) -> RpcStatus | None:
         """Why a call may not begin, or None.
@@ -129,26 +136,6 @@ class Methods:
                 return refused
         return None
 
-    def find(self, path: str) -> Unary | None:
-        """The method of a path, or None for an unknown path (the transport responds with UNIMPLEMENTED). Checks no token: see `admit`."""
-        return self._table.get(path)
-
-    def find_stream(self, path: str) -> Streaming | None:
-        """The method of a path whose calls are streams both ways, or None for an unknown path."""
-        if path != STREAM_INFER:
-            return None
-        if self._recorder is None:
-            return self._streams
-        return logged_stream(path, self._streams, self._recorder)
-
-    def paths(self) -> tuple[str, ...]:
-        """All paths that `find` knows."""
-        return tuple(self._table)
-
-    def stream_paths(self) -> tuple[str, ...]:
-        """All paths that `find_stream` knows."""
-        return (STREAM_INFER,)
-
     def shut(self) -> None:
         """From now on refuse new calls (row 10.34), except those about health, which report the state themselves.
 
@@ -156,21 +143,6 @@ class Methods:
         """
         self._shut = True
         self._streams.shut()
-
-
-def build(engine: Engine, settings: GrpcSettings, codec: Codec | None = None) -> Methods:
-    """The table for these settings.
-
-    Raises:
-        CannotServeError: the header pattern is not a regular expression.
-    """
-    return Methods(
-        engine,
-        forwarding=compiled(settings.header_forward_pattern),
-        restrictions=settings.restrictions,
-        tokens=settings.tokens,
-        codec=codec,
-    )
 
 
 def _checks(
@@ -214,45 +186,46 @@ def _value_of(metadata: Metadata, name: str) -> bytes | None:
 
 
 def _methods_of(
-    engine: Engine, forwarding: HeaderForwarding | None, codec: Codec | None
+    engine: Engine, forwarding: HeaderPattern | None, codec: Codec | None
 ) -> dict[str, tuple[Unary, Category]]:
+    """Path -> the method and its category."""
     control = Control(engine, codec)
     change = at_once(control.shared_memory_change)
-    methods: dict[str, tuple[Unary, Category]] = {
-        "ModelInfer": (ModelInfer(engine, forwarding, codec), Category.INFERENCE),
-        "ServerLive": (at_once(control.server_live), Category.HEALTH),
-        "ServerReady": (later(control.server_ready), Category.HEALTH),
-        "ModelReady": (later(control.model_ready), Category.HEALTH),
-        "ServerMetadata": (at_once(control.server_metadata), Category.METADATA),
-        "ModelMetadata": (at_once(control.model_metadata), Category.METADATA),
-        "ModelConfig": (at_once(control.model_config), Category.MODEL_CONFIG),
-        "ModelStatistics": (at_once(control.model_statistics), Category.STATISTICS),
-        "RepositoryIndex": (later(control.repository_index), Category.MODEL_REPOSITORY),
-        "RepositoryModelLoad": (later(control.repository_model_load), Category.MODEL_REPOSITORY),
-        "RepositoryModelUnload": (
-            later(control.repository_model_unload),
-            Category.MODEL_REPOSITORY,
-        ),
-        "SystemSharedMemoryStatus": (
-            at_once(control.system_shared_memory_status),
-            Category.SHARED_MEMORY,
-        ),
-        "SystemSharedMemoryRegister": (change, Category.SHARED_MEMORY),
-        "SystemSharedMemoryUnregister": (change, Category.SHARED_MEMORY),
-        "CudaSharedMemoryStatus": (
-            at_once(control.cuda_shared_memory_status),
-            Category.SHARED_MEMORY,
-        ),
-        "CudaSharedMemoryRegister": (change, Category.SHARED_MEMORY),
-        "CudaSharedMemoryUnregister": (change, Category.SHARED_MEMORY),
-        "TraceSetting": (at_once(control.trace_setting), Category.TRACE),
-        "LogSettings": (at_once(control.log_settings), Category.LOGGING),
+    methods: dict[Category, dict[str, Unary]] = {
+        Category.INFERENCE: {"ModelInfer": ModelInfer(engine, forwarding, codec)},
+        Category.HEALTH: {
+            "ServerLive": at_once(control.server_live),
+            "ServerReady": later(control.server_ready),
+            "ModelReady": later(control.model_ready),
+        },
+        Category.METADATA: {
+            "ServerMetadata": at_once(control.server_metadata),
+            "ModelMetadata": at_once(control.model_metadata),
+        },
+        Category.MODEL_CONFIG: {"ModelConfig": at_once(control.model_config)},
+        Category.STATISTICS: {"ModelStatistics": at_once(control.model_statistics)},
+        Category.MODEL_REPOSITORY: {
+            "RepositoryIndex": later(control.repository_index),
+            "RepositoryModelLoad": later(control.repository_model_load),
+            "RepositoryModelUnload": later(control.repository_model_unload),
+        },
+        Category.SHARED_MEMORY: {
+            "SystemSharedMemoryStatus": at_once(control.system_shared_memory_status),
+            "SystemSharedMemoryRegister": change,
+            "SystemSharedMemoryUnregister": change,
+            "CudaSharedMemoryStatus": at_once(control.cuda_shared_memory_status),
+            "CudaSharedMemoryRegister": change,
+            "CudaSharedMemoryUnregister": change,
+        },
+        Category.TRACE: {"TraceSetting": at_once(control.trace_setting)},
+        Category.LOGGING: {"LogSettings": at_once(control.log_settings)},
     }
     table = {
-        SERVICE + name: entry if name in _MAY_BE_LARGE else (_bounded(entry[0]), entry[1])
-        for name, entry in methods.items()
+        SERVICE + name: (method if name in _MAY_BE_LARGE else _bounded(method), category)
+        for category, named in methods.items()
+        for name, method in named.items()
     }
-    table[CHECK] = (_bounded(later(HealthCheck(engine).check)), Category.HEALTH)
+    table[CHECK] = (_bounded(later(control.health_check)), Category.HEALTH)
     return table
 
 

@@ -5,11 +5,12 @@ fixed, and are written here by hand: the package that defines them (googleapis-c
 """
 
 from naiad.protocol.grpc.call import RpcStatus
+from naiad.protocol.grpc.codec.response_proto import varint
 from naiad.protocol.status import RETRY_AFTER_S
 
 KEY = "grpc-status-details-bin"
 
-UNAVAILABLE = 14
+_UNAVAILABLE = 14
 _MAX_MESSAGE_BYTES = 1024
 """UTF-8 bytes. The message is in the headers twice then, and clients take 8 KiB of headers by default."""
 
@@ -18,7 +19,7 @@ _TYPE_URL = b"type.googleapis.com/google.rpc.RetryInfo"
 
 def details(refused: RpcStatus) -> tuple[tuple[str, bytes], ...]:
     """The trailing metadata of a call that ends with this status; empty for every status except UNAVAILABLE."""
-    if refused.status != UNAVAILABLE:
+    if refused.status != _UNAVAILABLE:
         return ()
     message = refused.message.encode()
     if len(message) > _MAX_MESSAGE_BYTES:
@@ -28,10 +29,8 @@ def details(refused: RpcStatus) -> tuple[tuple[str, bytes], ...]:
 
 
 def _field(number: int, content: bytes) -> bytes:
-    """A length-delimited field of a protobuf message; `content` is shorter than 16 KiB."""
-    size = len(content)
-    length = bytes((size,)) if size < 0x80 else bytes((size & 0x7F | 0x80, size >> 7))  # noqa: PLR2004 - seven bits in a byte
-    return bytes((number << 3 | 2,)) + length + content
+    """A length-delimited field of a protobuf message."""
+    return bytes((number << 3 | 2,)) + varint(len(content)) + content
 
 
 _DELAY = _field(1, b"\x08%c" % RETRY_AFTER_S)

@@ -96,14 +96,9 @@ def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
     return tuple((name, min(value, _MAX_INT)) for name, value in arguments.items())
 
 
-def target(settings: GrpcSettings, *, port: int | None = None) -> str:
-    """Address and port in one, as grpc wants them: `127.0.0.1:8001`, `[::1]:8001`.
-
-    Args:
-        settings: where to listen.
-        port: the port that was taken, if the settings ask for any.
-    """
+def target(settings: GrpcSettings) -> str:
+    """Address and port in one, as grpc wants them: `127.0.0.1:8001`, `[::1]:8001`."""
     address = settings.address
     if ":" in address and not address.startswith("["):
         address = f"[{address}]"
-    return f"{address}:{settings.port if port is None else port}"
+    return f"{address}:{settings.port}"

@@ -16,11 +16,11 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Cancellable
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
-from naiad.engine.api import Engine
+from naiad.engine.api import Engine, Infers, ServedModel
 from naiad.errors import InferenceError, unavailable
 from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
-from naiad.protocol.grpc.call import Call, RpcStatus, StreamWriter, bug_error, rpc_status
+from naiad.protocol.grpc.call import Call, RpcStatus, StreamWriter, as_inference_error, rpc_status
 from naiad.protocol.grpc.codec import response_proto
 from naiad.protocol.grpc.codec.large_messages import (
     MAYBE_LARGE,
@@ -28,8 +28,9 @@ from naiad.protocol.grpc.codec.large_messages import (
     decode,
     needs_process,
 )
-from naiad.protocol.grpc.codec.request_proto import RequestReader, wants_empty_final
-from naiad.protocol.grpc.forwarding import HeaderForwarding
+from naiad.protocol.grpc.codec.request_parameters import forward_metadata
+from naiad.protocol.grpc.codec.request_proto import Incoming, RequestReader
+from naiad.protocol.header_pattern import HeaderPattern
 from naiad.protocol.offload import OffloadedCall
 from naiad.protocol.raw_tensors import unchecked
 
@@ -52,48 +53,42 @@ class StreamInfer:
 
     Args:
         engine: runs the requests.
-        forwarding: which metadata become request parameters; None when none do.
+        forwarding: finds the metadata that become request parameters; None when none do.
         shut: the error of a request once the server takes no more.
         codec: decodes large messages; without it the loop does.
+
+    Attributes:
+        live: the streams that have not ended.
     """
 
     def __init__(
         self,
         engine: Engine,
-        forwarding: HeaderForwarding | None,
+        forwarding: HeaderPattern | None,
         *,
         shut: InferenceError,
         codec: Codec | None = None,
     ) -> None:
-        self._codec = codec
-        self._engine = engine
-        self._forwarding = forwarding
-        self._reader = RequestReader()
-        self._shut_error = shut
-        self._is_shut = False
-        self._live = set[InferStream]()
+        self.engine = engine
+        self.forwarding = forwarding
+        self.codec = codec
+        self.reader = RequestReader()
+        self.live = set[InferStream]()
+        self.is_shut = False
+        self.shut_error = shut
 
     def __call__(self, call: Call, writer: StreamWriter) -> "InferStream":
         """Begin a stream."""
-        stream = InferStream(
-            self._engine,
-            self._reader,
-            call,
-            writer,
-            forwarding=self._forwarding,
-            codec=self._codec,
-            on_end=self._live.discard,
-        )
-        self._live.add(stream)
-        if self._is_shut:
-            stream.shut(self._shut_error)
+        stream = InferStream(self, call, writer)
+        self.live.add(stream)
+        stream.end_if_done()
         return stream
 
     def shut(self) -> None:
         """Take no more requests (row 10.34); streams end once what is in flight has its responses."""
-        self._is_shut = True
-        for stream in tuple(self._live):
-            stream.shut(self._shut_error)
+        self.is_shut = True
+        for stream in tuple(self.live):
+            stream.end_if_done()
 
 
 class _PendingRequest(msgspec.Struct, eq=False):
@@ -122,39 +117,20 @@ class InferStream:
     """One stream; a `call.StreamHandler`.
 
     Args:
-        engine: runs the requests.
-        reader: reads requests.
+        method: what all streams share.
         call: for its metadata.
         writer: writes the responses.
-        forwarding: as in `StreamInfer`.
-        codec: as in `StreamInfer`.
-        on_end: called with this stream once it has ended.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        reader: RequestReader,
-        call: Call,
-        writer: StreamWriter,
-        *,
-        forwarding: HeaderForwarding | None,
-        codec: Codec | None,
-        on_end: "collections.abc.Callable[[InferStream], None]",
-    ) -> None:
-        self._codec = codec
-        self._engine = engine
-        self._reader = reader
+    def __init__(self, method: StreamInfer, call: Call, writer: StreamWriter) -> None:
+        self._method = method
         self._call = call
         self._writer = writer
-        self._forwarding = forwarding
-        self._on_end = on_end
         self._wants_status = STATUS_WANTED in (call.invocation_metadata() or ())
         self._in_flight = set[_PendingRequest]()
         self._order = collections.deque[_PendingRequest]()
         self._held = False
         self._half_closed = False
-        self._shut: InferenceError | None = None
         self._ended = False
         self._decoding = False
 
@@ -164,22 +140,24 @@ class InferStream:
             return
         pending = _PendingRequest()
         self._in_flight.add(pending)
-        codec = self._codec if len(body) > MAYBE_LARGE else None
+        codec = self._method.codec if len(body) > MAYBE_LARGE else None
         try:
             if codec is not None and needs_process(body):
                 work = functools.partial(decode, codec, body)
                 self._offload(codec, pending, work, functools.partial(self._decoded, pending))
                 return
-            request = self._read(body, pending)
+            incoming = self._read(body, pending)
+            model = self._admit(pending, incoming)
+            request = incoming.request()
+            pending.empty_final = incoming.empty_final
             if codec is not None and unchecked(request.inputs):
                 check_it = functools.partial(check, codec, request)
-                self._offload(codec, pending, check_it, functools.partial(self._infer, pending))
+                infer = functools.partial(self._infer, self._method.engine, pending)
+                self._offload(codec, pending, check_it, infer)
                 return
-            self._infer(pending, request)
-        except InferenceError as error:
-            self._refuse(pending, error)
+            self._infer(model, pending, request)
         except Exception as error:  # noqa: BLE001 - the client waits for a response
-            self._refuse(pending, bug_error(error, "ModelStreamInfer"))
+            self._refuse(pending, as_inference_error(error, "ModelStreamInfer"))
 
     def _offload(
         self,
@@ -190,15 +168,17 @@ class InferStream:
     ) -> None:
         """Do slow work in a codec process. The next request is read after that, so that requests keep their order."""
 
-        def resume(result: T) -> None:
-            self._decoding, pending.work = False, None
-            self._writer.capacity()
-            proceed(result)
-
-        def fail(error: InferenceError) -> None:
+        def read_on() -> None:
             if self._decoding:
                 self._decoding, pending.work = False, None
                 self._writer.capacity()
+
+        def resume(result: T) -> None:
+            read_on()
+            proceed(result)
+
+        def fail(error: InferenceError) -> None:
+            read_on()
             self._refuse(pending, error)
 
         pending.work = OffloadedCall(codec, work, proceed=resume, fail=fail)
@@ -208,23 +188,23 @@ class InferStream:
         """Continue with a message that a codec process has decoded."""
         pending.id = decoded.id
         decoded.raise_if_unread()
-        self._admit(pending, decoded.model_name, decoded.model_version)
+        model = self._admit(pending, decoded)
         pending.empty_final = decoded.empty_final
-        self._infer(pending, decoded.taken())
+        self._infer(model, pending, decoded.request())
 
-    def _infer(self, pending: _PendingRequest, request: InferRequest) -> None:
-        if self._forwarding is not None:
-            metadata = self._call.invocation_metadata() or ()
-            request.parameters.update(self._forwarding.parameters(metadata))
+    def _infer(self, model: Infers, pending: _PendingRequest, request: InferRequest) -> None:
+        forwarding = self._method.forwarding
+        if forwarding is not None:
+            forward_metadata(self._call.invocation_metadata(), forwarding, request.parameters)
         on_response = functools.partial(self._on_response, pending)
-        inference = self._engine.infer(request, on_response, pending.flow)
+        inference = model.infer(request, on_response, pending.flow)
         if not pending.done:
             pending.work = inference
 
     def half_close(self) -> None:
         """See `StreamHandler`."""
         self._half_closed = True
-        self._end_if_done()
+        self.end_if_done()
 
     def pause(self) -> None:
         """See `StreamHandler`."""
@@ -248,7 +228,7 @@ class InferStream:
         """See `StreamHandler`; requests in flight are cancelled (row 10.33)."""
         if not self._ended:
             self._ended = True
-            self._on_end(self)
+            self._method.live.discard(self)
         in_flight = tuple(self._in_flight)
         self._in_flight.clear()
         self._order.clear()
@@ -258,45 +238,39 @@ class InferStream:
             if work is not None:
                 work.cancel()
 
-    def shut(self, error: InferenceError) -> None:
-        """Take no more requests."""
-        self._shut = error
-        self._end_if_done()
-
-    def _read(self, body: bytes, pending: _PendingRequest) -> InferRequest:
-        """The request of a message; `pending` gets what is known of it, even if it fails.
-
-        Raises:
-            InferenceError: it cannot be read, or its model is not ready.
-        """
+    def _read(self, body: bytes, pending: _PendingRequest) -> Incoming:
+        """Read the model that a message is for; `pending` gets its id, even if the rest cannot be read."""
+        reader = self._method.reader
         try:
-            incoming = self._reader.read(body)
+            incoming = reader.read(body)
         except InferenceError:
-            pending.id = self._reader.id_of(body)
+            pending.id = reader.id_of(body)
             raise
         pending.id = incoming.id
-        self._admit(pending, incoming.model_name, incoming.model_version)
-        request = self._reader.request(incoming)
-        pending.empty_final = wants_empty_final(incoming)
-        return request
+        return incoming
 
-    def _admit(self, pending: _PendingRequest, model_name: str, model_version: int) -> None:
-        """Look up the model; raises InferenceError if it does not exist, or if the stream takes no more requests."""
-        if self._shut is not None:
-            self._order.append(pending)
-            raise self._shut
+    def _admit(self, pending: _PendingRequest, incoming: Incoming | LargeRequest) -> ServedModel:
+        """Look up the model, which decides the order of the responses.
+
+        Raises:
+            InferenceError: it does not serve, or the stream takes no more requests.
+        """
+        method = self._method
         try:
-            decoupled = self._engine.traits_of(model_name, model_version).decoupled
+            if method.is_shut:
+                raise method.shut_error
+            model = method.engine.look_up(incoming.model_name, incoming.model_version)
         except InferenceError:
             self._order.append(pending)
             raise
-        if decoupled:
+        if model.traits.decoupled:
             pending.ordered = False
             pending.flow = Flow()
             if self._held:
                 pending.flow.pause()
         else:
             self._order.append(pending)
+        return model
 
     def _on_response(self, pending: _PendingRequest, response: InferResponse) -> None:
         """The engine's callback. It must not raise: responses to other requests may follow in the same call."""
@@ -307,10 +281,8 @@ class InferStream:
         if error is None and (pending.empty_final or not response.empty):
             try:
                 message = response_proto.encode_streamed(response)
-            except InferenceError as failure:
-                error = failure
             except Exception as failure:  # noqa: BLE001 - as above
-                error = bug_error(failure, "encoding the response")
+                error = as_inference_error(failure, "encoding the response")
         if error is not None:
             if self._wants_status:
                 self._end(rpc_status(error))
@@ -353,7 +325,7 @@ class InferStream:
             if pending.ordered and self._order[0] is pending:
                 self._next_in_order()
             if not in_flight:
-                self._end_if_done()
+                self.end_if_done()
 
     def _next_in_order(self) -> None:
         """The first request has its last response: send what waited for that."""
@@ -368,13 +340,14 @@ class InferStream:
                 return
             order.popleft()
 
-    def _end_if_done(self) -> None:
+    def end_if_done(self) -> None:
+        """End the stream if no request is in flight and none can follow."""
         if self._in_flight or self._ended:
             return
         if self._half_closed:
             self._end(None)
-        elif self._shut is not None:
-            self._end(rpc_status(self._shut))
+        elif self._method.is_shut:
+            self._end(rpc_status(self._method.shut_error))
 
     def _end(self, refused: RpcStatus | None) -> None:
         """End the stream and cancel the requests in flight."""

@@ -7,9 +7,8 @@ They take ordinary and decoupled models alike. Forwarded headers, compression an
 import functools
 import logging
 
-from naiad.core.context import RequestContext
 from naiad.core.flow import Flow
-from naiad.core.inference import Cancellable
+from naiad.core.inference import Cancellable, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.api import Engine, ModelTraits
@@ -90,7 +89,7 @@ class GenerateRoute:
         Raises:
             InferenceError: the model is not there, or the body is compressed.
         """
-        traits = self._engine.traits_of(self._model, self._version)
+        traits = self._engine.look_up(self._model, self._version).traits
         encoding = headers.get(b"content-encoding", b"identity")
         if compression.of_request(encoding) is not Encoding.IDENTITY:
             raise invalid(

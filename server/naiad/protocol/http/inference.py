@@ -12,12 +12,11 @@ import logging
 
 import msgspec
 
-from naiad.core.context import RequestContext
-from naiad.core.inference import Cancellable
+from naiad.core.inference import Cancellable, RequestContext
 from naiad.core.request import LATEST
 from naiad.core.response import InferResponse
 from naiad.core.tensor import UNPACKED
-from naiad.engine.api import Engine, ModelTraits
+from naiad.engine.api import Engine, Infers, ModelTraits
 from naiad.errors import InferenceError, invalid, unsupported
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec.packed_strings import check
@@ -29,8 +28,8 @@ from naiad.protocol.http.codec import (
     large_bodies,
     raw_request,
     request_parameters,
+    typed_json,
 )
-from naiad.protocol.http.codec.binary_layout import BinaryLayouts
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import EventStream, takes_events
 from naiad.protocol.http.codec.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
@@ -70,14 +69,13 @@ class InferRoute:
         version: its version, or LATEST.
     """
 
-    __slots__ = ("_engine", "_layouts", "_limits", "_model", "_version")
+    __slots__ = ("_engine", "_limits", "_model", "_version")
 
     def __init__(
         self, engine: Engine, limits: InferenceLimits, *, model: str, version: int = LATEST
     ) -> None:
         self._engine = engine
         self._limits = limits
-        self._layouts = BinaryLayouts()
         self._model = model
         self._version = version
 
@@ -85,10 +83,13 @@ class InferRoute:
         """Answer a request (a `FastHandler`)."""
         headers = request.headers
         try:
-            traits = self._traits(headers)
+            model = self._engine.look_up(self._model, self._version)
+            traits = model.traits
+            if traits.decoupled:
+                self._require_events(headers)
             if b"content-encoding" in headers:
-                return self._unpack(request, traits, on_reply)
-            return self._run(request, request.body, traits, on_reply)
+                return self._unpack(request, traits, model, on_reply)
+            return self._run(request, request.body, traits, model, on_reply)
         except InferenceError as error:
             on_reply(error_reply(error))
         except Exception:  # a bug of ours must not cost other requests their connection
@@ -99,7 +100,8 @@ class InferRoute:
     def refusal(self, headers: Headers) -> HttpReply | None:
         """The answer that the head of a request alone decides; None when its body is needed."""
         try:
-            self._traits(headers)
+            if self._engine.look_up(self._model, self._version).traits.decoupled:
+                self._require_events(headers)
         except InferenceError as error:
             return error_reply(error)
         encoded = headers.get(b"content-encoding")
@@ -107,78 +109,68 @@ class InferRoute:
             return None
         return _unsupported(encoded)
 
-    def _traits(self, headers: Headers) -> ModelTraits:
-        traits = self._engine.traits_of(self._model, self._version)
-        if traits.decoupled and not takes_events(headers):
+    def _require_events(self, headers: Headers) -> None:
+        """Refuse a request for a decoupled model whose client does not take events."""
+        if not takes_events(headers):
             raise unsupported(
                 f"HTTP end point doesn't support models with decoupled transaction policy: '{self._model}' may "
                 "answer many times. Send 'Accept: text/event-stream' to get its answers as events, or use generate_stream or gRPC's "
                 "ModelStreamInfer"
             )
-        return traits
 
     def _unpack(
-        self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply
+        self, request: HttpRequest, traits: ModelTraits, model: Infers, on_reply: OnReply
     ) -> Cancellable | None:
         encoded = request.headers[b"content-encoding"]
         match compression.of_request(encoded):
             case Encoding.IDENTITY:
-                return self._run(request, request.body, traits, on_reply)
+                return self._run(request, request.body, traits, model, on_reply)
             case Encoding.UNKNOWN:
                 on_reply(_unsupported(encoded))
                 return None
             case Encoding.GZIP | Encoding.DEFLATE:
                 pass
-        limit = self._limits.max_input_size
-        if len(request.body) <= compression.UNPACKED_HERE:
-            body = compression.decompress(request.body, limit=limit)
-            return self._run(request, body, traits, on_reply)
-        return OffloadedCall(
-            None,
-            functools.partial(compression.decompress, request.body, limit=limit),
-            proceed=functools.partial(self._run_unpacked, request, traits, on_reply),
-            fail=error_callback(on_reply),
+        unpack = functools.partial(
+            compression.decompress, request.body, limit=self._limits.max_input_size
         )
+        if len(request.body) <= compression.UNPACKED_HERE:
+            return self._run(request, unpack(), traits, model, on_reply)
 
-    def _run_unpacked(
-        self, request: HttpRequest, traits: ModelTraits, on_reply: OnReply, body: bytes
-    ) -> Cancellable | None:
-        return self._run(request, body, traits, on_reply)
+        def run(body: bytes) -> Cancellable | None:
+            return self._run(request, body, traits, self._engine, on_reply)
+
+        return OffloadedCall(None, unpack, proceed=run, fail=error_callback(on_reply))
 
     def _run(
-        self, request: HttpRequest, body: bytes, traits: ModelTraits, on_reply: OnReply
+        self,
+        request: HttpRequest,
+        body: bytes,
+        traits: ModelTraits,
+        model: Infers,
+        on_reply: OnReply,
     ) -> Cancellable | None:
-        """Decode, forward headers, ask the engine.
+        """Decode, forward headers, run the request: by `model`, or by the engine if other work came in between.
 
         Raises:
             InferenceError: the request cannot be read.
         """
-        headers = request.headers
-        header = headers.get(b"inference-header-content-length")
+        header = request.headers.get(b"inference-header-content-length")
         header_length = len(body) if header is None else header_length_of(header, len(body))
-        if len(body) > _MAYBE_LARGE and self._limits.codec is not None:
-            return self._run_large(
-                self._limits.codec,
-                headers,
-                body,
-                header_length,
-                traits,
-                on_reply,
-                context=request.context,
-            )
+        codec = self._limits.codec
+        if len(body) > _MAYBE_LARGE and codec is not None:
+            return self._run_large(codec, request, body, header_length, traits, model, on_reply)
         decoded = self._decode(body, header_length, traits)
-        return self._ask(headers, traits, on_reply, decoded, context=request.context)
+        return self._infer(request, traits, model, on_reply, decoded)
 
     def _run_large(  # noqa: PLR0917 - as `_run`
         self,
         codec: Codec,
-        headers: Headers,
+        request: HttpRequest,
         body: bytes,
         header_length: int,
         traits: ModelTraits,
+        model: Infers,
         on_reply: OnReply,
-        *,
-        context: RequestContext | None,
     ) -> Cancellable | None:
         """The same with what takes long in a codec process: JSON, and looking through many strings."""
         work: collections.abc.Callable[[], Decoded]
@@ -195,33 +187,32 @@ class InferRoute:
         else:
             decoded = self._decode(body, header_length, traits)
             if not raw_tensors.unchecked(decoded.request.inputs):
-                return self._ask(headers, traits, on_reply, decoded, context=context)
+                return self._infer(request, traits, model, on_reply, decoded)
 
             def work() -> Decoded:
                 return Decoded(check(codec, decoded.request), decoded.form)
 
-        proceed = functools.partial(self._ask, headers, traits, on_reply, context=context)
+        proceed = functools.partial(self._infer, request, traits, self._engine, on_reply)
         return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
 
-    def _ask(
+    def _infer(
         self,
-        headers: Headers,
+        request: HttpRequest,
         traits: ModelTraits,
+        model: Infers,
         on_reply: OnReply,
         decoded: Decoded,
-        *,
-        context: RequestContext | None,
     ) -> Cancellable | None:
-        if self._limits.forwarded is not None:
-            request_parameters.forward_headers(
-                headers, self._limits.forwarded, decoded.request.parameters
-            )
+        limits, headers = self._limits, request.headers
+        if limits.forwarded is not None:
+            parameters = decoded.request.parameters
+            request_parameters.forward_headers(headers, limits.forwarded, parameters)
         if traits.decoupled:
-            return self._stream(decoded, on_reply, context)
+            return self._stream(decoded, on_reply, request.context)
         accepted = headers.get(b"accept-encoding")
         encoding = Encoding.IDENTITY if accepted is None else compression.of_reply(accepted)
-        callback = functools.partial(_answer, on_reply, decoded.form, encoding, self._limits.codec)
-        return self._engine.infer(decoded.request, callback, None, context)
+        callback = functools.partial(_answer, on_reply, decoded.form, encoding, limits.codec)
+        return model.infer(decoded.request, callback, None, request.context)
 
     def _stream(
         self, decoded: Decoded, on_reply: OnReply, context: RequestContext | None
@@ -241,7 +232,7 @@ class InferRoute:
     def _decode(self, body: bytes, header_length: int, traits: ModelTraits) -> Decoded:
         limit = self._limits.max_input_size
         if header_length:
-            return self._layouts.decode(
+            return typed_json.decode(
                 body, header_length, model=self._model, version=self._version, max_input_size=limit
             )
         return raw_request.decode(

@@ -8,8 +8,7 @@ import collections.abc
 import typing
 from typing import Any
 
-from naiad.core.context import RequestContext
-from naiad.core.inference import Cancellable
+from naiad.core.inference import Cancellable, RequestContext
 from naiad.core.record import Record
 
 Headers = dict[bytes, bytes]

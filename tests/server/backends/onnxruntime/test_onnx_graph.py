@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, strategies as st
 from onnx import TensorProto, helper, numpy_helper
 
-from naiad.backends.onnxruntime import onnx_graph, wire_format
+from naiad.backends.onnxruntime import onnx_graph
 from naiad.backends.onnxruntime.onnx_graph import OnnxFileError, read
 from naiad.backends.onnxruntime.plugin import PLUGIN
 from naiad.core import datatypes
@@ -45,7 +45,6 @@ def test_names_types_shapes_and_symbols_are_read(tmp_path: pathlib.Path) -> None
         ("y", (1, 0), "[1, 0]"),
         ("z", (), "[]"),
     ]
-    assert (graph.ir_version, graph.opset, graph.producer) == (8, 17, "tests")
 
 
 def test_a_shape_that_is_not_given_differs_from_a_scalar(tmp_path: pathlib.Path) -> None:
@@ -71,7 +70,6 @@ def test_an_initialiser_listed_among_the_inputs_is_not_an_input(
     graph = read(path)
     assert [tensor.name for tensor in graph.inputs] == ["x"]
     assert [tensor.name for tensor in graph.overridable] == ["w"]
-    assert graph.initializers == {"w"}
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     assert [tensor.name for tensor in session.get_inputs()] == ["x"]
 
@@ -115,13 +113,12 @@ def test_weights_in_another_file_need_not_be_there(tmp_path: pathlib.Path) -> No
     (tmp_path / "w.bin").unlink()
     graph = read(tmp_path / "m.onnx")
     assert graph.external_files == {"w.bin"}
-    assert graph.initializers == {"w"}
 
 
-def test_metadata_is_read_and_a_huge_entry_left_out(tmp_path: pathlib.Path) -> None:
+def test_metadata_of_any_size_is_stepped_over(tmp_path: pathlib.Path) -> None:
     proto = model([value("x", [2])], [value("y", [2])])
-    helper.set_model_props(proto, {"labels": "0 90", "huge": "x" * (wire_format.MAX_TEXT + 1)})
-    assert read(save(proto, tmp_path / "m.onnx")).metadata == {"labels": "0 90"}
+    helper.set_model_props(proto, {"labels": "0 90", "huge": "x" * (onnx_graph.MAX_TEXT + 1)})
+    assert [tensor.name for tensor in read(save(proto, tmp_path / "m.onnx")).inputs] == ["x"]
 
 
 def test_weights_are_stepped_over_and_not_read(
@@ -138,7 +135,7 @@ def test_weights_are_stepped_over_and_not_read(
     with path.open("wb") as file:
         file.write(before)
         file.truncate(len(before) + size)
-    monkeypatch.setattr(wire_format, "MAX_FIELDS", 100)
+    monkeypatch.setattr(onnx_graph, "MAX_FIELDS", 100)
     assert [t.name for t in read(path).inputs] == ["x"]
 
 
@@ -189,7 +186,7 @@ def test_a_partial_copy_is_said_to_be_cut_off(tmp_path: pathlib.Path) -> None:
 def test_a_file_of_very_many_fields_is_given_up(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(wire_format, "MAX_FIELDS", 1000)
+    monkeypatch.setattr(onnx_graph, "MAX_FIELDS", 1000)
     path = tmp_path / "model.onnx"
     path.write_bytes(b"\x08\x01" * 1001)
     with pytest.raises(OnnxFileError, match="more than 1000 fields"):

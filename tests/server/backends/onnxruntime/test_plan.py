@@ -217,9 +217,8 @@ def test_openvino_is_the_cpus_accelerator() -> None:
 
 def test_a_provider_that_the_installed_build_lacks_is_named_with_the_package_that_has_it() -> None:
     plan = planned(kind=InstanceKind.GPU)
-    error = plans.missing_provider(plan, ["CPUExecutionProvider"], model="m")
-    assert error is not None
-    assert "CUDAExecutionProvider" in error.message
-    assert "naiad[server-gpu]" in error.message
+    with pytest.raises(InferenceError, match="CUDAExecutionProvider") as caught:
+        plans.require_providers(plan, ["CPUExecutionProvider"], model="m")
+    assert "naiad[server-gpu]" in caught.value.message
     available = ["CUDAExecutionProvider", "CPUExecutionProvider"]
-    assert plans.missing_provider(plan, available, model="m") is None
+    plans.require_providers(plan, available, model="m")

@@ -78,7 +78,7 @@ class Asking:
     def __init__(self, *models: ScriptedModel) -> None:
         loop = asyncio.get_running_loop()
         self.calls = ModelCalls(clock=LoopClock(loop))
-        self.calls.open(ScriptedModels(*models), loop)
+        self.calls.open(ScriptedModels(*models).model, loop)
 
     def ask(
         self,

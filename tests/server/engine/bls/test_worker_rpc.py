@@ -11,7 +11,7 @@ import pytest
 from naiad.core.inference import Inference
 from naiad.core.response import InferResponse
 from naiad.core.tensor import PackedStrings
-from naiad.engine.bls.services import WorkerRpcServices
+from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.bls.worker_rpc import ModelRpcHandler
 from naiad.errors import invalid
 from naiad.hosts import messages
@@ -51,9 +51,9 @@ class Worker:
     def __init__(self, *models: ScriptedModel) -> None:
         self.metrics = CustomMetrics()
         self.control = Control()
-        self.rpc_services = WorkerRpcServices(Asking(*models).calls, self.metrics)
-        self.rpc_services.open(self.control)
-        self.rpc_handler: ModelRpcHandler = self.rpc_services.handler("m", "m_0")
+        self.api = ServerApi(Asking(*models).calls, self.metrics)
+        self.api.control = self.control
+        self.rpc_handler: ModelRpcHandler = self.api.rpc_handler("m", "m_0")
         self.results: list[tuple[int, Any]] = []
         self.errors: list[tuple[int, str]] = []
 
@@ -217,7 +217,7 @@ async def test_a_call_that_waits_for_a_load_when_the_server_stops_gets_an_error(
     worker = Worker()
     worker.ask(1, "load", "slow", "", False)
     await asyncio.sleep(1)
-    worker.rpc_services.close()
+    worker.api.close()
     await asyncio.sleep(0)
     worker.ask(2, "load", "a", "", False)
     await asyncio.sleep(1)

@@ -1,5 +1,6 @@
 """One gRPC stream without a transport, for tests: what a client asks, what it gets, and an engine that answers when told."""
 
+import types
 import typing
 
 import numpy as np
@@ -9,11 +10,10 @@ from naiad.core.datatypes import FP32
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
-from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.grpc.call import RpcStatus
-from naiad.protocol.grpc.methods import STREAM_INFER, build
+from naiad.protocol.grpc.methods import STREAM_INFER, Methods
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.stream import InferStream
 from tests.server.protocol.grpc.scripted_engine import (
@@ -32,10 +32,10 @@ class Engine(ScriptedEngine):
         super().__init__(None)
 
     @override
-    def traits_of(self, name: str, version: int = LATEST) -> ModelTraits:
+    def look_up(self, name: str, version: int = LATEST) -> typing.Any:
         if name == "d":
-            return DECOUPLED
-        return super().traits_of(name, version)
+            return types.SimpleNamespace(traits=DECOUPLED, infer=self.infer)
+        return super().look_up(name, version)
 
     def respond(
         self,
@@ -71,13 +71,11 @@ class BidiStream:
         self.sent: list[typing.Any] = []
         self.end_of: list[RpcStatus | None] = []
         self.capacity_calls = 0
-        self.methods = build(self.engine, GrpcSettings(**settings), codec)
+        self.methods = Methods(self.engine, GrpcSettings(**settings), codec)
         refused = self.methods.admit(STREAM_INFER, metadata)
         if refused is not None:
             self.end_of.append(refused)
-        streaming = self.methods.find_stream(STREAM_INFER)
-        assert streaming is not None
-        stream = streaming(SentMetadata(*metadata), self)
+        stream = self.methods.streaming[STREAM_INFER](SentMetadata(*metadata), self)
         assert isinstance(stream, InferStream)
         self.stream = stream
 

@@ -5,10 +5,9 @@ import typing
 
 import numpy as np
 
-from naiad.core.context import RequestContext
 from naiad.core.datatypes import BYTES, FP32
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.messages import service_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse

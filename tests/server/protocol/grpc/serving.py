@@ -9,7 +9,7 @@ import grpc
 import grpc.aio
 
 from naiad.core.inference import Inference
-from naiad.protocol.grpc.methods import build
+from naiad.protocol.grpc.methods import Methods
 from naiad.protocol.grpc.settings import GrpcSettings
 from naiad.protocol.grpc.transport.aio import GrpcServer
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine
@@ -20,7 +20,7 @@ async def serving(
     engine: ScriptedEngine, **settings: typing.Any
 ) -> collections.abc.AsyncIterator[GrpcServer]:
     chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
-    server = GrpcServer(chosen, build(engine, chosen))
+    server = GrpcServer(chosen, Methods(engine, chosen))
     await server.start()
     try:
         yield server
@@ -55,4 +55,4 @@ def cancelled(inference: Inference) -> "asyncio.Future[None]":
 
 def made(**settings: typing.Any) -> GrpcServer:
     chosen = GrpcSettings(**{"address": "127.0.0.1", "port": 0, **settings})
-    return GrpcServer(chosen, build(ScriptedEngine(), chosen))
+    return GrpcServer(chosen, Methods(ScriptedEngine(), chosen))

@@ -2,16 +2,16 @@
 
 import pytest
 
-from naiad.core.context import RequestContext
 from naiad.core.datatypes import FP32
+from naiad.core.inference import RequestContext
 from naiad.core.messages import service_pb2
 from naiad.core.request import InferRequest
 from naiad.core.response import NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError
 from naiad.protocol.grpc.call import ContextCall
-from naiad.protocol.grpc.forwarding import compiled
 from naiad.protocol.grpc.infer import ModelInfer
+from naiad.protocol.header_pattern import compiled
 from tests.server.protocol.grpc.scripted_engine import (
     DECOUPLED,
     Answers,
@@ -97,7 +97,7 @@ def test_a_model_that_answers_many_times_is_refused() -> None:
 
 def test_forwarded_metadata_are_parameters_of_this_request_only() -> None:
     engine = ScriptedEngine()
-    infer = ModelInfer(engine, compiled("^my-"))
+    infer = ModelInfer(engine, compiled("^my-", option=""))
     for value in ("1", "2"):
         infer(small_request(), SentMetadata(("my-key", value), ("other", "x")), Answers())
     assert [request.parameters for request in engine.requests] == [{"my-key": "1"}, {"my-key": "2"}]
@@ -105,7 +105,7 @@ def test_forwarded_metadata_are_parameters_of_this_request_only() -> None:
 
 def test_a_reserved_header_is_refused() -> None:
     answers = Answers()
-    infer = ModelInfer(ScriptedEngine(), compiled("time"))
+    infer = ModelInfer(ScriptedEngine(), compiled("time", option=""))
     infer(small_request(), SentMetadata(("timeout", "1")), answers)
     assert answers.refusal.status == 3
     assert "is reserved for Triton usage" in answers.refusal.message

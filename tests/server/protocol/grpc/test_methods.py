@@ -9,9 +9,8 @@ from naiad.core.clock import ManualClock
 from naiad.core.messages import service_pb2
 from naiad.engine.api import IndexEntry
 from naiad.errors import unavailable
-from naiad.protocol.grpc.admin.health import CHECK, NOT_SERVING, SERVING, WATCH
 from naiad.protocol.grpc.call import RpcStatus
-from naiad.protocol.grpc.methods import INFER, REFUSED, SERVICE, Methods, build
+from naiad.protocol.grpc.methods import CHECK, INFER, REFUSED, SERVICE, WATCH, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings
 from naiad.protocol.restricted import Category, Restriction
 from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
@@ -22,6 +21,9 @@ from tests.server.protocol.grpc.scripted_engine import (
     small_request,
 )
 
+SERVING, NOT_SERVING = b"\x08\x01", b"\x08\x02"
+"""HealthCheckResponse with its status."""
+
 INVALID_ARGUMENT, NOT_FOUND, UNIMPLEMENTED, INTERNAL, UNAVAILABLE = 3, 5, 12, 13, 14
 
 
@@ -31,10 +33,8 @@ async def ask(
     refused = methods.admit(path, metadata)
     if refused is not None:
         return refused
-    method = methods.find(path)
-    assert method is not None, path
     answers = Answers()
-    task = method(body, SentMetadata(*metadata), answers)
+    task = methods.unary[path](body, SentMetadata(*metadata), answers)
     if task is not None:
         await typing.cast("typing.Awaitable[None]", task)
     (answer,) = answers.all
@@ -52,14 +52,13 @@ async def call(methods: Methods, called: str, /, **fields: typing.Any) -> typing
 
 
 def served(engine: ScriptedEngine | None = None, **settings: typing.Any) -> Methods:
-    return build(engine or ScriptedEngine(), GrpcSettings(**settings))
+    return Methods(engine or ScriptedEngine(), GrpcSettings(**settings))
 
 
 def test_every_rpc_of_the_service_is_there() -> None:
     rpcs = service_pb2.DESCRIPTOR.services_by_name["GRPCInferenceService"].methods
     wanted = {SERVICE + rpc.name for rpc in rpcs} | {CHECK, WATCH}
-    assert {*served().paths(), *served().stream_paths(), *REFUSED} == wanted
-    assert served().find("/inference.GRPCInferenceService/Nothing") is None
+    assert {*served().unary, *served().streaming, *REFUSED} == wanted
 
 
 async def test_live_and_ready_are_answers_also_when_they_say_no() -> None:
@@ -322,7 +321,7 @@ async def test_a_restriction_covers_its_methods_and_no_others(
         {CHECK} if category is Category.HEALTH else set()
     )
     found = set()
-    for path in methods.paths():
+    for path in methods.unary:
         answer = await ask(methods, path)
         if isinstance(answer, RpcStatus) and "This protocol is restricted" in answer.message:
             found.add(path)
@@ -344,7 +343,7 @@ async def test_after_shut_only_health_is_answered() -> None:
 
 
 def test_a_broken_header_pattern_is_found_when_the_table_is_made() -> None:
-    with pytest.raises(CannotServeError):
+    with pytest.raises(CannotServeError, match="--grpc-header-forward-pattern="):
         served(header_forward_pattern="(")
 
 
@@ -357,12 +356,10 @@ def with_tokens(tmp_path: pathlib.Path) -> Methods:
 async def test_every_call_but_those_about_health_asks_for_a_token(tmp_path: pathlib.Path) -> None:
     methods = with_tokens(tmp_path)
     refused = {
-        path
-        for path in methods.paths()
-        if await ask(methods, path) == RpcStatus(16, UNAUTHENTICATED)
+        path for path in methods.unary if await ask(methods, path) == RpcStatus(16, UNAUTHENTICATED)
     }
     open_to_all = {CHECK, SERVICE + "ServerLive", SERVICE + "ServerReady", SERVICE + "ModelReady"}
-    assert refused == set(methods.paths()) - open_to_all
+    assert refused == set(methods.unary) - open_to_all
 
 
 @pytest.mark.parametrize("sent", ["Bearer secret", b"secret"])
@@ -384,8 +381,6 @@ async def test_a_wrong_token_opens_nothing(tmp_path: pathlib.Path) -> None:
 
 def test_a_control_message_may_not_be_large() -> None:
     answers = Answers()
-    method = served().find(SERVICE + "ModelMetadata")
-    assert method is not None
-    method(b"\x1a\0" * 200_000, SentMetadata(), answers)
+    served().unary[SERVICE + "ModelMetadata"](b"\x1a\0" * 200_000, SentMetadata(), answers)
     assert answers.refusal.status == 3
     assert "longer than" in answers.refusal.message

@@ -1,13 +1,18 @@
 """Streams without a transport: what comes in, what goes out, in which order, and how it ends."""
 
 import pathlib
+import types
+import typing
 
 import numpy as np
 import pytest
+from typing_extensions import override
 
 from naiad.core.clock import ManualClock
 from naiad.core.flow import OVERRUN_BYTES
+from naiad.core.inference import OnResponse
 from naiad.core.messages import service_pb2
+from naiad.core.request import LATEST, InferRequest
 from naiad.errors import invalid, not_found
 from naiad.protocol.grpc.call import RpcStatus
 from naiad.protocol.grpc.methods import STREAM_INFER
@@ -16,8 +21,10 @@ from naiad.protocol.restricted import Category, Restriction
 from naiad.protocol.tokens import UNAUTHENTICATED, TokenFile
 from tests.server.protocol.grpc.bidi_stream import BidiStream, scripted
 from tests.server.protocol.grpc.scripted_engine import (
+    DECOUPLED,
     ScriptedEngine,
     SentMetadata,
+    echo,
     failed,
     message,
     small_request,
@@ -269,8 +276,7 @@ def test_a_shutdown_ends_an_idle_stream_and_refuses_new_ones() -> None:
     assert refused is not None
     assert refused.status == UNAVAILABLE
     assert "GRPC server is shutting down" in refused.message
-    streaming = bidi_stream.methods.find_stream(STREAM_INFER)
-    assert streaming is not None
+    streaming = bidi_stream.methods.streaming[STREAM_INFER]
     bidi_stream.end_of.clear()
     streaming(SentMetadata(), bidi_stream)
     assert bidi_stream.end_of == [refused]
@@ -341,3 +347,21 @@ def test_a_bug_is_an_error_of_its_request(monkeypatch: pytest.MonkeyPatch) -> No
     bidi_stream.ask("r")
     assert "failed inside the server" in bidi_stream.sent[0].error_message
     assert bidi_stream.end_of == []
+
+
+def test_the_version_that_was_looked_up_runs_the_request() -> None:
+    """And no other, which would have to be looked up."""
+
+    class EngineOfVersions(ScriptedEngine):
+        @override
+        def look_up(self, name: str, version: int = LATEST) -> typing.Any:
+            def infer(request: InferRequest, on_response: OnResponse, *_: object) -> None:
+                on_response(echo(request))
+
+            return types.SimpleNamespace(traits=DECOUPLED, infer=infer)
+
+    engine = EngineOfVersions()
+    bidi_stream = BidiStream(engine=engine)
+    bidi_stream.ask("r")
+    assert bidi_stream.got() == [("r", "", True)]
+    assert not engine.requests

@@ -12,7 +12,6 @@ from typing_extensions import override
 from naiad.core.clock import ManualClock
 from naiad.core.inference import Cancellable
 from naiad.protocol.access_log import AccessEntry, AccessLog
-from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.message import (
     AsgiApp,
     FastHandler,
@@ -27,8 +26,7 @@ from naiad.protocol.http.message import (
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import HttpService
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import AccessRecorder, HttpService, HttpSettings
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 
 TEXT = ((b"Content-Type", b"text/plain"),)

@@ -7,10 +7,9 @@ import typing
 import numpy as np
 import orjson
 
-from naiad.core.context import RequestContext
 from naiad.core.datatypes import FP32, DataType
 from naiad.core.flow import Flow
-from naiad.core.inference import Inference, OnResponse
+from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.core.tensor import Tensor

@@ -7,10 +7,9 @@ import pytest
 
 from naiad.core.clock import ManualClock
 from naiad.protocol.access_log import AccessEntry
-from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.transport.head import parse_head
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import AccessRecorder, HttpSettings
 from tests.server.protocol.http.scripted import (
     LIMIT,
     TEXT,

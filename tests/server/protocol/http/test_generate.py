@@ -1,7 +1,7 @@
 import pytest
 
-from naiad.core.context import RequestContext
 from naiad.core.datatypes import FP32
+from naiad.core.inference import RequestContext
 from naiad.core.request import LATEST
 from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.api import ModelTraits, TensorMetadata

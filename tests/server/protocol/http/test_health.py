@@ -3,8 +3,8 @@ import logging
 import pytest
 
 from naiad.errors import unavailable
-from naiad.protocol.http.health import HealthRoutes
 from naiad.protocol.http.message import HttpReply, HttpRequest
+from naiad.protocol.http.routes import HealthRoutes
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine, error_of
 
 REQUEST = HttpRequest(b"GET", "/", {}, b"")

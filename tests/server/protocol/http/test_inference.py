@@ -1,15 +1,18 @@
 import asyncio
 import gzip
 import logging
+import types
+import typing
 import zlib
 
 import numpy as np
 import orjson
 import pytest
+from typing_extensions import override
 
-from naiad.core.context import RequestContext
 from naiad.core.datatypes import BYTES, FP16, FP32
-from naiad.core.request import LATEST
+from naiad.core.inference import OnResponse, RequestContext
+from naiad.core.request import LATEST, InferRequest
 from naiad.engine.api import ModelTraits
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.protocol.header_pattern import compiled
@@ -343,8 +346,43 @@ def test_a_bug_costs_one_request_and_is_logged(caplog: pytest.LogCaptureFixture)
     assert reply.status == 500
     assert "it is not the request's fault" in error_of(reply)
     assert "could not be written" in caplog.text
-    engine.traits_of = None  # type: ignore[assignment,method-assign]  # an engine that breaks
+    engine.look_up = None  # type: ignore[assignment,method-assign]  # an engine that breaks
     with caplog.at_level(logging.ERROR):
         reply = Client(engine).send()
     assert reply.status == 500
     assert "could not be answered" in caplog.text
+
+
+class EngineOfVersions(ScriptedEngine):
+    """Finds a version that runs requests itself, and keeps them in `run`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answer = ANSWER
+        self.run: list[InferRequest] = []
+
+    @override
+    def look_up(self, name: str, version: int = LATEST) -> typing.Any:
+        def infer(request: InferRequest, on_response: OnResponse, *_: object) -> None:
+            self.run.append(request)
+            on_response(ANSWER)
+
+        return types.SimpleNamespace(traits=PLAIN, infer=infer)
+
+
+@pytest.mark.parametrize("body", [BODY, gzip.compress(BODY)])
+def test_the_version_that_was_looked_up_runs_the_request(body: bytes) -> None:
+    engine = EngineOfVersions()
+    headers = {} if body is BODY else {"content_encoding": b"gzip"}
+    assert Client(engine).send(body, **headers).status == 200
+    assert [request.id for request in engine.run] == ["r"]
+    assert not engine.requests
+
+
+async def test_after_work_elsewhere_the_model_is_looked_up_again() -> None:
+    engine = EngineOfVersions()
+    client = Client(engine)
+    client.begin(gzip.compress(BODY + b" " * 100_000, 0), content_encoding=b"gzip")
+    assert (await client.answered()).status == 200
+    assert [request.id for request in engine.requests] == ["r"]
+    assert not engine.run

@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from naiad.protocol.http.admin.app import build
-from naiad.protocol.http.admin.not_found import not_found
+from naiad.protocol.http.admin.errors import not_found
 from naiad.protocol.http.paths import API, ApiPath, category_of, find
 from naiad.protocol.http.routes import HttpOptions, Routes
 from naiad.protocol.restricted import Category

@@ -76,9 +76,9 @@ of_module: "dict[str, list[Running]]" = {}
 
 def running() -> "Running | None":
     """The instance whose code calls; None when it is not known."""
-    found = current.get() or only
-    if found is not None or not of_module:
-        return found
+    known = current.get() or only
+    if known is not None or not of_module:
+        return known
     frame: Any = sys._getframe(1)  # noqa: SLF001 - the only way to find the caller
     while frame is not None:
         name = frame.f_globals.get("__name__", "")

@@ -120,7 +120,7 @@ class MetricFamily:
                 raise TritonModelException("Failed to create metric. Buckets must be a list.")
             if self._kind is not MetricKind.HISTOGRAM:
                 raise TritonModelException("Failed to create metric. Unexpected buckets found.")
-            bounds = [_bound(each) for each in buckets]
+            bounds = [_bound(bucket) for bucket in buckets]
         elif self._kind is MetricKind.HISTOGRAM:
             raise TritonModelException("Failed to create metric. Missing required buckets.")
         try:

@@ -7,15 +7,19 @@ import enum
 import json
 import operator
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from naiad.backends.python.api import context, exchange
 from naiad.backends.python.api.datatypes import BF16, CODES
 from naiad.backends.python.api.errors import TritonModelException
-from naiad.backends.python.api.response import checked_parameters, require_text
-from naiad.backends.python.api.response_sender import InferenceResponseSender, ResponseChannel
+from naiad.backends.python.api.response import (
+    InferenceResponseSender,
+    ResponseChannel,
+    checked_parameters,
+    require_text,
+)
 from naiad.backends.python.api.server import Asked
 from naiad.backends.python.api.tensor import Tensor, wrap
 
@@ -62,38 +66,6 @@ CPU_MEMORY = PreferredMemory(MemoryType.TRITONSERVER_MEMORY_CPU)
 _REQUIRED: Any = object()
 
 
-class Received(Protocol):
-    """What a host received: read, never written.
-
-    Attributes:
-        id: the caller's own name for it; "" when it gave none.
-        correlation_id: the sequence it belongs to; 0 or "" for none.
-        flags: sequence flags.
-        timeout_us: microseconds it may wait in the queue; 0 for no limit.
-        parameters: by name.
-        output_names: names; empty means all.
-        inputs: each with a `name` and an `array`; BF16 as an array of a 2-byte dtype called bfloat16.
-    """
-
-    id: str
-    correlation_id: "int | str"
-    flags: int
-    timeout_us: int
-    parameters: "dict[str, Any]"
-    output_names: "list[str]"
-    inputs: "list[Any]"
-
-
-class Call(Protocol):
-    """A request in progress: what was received, and whether the client still waits for the response."""
-
-    cancelled: bool
-
-    @property
-    def request(self) -> Any:
-        """As `Received`."""
-
-
 class InferenceRequest:
     """A request: one that came in, or one that a model makes of another model (row 15.20).
 
@@ -129,8 +101,11 @@ class InferenceRequest:
         "_tensors",
     )
 
-    _call: "Call | None"
+    _call: Any
+    """The request in progress, as in `backends/instance.py`; None for one that the model made."""
     _channel: "ResponseChannel | None"
+    _received: Asked
+    """What the model made; of a request that came in, what its host has: the same by `Request` of `backends/instance.py`, and never written."""
     _rescheduled: bool
     _running: "context.Running | None"
     _sender: InferenceResponseSender
@@ -182,7 +157,7 @@ class InferenceRequest:
         asked.preferred_memory = _instance("preferred_memory", preferred_memory, PreferredMemory)
         asked.trace = _instance("trace", trace, InferenceTrace)
         asked.parameters = {} if parameters is None else checked_parameters(parameters)
-        self._received: Received = asked
+        self._received = asked
         self._call = None
         self._tensors = asked.inputs
         self._flags = asked.flags
@@ -194,7 +169,7 @@ class InferenceRequest:
         tensors = self._tensors
         if tensors is None:
             tensors = self._tensors = [
-                incoming(each.name, each.array) for each in self._received.inputs
+                incoming(tensor.name, tensor.array) for tensor in self._received.inputs
             ]
         return tensors
 
@@ -245,7 +220,7 @@ class InferenceRequest:
 
     def is_cancelled(self) -> bool:
         """Whether the client does not want it any more."""
-        return self._call is not None and self._call.cancelled
+        return self._call is not None and bool(self._call.cancelled)
 
     def exec(self, decoupled: bool = False) -> Any:  # noqa: FBT001, FBT002 - models call it so
         """Ask the other model and wait.
@@ -316,7 +291,7 @@ def sender_of(request: InferenceRequest) -> "InferenceResponseSender | None":
     return getattr(request, "_sender", None)
 
 
-def receive(call: Call, channel: ResponseChannel) -> InferenceRequest:
+def receive(call: Any, channel: ResponseChannel) -> InferenceRequest:
     """What a model sees of a request that came in.
 
     Args:

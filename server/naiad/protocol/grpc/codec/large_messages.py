@@ -10,10 +10,10 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import UNPACKED, PackedStrings
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.codec import frames
-from naiad.protocol.codec.packed_strings import check_here
+from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.codec.request_limits import check_parts, check_text, short
-from naiad.protocol.grpc.codec.request_proto import RequestReader, wants_empty_final
+from naiad.protocol.grpc.codec.request_proto import RequestReader
 from naiad.protocol.grpc.codec.request_split import split
 
 MAYBE_LARGE = 4 * UNPACKED
@@ -27,8 +27,8 @@ class LargeRequest(Record, frozen=True):
         id: of the request; "" if it has none, or if it could not be read.
         model_name: the requested model; "" when it could not be read.
         model_version: the version, or LATEST.
-        empty_final: see `wants_empty_final`.
-        request: None when it was refused.
+        empty_final: as in `Incoming`.
+        decoded: None when it was refused.
         error: the code and message of the refusal.
     """
 
@@ -36,23 +36,19 @@ class LargeRequest(Record, frozen=True):
     model_name: str
     model_version: int
     empty_final: bool
-    request: InferRequest | None
-    error: tuple[str, str] = ("", "")
+    decoded: InferRequest | None
+    error: tuple[ErrorCode, str] = (ErrorCode.UNKNOWN, "")
 
     def raise_if_unread(self) -> None:
         """Raise the error of a message of which not even the model could be read."""
-        if self.request is None and not self.model_name:
-            raise self._refusal()
+        if self.decoded is None and not self.model_name:
+            raise InferenceError(*self.error)
 
-    def taken(self) -> InferRequest:
+    def request(self) -> InferRequest:
         """The request; raises InferenceError if it was refused."""
-        if self.request is None:
-            raise self._refusal()
-        return self.request
-
-    def _refusal(self) -> InferenceError:
-        code, message = self.error
-        return InferenceError(ErrorCode[code], message)
+        if self.decoded is None:
+            raise InferenceError(*self.error)
+        return self.decoded
 
 
 def needs_process(body: bytes) -> bool:
@@ -91,16 +87,11 @@ def _decode(view: memoryview) -> LargeRequest:
         request_id = reader.id_of(body)
         if len(request_id) > LARGE:
             request_id = ""
-        return LargeRequest(request_id, "", 0, False, None, _code_and_message(error))
+        return LargeRequest(request_id, "", 0, False, None, (error.code, short(error)))
     name, version = incoming.model_name, incoming.model_version
     try:
-        request = reader.request(incoming)
+        request = incoming.request()
         check_parts(request)
     except InferenceError as error:
-        return LargeRequest(incoming.id, name, version, False, None, _code_and_message(error))
-    empty_final = wants_empty_final(incoming)
-    return LargeRequest(incoming.id, name, version, empty_final, check_here(request))
-
-
-def _code_and_message(error: InferenceError) -> tuple[str, str]:
-    return error.code.name, short(error)
+        return LargeRequest(incoming.id, name, version, False, None, (error.code, short(error)))
+    return LargeRequest(incoming.id, name, version, incoming.empty_final, check(None, request))

@@ -1,11 +1,12 @@
-"""The parameters of a ModelInferRequest, separated into those for the server and those for the model (rows 10.16-10.20). Pure."""
+"""The parameters of a request for the server and for the model, and metadata that become parameters (rows 1.18, 10.16-10.21). Pure."""
 
 import typing
 
 from naiad.core.record import Record
 from naiad.core.request import SEQUENCE_END, SEQUENCE_START, Parameters
-from naiad.errors import InferenceError, invalid
-from naiad.protocol import reserved
+from naiad.errors import invalid
+from naiad.protocol.grpc.call import Metadata
+from naiad.protocol.header_pattern import RESERVED_PREFIX, HeaderPattern, is_reserved
 
 EMPTY_FINAL_RESPONSE = "triton_enable_empty_final_response"
 _UINT64 = 2**64 - 1
@@ -46,60 +47,64 @@ def read(parameters: typing.Any) -> RequestParameters:
     for name, value in parameters.items():
         match name:
             case "sequence_id":
-                correlation_id = _correlation_id(value)
+                correlation_id = _value_of(name, value, "int64_param", "string_param")
+                if isinstance(correlation_id, int):
+                    correlation_id &= _UINT64
             case "sequence_start":
-                flags |= SEQUENCE_START if _boolean(name, value) else 0
+                flags |= SEQUENCE_START if _value_of(name, value, "bool_param") else 0
             case "sequence_end":
-                flags |= SEQUENCE_END if _boolean(name, value) else 0
+                flags |= SEQUENCE_END if _value_of(name, value, "bool_param") else 0
             case "priority":
                 priority = _priority(value)
             case "timeout":
                 # Negative ones become huge, as in C, and a huge timeout overrides nothing (row 12.14).
-                timeout_us = _value_of(name, value, ("int64_param",)) & _UINT64
-            case _ if name.startswith(reserved.PREFIX):
-                empty_final = _reserved(name, value)
+                timeout_us = _value_of(name, value, "int64_param") & _UINT64
+            case _ if name == EMPTY_FINAL_RESPONSE:
+                empty_final = _value_of(name, value, "bool_param")
+            case _ if name.startswith(RESERVED_PREFIX):
+                raise invalid(
+                    "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with "
+                    f"'triton_' are allowed: {EMPTY_FINAL_RESPONSE}; rename '{name}'"
+                )
             case _:
                 custom[name] = _value_of(
-                    name, value, ("int64_param", "bool_param", "string_param", "double_param")
+                    name, value, "int64_param", "bool_param", "string_param", "double_param"
                 )
     return RequestParameters(custom, priority, timeout_us, correlation_id, flags, empty_final)
 
 
-def _correlation_id(value: typing.Any) -> int | str:
-    number: int | str = _value_of("sequence_id", value, ("int64_param", "string_param"))
-    return number & _UINT64 if isinstance(number, int) else number
+def forward_metadata(
+    metadata: Metadata | None, pattern: HeaderPattern, parameters: Parameters
+) -> None:
+    """Add the metadata whose key the pattern finds to `parameters`, as strings (row 10.21); the last value of a key counts.
 
-
-def _boolean(name: str, value: typing.Any) -> bool:
-    number: bool = _value_of(name, value, ("bool_param",))
-    return number
+    Raises:
+        InferenceError: INVALID_ARG for a reserved name (row 1.18).
+    """
+    for key, value in metadata or ():
+        if not pattern.matches(key):
+            continue
+        if is_reserved(key):
+            raise invalid(
+                f"Header '{key}' is reserved for Triton usage and cannot be forwarded. Send it under another name, or "
+                "start the server with a --grpc-header-forward-pattern that does not match it"
+            )
+        parameters[key] = value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
 def _priority(value: typing.Any) -> int:
-    number: int = _value_of("priority", value, ("int64_param", "uint64_param"))
+    number: int = _value_of("priority", value, "int64_param", "uint64_param")
     if number < 0:
         raise invalid(f"invalid value for 'priority', expected value >= 0, got {number}.")
     return number
 
 
-def _reserved(name: str, value: typing.Any) -> bool:
-    if name != EMPTY_FINAL_RESPONSE:
-        raise invalid(
-            "parameter keys starting with 'triton_' are reserved for Triton usage. Only the following keys starting with "
-            f"'triton_' are allowed: {EMPTY_FINAL_RESPONSE}; rename '{name}'"
-        )
-    return _boolean(name, value)
-
-
-def _value_of(name: str, value: typing.Any, allowed: tuple[str, ...]) -> typing.Any:
+def _value_of(name: str, value: typing.Any, *allowed: str) -> typing.Any:
+    """The value of an InferParameter, which has one of the allowed types."""
     choice = value.WhichOneof("parameter_choice")
     if choice not in allowed:
-        raise _wrong_type(name, choice, allowed)
+        expected = " or ".join(filter(None, (", ".join(allowed[:-1]), allowed[-1])))
+        raise invalid(
+            f"invalid value type for '{name}' parameter, expected {expected}, got {choice or 'no value'}."
+        )
     return getattr(value, choice)
-
-
-def _wrong_type(name: str, choice: str | None, allowed: tuple[str, ...]) -> InferenceError:
-    expected = allowed[0] if len(allowed) == 1 else f"{', '.join(allowed[:-1])} or {allowed[-1]}"
-    return invalid(
-        f"invalid value type for '{name}' parameter, expected {expected}, got {choice or 'no value'}."
-    )

@@ -1,7 +1,7 @@
 """ModelInferRequest bytes to InferRequest (rows 10.8-10.22). Pure.
 
 A request is decoded in two steps, because the model it names is looked up between them (row 10.9): `read` finds the name of the
-model, `request` builds the whole request. What a client sends again and again (names, shapes, parameters) is parsed once and
+model, `Incoming.request` builds the whole request. What a client sends again and again (names, shapes, parameters) is parsed once and
 remembered by its bytes; each request then costs a cut, a dictionary look-up and one view per tensor.
 """
 
@@ -47,7 +47,7 @@ class InputSpec(Record, frozen=True):
     shape: tuple[int, ...]
     count: int
     size: int
-    fault: str
+    fault: str = ""
 
 
 class _Plan(Record, frozen=True):
@@ -84,6 +84,48 @@ class Incoming(Record, frozen=True):
     id: str
     body: bytes
     raws: list[tuple[int, int]]
+
+    def request(self) -> InferRequest:
+        """The whole request.
+
+        Returns:
+            Inputs are views of the message in wire shape; one whose bytes do not fill its shape carries a `fault`.
+
+        Raises:
+            InferenceError: INVALID_ARG (rows 10.10 to 10.20), NOT_FOUND for a shared memory region, UNSUPPORTED for
+                classification.
+        """
+        head = self.head
+        plan = head.plan
+        if plan is None:
+            return _first_request(self)
+        specs = plan.inputs
+        raws = self.raws
+        if len(raws) < len(specs):
+            raise _no_data(specs[len(raws)].name, head.model_name)
+        body = self.body
+        inputs = [
+            Tensor(
+                spec.name,
+                spec.datatype,
+                spec.shape,
+                np.ndarray(spec.shape, spec.datatype.dtype, body, start),
+            )
+            if size == spec.size
+            else _validated(spec, head.model_name, body, start, size)
+            for spec, (start, size) in zip(specs, raws, strict=False)  # surplus ones: row 10.11
+        ]
+        return _request(self, plan, inputs)
+
+    @property
+    def empty_final(self) -> bool:
+        """Whether a streamed request asks for the empty final response (row 10.30); once `request` has read it."""
+        plan = self.head.plan
+        if plan is not None:
+            return plan.parameters.empty_final
+        name = request_parameters.EMPTY_FINAL_RESPONSE
+        sent = self.head.message.parameters
+        return name in sent and bool(sent[name].bool_param)
 
 
 class RequestReader:
@@ -124,48 +166,6 @@ class RequestReader:
         except DecodeError:
             return ""
 
-    def request(self, incoming: Incoming) -> InferRequest:
-        """The whole request.
-
-        Returns:
-            Inputs are views of the message in wire shape; one whose bytes do not fill its shape carries a `fault`.
-
-        Raises:
-            InferenceError: INVALID_ARG (rows 10.10 to 10.20), NOT_FOUND for a shared memory region, UNSUPPORTED for
-                classification.
-        """
-        head = incoming.head
-        plan = head.plan
-        if plan is None:
-            return _first_request(incoming)
-        specs = plan.inputs
-        raws = incoming.raws
-        if len(raws) < len(specs):
-            raise _no_data(specs[len(raws)].name, head.model_name)
-        body = incoming.body
-        inputs = [
-            Tensor(
-                spec.name,
-                spec.datatype,
-                spec.shape,
-                np.ndarray(spec.shape, spec.datatype.dtype, body, start),
-            )
-            if size == spec.size
-            else _validated(spec, head.model_name, body, start, size)
-            for spec, (start, size) in zip(specs, raws, strict=False)  # surplus ones: row 10.11
-        ]
-        return _request(incoming, plan, inputs)
-
-
-def wants_empty_final(incoming: Incoming) -> bool:
-    """Whether a streamed request asks for the empty final response (row 10.30); once `request` has read it."""
-    plan = incoming.head.plan
-    if plan is not None:
-        return plan.parameters.empty_final
-    name = request_parameters.EMPTY_FINAL_RESPONSE
-    sent = incoming.head.message.parameters
-    return name in sent and bool(sent[name].bool_param)
-
 
 def version_number(text: str) -> int:
     """A version as RPCs name it (row 10.8): "" means LATEST.
@@ -185,14 +185,19 @@ def version_number(text: str) -> int:
     )
 
 
-def _parse(data: bytes) -> typing.Any:
+def parse(message_class: typing.Any, data: bytes) -> typing.Any:
+    """The parsed request of any RPC; bytes that are not one are INTERNAL, as in grpc."""
     try:
-        message = service_pb2.ModelInferRequest.FromString(data)
+        return message_class.FromString(data)
     except DecodeError as error:
         raise internal(
-            f"Unable to parse request: the message is not a ModelInferRequest ({error}); "
+            f"Unable to parse request: the message is not a {message_class.DESCRIPTOR.name} ({error}); "
             "generate the client from Triton's grpc_service.proto"
         ) from None
+
+
+def _parse(data: bytes) -> typing.Any:
+    message = parse(service_pb2.ModelInferRequest, data)
     for field in ("inputs", "outputs", "parameters"):
         count = len(getattr(message, field))
         if count > _MAX_PARTS:
@@ -277,22 +282,17 @@ def _input_spec(io: typing.Any, model: str) -> InputSpec:
             f"at most {raw_tensors.MAX_RANK} are possible"
         )
     shape = tuple(io.shape)
-    fault = _fault(name, datatype, shape, model)
-    count = -1 if fault else math.prod(shape)
-    size = count * datatype.size if datatype.size and not fault else -1
-    return InputSpec(name, datatype, shape, count, size, fault)
-
-
-def _fault(name: str, datatype: DataType, shape: tuple[int, ...], model: str) -> str:
-    """Why no array can have this shape; "" when one can."""
     if shape and min(shape) < 0:
-        return (
+        fault = (
             f"unexpected shape for input '{name}' for model '{model}': {list(shape)} has a negative dimension; "
             "send the sizes of the values that come with it"
         )
+        return InputSpec(name, datatype, shape, -1, -1, fault)
     if raw_tensors.exceeds_memory(shape, datatype):
-        return raw_tensors.too_large(model=model, name=name, shape=shape)
-    return ""
+        fault = raw_tensors.too_large(model=model, name=name, shape=shape)
+        return InputSpec(name, datatype, shape, -1, -1, fault)
+    count = math.prod(shape)
+    return InputSpec(name, datatype, shape, count, count * datatype.size if datatype.size else -1)
 
 
 def _validated(spec: InputSpec, model: str, body: bytes, start: int, size: int) -> Tensor:

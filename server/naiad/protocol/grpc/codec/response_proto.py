@@ -52,11 +52,8 @@ def encode_streamed_error(
         inner.parameters[FINAL_RESPONSE].bool_param = response.final
     # A message may quote what a client sent, and that may hold lone surrogates, which protobuf refuses.
     text = message.encode("utf-8", "replace").decode()
-    return typing.cast(
-        "bytes",
-        service_pb2.ModelStreamInferResponse(
-            error_message=text, infer_response=inner
-        ).SerializeToString(),
+    return serialized(
+        service_pb2.ModelStreamInferResponse(error_message=text, infer_response=inner)
     )
 
 
@@ -75,6 +72,11 @@ def _parts(response: InferResponse) -> list[bytes | memoryview]:
         parts.append(b"\x32" + varint(len(values)))
         parts.append(values)
     return parts
+
+
+def serialized(message: typing.Any) -> bytes:
+    """The bytes of a protobuf message."""
+    return typing.cast("bytes", message.SerializeToString())
 
 
 def varint(number: int) -> bytes:
@@ -96,19 +98,9 @@ FINAL_RESPONSE = "triton_final_response"
 """The parameter that says of each streamed response whether it is the last one to its request (row 10.29)."""
 
 
-def _final_part(*, final: bool) -> bytes:
-    message = service_pb2.ModelInferResponse()
-    message.parameters[FINAL_RESPONSE].bool_param = final
-    return typing.cast("bytes", message.SerializeToString())
-
-
-_FINAL, _NOT_FINAL = _final_part(final=True), _final_part(final=False)
-
-
 @functools.lru_cache(maxsize=1024)
 def _model_part(name: str, version: int) -> bytes:
-    message = service_pb2.ModelInferResponse(model_name=name, model_version=str(version))
-    return typing.cast("bytes", message.SerializeToString())
+    return serialized(service_pb2.ModelInferResponse(model_name=name, model_version=str(version)))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -116,9 +108,7 @@ def _output_part(name: str, datatype: DataType, shape: tuple[int, ...]) -> bytes
     output = service_pb2.ModelInferResponse.InferOutputTensor(
         name=name, datatype=datatype.name, shape=shape
     )
-    return typing.cast(
-        "bytes", service_pb2.ModelInferResponse(outputs=[output]).SerializeToString()
-    )
+    return serialized(service_pb2.ModelInferResponse(outputs=[output]))
 
 
 def _parameters_part(parameters: Parameters) -> bytes:
@@ -139,4 +129,7 @@ def _parameters_part(parameters: Parameters) -> bytes:
             raise internal(
                 f"the model's response parameter '{name}' cannot be sent: its value has to fit 64 bits or be valid Unicode"
             ) from None
-    return typing.cast("bytes", message.SerializeToString())
+    return serialized(message)
+
+
+_FINAL, _NOT_FINAL = (_parameters_part({FINAL_RESPONSE: final}) for final in (True, False))

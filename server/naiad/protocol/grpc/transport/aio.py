@@ -8,22 +8,28 @@ the coroutine, which cancels the inference (row 10.24). Importing this module im
 import asyncio
 import collections.abc
 import functools
+import logging
 import typing
 
 import grpc
 import grpc.aio
+from typing_extensions import override
 
 from naiad.core.inference import Cancellable
 from naiad.protocol.grpc import retry_info
 from naiad.protocol.grpc.call import Response, RpcStatus, Streaming, Unary, rpc_status
 from naiad.protocol.grpc.methods import INFER, REFUSED, Methods
 from naiad.protocol.grpc.settings import CannotServeError, GrpcSettings, channel_arguments, target
-from naiad.protocol.grpc.transport.aio_log import quiet_departures
 from naiad.protocol.grpc.transport.aio_stream import BidiStream
 from naiad.protocol.grpc.transport.credentials import server_credentials
 from naiad.protocol.grpc.transport.message_memory import LARGE, MessageMemory
 from naiad.protocol.transport.listener import UNANSWERED, UNANSWERED_GRACE_S
 from naiad.protocol.transport.sockets import bind_error
+
+_log = logging.getLogger(__name__)
+
+_GRPC_LOGGER = "grpc._cython.cygrpc"
+_CLIENT_HAS_GONE = "ExecuteBatchError raised in core by servicer method"
 
 _UNANSWERED = rpc_status(UNANSWERED)
 _STATUS = {status.value[0]: status for status in grpc.StatusCode}
@@ -70,7 +76,7 @@ class GrpcServer:
         if self._server is None:
             await self.reserve()
         self._started = True
-        quiet_departures()
+        logging.getLogger(_GRPC_LOGGER).addFilter(_FILTER)  # a second time changes nothing
         await self._server.start()
 
     async def stop(self, grace: float) -> None:
@@ -142,15 +148,11 @@ class _Handlers:
     def __init__(self, methods: Methods, calls: CallsInProgress, *, compresses: bool) -> None:
         self._admit = methods.admit
         table: dict[str, typing.Any] = {}
-        for path in methods.paths():
-            method = methods.find(path)
-            assert method is not None, path
+        for path, method in methods.unary.items():
             plain = compresses and path != INFER  # row 10.36: only infer responses
             behaviour = _unary(method, calls, plain=plain)
             table[path] = grpc.unary_unary_rpc_method_handler(behaviour)
-        for path in methods.stream_paths():
-            streaming = methods.find_stream(path)
-            assert streaming is not None, path
+        for path, streaming in methods.streaming.items():
             table[path] = grpc.stream_stream_rpc_method_handler(_streaming(streaming, calls))
         for path, refused in REFUSED.items():
             table[path] = _refusing(refused)
@@ -179,10 +181,19 @@ def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
             memory.used()
         response_future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         work = method(body, context, functools.partial(_complete, response_future))
-        if response_future.done():
-            response = response_future.result()
-        else:
-            response = await _wait(response_future, work, waiting)
+        if not response_future.done():
+            waiting[response_future] = work
+            try:
+                await response_future
+            except (
+                asyncio.CancelledError
+            ):  # the client has gone, its deadline has passed or the server stops
+                if work is not None:
+                    work.cancel()
+                raise
+            finally:
+                del waiting[response_future]
+        response = response_future.result()
         if isinstance(response, RpcStatus):
             _refuse(context, response)
             return b""
@@ -193,23 +204,6 @@ def _unary(method: Unary, calls: CallsInProgress, *, plain: bool) -> Behaviour:
         return response
 
     return behaviour
-
-
-async def _wait(
-    response_future: "asyncio.Future[Response]",
-    work: Cancellable | None,
-    waiting: "dict[asyncio.Future[Response], Cancellable | None]",
-) -> Response:
-    """The response; a cancellation here means that the client has gone, its deadline has passed or the server stops."""
-    waiting[response_future] = work
-    try:
-        return await response_future
-    except asyncio.CancelledError:
-        if work is not None:
-            work.cancel()
-        raise
-    finally:
-        del waiting[response_future]
 
 
 def _complete(response_future: "asyncio.Future[Response]", response: Response) -> None:
@@ -248,5 +242,26 @@ def _refuse(context: typing.Any, refused: RpcStatus) -> None:
     """
     context.set_code(_STATUS[refused.status])
     context.set_details(refused.message)
-    if refused.status == retry_info.UNAVAILABLE:
-        context.set_trailing_metadata(retry_info.details(refused))
+    if details := retry_info.details(refused):
+        context.set_trailing_metadata(details)
+
+
+class _ClientHasGone(logging.Filter):
+    """Turns what grpc.aio logs when a client goes into a line at debug level, in place of an error with a traceback.
+
+    A call that was cancelled, or whose deadline passed, just before its response is sent fails inside grpc.aio, which cannot always tell
+    that the client has gone. Nothing is wrong with the server then: the client has its status, and the inference was cancelled or is done.
+    """
+
+    @override
+    def filter(self, record: logging.LogRecord) -> bool:
+        message = record.getMessage()
+        if not message.startswith(_CLIENT_HAS_GONE):
+            return True
+        _log.debug(
+            "the client has gone before its response was sent%s", message[len(_CLIENT_HAS_GONE) :]
+        )
+        return False
+
+
+_FILTER = _ClientHasGone()

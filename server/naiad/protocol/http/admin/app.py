@@ -24,8 +24,8 @@ from naiad.errors import unsupported
 from naiad.protocol import not_supported
 from naiad.protocol.codec.frames import large, on_bytes
 from naiad.protocol.codec.pool import LARGE, Codec
-from naiad.protocol.http.admin import model_control, models, openapi
-from naiad.protocol.http.admin.app_errors import add_error_replies, response_of
+from naiad.protocol.http.admin import models, openapi
+from naiad.protocol.http.admin.errors import add_error_replies, response_of
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
 from naiad.protocol.http.paths import API
 from naiad.protocol.http.routes import model_version
@@ -160,15 +160,13 @@ class _Endpoints:
 
     async def load(self, request: fastapi.Request) -> Response:
         """Load or reload a model (rows 7.8, 7.11-7.14, 7.18)."""
-        overrides = await self._decoded(
-            model_control.load_overrides, request, model_control.large_load_overrides
-        )
+        overrides = await self._decoded(models.load_overrides, request, models.large_load_overrides)
         await self._engine.load_model(request.path_params["model"], overrides)
         return Response()
 
     async def unload(self, request: fastapi.Request) -> Response:
         """Unload a model (rows 7.9, 7.10, 7.13, 7.26)."""
-        dependents = await self._decoded(model_control.unload_dependents, request)
+        dependents = await self._decoded(models.unload_dependents, request)
         await self._engine.unload_model(request.path_params["model"], unload_dependents=dependents)
         return Response()
 

@@ -1,8 +1,10 @@
-"""Metadata, statistics and the index as JSON values, in Triton's order of members. Pure.
+"""The control plane's JSON, in Triton's order of members: metadata, statistics, the index, the bodies of loads and unloads. Pure.
 
-Metadata (rows 2.13-2.16), statistics (rows 8.1-8.7), the repository index (rows 7.1-7.3).
+Metadata (rows 2.13-2.16), statistics (rows 8.1-8.7), the repository index (rows 7.1-7.3), load and unload (rows 7.15, 7.16, 7.18, 7.26).
 """
 
+import base64
+import binascii
 import collections.abc
 import typing
 
@@ -13,12 +15,14 @@ from naiad.engine.api import (
     ServerMetadata,
     TensorMetadata,
 )
-from naiad.errors import invalid
+from naiad.errors import internal, invalid
 from naiad.protocol import durations
+from naiad.protocol.codec.frames import large_values
 from naiad.protocol.durations import Durations
 from naiad.protocol.http.codec.json_document import parse
 
 Json = dict[str, typing.Any]
+_FILE = "file:"
 
 
 def server_metadata(metadata: ServerMetadata) -> Json:
@@ -112,3 +116,63 @@ def _entry(entry: IndexEntry) -> Json:
     if entry.reason:
         written["reason"] = entry.reason
     return written
+
+
+def load_overrides(body: bytes) -> dict[str, str | bytes]:
+    """The parameters of a load: "config" as text, "file:<path>" as the bytes that its base64 means.
+
+    Raises:
+        InferenceError: INTERNAL for a body that is not JSON and for a parameter that a load does not take (row 7.18),
+            INVALID_ARG for invalid base64.
+    """
+    overrides: dict[str, str | bytes] = {}
+    for name, value in _parameters(body).items():
+        if not isinstance(value, str):
+            raise internal(
+                f"attempt to access JSON non-string as string: load parameter '{name}' must be a string"
+            )
+        if name == "config":
+            overrides[name] = value
+        elif name.startswith(_FILE):
+            overrides[name] = _decoded(name, value)
+        else:
+            raise internal(
+                f"unexpected error on creating Triton parameter: '{name}' is not a load parameter; those are config and file:<path>"
+            )
+    return overrides
+
+
+def large_load_overrides(body: bytes) -> dict[str, typing.Any]:
+    """`load_overrides` in a codec process: large values arrive as views, text as its UTF-8."""
+    return large_values(load_overrides(body))
+
+
+def unload_dependents(body: bytes) -> bool:
+    """The one parameter of an unload (row 7.26); others have no effect.
+
+    Raises:
+        InferenceError: INTERNAL for a body that is not JSON and for a value that is not a boolean.
+    """
+    value = _parameters(body).get("unload_dependents", False)
+    if not isinstance(value, bool):
+        raise internal(
+            "Unable to parse 'unload_dependents': attempt to access JSON non-boolean as boolean: send true or false"
+        )
+    return value
+
+
+def _parameters(body: bytes) -> dict[str, typing.Any]:
+    members = parse(body) if body else {}
+    parameters = members.get("parameters", {}) if isinstance(members, dict) else {}
+    if not isinstance(parameters, dict):
+        raise internal(
+            "attempt to access JSON non-object as object: 'parameters' must be an object"
+        )
+    return parameters
+
+
+def _decoded(name: str, value: str) -> bytes:
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error as error:
+        raise invalid(f"load parameter '{name}' is not base64: {error}") from None

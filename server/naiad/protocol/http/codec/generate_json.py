@@ -14,20 +14,20 @@ import orjson
 
 from naiad.core.datatypes import BYTES, DataType
 from naiad.core.record import Record
-from naiad.core.request import InferRequest, Parameters
+from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol.http.codec import json_values
-from naiad.protocol.http.codec.infer_json import wrong_type
+from naiad.protocol.http.codec.infer_json import printable, wrong_type
 from naiad.protocol.http.codec.json_document import parse, require_utf8
+from naiad.protocol.http.codec.request_parameters import scalar
 
 Json = typing.Any
 NESTED = "parameters"
 """The one key whose object is read by the same rule (row 6.2)."""
 
-_MIN_INT64, _MAX_INT64 = -(2**63), 2**63 - 1
 _OPTIONS = orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_SORT_KEYS
 
 
@@ -89,72 +89,59 @@ class GenerateReader:
             raise wrong_type("id", "string", '"id": "<text>", or nothing')
         require_utf8(name, "id")
         request = InferRequest(self._model, self._version, name, [], [], {})
-        members = _Members(self, request, body)
-        if self._may_repeat(body):
+        if any(body.count(spec.quoted) > 1 for spec in self._inputs.values()):
             _look_for_repeats(body, self._inputs, request)
-        members.take(root)
+        _Members(self._inputs, self._limit, request, body).take(root)
         return request
-
-    def tensor(self, name: str, value: Json, document: bytes, budget: int) -> Tensor | None:
-        """The tensor of a key, or None when it is no input's name; it may have `budget` bytes."""
-        spec = self._inputs.get(name)
-        if spec is None:
-            return None
-        values = value if type(value) is list else [value]
-        count = len(values)
-        size = _bytes_of(values) if spec.datatype is BYTES else count * spec.datatype.size
-        if size > budget:
-            raise invalid(
-                f"request size of {self._limit - budget} bytes with input '{name}' of size {size} bytes exceeds the maximum allowed "
-                f"input size of {self._limit}. Use --http-max-input-size to increase the limit."
-            )
-        shape = _shape_for(spec, count)
-        array = json_values.read(
-            values, spec.datatype, name=name, shape=shape, count=count, document=document
-        )
-        return Tensor(name, spec.datatype, shape, array)
-
-    def has_input(self, name: str) -> bool:
-        """Whether it is an input's name."""
-        return name in self._inputs
-
-    @property
-    def budget(self) -> int:
-        """Bytes that the tensors of a request may have together."""
-        return self._limit
-
-    def _may_repeat(self, body: bytes) -> bool:
-        """Whether an input's name stands in the text twice; what it stands for is found out then."""
-        return any(body.count(spec.quoted) > 1 for spec in self._inputs.values())
 
 
 class _Members:
     """Takes the members of a request, in their order."""
 
-    def __init__(self, reader: GenerateReader, request: InferRequest, document: bytes) -> None:
-        self._reader = reader
+    def __init__(
+        self, inputs: dict[str, _Input], limit: int, request: InferRequest, document: bytes
+    ) -> None:
+        self._inputs = inputs
+        self._limit = limit
         self._request = request
         self._document = document
-        self._budget = reader.budget
+        self._taken = 0  # bytes
 
     def take(self, members: dict[str, Json], *, nested: bool = False) -> None:
-        reader, request = self._reader, self._request
+        request = self._request
         for name, value in members.items():
             if name == NESTED and not nested:
                 self._take_nested(value)
                 continue
-            tensor = reader.tensor(name, value, self._document, self._budget)
-            if tensor is None:
+            spec = self._inputs.get(name)
+            if spec is None:
                 request.parameters[name] = _parameter(name, value)
                 continue
-            if any(each.name == name for each in request.inputs):
+            tensor = self._tensor(spec, value)
+            if any(other.name == name for other in request.inputs):
                 raise _twice(request, name)
-            self._budget -= tensor.array.nbytes
+            self._taken += tensor.array.nbytes
             request.inputs.append(tensor)
+
+    def _tensor(self, spec: _Input, value: Json) -> Tensor:
+        name, datatype = spec.name, spec.datatype
+        values = value if type(value) is list else [value]
+        count = len(values)
+        size = _bytes_of(values) if datatype is BYTES else count * datatype.size
+        if size > self._limit - self._taken:
+            raise invalid(
+                f"request size of {self._taken} bytes with input '{name}' of size {size} bytes exceeds the maximum allowed "
+                f"input size of {self._limit}. Use --http-max-input-size to increase the limit."
+            )
+        shape = _shape_for(spec, count)
+        array = json_values.read(
+            values, datatype, name=name, shape=shape, count=count, document=self._document
+        )
+        return Tensor(name, datatype, shape, array)
 
     def _take_nested(self, value: Json) -> None:
         """Take the members of a nested object `parameters` (row 6.3)."""
-        if self._reader.has_input(NESTED):
+        if NESTED in self._inputs:
             raise invalid(
                 f"Keyword '{NESTED}' for nested schema also given as input tensor name: this model's input of that name cannot be sent "
                 "to a generate endpoint; use /infer"
@@ -196,13 +183,9 @@ def _shape_for(spec: _Input, count: int) -> tuple[int, ...]:
 def _parameter(name: str, value: Json) -> bool | int | float | str:
     """A request parameter (row 6.4); any name is valid, also one that is reserved elsewhere."""
     require_utf8(name, "parameters")
-    if type(value) is int:
-        return value if _MIN_INT64 <= value <= _MAX_INT64 else float(value)
-    if type(value) is str:
-        require_utf8(value, name)
-        return value
-    if type(value) is bool or type(value) is float:
-        return value
+    known = scalar(name, value)
+    if known is not None:
+        return known
     raise invalid(
         f"parameter '{name[:80]}' has invalid type. It should be either 'int', 'bool', or 'string'. It is no input of this model: "
         "perhaps the name is misspelled"
@@ -246,7 +229,7 @@ def encode(response: InferResponse) -> bytes:
     for tensor in response.outputs:
         document[tensor.name] = _value(tensor.array.ravel(), tensor.datatype, tensor.name)
     if response.parameters:
-        document.update(_printable(response.parameters))
+        document.update(printable(response.parameters))
     if response.id:
         document["id"] = response.id
     document["model_name"] = response.model_name
@@ -264,7 +247,3 @@ def _value(
     if type(written) is list:
         return written[0]
     return orjson.Fragment(orjson.dumps(written)[1:-1])  # a list of one that orjson cannot write
-
-
-def _printable(parameters: Parameters) -> dict[str, Json]:
-    return {key: json_values.scalar(value) for key, value in parameters.items()}

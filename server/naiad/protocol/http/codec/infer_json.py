@@ -17,7 +17,7 @@ from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol import not_supported, raw_tensors
-from naiad.protocol.http.codec import json_values, request_parameters, typed_json
+from naiad.protocol.http.codec import json_values, request_parameters
 from naiad.protocol.http.codec.json_document import parse, require_utf8
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import BINARY_TYPE, JSON_HEADERS
@@ -29,7 +29,6 @@ MAX_INT64 = 2**63 - 1
 HEADER_LENGTH = b"Inference-Header-Content-Length"
 
 _NO_MEMBERS: Members = {}
-_SMALLEST_LIMIT = typed_json.SMALLEST_LIMIT
 
 
 class ReplyForm(Record, frozen=True):
@@ -78,18 +77,6 @@ def decode(
             f"request JSON size of {header_length} bytes exceeds the maximum allowed input size of {max_input_size} bytes. "
             "Use --http-max-input-size to increase the limit."
         )
-    if header_length == len(body) <= typed_json.LONGEST and max_input_size >= _SMALLEST_LIMIT:
-        usual = typed_json.read(body, model=model, version=version)
-        if usual is not None:
-            request, binary = usual
-            return Decoded(request, ALL_BINARY if binary else ALL_JSON)
-    return read(body, header_length, model=model, version=version, max_input_size=max_input_size)
-
-
-def read(
-    body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
-) -> Decoded:
-    """Read any request, member by member. Arguments and errors are those of `decode`, which reads the usual ones faster."""
     document = body if header_length == len(body) else body[:header_length]
     root = parse(document)
     if type(root) is not dict:
@@ -99,12 +86,13 @@ def read(
         raise wrong_type("id", "string", '"id": "<text>", or leave it out')
     if not name.isascii():
         require_utf8(name, "id")
-    request = InferRequest(model, version, name, [], [], {})
-    form = ALL_JSON
     if "parameters" in root:
         settings = request_parameters.read(root["parameters"])
         form = ALL_BINARY if settings.binary_data_output else ALL_JSON
-        request = settings.apply(request)
+        request = settings.request(model, version, name, [], [])
+    else:
+        form = ALL_JSON
+        request = InferRequest(model, version, name, [], [], {})
     entries = root.get("inputs")
     if type(entries) is not list:
         raise missing_member(root, "inputs", "array", 'a list of objects like {"name": …, …}')
@@ -354,7 +342,7 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     document["model_name"] = response.model_name
     document["model_version"] = str(response.model_version)
     if response.parameters:
-        document["parameters"] = _printable(response.parameters)
+        document["parameters"] = printable(response.parameters)
     outputs: list[Members] = []
     parts: list[bytes | memoryview] = []
     listed, default = form.listed, form.binary
@@ -381,6 +369,6 @@ def encode(response: InferResponse, form: ReplyForm) -> HttpReply:
     return HttpReply(200, headers, (text, *parts), response.id)
 
 
-def _printable(parameters: dict[str, ParameterValue]) -> Members:
+def printable(parameters: dict[str, ParameterValue]) -> Members:
     """Parameters as orjson can write them: it has no NaN and no infinity."""
     return {key: json_values.scalar(value) for key, value in parameters.items()}

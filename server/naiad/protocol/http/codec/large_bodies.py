@@ -3,7 +3,6 @@
 Whatever a body holds, it is the ordinary decoder that reads it and the ordinary encoder that writes the reply; only the process differs.
 """
 
-import collections.abc
 import typing
 
 from naiad.core.datatypes import BYTES
@@ -13,7 +12,7 @@ from naiad.core.tensor import PackedStrings
 from naiad.engine.api import ModelTraits
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
-from naiad.protocol.codec.packed_strings import check_here
+from naiad.protocol.codec.packed_strings import check
 from naiad.protocol.codec.pool import Codec
 from naiad.protocol.codec.request_limits import check_parts
 from naiad.protocol.http.codec import generate_json, infer_json
@@ -73,26 +72,20 @@ def encode_generate(codec: Codec, response: InferResponse) -> HttpReply:
 
 def infer_events(codec: Codec) -> LargeEvents:
     """How events are written that are infer responses."""
-    return LargeEvents(
-        codec, lambda response: takes_long(response, ALL_JSON), _in_process(_infer_event)
-    )
+    return _events(codec, _infer_event)
 
 
 def generate_events(codec: Codec) -> LargeEvents:
     """How events are written that are generate responses."""
-    return LargeEvents(
-        codec, lambda response: takes_long(response, ALL_JSON), _in_process(_generate_event)
-    )
+    return _events(codec, _generate_event)
 
 
-def _in_process(
-    function: frames.Function,
-) -> collections.abc.Callable[[Codec, InferResponse], memoryview]:
+def _events(codec: Codec, function: frames.Function) -> LargeEvents:
     def encode(codec: Codec, response: InferResponse) -> memoryview:
         event: memoryview = codec.call(function, response)
         return event
 
-    return encode
+    return LargeEvents(codec, lambda response: takes_long(response, ALL_JSON), encode)
 
 
 def _infer_event(response: InferResponse) -> typing.Any:
@@ -111,7 +104,7 @@ def _decode_infer(
         bytes(body), header_length, model=model, version=version, max_input_size=max_input_size
     )
     check_parts(decoded.request)
-    check_here(decoded.request)
+    check(None, decoded.request)
     return decoded
 
 

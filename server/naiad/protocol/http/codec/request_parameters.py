@@ -3,17 +3,28 @@
 import typing
 
 from naiad.core.record import Record
-from naiad.core.request import SEQUENCE_END, SEQUENCE_START, InferRequest, Parameters
+from naiad.core.request import (
+    SEQUENCE_END,
+    SEQUENCE_START,
+    InferRequest,
+    Parameters,
+    ParameterValue,
+    RequestedOutput,
+)
+from naiad.core.tensor import Tensor
 from naiad.errors import internal, invalid
-from naiad.protocol import reserved
-from naiad.protocol.header_pattern import HeaderPattern
+from naiad.protocol.header_pattern import RESERVED_PREFIX, HeaderPattern, is_reserved
 from naiad.protocol.http.codec.json_document import require_utf8
 from naiad.protocol.http.message import Headers, spelling_of
-from naiad.protocol.reserved import is_reserved
 
 MAX_INT64 = 2**63 - 1
 MIN_INT64 = -(2**63)
 MAX_UINT64 = 2**64 - 1
+
+
+_KNOWN = frozenset(
+    ("sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "binary_data_output")
+)
 
 
 class RequestSettings(Record, frozen=True):
@@ -35,15 +46,22 @@ class RequestSettings(Record, frozen=True):
     flags: int
     binary_data_output: bool
 
-    def apply(self, request: InferRequest) -> InferRequest:
-        """The request with these settings."""
+    def request(
+        self,
+        model: str,
+        version: int,
+        request_id: str,
+        inputs: list[Tensor],
+        outputs: list[RequestedOutput],
+    ) -> InferRequest:
+        """A request with these settings and parameters of its own; the arguments are the first members of `InferRequest`."""
         return InferRequest(
-            request.model_name,
-            request.model_version,
-            request.id,
-            request.inputs,
-            request.requested_outputs,
-            self.parameters,
+            model,
+            version,
+            request_id,
+            inputs,
+            outputs,
+            self.parameters.copy(),
             self.priority,
             self.timeout_us,
             self.correlation_id,
@@ -67,6 +85,9 @@ def read(members: typing.Any) -> RequestSettings:
     correlation: int | str = 0
     binary = False
     for key, value in members.items():
+        if key not in _KNOWN:
+            own[key] = _custom(key, value)
+            continue
         match key:
             case "sequence_id":
                 correlation = _correlation_id(value)
@@ -78,10 +99,8 @@ def read(members: typing.Any) -> RequestSettings:
                 priority = _unsigned(key, value)
             case "timeout":
                 timeout = _unsigned(key, value)
-            case "binary_data_output":
-                binary = _boolean(key, value)
             case _:
-                own[key] = _custom(key, value)
+                binary = _boolean(key, value)
     return RequestSettings(own, priority, timeout, correlation, flags, binary)
 
 
@@ -113,22 +132,36 @@ def _unsigned(key: str, value: typing.Any) -> int:
 
 
 def _custom(key: str, value: typing.Any) -> bool | int | float | str:
-    require_utf8(key, "parameters")
-    if key.startswith(reserved.PREFIX):
+    if not key.isascii():
+        require_utf8(key, "parameters")
+    if key.startswith(RESERVED_PREFIX):
         raise invalid(
             "parameter keys starting with 'triton_' are reserved for Triton usage and should not be specified: "
             f"rename '{key[:80]}'"
         )
-    if type(value) is int:
+    known = scalar(key, value)
+    if known is None:
+        raise invalid(
+            f"parameter '{key[:80]}' has invalid type. It should be either 'int', 'bool', 'string' or 'double'"
+        )
+    return known
+
+
+def scalar(key: str, value: typing.Any) -> ParameterValue | None:
+    """The value of a request parameter: integers beyond 64 bits become floats; None for what is not a scalar.
+
+    Raises:
+        InferenceError: INTERNAL: text that is not valid.
+    """
+    kind = type(value)
+    if kind is str:
+        if not value.isascii():
+            require_utf8(value, key)
+    elif kind is int:
         return value if MIN_INT64 <= value <= MAX_INT64 else float(value)
-    if type(value) is str:
-        require_utf8(value, key)
-        return value
-    if type(value) is bool or type(value) is float:
-        return value
-    raise invalid(
-        f"parameter '{key[:80]}' has invalid type. It should be either 'int', 'bool', 'string' or 'double'"
-    )
+    elif kind is not float and kind is not bool:
+        return None
+    return typing.cast("ParameterValue", value)
 
 
 def forward_headers(headers: Headers, pattern: HeaderPattern, parameters: Parameters) -> None:

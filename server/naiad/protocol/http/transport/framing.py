@@ -1,11 +1,13 @@
-"""Responses as bytes: status lines, headers, and the errors of the transport itself.
+"""Responses as bytes: status lines, headers, streamed bodies, and the errors of the transport itself.
 
 Pure: no sockets. Prefixes of responses (status line and headers up to the length) repeat, so they are remembered, bounded.
 """
 
+import collections.abc
 import http
+import typing
 
-from naiad.protocol.http.message import HttpReply
+from naiad.protocol.http.message import BodyStream, HttpReply
 
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
@@ -16,6 +18,10 @@ KEEP_1_0 = b"\r\nConnection: keep-alive\r\n\r\n"
 CLOSE = b"\r\nConnection: close\r\n\r\n"
 
 _MAX_PREFIXES = 1024
+_CHUNKED = b"Transfer-Encoding: chunked\r\n"
+_LAST_CHUNK = b"0\r\n\r\n"
+_COPIED = 1 << 16
+"""Chunks up to this size are put together with their frame; longer ones are written as they are."""
 _BODYLESS = frozenset({204, 304})
 
 ReplyHeaders = tuple[tuple[bytes, bytes], ...]
@@ -118,3 +124,96 @@ class ReplyFramer:
             self._prefixes.clear()
         self._prefixes[reply.status, reply.headers] = prefix
         return prefix
+
+
+class OnStreamEnd(typing.Protocol):
+    """Called once, when a streamed response has ended."""
+
+    def __call__(self, streamed: "StreamedReply", *, whole: bool) -> None:
+        """`whole`: the body is complete; if not, it cannot be completed."""
+        ...
+
+
+class StreamedReply:
+    """A response whose body is produced while it is sent: its head, its chunks, its end. Implements `BodyWriter`.
+
+    It stays at the front of its connection's pipeline until it has ended, so that responses keep their order. HTTP/1.1 clients get chunks;
+    for HTTP/1.0, which has none, the end of the connection is the end of the body.
+
+    Args:
+        reply: the response with the stream.
+        minor: of the request: 1 for HTTP/1.1, 0 for HTTP/1.0.
+        keep: whether the connection may stay open after it.
+        write: sends bytes now.
+        ended: the callback at the end.
+
+    Attributes:
+        reply: as given.
+        keeps: whether the connection stays open after it.
+        size: bytes of the body that were sent.
+        stream: the body.
+    """
+
+    __slots__ = ("_chunked", "_ended", "_write", "keeps", "reply", "size", "stream")
+
+    def __init__(
+        self,
+        reply: HttpReply,
+        *,
+        minor: int,
+        keep: bool,
+        write: collections.abc.Callable[[bytes | memoryview], None],
+        ended: OnStreamEnd,
+    ) -> None:
+        assert reply.stream is not None
+        self._write = write
+        self._ended: OnStreamEnd | None = ended  # None: nothing more is sent
+        self._chunked = bool(minor)
+        self.reply = reply
+        self.keeps = keep and self._chunked
+        self.size = 0
+        self.stream: BodyStream = reply.stream
+
+    def start(self) -> None:
+        """Send the head and let the body begin.
+
+        Raises:
+            ValueError: a header holds a line break.
+        """
+        head = status_line(self.reply.status) + header_lines(self.reply.headers)
+        if self._chunked:
+            head += _CHUNKED
+        self._write(head + ending(keep=self.keeps, minor=1)[2:])
+        self.stream.begin(self)
+
+    def write(self, data: bytes | memoryview) -> None:
+        """See `BodyWriter`; nothing is sent to a client that has gone."""
+        if self._ended is None or not data:  # an empty chunk would be the last one
+            return
+        self.size += len(data)
+        if not self._chunked:
+            self._write(data)
+        elif len(data) <= _COPIED:
+            self._write(b"%x\r\n%b\r\n" % (len(data), bytes(data)))
+        else:
+            for part in (b"%x\r\n" % len(data), data, b"\r\n"):
+                self._write(part)
+
+    def end(self) -> None:
+        """See `BodyWriter`."""
+        if self._ended is not None and self._chunked:
+            self._write(_LAST_CHUNK)
+        self._end(whole=True)
+
+    def cut(self) -> None:
+        """See `BodyWriter`."""
+        self._end(whole=False)
+
+    def abandon(self) -> None:
+        """The client has gone."""
+        self._ended = None
+
+    def _end(self, *, whole: bool) -> None:
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(self, whole=whole)

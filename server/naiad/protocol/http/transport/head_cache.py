@@ -114,11 +114,12 @@ class HeadCache:
             handler = self._handler_of(head)
         except Exception:  # noqa: BLE001 - the connection gets it as well, logs it and responds
             return None
-        template = self._varying.template(block, head, handler=handler, limit=limit)
+        cut = self._varying.cut(block)  # again: which headers change may just have been found out
+        template = self._varying.template(block, cut, head, handler=handler, limit=limit)
         if template is not None:
             if len(self._templates) >= self._entries:
                 self._clear()
-            self._templates[self._varying.cut(block).rest] = template
+            self._templates[cut.rest] = template
         return template
 
     def _compile(self, rest: bytes, template: HeadTemplate) -> HeadTemplate:

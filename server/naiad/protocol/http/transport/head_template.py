@@ -13,6 +13,8 @@ import itertools
 import re
 import typing
 
+import msgspec
+
 from naiad.core.record import Record
 from naiad.protocol.http.message import FastHandler, Headers, HttpRequest, SpelledHeaders
 from naiad.protocol.http.transport.head import RequestHead
@@ -130,17 +132,17 @@ class Varying:
         return Cut(b"\r\n".join(lines), names, values)
 
     def template(
-        self, block: bytes, head: RequestHead, *, handler: FastHandler | None, limit: int
+        self, block: bytes, cut: Cut, head: RequestHead, *, handler: FastHandler | None, limit: int
     ) -> "HeadTemplate | None":
         """The template of a block; None if a header that is cut out came several times, or does not have the value that the head has.
 
         Args:
             block: the block.
+            cut: the same, cut.
             head: what `parse_head` said of it.
             handler: who answers such requests; None if that has to be found out for each.
             limit: bytes that the body may have.
         """
-        cut = self.cut(block)
         headers = head.headers
         same = [headers.get(name) for name in cut.names] == cut.values
         length = int(headers.get(_CONTENT_LENGTH, b"0"))
@@ -182,18 +184,7 @@ class HeadTemplate(Record, frozen=True):
 
     def compiled(self) -> "HeadTemplate":
         """The same, ready for blocks with other values."""
-        match = re.compile(self.pattern).match
-        return HeadTemplate(
-            self.block,
-            self.size,
-            self.pattern,
-            match,
-            self.names,
-            self.head,
-            self.spelling,
-            self.handler,
-            self.limit,
-        )
+        return msgspec.structs.replace(self, match=re.compile(self.pattern).match)
 
     def read(self, data: bytes, longest: int) -> HttpRequest | None:
         """The only request in some bytes.

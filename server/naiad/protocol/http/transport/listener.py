@@ -2,13 +2,11 @@
 
 from naiad.core.clock import Clock
 from naiad.protocol.access_log import AccessLog
-from naiad.protocol.http.access_log import AccessRecorder
 from naiad.protocol.http.message import AsgiApp, FastRoutes
 from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.framing import ReplyFramer
 from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.service import HttpService
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import AccessRecorder, HttpService, HttpSettings
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.protocol.transport.listener import Listener, ProtocolFactory
 from naiad.protocol.transport.sockets import ListenAddress

@@ -11,7 +11,7 @@ from naiad.protocol.http.transport.body import Body
 from naiad.protocol.http.transport.framing import HttpError
 from naiad.protocol.http.transport.head import RequestHead, find_end, glimpse
 from naiad.protocol.http.transport.head_cache import HeadCache
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 
 _BLANK = re.compile(rb"(?:\r\n)+")
 """Empty lines before a request are skipped (RFC 9112 2.2)."""

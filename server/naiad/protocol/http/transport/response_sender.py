@@ -11,16 +11,14 @@ import logging
 
 import msgspec
 
-from naiad.core.context import RequestContext
-from naiad.core.inference import Cancellable
+from naiad.core.inference import Cancellable, RequestContext
 from naiad.protocol.http.message import FastHandler, HttpReply, HttpRequest
 from naiad.protocol.http.replies import server_fault
-from naiad.protocol.http.transport.framing import KEEP, ending
+from naiad.protocol.http.transport.framing import KEEP, StreamedReply, ending
 from naiad.protocol.http.transport.head import RequestHead
 from naiad.protocol.http.transport.lifecycle import Event, Lifecycle, State
 from naiad.protocol.http.transport.request_receiver import RequestReceiver
 from naiad.protocol.http.transport.service import HttpService
-from naiad.protocol.http.transport.streamed import StreamedReply
 from naiad.protocol.transport.peer import Peer
 
 # Looking up a member of an enum takes longer than these names.
@@ -290,7 +288,7 @@ class ResponseSender:
         self.pipeline.appendleft(exchange)
         keep = exchange.head.keep_alive and self._life.state is _OPEN
         self._streamed = StreamedReply(
-            exchange.head, reply, keep=keep, write=self.write, ended=self._end_stream
+            reply, minor=exchange.head.minor, keep=keep, write=self.write, ended=self._end_stream
         )
         if not self._streamed.keeps:
             self._life.on(Event.LAST_REQUEST)

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from naiad.backends.python.api import context, triton_python_backend_utils as pb_utils
-from naiad.backends.python.api.names import UTILS
 from naiad.backends.python.api.request import receive
+from naiad.backends.python.api.triton_python_backend_utils import UTILS
 from naiad.core import datatypes
 from tests.server.backends.configs import inference, tensor
 

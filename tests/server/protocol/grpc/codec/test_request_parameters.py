@@ -5,9 +5,12 @@ import typing
 import pytest
 
 from naiad.core.messages import service_pb2
+from naiad.core.request import Parameters
 from naiad.errors import ErrorCode, InferenceError
+from naiad.protocol.grpc.call import Metadata
 from naiad.protocol.grpc.codec import request_parameters
-from naiad.protocol.grpc.codec.request_parameters import RequestParameters
+from naiad.protocol.grpc.codec.request_parameters import RequestParameters, forward_metadata
+from naiad.protocol.header_pattern import HeaderPattern
 
 
 def read(name: str, **value: typing.Any) -> RequestParameters:
@@ -61,3 +64,29 @@ def test_priority_and_timeout_are_not_for_the_model() -> None:
     assert (found.priority, found.custom) == (2, {})
     found = read("timeout", int64_param=5)
     assert (found.timeout_us, found.custom) == (5, {})
+
+
+def forwarded(pattern: str, metadata: Metadata | None) -> Parameters:
+    parameters: Parameters = {}
+    rule = HeaderPattern(pattern, option="--grpc-header-forward-pattern")
+    forward_metadata(metadata, rule, parameters)
+    return parameters
+
+
+def test_keys_that_the_pattern_finds_become_string_parameters() -> None:
+    metadata: Metadata = [("prefix_a", "1"), ("my-prefix_b", "2"), ("other", "3"), ("x-bin", b"x")]
+    assert forwarded("PREFIX_.*", metadata) == {"prefix_a": "1", "my-prefix_b": "2"}
+    assert forwarded("PREFIX_.*", None) == {}
+
+
+def test_binary_values_become_text() -> None:
+    assert forwarded("bin", [("a-bin", "é".encode())]) == {"a-bin": "é"}
+
+
+@pytest.mark.parametrize("key", ["timeout", "sequence_id", "headers", "triton_anything"])
+def test_keys_that_triton_uses_are_refused(key: str) -> None:
+    with pytest.raises(
+        InferenceError, match=f"Header '{key}' is reserved for Triton usage and cannot be forwarded"
+    ) as caught:
+        forwarded(".*", [(key, "1")])
+    assert caught.value.code is ErrorCode.INVALID_ARG

@@ -19,7 +19,7 @@ from tests.server.protocol.grpc.scripted_engine import add_input, message, small
 def decode(request: typing.Any, reader: RequestReader | None = None) -> InferRequest:
     body = request if isinstance(request, bytes) else request.SerializeToString()
     reader = reader or RequestReader()
-    return reader.request(reader.read(body))
+    return reader.read(body).request()
 
 
 def refused(request: typing.Any) -> InferenceError:

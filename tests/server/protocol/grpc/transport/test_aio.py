@@ -14,8 +14,7 @@ import tritonclient.grpc.aio as async_client
 from naiad.core.datatypes import BF16
 from naiad.core.messages import service_pb2
 from naiad.errors import unavailable
-from naiad.protocol.grpc.admin.health import CHECK, SERVING, WATCH
-from naiad.protocol.grpc.methods import INFER, SERVICE
+from naiad.protocol.grpc.methods import CHECK, INFER, SERVICE, WATCH
 from naiad.protocol.restricted import Category, Restriction
 from tests.server.protocol.grpc.counting_proxy import CountingProxy
 from tests.server.protocol.grpc.scripted_engine import ScriptedEngine, echo, failed, small_request
@@ -28,6 +27,9 @@ def infer_inputs(array: "np.ndarray[typing.Any, typing.Any]") -> list[typing.Any
     given.set_data_from_numpy(array)
     return [given]
 
+
+SERVING = b"\x08\x01"
+"""HealthCheckResponse with its status."""
 
 ROW = np.array([[1, 2, 3, 4]], np.float32)
 

@@ -4,7 +4,8 @@ import logging
 
 import pytest
 
-from naiad.protocol.grpc.transport.aio_log import quiet_departures
+from tests.server.protocol.grpc.scripted_engine import ScriptedEngine
+from tests.server.protocol.grpc.serving import serving
 
 GRPC = logging.getLogger("grpc._cython.cygrpc")
 GONE = "ExecuteBatchError raised in core by servicer method [/inference.GRPCInferenceService/ModelInfer]"
@@ -15,11 +16,13 @@ def failed(message: str) -> None:
     GRPC.error(message, exc_info=RuntimeError("Failed execute_batch"))
 
 
-def test_a_client_that_has_gone_is_a_line_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
-    quiet_departures()
-    quiet_departures()
-    with caplog.at_level(logging.DEBUG):
-        failed(GONE)
+async def test_a_client_that_has_gone_is_a_line_at_debug_level(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(ScriptedEngine()), serving(ScriptedEngine()):
+        caplog.clear()
+        with caplog.at_level(logging.DEBUG, "naiad"):
+            failed(GONE)
     (line,) = caplog.records
     assert (line.levelno, line.exc_info) == (logging.DEBUG, None)
     assert line.getMessage() == (
@@ -27,9 +30,12 @@ def test_a_client_that_has_gone_is_a_line_at_debug_level(caplog: pytest.LogCaptu
     )
 
 
-def test_other_errors_of_grpc_are_logged_as_they_are(caplog: pytest.LogCaptureFixture) -> None:
-    quiet_departures()
-    failed("Unexpected [KeyError] raised by servicer method [/x]")
+async def test_other_errors_of_grpc_are_logged_as_they_are(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(ScriptedEngine()):
+        caplog.clear()
+        failed("Unexpected [KeyError] raised by servicer method [/x]")
     (line,) = caplog.records
     assert line.levelno == logging.ERROR
     assert line.exc_info

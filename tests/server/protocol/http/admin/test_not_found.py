@@ -4,7 +4,7 @@ import difflib
 
 import pytest
 
-from naiad.protocol.http.admin.not_found import not_found
+from naiad.protocol.http.admin.errors import not_found
 
 MODELS = ("emojize", "add")
 DOCS = "GET /docs shows every path"

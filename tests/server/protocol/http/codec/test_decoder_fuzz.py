@@ -14,7 +14,7 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
-from naiad.protocol.http.codec import infer_json
+from naiad.protocol.http.codec import infer_json, typed_json
 from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON
 from naiad.protocol.http.message import HttpRequest
 from naiad.protocol.http.routes import HttpOptions, Routes
@@ -97,7 +97,7 @@ def check(request: InferRequest) -> None:
 
 def decode(body: bytes, header_length: int) -> None:
     try:
-        decoded = infer_json.decode(
+        decoded = typed_json.decode(
             body, header_length, model="m", version=-1, max_input_size=LIMIT
         )
     except InferenceError as error:
@@ -185,7 +185,7 @@ def test_what_is_written_is_read_as_it_was(
     reply = infer_json.encode(response(sent), ALL_BINARY if binary else ALL_JSON)
     header_length = len(reply.body[0])
     body = b"".join(reply.body).replace(b'"outputs"', b'"inputs" ')
-    decoded = infer_json.decode(body, header_length, model="m", version=-1, max_input_size=LIMIT)
+    decoded = typed_json.decode(body, header_length, model="m", version=-1, max_input_size=LIMIT)
     (got,) = decoded.request.inputs
     assert (got.datatype, got.shape, got.fault) == (datatype, tuple(shape), None)
     if datatype.kind is datatypes.Kind.FLOAT:

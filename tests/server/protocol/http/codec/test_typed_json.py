@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.protocol.http.codec import infer_json, typed_json
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded
+from naiad.protocol.http.codec.infer_json import Decoded
 
 LIMIT = typed_json.SMALLEST_LIMIT
 
@@ -28,18 +28,18 @@ def _meaning(decoded: Decoded) -> object:
         (request.priority, request.timeout_us, type(request.correlation_id), request.correlation_id, request.flags),
         parameters,
         [_shown(each) for each in request.inputs],
-        decoded.form is ALL_BINARY,
+        (decoded.form.binary, list(decoded.form.listed.items())),
     )  # fmt: skip
 
 
-def agree(document: bytes) -> bool:
+def agree(document: bytes, raw: bytes = b"") -> bool:
     """Hold both to each other; whether the fast one took it."""
-    fast = typed_json.read(document, model="m", version=-1)
+    body = document + raw
+    fast = typed_json.read(body, len(document), model="m", version=-1)
     if fast is None:
         return False
-    careful = infer_json.read(document, len(document), model="m", version=-1, max_input_size=LIMIT)
-    request, binary = fast
-    assert _meaning(Decoded(request, ALL_BINARY if binary else ALL_JSON)) == _meaning(careful)
+    careful = infer_json.decode(body, len(document), model="m", version=-1, max_input_size=LIMIT)
+    assert _meaning(fast) == _meaning(careful)
     return True
 
 
@@ -48,6 +48,23 @@ def document(**members: typing.Any) -> bytes:
     return json.dumps(
         {"inputs": [{"name": "x", "datatype": "FP32", "shape": [2], "data": [1, 2.5], **members}]}
     ).encode()
+
+
+def behind(size: int, **members: typing.Any) -> bytes:
+    """A request of one input whose bytes stand behind the JSON, with other members of it."""
+    entry = {
+        "name": "x",
+        "datatype": "FP32",
+        "shape": [2],
+        "parameters": {"binary_data_size": size},
+    }
+    return json.dumps({"inputs": [{**entry, **members}]}).encode()
+
+
+def two(first: int, second: int) -> bytes:
+    """The entries of two inputs whose bytes stand behind the JSON."""
+    entries = behind(first), behind(second, name="y", datatype="INT16", shape=[3])
+    return b",".join(entry.removeprefix(b'{"inputs": [').removesuffix(b"]}") for entry in entries)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +87,88 @@ def document(**members: typing.Any) -> bytes:
 )
 def test_usual_requests_are_taken(taken: bytes) -> None:
     assert agree(taken)
+
+
+@pytest.mark.parametrize(
+    ("taken", "raw"),
+    [
+        (behind(8), bytes(8)),
+        (behind(8, datatype="INT16"), bytes(8)),  # a fault of the tensor
+        (behind(4, datatype="FP16"), bytes(4)),
+        (behind(2, datatype="BOOL"), b"\1\0"),
+        (behind(10, datatype="BYTES"), b"\1\0\0\0x\1\0\0\0y"),
+        (behind(9, datatype="BYTES"), b"\1\0\0\0x\2\0\0\0"),
+        (behind(100, datatype="BYTES", shape=[20]), b"\1\0\0\0x" * 20),
+        (behind(8, shape=[2**40]), bytes(8)),
+        (b'{"id":"7","parameters":{"a":1},' + behind(8)[1:], bytes(8)),
+        (b'{"inputs":[' + two(8, 6) + b"]}", bytes(14)),
+    ],
+)
+def test_usual_binary_requests_are_taken(taken: bytes, raw: bytes) -> None:
+    assert agree(taken, raw)
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        [],
+        [{"name": "y"}],
+        [{"name": "y", "parameters": {"binary_data": True}}],
+        [{"name": "y", "parameters": {"binary_data": False}}, {"name": "z"}],
+        [{"name": "y"}, {"name": "y", "parameters": {"binary_data": True}}],
+    ],
+)
+@pytest.mark.parametrize("binary", [b"", b'"parameters":{"binary_data_output":true},'])
+def test_listed_outputs_are_taken(outputs: list[object], binary: bytes) -> None:
+    listed = b'{"outputs":' + json.dumps(outputs).encode() + b"," + binary
+    assert agree(listed + document()[1:])
+    assert agree(listed + behind(8)[1:], bytes(8))
+
+
+@pytest.mark.parametrize(
+    ("left", "raw"),
+    [
+        (behind(8), bytes(7)),
+        (behind(8), bytes(9)),
+        (behind(-8), b""),
+        (behind(8).replace(b"8", b"8.0"), bytes(8)),
+        (behind(8).replace(b"8", b"true"), bytes(8)),
+        (behind(8).replace(b"8", b'"8"'), bytes(8)),
+        (behind(8).replace(b"8", b"18446744073709551616"), bytes(8)),
+        (behind(8, data=[1, 2]), bytes(8)),
+        (behind(8, shape=[2**62, 2]), bytes(8)),
+        (behind(8, shape=[0]), bytes(8)),
+        (behind(8, shape=[-2]), bytes(8)),
+        (behind(8, shape=[1] * 33), bytes(8)),
+        (behind(8, datatype="x"), bytes(8)),
+        (behind(8, parameters={"shared_memory_region": "r"}), b""),
+        (behind(8, parameters={"binary_data_size": 8, "other": 1}), bytes(8)),
+        (behind(8, parameters={}), bytes(8)),
+        (document(), b"x"),
+        (behind(0), b""),
+        (b'{"inputs":[' + two(8, 6) + b"," + document()[12:-2] + b"]}", bytes(14)),
+    ],
+)
+def test_other_binary_requests_are_left_to_the_careful_reader(left: bytes, raw: bytes) -> None:
+    assert not agree(left, raw)
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        {"name": "y", "parameters": {}},
+        {"name": "y", "parameters": {"classification": 2}},
+        {"name": "y", "parameters": {"binary_data": 1}},
+        {"name": "y", "parameters": {"shared_memory_region": "r"}},
+        {"name": "y", "parameters": None},
+        {"name": 1},
+        {},
+        7,
+    ],
+)
+def test_other_outputs_are_left_to_the_careful_reader(output: object) -> None:
+    listed = b'{"outputs":[' + json.dumps(output).encode() + b"],"
+    assert not agree(listed + document()[1:])
 
 
 @pytest.mark.parametrize(
@@ -104,7 +203,7 @@ def test_usual_requests_are_taken(taken: bytes) -> None:
         document(other=1),
         document() + b"x",
         b'{"id":null,' + document()[1:],
-        b'{"outputs":[{"name":"y"}],' + document()[1:],
+        b'{"outputs":{"name":"y"},' + document()[1:],
         b'{"parameters":null,' + document()[1:],
         b'{"parameters":{"a":[]},' + document()[1:],
         b'{"parameters":{"priority":"high"},' + document()[1:],
@@ -123,6 +222,7 @@ _NUMBERS = st.one_of(
 _VALUES = st.one_of(
     _NUMBERS, st.text(max_size=3), st.booleans(), st.none(), st.lists(_NUMBERS, max_size=2)
 )
+_SIZE = st.fixed_dictionaries({"binary_data_size": st.one_of(st.integers(-1, 9), _VALUES)})
 _INPUT = st.fixed_dictionaries(
     {
         "name": st.one_of(st.text(max_size=3), st.none()),
@@ -137,7 +237,19 @@ _INPUT = st.fixed_dictionaries(
             st.lists(_VALUES, max_size=3),
         ),
     },
-    optional={"parameters": st.one_of(st.none(), st.dictionaries(st.text(max_size=3), _VALUES, max_size=1))},
+    optional={"parameters": st.one_of(st.none(), _SIZE, st.dictionaries(st.text(max_size=3), _VALUES, max_size=1))},
+)  # fmt: skip
+_BINARY_INPUT = st.fixed_dictionaries(
+    {
+        "name": st.text(max_size=3),
+        "datatype": st.sampled_from(["FP32", "INT8", "UINT16", "BOOL", "BYTES", "FP16", "x"]),
+        "shape": st.lists(st.integers(-1, 5), max_size=3),
+        "parameters": _SIZE,
+    }
+)
+_OUTPUT = st.fixed_dictionaries(
+    {"name": st.one_of(st.text(max_size=3), st.none())},
+    optional={"parameters": st.dictionaries(st.sampled_from(["binary_data", "classification"]), _VALUES, max_size=2)},
 )  # fmt: skip
 _DOCUMENT = st.fixed_dictionaries(
     {"inputs": st.lists(_INPUT, max_size=2)},
@@ -148,14 +260,14 @@ _DOCUMENT = st.fixed_dictionaries(
             _VALUES,
             max_size=3,
         ),
-        "outputs": st.just([{"name": "y"}]),
+        "outputs": st.lists(_OUTPUT, max_size=2),
     },
 )  # fmt: skip
 
 
-def _agree_or_both_refuse(document: bytes) -> None:
+def _agree_or_both_refuse(document: bytes, raw: bytes = b"") -> None:
     try:
-        agree(document)
+        agree(document, raw)
     except InferenceError as error:  # only the careful one raises
         raise AssertionError(f"the fast reader took what is refused: {error}") from error
 
@@ -164,6 +276,15 @@ def _agree_or_both_refuse(document: bytes) -> None:
 def test_both_readers_agree(value: object) -> None:
     _agree_or_both_refuse(json.dumps(value).encode())
     _agree_or_both_refuse(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))  # fmt: skip
+
+
+@given(
+    st.lists(_BINARY_INPUT, min_size=1, max_size=2),
+    st.binary(max_size=18),
+    st.lists(_OUTPUT, max_size=2),
+)
+def test_both_readers_agree_on_binary_requests(inputs: object, raw: bytes, outputs: object) -> None:
+    _agree_or_both_refuse(json.dumps({"inputs": inputs, "outputs": outputs}).encode(), raw)
 
 
 @given(st.data())
@@ -177,3 +298,25 @@ def test_both_readers_agree_on_damaged_documents(data: st.DataObject) -> None:
         st.sampled_from([b"", b" ", b"-", b"0", b"1.", b"e5", b'"', b"{", b"}", b"[", b"]", b",", b"null", b"true", b"\0", b"\xff", b"\\", b"\x7f", b"\t"])
     )  # fmt: skip
     _agree_or_both_refuse(text[:at] + put + text[stop:])
+
+
+def test_what_is_remembered_of_json_is_not_changed_by_its_requests() -> None:
+    text = b'{"parameters":{"a":1},"outputs":[{"name":"y"}],' + behind(4, shape=[1])[1:]
+    for value in range(3):
+        raw = value.to_bytes(4, "little")
+        decoded = typed_json.read(text + raw, len(text), model="m", version=value)
+        assert decoded is not None
+        assert decoded.request.parameters == {"a": 1}
+        decoded.request.parameters["forwarded"] = "header"
+        assert decoded.request.model_version == value
+        assert decoded.request.inputs[0].array.tobytes() == raw
+        assert agree(text, raw)
+    for length in (0, 3, 5):
+        assert not agree(text, bytes(length))
+
+
+def test_what_is_remembered_of_json_is_bounded() -> None:
+    for number in range(1_000):
+        assert agree(behind(8, name=f"x{number}"), bytes(8))
+    remembered = typed_json._layout.cache_info()
+    assert remembered.currsize == remembered.maxsize == 128

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from naiad.protocol.http.message import Message, Receive, Scope, Send
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import Client, post, request, settle
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import (
     LIMIT,
     Client,

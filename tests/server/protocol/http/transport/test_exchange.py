@@ -3,8 +3,7 @@
 import gc
 import typing
 
-from naiad.core.context import RequestContext
-from naiad.core.inference import Inference
+from naiad.core.inference import Inference, RequestContext
 from naiad.protocol.http.message import HttpReply, OnReply
 from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from naiad.core.inference import Cancellable
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request, settle
 
 PIPELINED = b"".join(request("GET", "/slow", f"N: {number}") for number in range(5))

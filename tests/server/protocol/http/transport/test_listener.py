@@ -12,7 +12,7 @@ import uvloop
 from naiad.core.clock import SystemClock
 from naiad.protocol.http.message import AsgiApp, Receive, Scope, Send
 from naiad.protocol.http.transport.listener import http_listener
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from naiad.protocol.transport.listener import Listener
 from naiad.protocol.transport.sockets import ListenAddress, ListenError
 from tests.server.protocol.http.scripted import (

@@ -4,7 +4,7 @@ import pytest
 
 from naiad.protocol.http.replies import error_body, refusal
 from naiad.protocol.http.transport.framing import too_large
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import Client, ScriptedRoutes, post, request
 
 NO_TOKEN = refusal(401, "no token", extra=((b"WWW-Authenticate", b"Bearer"),))

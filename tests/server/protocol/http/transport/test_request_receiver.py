@@ -8,7 +8,7 @@ import logging
 import pytest
 from hypothesis import given, strategies as st
 
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import (
     Client,
     SilentLog,

@@ -3,7 +3,7 @@
 import pytest
 
 from naiad.protocol.http.message import HttpReply
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import TEXT, Client, broken, post, request, settle
 
 

@@ -15,7 +15,7 @@ from naiad.protocol.http.message import (
     HttpRequest,
     OnReply,
 )
-from naiad.protocol.http.transport.settings import HttpSettings
+from naiad.protocol.http.transport.service import HttpSettings
 from tests.server.protocol.http.scripted import (
     TEXT,
     Client,

@@ -1,0 +1,156 @@
+"""The features of Triton's configs that this server has not, in two tables: those that it refuses, and those that have no effect.
+
+A model that uses a feature of the first table is refused at its line and never served without it. One that uses a feature of the second is
+served with a note, as Triton serves it while the feature is switched off: a rate limiter without `--rate-limit`, a response cache without
+`--cache-config`. A field that requests nothing (`instance_group { passive: false }`) is neither refused nor noted. Pure.
+"""
+
+import collections.abc
+from typing import Any
+
+import msgspec
+
+from naiad.config.backend_type import BackendType
+from naiad.config.document import FieldPath, dotted, present
+from naiad.config.findings import Findings
+from naiad.core.messages import model_config_pb2
+
+CUSTOM_BATCHING_LIBRARY = "batchstrategy.so"
+
+
+class Feature(msgspec.Struct, frozen=True, kw_only=True):
+    """A feature that is not supported yet.
+
+    Attributes:
+        path: the field; "*" stands for each index or key.
+        what: the feature in words.
+        instead: what to do until it is supported; "" for leaving it out.
+    """
+
+    path: tuple[str, ...]
+    what: str
+    instead: str = ""
+
+
+FEATURES = (
+    Feature(path=("sequence_batching",), what="the sequence batcher"),  # rows 11.26-11.28
+    Feature(path=("ensemble_scheduling",), what="ensembles"),  # rows 11.29, 11.30
+    Feature(path=("model_repository_agents", "agents"), what="repository agents"),  # row 11.42
+    Feature(path=("batch_input",), what="batch inputs"),  # row 11.18
+    Feature(path=("batch_output",), what="batch outputs"),  # row 11.20
+    Feature(
+        path=("input", "*", "allow_ragged_batch"),  # row 11.14
+        what="ragged batches",
+        instead="take it out: requests of one shape are still batched together",
+    ),
+    Feature(path=("instance_group", "*", "passive"), what="passive instances"),  # row 11.34
+    Feature(path=("parameters", "TRITON_BATCH_STRATEGY_PATH"), what="custom batching"),  # row 12.18
+)
+
+_NO_RATE_LIMIT = (
+    "the rate limiter is off (--rate-limit), so every free instance takes the next batch"
+)
+
+NO_EFFECT = {
+    ("response_cache", "enable"): (
+        "this server has no response cache (--cache-config), so every request is executed"
+    ),
+    ("instance_group", "*", "rate_limiter", "resources"): _NO_RATE_LIMIT,
+    ("instance_group", "*", "rate_limiter", "priority"): _NO_RATE_LIMIT,
+    ("instance_group", "*", "host_policy"): "this server defines no host policy (--host-policy)",
+    ("instance_group", "*", "secondary_devices"): "only TensorRT engines use secondary devices",
+    ("model_metrics", "metric_control"): (
+        "the histogram that it describes is off (--metrics-config=histogram_latencies)"
+    ),
+}
+"""Fields that are accepted: the reason why each has no effect, as the end of a sentence. "*" stands for each index or key."""
+
+
+def find_unsupported(
+    message: Any,
+    findings: Findings,
+    *,
+    gpus: collections.abc.Collection[int],
+    backend: BackendType | None,
+) -> None:
+    """Add a problem for each thing in the config that is not supported yet.
+
+    Args:
+        message: the ModelConfig as it was written.
+        findings: where problems and notes go.
+        gpus: the device ids of this machine.
+        backend: the model's; None for an unknown one.
+    """
+
+    def refuse(path: FieldPath, what: str, instead: str = "") -> None:
+        field = dotted(path)
+        value = f" '{getattr(message, field)}'" if field in ("platform", "runtime") else ""
+        findings.add(
+            path,
+            f"{field}{value} is not supported yet: {what}",
+            instead or f"take {field} out, or serve this model with Triton for now",
+        )
+
+    for index, sample in enumerate(message.model_warmup):  # row 11.41
+        if sample.batch_size:
+            instead = "take it out and send the first requests yourself"
+            refuse(("model_warmup", index), "warmup at load", instead)
+        else:
+            findings.notes.append(f"model_warmup[{index}] has no effect: its batch_size is 0")
+    if message.cc_model_filenames:  # row 11.7
+        reads_them = backend is None or backend.has_files_per_gpu
+        if reads_them and _on_gpus(message, gpus):
+            instead = "name one file in default_model_filename"
+            refuse(("cc_model_filenames",), "a model file for each kind of GPU", instead)
+        else:
+            findings.notes.append(
+                "cc_model_filenames has no effect: the model runs without a GPU's own file"
+            )
+    for feature in FEATURES:
+        for path in present(message, feature.path):
+            refuse(path, feature.what, feature.instead)
+    if message.platform == "ensemble" and not message.HasField("ensemble_scheduling"):
+        refuse(("platform",), "ensembles")
+    runtimes = {"", f"libtriton_{message.backend}.so", backend.runtime if backend else ""}
+    if message.runtime not in runtimes:
+        instead = "take it out to run the model with the backend as it is"
+        refuse(("runtime",), "another runtime for a backend", instead)
+
+
+def _on_gpus(message: Any, gpus: collections.abc.Collection[int]) -> bool:
+    """Whether an instance of the model may be placed on a GPU."""
+    cpu = model_config_pb2.ModelInstanceGroup.KIND_CPU
+    groups = message.instance_group
+    return bool(gpus) and (not groups or any(group.kind != cpu for group in groups))
+
+
+def note_what_has_no_effect(message: Any, findings: Findings) -> None:
+    """Add a note for each field of the config that has no effect, and a problem where Triton refuses it nevertheless.
+
+    Args:
+        message: the ModelConfig as it was written.
+        findings: where notes and problems go.
+    """
+    for pattern, why in NO_EFFECT.items():
+        for path in present(message, pattern):
+            findings.notes.append(f"{dotted(path)} has no effect: {why}")
+    if message.response_cache.enable and message.model_transaction_policy.decoupled:
+        findings.add(
+            ("response_cache", "enable"),
+            f"Response Cache does not currently support model {message.name} with 'decoupled' transaction policy",
+            "take response_cache out",
+        )
+    for index, control in enumerate(message.model_metrics.metric_control):  # row 11.46
+        path = ("model_metrics", "metric_control", index)
+        if not control.metric_identifier.family:
+            findings.add(
+                path,
+                "metric identifier must specify non-empty 'family'",
+                "name the metric, or take it out",
+            )
+        if not control.histogram_options.buckets:
+            findings.add(
+                path,
+                "histogram options must specify non-empty 'buckets'",
+                "write buckets, or take it out",
+            )

@@ -1,0 +1,249 @@
+"""The life of a worker process: starts it, loads its instances, restarts it when it has died, ends it.
+
+The states are those of `worker_life`, whose actions are carried out here. What belongs to one instance (its batch, its deferred
+responses) is with its `ProcessHost`; what happens to the process happens to all of its instances.
+Every wait here ends: `start` with the load, its failure or a death, `close` with a timeout.
+"""
+
+import asyncio
+import collections.abc
+import logging
+from typing import Any
+
+from naiad.backends.backend import WorkerPlan
+from naiad.core.clock import Clock
+from naiad.core.inference import Inference
+from naiad.errors import InferenceError
+from naiad.hosts import worker_life
+from naiad.hosts.host import Limit, WorkerInstance, WorkerRpcHandler
+from naiad.hosts.output_log import Identity
+from naiad.hosts.spawn import order
+from naiad.hosts.supervision import Loading, Restarter, Watchdog
+from naiad.hosts.worker import link
+from naiad.hosts.worker_life import Action, Event, State
+from naiad.hosts.worker_process import WorkerProcess
+from naiad.metrics.statistics import RestartReason
+
+_log = logging.getLogger(__name__)
+
+FINALIZE_TIMEOUT_S = 30.0
+"""How long a model may take to end before its process is killed."""
+
+_READY_STATES = frozenset((State.SERVING, State.DRAINING))
+
+
+class WorkerSupervisor:
+    """Has at most one worker process at a time. `instances` is set before anything else.
+
+    Args:
+        identity: of the process, for the log and messages.
+        plan: what runs in it.
+        load_limit: time limit of a load.
+        on_restart: called with the reason each time it is restarted.
+        rpc_handler: handles the requests of its model to the server.
+        clock: measures how long processes live.
+        loop: the event loop in which every method is called.
+
+    Attributes:
+        worker: the process; None while there is none.
+        serving: the same while it runs batches, else None.
+        instances: those in the process, in their order.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        plan: WorkerPlan,
+        *,
+        load_limit: Limit,
+        on_restart: collections.abc.Callable[[RestartReason], None],
+        rpc_handler: WorkerRpcHandler,
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._identity = identity
+        self._plan = plan
+        self._load_limit = load_limit
+        self._on_restart = on_restart
+        self._rpc_handler = rpc_handler
+        self._loop = loop
+        self._restarter = Restarter(
+            identity,
+            start=self.start,
+            on_refused=lambda: on_restart(RestartReason.LOAD),
+            on_served=lambda: self._set_usable(True),
+            clock=clock,
+            loop=loop,
+        )
+        self._state = State.DOWN
+        self.worker: WorkerProcess | None = None
+        self.serving: WorkerProcess | None = None
+        self.instances: collections.abc.Sequence[WorkerInstance] = ()
+        self._loading = Loading(loop)
+        self._watchdog = Watchdog(identity, loop=loop)
+        self._drained = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The process's id; 0 while there is none."""
+        return 0 if self.worker is None else self.worker.pid
+
+    async def start(self) -> None:
+        """Start a process and have it load the model.
+
+        Raises:
+            InferenceError: it cannot be loaded, or the process did not get that far.
+        """
+        worker = WorkerProcess(
+            self._identity,
+            self._plan,
+            loop=self._loop,
+            instances=self.instances,
+            on_end=self._on_end,
+        )
+        try:
+            worker.start()
+        except OSError as error:
+            raise worker_life.not_started(self._identity, error) from error
+        self.worker = worker
+        self._fire(Event.START)
+        self._loading = Loading(self._loop)
+        try:
+            worker.send(0, link.LOAD, order(self._plan))
+            if self._load_limit.seconds:
+                self._watchdog.watch(worker, "its load", self._load_limit, _ignore)
+            threads = await self._loading.ended
+            if self._state is not State.LOADING:  # the loop was busy, and both came at once
+                how = worker.ended.result() if worker.ended.done() else "was no longer needed"
+                raise worker_life.not_loaded(self._identity, how, worker.output_tail)  # noqa: TRY301 - as one that failed while it loaded
+        except BaseException:
+            self._fire(Event.LOAD_FAILED)
+            await asyncio.shield(worker.ended)
+            raise
+        finally:
+            self._watchdog.cancel()
+        worker.place.add(threads)
+        self._fire(Event.LOADED)
+        _log.debug("worker process %d serves %s", worker.pid, self._identity)
+
+    async def close(self) -> None:
+        """Wait for the batches in execution, and end the process. Idempotent."""
+        if self._closing is None:
+            self._restarter.cancel()
+            self._fire(Event.CLOSE)
+            self._closing = self._loop.create_task(self._close())
+        await asyncio.shield(self._closing)
+
+    async def _close(self) -> None:
+        await self._restarter.wait()
+        self.on_batch_end()
+        if self._state is State.DRAINING:
+            await self._drained.wait()
+        for instance in self.instances:
+            instance.worker_closes()
+        if self.worker is not None:
+            in_order = self._state is State.ENDING
+            await self.worker.end(in_order=in_order, seconds=FINALIZE_TIMEOUT_S)
+
+    def late(self, how: str) -> None:
+        """An instance exceeds a time limit, and the process is being killed; `how` follows "its worker process "."""
+        self._fire(Event.LATE, how)
+
+    def on_batch_end(self) -> None:
+        """An instance has no batch any more."""
+        if self._state is State.DRAINING and not any(each.busy for each in self.instances):
+            self._fire(Event.IDLE)
+
+    def on_message(self, kind: int, header: bytes | bytearray) -> None:
+        """A message came that is not the outcome of a batch."""
+        worker = self.worker
+        assert worker is not None
+        try:
+            if self._loading.take(kind, header):
+                return
+        except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
+            worker.kill(f"refused its model with an invalid message ({failure!r})")
+            return
+        if self._state not in (State.STUCK, State.KILLING):
+            worker.kill(f"sent an unexpected message of kind {kind}")
+
+    def on_request(self, number: int, header: bytes | bytearray, base: Any) -> None:
+        """The model makes a request to the server."""
+        worker = self.worker
+        assert worker is not None
+        try:
+            self._rpc_handler.handle(
+                number, header, base, batch_at=self._batch_at, reply=worker.notify
+            )
+        except Exception as failure:  # noqa: BLE001  an invalid request ends the worker only
+            self.refuse("request", failure)
+
+    def _batch_at(self, first: int, count: int) -> list[Inference] | None:
+        place = first >> link.PLACE_SHIFT
+        return self.instances[place].batch_at(first, count) if place < len(self.instances) else None
+
+    def refuse(self, what: str, failure: Exception) -> None:
+        """A message is invalid: kill the process."""
+        _log.error("%s: the worker sent an invalid %s", self._identity, what, exc_info=failure)
+        assert self.worker is not None
+        self.worker.kill(f"sent an invalid {what} ({failure})")
+
+    def on_lost(self, lost: link.SegmentLostError, error: InferenceError) -> None:
+        """A message that is about no batch came without its tensors: only the load or the request that it belongs to fails."""
+        assert self.worker is not None
+        if lost.kind == link.REQUEST:
+            self.worker.notify(link.ERROR, lost.number, error.message.encode())
+        else:
+            self._loading.fail(error)
+
+    def _fire(self, event: Event, how: str = "") -> None:
+        """Change the state by the table and do what it says; `how` the process ended follows "its worker process "."""
+        worker = self.worker
+        was_draining = self._state is State.DRAINING
+        self._state, actions = worker_life.after(self._state, event)
+        if was_draining:
+            self._drained.set()
+        if event is Event.EXITED:
+            self.worker = None
+        self.serving = self.worker if self._state in _READY_STATES else None
+        for action in actions:
+            self._do(action, worker, how)
+
+    def _do(self, action: Action, worker: WorkerProcess | None, how: str) -> None:
+        assert worker is not None, "actions are those of a worker"
+        match action:
+            case Action.SERVE:
+                self._restarter.on_serving()
+            case Action.FAIL_LOAD:
+                self._loading.fail(worker_life.not_loaded(self._identity, how, worker.output_tail))
+            case Action.FAIL_REQUESTS:
+                self._fail_requests(how)
+            case Action.COUNT_DEATH | Action.COUNT_TIMEOUT:
+                _log.error(
+                    "worker process %d of %s %s: it is restarted", worker.pid, self._identity, how
+                )
+                died = action is Action.COUNT_DEATH
+                self._on_restart(RestartReason.DIED if died else RestartReason.TIMEOUT)
+            case Action.RESTART:
+                self._restarter.restart()
+            case Action.KILL:
+                worker.kill("was no longer needed")
+
+    def _fail_requests(self, how: str) -> None:
+        """The process no longer serves: end every wait for it."""
+        self._set_usable(False)  # of all first, so that none gets the next batch
+        for instance in self.instances:
+            instance.worker_lost(how)
+
+    def _set_usable(self, usable: bool) -> None:  # noqa: FBT001  as schedulers call it
+        for instance in self.instances:
+            instance.worker_usable(usable)
+
+    def _on_end(self, how: str) -> None:
+        self._rpc_handler.worker_exited()
+        self._fire(Event.EXITED, how)
+
+
+def _ignore(what: object) -> None:
+    """A load that exceeds its limit fails when the process has ended."""

@@ -1,1 +1,0 @@
-"""The gRPC methods about the server and its models."""

@@ -1,0 +1,140 @@
+"""Measures how late the event loop runs its callbacks: a timer of 20 ms whose delays are the metric `naiad_loop_lag_seconds`.
+
+The timer is also the heartbeat that the stall watchdog (`stall_watchdog.py`) watches from a thread of its own. The heartbeat also records
+by itself when it was late: while one call holds the interpreter lock the watchdog cannot run either, and afterwards the loop may run first.
+"""
+
+import asyncio
+import collections
+import contextlib
+import os
+import threading
+
+from naiad.core.clock import Clock
+from naiad.core.record import Record
+from naiad.metrics.exposition import Series, histogram
+from naiad.metrics.families import LOOP_LAG
+from naiad.metrics.statistics import Histogram
+
+INTERVAL_NS = 20_000_000
+"""Between two heartbeats. A request that arrives while the loop is busy waits as long as a heartbeat does."""
+
+STALL_NS = 50_000_000
+"""A heartbeat that is later than this is a stall."""
+
+_KEPT_STALLS = 256
+"""Stalls that the watchdog has not taken yet. It takes them more often than they can come, unless it does not run at all."""
+
+_INTERVAL_SECONDS = INTERVAL_NS / 1e9
+_BOUNDS_SECONDS = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10,
+)  # fmt: skip
+
+
+class RunDelay:
+    """The time for which a thread of this process was ready to run but had no processor, since its start; 0 if the kernel does not count it.
+
+    Args:
+        native_id: the thread id of the kernel.
+    """
+
+    def __init__(self, native_id: int) -> None:
+        self._file = -1
+        with contextlib.suppress(OSError):
+            self._file = os.open(
+                f"/proc/self/task/{native_id}/schedstat", os.O_RDONLY | os.O_CLOEXEC
+            )
+
+    def read_ns(self) -> int:
+        """The time in nanoseconds."""
+        if self._file < 0:
+            return 0
+        try:
+            return int(os.pread(self._file, 64, 0).split()[1])
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def close(self) -> None:
+        """Close its file. Idempotent."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+class Stall(Record, frozen=True):
+    """A heartbeat that was late.
+
+    Attributes:
+        beat_ns: monotonic time of the heartbeat before it.
+        late_ns: how late it was.
+        run_delay_ns: the part of it for which the loop's thread waited for a processor.
+    """
+
+    beat_ns: int
+    late_ns: int
+    run_delay_ns: int
+
+
+class LoopLag:
+    """The heartbeat of one event loop and the histogram of its delays.
+
+    Args:
+        clock: the time.
+
+    Attributes:
+        beat_ns: monotonic time of the last heartbeat; another thread may read it.
+        stalls: the late heartbeats, oldest first; another thread may take them out.
+    """
+
+    def __init__(self, *, clock: Clock) -> None:
+        self._now = clock.monotonic_ns
+        self._lags = Histogram(_BOUNDS_SECONDS)
+        self._timer: asyncio.TimerHandle | None = None
+        self._run_delay: RunDelay | None = None
+        self._delayed_ns = 0
+        self.beat_ns = self._now()
+        self.stalls = collections.deque[Stall](maxlen=_KEPT_STALLS)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start the heartbeat; on the loop's thread."""
+        self._loop = loop
+        self._run_delay = RunDelay(threading.get_native_id())
+        self._delayed_ns = self._run_delay.read_ns()
+        self.beat_ns = self._now()
+        self._timer = loop.call_later(_INTERVAL_SECONDS, self._beat)
+
+    def stop(self) -> None:
+        """Stop the heartbeat. Idempotent; on the loop's thread, after the watchdog has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._run_delay is not None:
+            self._run_delay.close()
+
+    def stall_so_far(self) -> Stall:
+        """How late the next heartbeat is already; for another thread."""
+        beat_ns, delayed_ns = self.beat_ns, self._delayed_ns
+        late_ns = max(0, self._now() - beat_ns - INTERVAL_NS)
+        return Stall(beat_ns, late_ns, self._waited_ns(delayed_ns, late_ns))
+
+    def series(self) -> Series:
+        """The histogram, in seconds."""
+        return Series(LOOP_LAG, tuple(histogram((), self._lags)))
+
+    def _beat(self) -> None:
+        now = self._now()
+        # uvloop's timers have a resolution of a millisecond, so a heartbeat may come a little early.
+        late_ns = max(0, now - self.beat_ns - INTERVAL_NS)
+        self._lags.observe(late_ns / 1e9)
+        if late_ns > STALL_NS:
+            waited_ns = self._waited_ns(self._delayed_ns, late_ns)
+            self.stalls.append(Stall(self.beat_ns, late_ns, waited_ns))
+        if self._run_delay is not None:
+            self._delayed_ns = self._run_delay.read_ns()
+        self.beat_ns = now
+        self._timer = self._loop.call_later(_INTERVAL_SECONDS, self._beat)
+
+    def _waited_ns(self, before_ns: int, late_ns: int) -> int:
+        if self._run_delay is None:
+            return 0
+        return min(late_ns, max(0, self._run_delay.read_ns() - before_ns))

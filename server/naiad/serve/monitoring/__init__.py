@@ -1,1 +1,0 @@
-"""Measures the server and its machine: event loop, CPU, memory, GPUs."""

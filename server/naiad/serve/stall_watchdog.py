@@ -1,0 +1,172 @@
+"""Logs where the event loop is when it stalls: a thread watches the loop's heartbeat and samples the stack of the loop's thread.
+
+It is a thread because a busy loop cannot sample itself. It wakes up about 16 times per second. `stalls.py` decides what a stall is and when it
+is reported. The thread needs the interpreter lock too: a stall in which one call held the lock is reported without a stack, from the heartbeat's
+own record.
+"""
+
+import collections.abc
+import logging
+import sys
+import threading
+import traceback
+
+from naiad.core.clock import Clock
+from naiad.serve.loop_lag import STALL_NS, LoopLag, Stall
+from naiad.serve.stalls import StallRule, Step
+
+log = logging.getLogger("naiad.serve")
+
+_NS_PER_MS = 1e6
+_NS_PER_SECOND = 1e9
+_INNERMOST_FRAMES = 30
+_JOIN_SECONDS = 5.0
+
+_HELD_THE_LOCK = (
+    "no stack could be taken, because one call held the interpreter lock, so that no other thread ran (a long call into C of a model "
+    "that runs in a thread of the server, for example)"
+)
+_OVER_TOO_SOON = "it was over before a stack could be taken"
+
+
+_LOOP_FILES = (
+    "/asyncio/runners.py",
+    "/asyncio/base_events.py",
+    "/asyncio/events.py",
+    "/selectors.py",
+)
+_LOOP_ITSELF = (
+    "  the event loop's own code, which looks for events or waits for the interpreter lock"
+)
+
+
+def stack_of(thread: int) -> list[str]:
+    """The stack of a thread of this process, outermost frame first, one string per frame; no reference to the frames is kept.
+
+    The frames from the start of the process to the loop are left out: they are the same each time.
+    """
+    frame = sys._current_frames().get(thread)  # noqa: SLF001 - the documented way to read another thread's stack
+    if frame is None:
+        return []
+    try:
+        frames = traceback.extract_stack(frame, limit=_INNERMOST_FRAMES)
+    finally:
+        del frame
+    inside = [at for at, frame in enumerate(frames, 1) if frame.filename.endswith(_LOOP_FILES)]
+    below = frames[inside[-1] :] if inside else frames
+    return [text.rstrip("\n") for text in traceback.format_list(below)] or [_LOOP_ITSELF]
+
+
+class StallWatchdog:
+    """The thread that watches one event loop.
+
+    Args:
+        lag: the loop's heartbeat.
+        clock: the same clock that the heartbeat uses.
+        sample: gives the stack of a thread.
+    """
+
+    def __init__(
+        self,
+        *,
+        lag: LoopLag,
+        clock: Clock,
+        sample: collections.abc.Callable[[int], list[str]] = stack_of,
+    ) -> None:
+        self._lag = lag
+        self._clock = clock
+        self._sample = sample
+        self._rule = StallRule()
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._stacks: dict[int, list[str]] = {}
+        """The stacks of stalls that are not reported yet, by the heartbeat before the stall."""
+
+    def start(self) -> None:
+        """Watch the loop that runs in the calling thread."""
+        self._thread = threading.Thread(
+            target=self._run, args=(threading.get_ident(),), name="stall-watchdog", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread, after a last report of stalls that were not reported yet. Idempotent."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_JOIN_SECONDS)
+            self._thread = None
+
+    def _run(self, loop_thread: int) -> None:
+        lag, rule, now = self._lag, self._rule, self._clock.monotonic_ns
+        while not self._stop.wait(rule.wait_ns(beat_ns=lag.beat_ns, now_ns=now()) / _NS_PER_SECOND):
+            match rule.check(ended=self._ended(), beat_ns=lag.beat_ns, now_ns=now()):
+                case Step.SAMPLE:
+                    self._take_sample(loop_thread)
+                case Step.REPORT_ENDED:
+                    self._report_ended()
+                case Step.REPORT_ONGOING:
+                    self._report(lag.stall_so_far(), "has been blocked for")
+                case Step.WAIT:
+                    pass
+        rule.record(self._ended())
+        self._report_ended()
+
+    def _take_sample(self, loop_thread: int) -> None:
+        beat_ns = self._lag.beat_ns
+        stack = self._sample(loop_thread)
+        if (
+            self._lag.beat_ns == beat_ns
+        ):  # otherwise the stall has ended, and the stack shows later code
+            self._stacks[beat_ns] = stack
+
+    def _ended(self) -> list[Stall]:
+        """The stalls that ended since the last call. Call it before the heartbeat is read, or a stall that has just ended is sampled."""
+        stalls = self._lag.stalls
+        return [stalls.popleft() for _ in range(len(stalls))]
+
+    def _report_ended(self) -> None:
+        worst, count = self._rule.worst, self._rule.count
+        if worst is not None:
+            self._report(worst, "was blocked for", count=count, own_ns=self._rule.own_ns)
+            self._rule.reported()
+
+    def _report(self, stall: Stall, was: str, *, count: int = 1, own_ns: int = 0) -> None:
+        own_ns = max(own_ns, stall.late_ns - stall.run_delay_ns)
+        stalled_ms = stall.late_ns / _NS_PER_MS
+        run_delay_ms = stall.run_delay_ns / _NS_PER_MS
+        stack = self._stacks.get(stall.beat_ns, [])
+        self._stacks.clear()
+        log.warning(
+            "the event loop %s %.0f ms%s, and no request was read or answered meanwhile%s; %s",
+            was,
+            stalled_ms,
+            f" (the longest of {count} times since the last such line)" if count > 1 else "",
+            _waiting(run_delay_ms, stalled_ms),
+            _where(stall, stack),
+            extra={
+                "stalled_ms": round(stalled_ms, 1),
+                "stalls": count,
+                "run_delay_ms": round(run_delay_ms, 1),
+                "own_ms": round(own_ns / _NS_PER_MS, 1),
+                "stack": stack,
+            },
+        )
+
+
+def _where(stall: Stall, stack: list[str]) -> str:
+    """The part of the report about the stack."""
+    if stack:
+        return "it was in:"
+    # The watchdog samples when a heartbeat is 50 ms late, if it gets the interpreter lock.
+    could_look = stall.late_ns < 2 * STALL_NS or 2 * stall.run_delay_ns > stall.late_ns
+    return _OVER_TOO_SOON if could_look else _HELD_THE_LOCK
+
+
+def _waiting(run_delay_ms: float, stalled_ms: float) -> str:
+    """The part of the report about a stall that the machine caused for the most part."""
+    if run_delay_ms * 2 < stalled_ms:
+        return ""
+    return (
+        f" ({run_delay_ms:.0f} ms of it, it waited for a processor: the machine has too much to do, "
+        "or the container's CPU limit is too low)"
+    )

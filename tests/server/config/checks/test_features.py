@@ -1,0 +1,171 @@
+"""What is not supported yet is refused at its line, and only when it is really asked for; what is switched off is served with a note."""
+
+import pathlib
+
+import pytest
+
+from naiad.config.checks.features import FEATURES, NO_EFFECT
+from tests.server.config.model_folders import make_model, only, resolve, shown
+
+SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: true }'
+
+ASKED = {
+    ("sequence_batching",): ("\nsequence_batching { direct {} }", (2, 1), "the sequence batcher"),
+    ("ensemble_scheduling",): ("\nensemble_scheduling { step {} }", (2, 1), "ensembles"),
+    ("model_repository_agents", "agents"): (
+        '\nmodel_repository_agents { agents [ { name: "checksum" } ] }',
+        (2, 27),
+        "repository agents",
+    ),
+    ("batch_input",): ('\nbatch_input [ { source_input: "x" } ]', (2, 1), "batch inputs"),
+    ("batch_output",): ('\nbatch_output [ { source_input: "x" } ]', (2, 1), "batch outputs"),
+    ("input", "*", "allow_ragged_batch"): (SPECS, (2, 21), "ragged batches"),
+    ("instance_group", "*", "passive"): (
+        "\ninstance_group { passive: true }",
+        (2, 27),
+        "passive instances",
+    ),
+    ("parameters", "TRITON_BATCH_STRATEGY_PATH"): (
+        '\nparameters { key: "TRITON_BATCH_STRATEGY_PATH" value { string_value: "/x" } }',
+        (2, 19),
+        "custom batching",
+    ),
+}
+
+
+def test_every_feature_of_the_table_is_shown_here() -> None:
+    assert ASKED.keys() == {feature.path for feature in FEATURES}
+
+
+@pytest.mark.parametrize("path", ASKED, ids=".".join)
+def test_each_is_refused_at_its_line(tmp_path: pathlib.Path, path: tuple[str, ...]) -> None:
+    config, place, what = ASKED[path]
+    problem = only(resolve(make_model(tmp_path, f'backend: "python" {config}')))
+    assert problem.position is not None
+    assert (problem.position.line, problem.position.column) == place
+    assert problem.message.endswith(f" is not supported yet: {what}")
+    assert problem.message.startswith(path[0])
+    assert problem.suggestion
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        "instance_group { passive: false rate_limiter {} }",
+        'input { name: "x" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: false }',
+        "model_repository_agents {}",
+        "model_transaction_policy { decoupled: true }",
+        'runtime: "libtriton_python.so"',
+        'parameters { key: "ANYTHING" value { string_value: "x" } }',
+    ],
+)
+def test_a_field_that_changes_nothing_is_accepted(tmp_path: pathlib.Path, config: str) -> None:
+    assert resolve(make_model(tmp_path, f'backend: "python" {config}')).problems == ()
+
+
+def test_a_decoupled_model_loads_as_one(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "python" model_transaction_policy { decoupled: true }'
+    config = resolve(make_model(tmp_path, text)).config
+    assert config is not None
+    assert config.decoupled
+
+
+def test_an_ensemble_is_refused_as_one_and_not_for_its_missing_backend(
+    tmp_path: pathlib.Path,
+) -> None:
+    folder = make_model(tmp_path, 'platform: "ensemble"', files={"1/.keep": b""})
+    assert shown(resolve(folder).problems) == [
+        (1, 11, "platform 'ensemble' is not supported yet: ensembles")
+    ]
+    folder = make_model(
+        tmp_path, 'platform: "ensemble" ensemble_scheduling {}', files={"1/.keep": b""}
+    )
+    assert shown(resolve(folder).problems) == [
+        (1, 22, "ensemble_scheduling is not supported yet: ensembles")
+    ]
+
+
+def test_another_runtime_is_refused(tmp_path: pathlib.Path) -> None:
+    problem = only(resolve(make_model(tmp_path, 'backend: "python" runtime: "mine.so"')))
+    assert (
+        problem.message == "runtime 'mine.so' is not supported yet: another runtime for a backend"
+    )
+
+
+@pytest.mark.parametrize("where", ["1/batchstrategy.so", "batchstrategy.so"])
+def test_a_batching_library_in_the_folder_asks_for_custom_batching(
+    tmp_path: pathlib.Path, where: str
+) -> None:
+    folder = make_model(tmp_path, files={"1/model.py": b"", where: b""})
+    problem = only(resolve(folder))
+    assert problem.path == folder / where
+    assert problem.message == "batchstrategy.so is not supported yet: custom batching"
+
+
+def test_a_warmup_sample_that_would_run_is_refused(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "python"\nmodel_warmup [ { name: "a" }, { name: "b" batch_size: 1 } ]'
+    problem = only(resolve(make_model(tmp_path, text)))
+    assert problem.message == "model_warmup[1] is not supported yet: warmup at load"
+
+
+def test_a_file_for_each_kind_of_gpu_is_refused_where_there_is_one(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "onnxruntime"\ncc_model_filenames [ { key: "7.5" value: "model75.onnx" } ]'
+    found = resolve(make_model(tmp_path, text), gpus=(0,)).problems
+    assert any(
+        each.message == "cc_model_filenames is not supported yet: a model file for each kind of GPU"
+        for each in found
+    )
+
+
+WITHOUT_EFFECT = {
+    ("response_cache", "enable"): "response_cache { enable: true }",
+    ("instance_group", "*", "rate_limiter", "resources"): (
+        'instance_group { rate_limiter { resources [ { name: "r" } ] } }'
+    ),
+    ("instance_group", "*", "rate_limiter", "priority"): (
+        "instance_group [ { rate_limiter { priority: 2 } } ]"
+    ),
+    ("instance_group", "*", "host_policy"): 'instance_group { host_policy: "p" }',
+    ("instance_group", "*", "secondary_devices"): (
+        "instance_group { secondary_devices { device_id: 1 } }"
+    ),
+    ("model_metrics", "metric_control"): (
+        'model_metrics { metric_control { metric_identifier { family: "f" } histogram_options { buckets: 1 } } }'
+    ),
+}
+ELSEWHERE = [
+    'cc_model_filenames [ { key: "7.5" value: "model75.plan" } ]',
+    'model_warmup [ { name: "a" } ]',
+]
+
+
+def test_everything_without_effect_is_shown_here() -> None:
+    assert WITHOUT_EFFECT.keys() == NO_EFFECT.keys()
+
+
+@pytest.mark.parametrize("text", [*WITHOUT_EFFECT.values(), *ELSEWHERE])
+def test_it_is_served_and_noted(tmp_path: pathlib.Path, text: str) -> None:
+    resolution = resolve(make_model(tmp_path, f'backend: "python" {text}'))
+    assert resolution.problems == ()
+    (note,) = resolution.notes
+    assert note.startswith(text.split(maxsplit=1)[0])
+    assert " has no effect: " in note
+
+
+@pytest.mark.parametrize("text", ["response_cache { enable: false }", "response_cache {}"])
+def test_a_field_that_asks_for_nothing_is_not_noted(tmp_path: pathlib.Path, text: str) -> None:
+    resolution = resolve(make_model(tmp_path, f'backend: "python" {text}'))
+    assert (resolution.problems, resolution.notes) == ((), ())
+
+
+def test_a_response_cache_of_a_decoupled_model_is_refused(tmp_path: pathlib.Path) -> None:
+    text = 'backend: "python" model_transaction_policy { decoupled: true } response_cache { enable: true }'
+    problem = only(resolve(make_model(tmp_path, text)))
+    assert "Response Cache does not currently support model" in problem.message
+
+
+def test_a_metric_without_buckets_is_refused(tmp_path: pathlib.Path) -> None:
+    text = (
+        'backend: "python" model_metrics { metric_control { metric_identifier { family: "f" } } }'
+    )
+    assert "non-empty 'buckets'" in only(resolve(make_model(tmp_path, text))).message

@@ -1,0 +1,123 @@
+"""A model of which several instances run in one worker process, which loads it from here; what a request says decides what happens.
+
+Files of its folder show what it did and let it go on. Limits: those of `backends/instance.py`.
+"""
+
+import os
+import pathlib
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from naiad.backends.instance import (
+    Execution,
+    Instance,
+    InstanceSpec,
+    LoadedModel,
+    Responder,
+    Response,
+)
+from naiad.errors import invalid
+
+WHERE, WAITS, RAISES, DIES, DEFERS, PRINTS = range(6)
+"""The first value of a request: give the process and the thread, wait for a file, …"""
+
+
+class Model(LoadedModel):
+    """Loaded once per process.
+
+    Args:
+        settings: `folder`, and the name of an instance to `refuse`.
+    """
+
+    def __init__(self, settings: "dict[str, Any]") -> None:
+        self.folder = pathlib.Path(settings["folder"])
+        self.refused = settings.get("refuse")
+        self.note("loaded")
+
+    def note(self, what: str) -> None:
+        """Add a line to the file of what happened."""
+        with (self.folder / "notes").open("a") as file:
+            file.write(what + "\n")
+
+    @override
+    def make_instance(self, spec: InstanceSpec) -> "One":
+        """See `LoadedModel`."""
+        if spec.name == self.refused:
+            raise invalid(f"instance '{spec.name}' is refused")
+        return One(self, spec.name)
+
+    @override
+    def close(self) -> None:
+        """See `LoadedModel`."""
+        self.note("model closed")
+
+
+class One(Instance):
+    """One of its instances."""
+
+    def __init__(self, model: Model, name: str) -> None:
+        self.model = model
+        self.name = name
+        self.responder: Any = None
+
+    @override
+    def respond_through(self, responder: Responder) -> None:
+        """See `Instance`."""
+        self.responder = responder
+
+    @override
+    def execute(self, batch: "Sequence[Any]") -> "Execution[Response]":
+        """See `Instance`."""
+        begun = time.monotonic_ns()
+        responses = [self.respond(call) for call in batch]
+        return Execution(responses, begun, time.monotonic_ns())
+
+    def respond(self, call: Any) -> "Response | None":
+        """The response to one request."""
+        what, value = call.request.inputs[0].array[0]
+        if what == WAITS:
+            self.wait()
+            return output(os.getpid(), int(call.cancelled))
+        if what == RAISES:
+            raise ValueError("as it should")
+        if what == DIES:
+            os._exit(3)
+        if what == DEFERS:
+            thread = threading.Thread(target=self.send_later, args=(call, value))
+            thread.start()
+            return None
+        if what == PRINTS:
+            sys.stdout.write(f"from {self.name}\n")
+        return output(os.getpid(), threading.get_native_id())
+
+    def wait(self) -> None:
+        """Say that a batch has begun, and wait for a file."""
+        (self.model.folder / f"begun {self.name}").touch()
+        while not (self.model.folder / f"go {self.name}").exists():
+            time.sleep(0.005)
+
+    def send_later(self, call: Any, value: float) -> None:
+        """Wait for a file and respond."""
+        self.wait()
+        self.responder.send(call, output(value, 0), final=True, begun_ns=time.monotonic_ns())
+
+    @override
+    def ready(self) -> bool:
+        """See `Instance`."""
+        return not (self.model.folder / f"unready {self.name}").exists()
+
+    @override
+    def close(self) -> None:
+        """See `Instance`."""
+        self.model.note(f"{self.name} closed")
+
+
+def output(*numbers: float) -> Response:
+    """A response with these numbers."""
+    return Response([("OUT", "FP32", np.array([numbers], np.float32))], {})
