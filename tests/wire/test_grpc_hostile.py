@@ -121,6 +121,16 @@ def test_a_flood_of_cancelled_calls(server: ServerProcess) -> None:
         neighbour(server)
 
 
+def test_a_neighbour_is_answered_while_thousands_of_calls_wait(server: ServerProcess) -> None:
+    """By default grpc refuses other clients' calls when more than a thousand wait for the event loop."""
+    message = grpc_message(small_request())
+    with contextlib.ExitStack() as stack:
+        connections = [stack.enter_context(RawConnection(server.grpc)) for _ in range(10)]
+        for connection in connections:
+            connection.open_many(500, message, TOKEN)
+        neighbour(server)
+
+
 def test_metadata_up_to_the_limit_is_taken_and_more_is_refused(server: ServerProcess) -> None:
     with given_back(server), grpc.insecure_channel(server.grpc) as channel:
         infer = channel.unary_unary(INFER)

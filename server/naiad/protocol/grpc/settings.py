@@ -13,6 +13,11 @@ MAX_MESSAGE_BYTES = 2**31 - 1
 _MAX_INT = 2**31 - 1
 """Channel arguments are C ints."""
 
+_PENDING_CALLS = 10_000
+"""Calls that may wait in grpc until the event loop takes them. Above it grpc refuses new calls by chance, and above twice as
+many all of them, with CANCELLED: by its default of 1,000 a burst of one client's calls ended other clients' calls. A waiting
+call takes about 16 KB."""
+
 
 class CannotServeError(ValueError):
     """gRPC cannot be served with these settings; the message says which option to change."""
@@ -77,6 +82,8 @@ def channel_arguments(settings: GrpcSettings) -> tuple[tuple[str, int], ...]:
     arguments = {
         "grpc.max_send_message_length": MAX_MESSAGE_BYTES,
         "grpc.max_receive_message_length": MAX_MESSAGE_BYTES,
+        "grpc.server.max_pending_requests": _PENDING_CALLS,
+        "grpc.server.max_pending_requests_hard_limit": 2 * _PENDING_CALLS,
         "grpc.so_reuseport": int(settings.reuse_port),
         "grpc.keepalive_time_ms": settings.keepalive_time_ms,
         "grpc.keepalive_timeout_ms": settings.keepalive_timeout_ms,

@@ -9,6 +9,8 @@ def test_the_defaults_are_tritons() -> None:
     assert dict(channel_arguments(GrpcSettings())) == {
         "grpc.max_send_message_length": 2147483647,
         "grpc.max_receive_message_length": 2147483647,
+        "grpc.server.max_pending_requests": 10_000,
+        "grpc.server.max_pending_requests_hard_limit": 20_000,
         "grpc.so_reuseport": 0,
         "grpc.keepalive_time_ms": 7_200_000,
         "grpc.keepalive_timeout_ms": 20_000,
@@ -35,6 +37,8 @@ def test_every_option_reaches_its_argument() -> None:
     assert dict(channel_arguments(settings)) == {
         "grpc.max_send_message_length": 2147483647,
         "grpc.max_receive_message_length": 2147483647,
+        "grpc.server.max_pending_requests": 10_000,
+        "grpc.server.max_pending_requests_hard_limit": 20_000,
         "grpc.so_reuseport": 1,
         "grpc.keepalive_time_ms": 1,
         "grpc.keepalive_timeout_ms": 2,
