@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 import typing
 from collections.abc import Generator
@@ -15,6 +16,10 @@ from tests.conformance.report import ConformanceReport
 # A run starts hundreds of interpreters. Where the environment forbids bytecode, each of them would compile everything again.
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# A shell without job control starts background jobs with SIGINT ignored, and the servers that tests interrupt would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # No deadline for one example, nor for making some: a busy machine is not a fault of the code.
 _PATIENT = hypothesis.settings(
