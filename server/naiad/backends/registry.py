@@ -1,5 +1,6 @@
 """The running backends: each is made when the first model needs it, so that a framework costs neither start-up time nor memory until then."""
 
+import collections.abc
 import logging
 import sys
 import threading
@@ -22,17 +23,26 @@ class Registry:
         clock: for the times in an `Execution`.
         server: the calls that models may make to the server.
         catalog: the backends that there are; by default without `--backend-directory`.
+        imported: called, under the lock, when a framework has been imported while the process holds no model yet; the server exempts what
+            exists by then from garbage collection.
 
     Attributes:
         catalog: the same.
     """
 
     def __init__(
-        self, *, clock: Clock, server: Server = NO_SERVER, catalog: Catalog | None = None
+        self,
+        *,
+        clock: Clock,
+        server: Server = NO_SERVER,
+        catalog: Catalog | None = None,
+        imported: collections.abc.Callable[[], None] = lambda: None,
     ) -> None:
         self._context = BackendContext(clock=clock, server=server)
         self._backends: dict[str, Backend] = {}
         self._lock = threading.Lock()  # several loader threads ask at once
+        self._imported = imported
+        self._holds_models = False
         self.catalog = catalog or Catalog()
 
     def plugin(self, name: str) -> BackendPlugin:
@@ -49,8 +59,12 @@ class Registry:
             f"this server has {', '.join(supported_names(self.catalog))}"
         )
 
-    def get(self, name: str) -> Backend:
+    def get(self, name: str, *, for_model: bool = False) -> Backend:
         """The backend of that name; its framework is imported now. Blocking, from any thread.
+
+        Args:
+            name: of the backend.
+            for_model: it is to load a model in this process.
 
         Raises:
             InferenceError: there is no such backend (row 11.53), or its framework cannot be imported.
@@ -59,6 +73,9 @@ class Registry:
             backend = self._backends.get(name)
             if backend is None:
                 backend = self._backends[name] = self._make(self.plugin(name))
+                if not self._holds_models:
+                    self._imported()
+            self._holds_models |= for_model
             return backend
 
     def close(self) -> None:

@@ -139,7 +139,7 @@ class InstanceFactory:
 
     def _load(self, plan: VersionPlan) -> tuple[LoadedModel, list[tuple[str, Instance]]]:
         config = plan.config
-        loaded = self._registry.get(config.backend).load(self._source(plan))
+        loaded = self._registry.get(config.backend, for_model=True).load(self._source(plan))
         with contextlib.ExitStack() as undo:
             undo.callback(loaded.close)
             instances: list[tuple[str, Instance]] = []

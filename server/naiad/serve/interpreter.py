@@ -38,11 +38,19 @@ def begin() -> None:
 def imported() -> None:
     """Turn the collector on; call once the server's modules and those of its protocols are imported, before the first model is loaded.
 
-    Objects that exist by now are never visited again, which shortens the start. The little garbage among them (800 objects) stays.
+    That shortens the start.
     """
-    gc.freeze()
+    exempt()
     gc.set_threshold(_YOUNG_OBJECTS, 20, 20)
     gc.enable()
+
+
+def exempt() -> None:
+    """Exempt the objects that exist now from collections, for as long as the process lives; call after large imports, while no model is loaded.
+
+    The little garbage among them (800 objects) stays.
+    """
+    gc.freeze()
 
 
 def settle() -> None:
@@ -99,7 +107,7 @@ class ProcessMemory:
     def _collect(self) -> None:
         """Make a full collection. It holds the interpreter lock, so concurrent requests share one.
 
-        What `imported` exempted, 120,000 objects, is not visited: with it a collection held the lock for 60 ms, and held up the event loop.
+        What is exempt, 120,000 objects of imports, is not visited: with it a collection held the lock for 60 ms, and held up the event loop.
         """
         number = next(self._requests)
         with self._collecting:

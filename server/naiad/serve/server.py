@@ -89,6 +89,7 @@ class Server:
                 clock=self._clock,
                 server=api,
                 catalog=Catalog(pathlib.Path(options.backend_directory)),
+                imported=interpreter.exempt,
             ),
             backend_options=options.backend_config,
             config_name=options.model_config_name,

@@ -19,6 +19,18 @@ def test_a_backend_is_made_once() -> None:
     assert isinstance(registry.get("python"), PythonBackend)
 
 
+def test_imports_are_exempt_from_collections_until_the_process_holds_a_model() -> None:
+    exempted = list[str]()
+    registry = Registry(
+        clock=ManualClock(), imported=lambda: exempted.append("all that exists now")
+    )
+    registry.get("python")
+    assert len(exempted) == 1
+    registry.get("python", for_model=True)
+    registry.get("onnxruntime")  # exempting that import would exempt the model as well
+    assert len(exempted) == 1
+
+
 def test_an_unknown_backend_is_refused_with_the_names_there_are() -> None:
     with pytest.raises(InferenceError) as caught:
         Registry(clock=ManualClock()).get("magic")
