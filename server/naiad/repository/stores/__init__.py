@@ -1,0 +1,1 @@
+"""Model repositories that are not folders of this machine: object stores, archives, registries and hubs."""
