@@ -37,11 +37,9 @@ CLEAN, PROBLEMS, USAGE = 0, 1, 2
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Checked:
-    """A model that was checked.
+    """A model that was checked, with its folder and what that says.
 
     Attributes:
-        path: its folder.
-        resolution: what its folder says.
         problems: everything wrong, problems with its place among the repositories included.
     """
 
@@ -51,10 +49,7 @@ class Checked:
 
 
 def main(arguments: collections.abc.Sequence[str]) -> int:
-    """Run the command.
-
-    Args:
-        arguments: the words after `naiad check`.
+    """Run the command with the words after `naiad check`.
 
     Returns:
         0 when every model is clean, 1 when there are problems, 2 when the command itself is wrong.

@@ -40,7 +40,6 @@ class InferenceError(Exception):
     """A failure that is reported to a client.
 
     Args:
-        code: what kind of failure it is.
         message: what was wrong, where, what was expected and what to send instead. Half a surrogate pair (from
             a file name that is not UTF-8) becomes a question mark: no protocol can carry it.
         reason: the failure counter that it raises when it ends an inference.

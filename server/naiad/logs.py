@@ -50,7 +50,6 @@ class TextFormatter(logging.Formatter):
     A traceback, a message of several lines, a table's `rows` and the frames of a `stack` follow below as they are, because people read them.
 
     Args:
-        iso: whether the time is in ISO 8601.
         columns: gives the width of the terminal that shows the lines: a longer first line is wrapped between words. 0 wraps nothing.
     """
 
@@ -155,12 +154,7 @@ def terminal_columns() -> int:
 
 
 class _Lines(logging.StreamHandler[typing.TextIO]):
-    """Writes lines, each at once. A destination that cannot be written is reported once on standard error, and again when it fails after a success.
-
-    Args:
-        stream: where to.
-        title: the option and its value that say so.
-    """
+    """Writes lines, each at once. A destination that cannot be written is reported once on standard error, and again when it fails after a success."""
 
     def __init__(self, stream: typing.TextIO, *, title: str) -> None:
         super().__init__(stream)

@@ -16,15 +16,7 @@ from naiad.config.model_config import InstanceKind, ModelConfig
 
 
 class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
-    """What a backend loads.
-
-    Attributes:
-        config: normalised.
-        version: the version number.
-        model_dir: the model's folder.
-        version_dir: the version's folder.
-        options: `--backend-config` settings of this backend, global ones included.
-    """
+    """What a backend loads; `options` are the `--backend-config` settings of this backend, global ones included."""
 
     config: ModelConfig
     version: int
@@ -57,7 +49,6 @@ class Closes(typing.Protocol):
 
     def close(self) -> None:
         """End it. Safe to call again, from any thread; loads in progress fail."""
-        ...
 
 
 class Backend(typing.Protocol):
@@ -69,7 +60,6 @@ class Backend(typing.Protocol):
         Raises:
             InferenceError: it cannot be loaded; the message is the reason shown in the index.
         """
-        ...
 
 
 @typing.runtime_checkable
@@ -82,7 +72,6 @@ class PlansWorkers(typing.Protocol):
         Raises:
             InferenceError: it cannot be loaded.
         """
-        ...
 
 
 @typing.runtime_checkable
@@ -98,7 +87,6 @@ class ModelsComplete(typing.Protocol):
         options: collections.abc.Mapping[str, str],
     ) -> None:
         """Run that code here. See `config.backend_type.Completer`."""
-        ...
 
     def completion_plan(
         self,
@@ -113,7 +101,6 @@ class ModelsComplete(typing.Protocol):
         Raises:
             InferenceError: the model contradicts its config.
         """
-        ...
 
     def take_completion(self, message: Any, result: Any) -> None:
         """Change the config by what the function returned.
@@ -121,7 +108,6 @@ class ModelsComplete(typing.Protocol):
         Raises:
             InferenceError: it is not a valid config.
         """
-        ...
 
 
 def instance_specs(config: ModelConfig) -> list[InstanceSpec]:

@@ -45,10 +45,7 @@ def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
 
 
 class BackendRunner(LoadedModel):
-    """Implements `LoadedModel` in a worker process.
-
-    Args:
-        settings: as `plan_of` makes them.
+    """Implements `LoadedModel` in a worker process, from settings that `plan_of` has made.
 
     Raises:
         InferenceError: the model cannot be loaded.
@@ -70,10 +67,8 @@ class BackendRunner(LoadedModel):
 
     @override
     def make_instance(self, spec: InstanceSpec) -> Instance:
-        """See `LoadedModel`."""
         return self._loaded.make_instance(spec._replace(kind=InstanceKind(spec.kind)))
 
     @override
     def close(self) -> None:
-        """See `LoadedModel`."""
         self._loaded.close()

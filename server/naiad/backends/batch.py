@@ -62,23 +62,13 @@ def wanted_names(batch: collections.abc.Sequence[Call], all_names: list[str]) ->
 
 
 class OutputRule(msgspec.Struct, frozen=True):
-    """How an output of the model becomes an output of a response.
-
-    Attributes:
-        spec: from the config.
-        batched: the first dimension is the batch.
-    """
+    """How an output of the model becomes an output of a response; if `batched`, the first dimension is the batch."""
 
     spec: TensorSpec
     batched: bool
 
     def check(self, array: Array, *, rows: int, model: str) -> None:
-        """Hold an output of a whole batch against the config (row 4.17).
-
-        Args:
-            array: what the model gave.
-            rows: the batch's size; not looked at when not `batched`.
-            model: its name, for messages.
+        """Hold an output of a whole batch against the config (row 4.17). `rows`, the size of the batch, counts only when `batched`.
 
         Raises:
             InferenceError: INTERNAL: another datatype, another shape, or another number of rows than went in.

@@ -94,11 +94,7 @@ def _installed() -> dict[str, BackendPlugin]:
 
 
 class Catalog:
-    """Implements `BackendTypes`. Any thread may ask.
-
-    Args:
-        directory: of Python-based backends, each a folder with a model.py (row 11.52); None for none.
-    """
+    """Implements `BackendTypes`. Any thread may ask. `directory` holds Python-based backends, each a folder with a model.py (row 11.52)."""
 
     def __init__(self, directory: pathlib.Path | None = None) -> None:
         self._directory = directory

@@ -160,19 +160,13 @@ class Responder(Protocol):
     """Takes deferred responses. Safe in any thread."""
 
     def send(self, call: Any, response: "Response | None", *, final: bool, begun_ns: int) -> None:
-        """Send a response.
+        """Send a response, or, with None, an end that says nothing else.
 
-        Args:
-            call: the request, as `execute` was given it.
-            response: None for an end that says nothing else.
-            final: no other follows.
-            begun_ns: when its batch began to compute (monotonic).
+        `call` is the request, as `execute` was given it; `begun_ns` is when its batch began to compute (monotonic).
         """
-        ...
 
     def wait_for_capacity(self, call: Any) -> None:
         """Return once the client of a request takes more responses, or has gone."""
-        ...
 
 
 class Instance:
@@ -192,10 +186,7 @@ class Instance:
     keeps_arrays = False
 
     def execute(self, batch: "Sequence[Any]") -> "Execution[Response]":
-        """Run a batch.
-
-        Args:
-            batch: `Call`s whose tensors agree in shape.
+        """Run a batch of `Call`s whose tensors agree in shape.
 
         Raises:
             InferenceError: the whole batch failed.

@@ -25,12 +25,7 @@ HostKind = typing.Literal["thread", "process"]
 
 
 class BackendContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What the server gives to a backend.
-
-    Attributes:
-        clock: for the times in an `Execution`.
-        server: the calls that models may make to the server.
-    """
+    """What the server gives to a backend: the clock for the times in an `Execution`, and the calls that models may make to the server."""
 
     clock: "Clock"
     server: "Server"
@@ -58,11 +53,7 @@ class BackendPlugin(BackendType, frozen=True, kw_only=True):
 
 
 def deferred(reference: str) -> collections.abc.Callable[..., Any]:
-    """A callable whose module is imported with the first call.
-
-    Args:
-        reference: `module:name` of a callable.
-    """
+    """A callable, named as `module:name`, whose module is imported with the first call."""
     module, _, name = reference.partition(":")
 
     def call(*arguments: Any, **named: Any) -> Any:

@@ -17,17 +17,11 @@ log = logging.getLogger("naiad.backends")
 
 
 class Registry:
-    """The backends of this server, each made once.
+    """The backends of this server, each made once; by default without those of `--backend-directory`.
 
     Args:
-        clock: for the times in an `Execution`.
-        server: the calls that models may make to the server.
-        catalog: the backends that there are; by default without `--backend-directory`.
         imported: called, under the lock, when a framework has been imported while the process holds no model yet; the server exempts what
             exists by then from garbage collection.
-
-    Attributes:
-        catalog: the same.
     """
 
     def __init__(

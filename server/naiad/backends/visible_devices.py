@@ -20,12 +20,7 @@ _ORDER = "CUDA_DEVICE_ORDER"
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker sees.
-
-    Attributes:
-        spec: its instance, the device numbered as the worker sees it.
-        variables: that it is started with.
-    """
+    """What a worker sees: its instance, the device numbered as the worker sees it, and the variables that it is started with."""
 
     spec: InstanceSpec
     variables: collections.abc.Mapping[str, str | None]
@@ -36,9 +31,7 @@ def beyond_a_thread(
 ) -> list[int]:
     """The device ids of instances that a thread of the server cannot reach: CUDA opens one MIG slice per process, the first device.
 
-    Args:
-        specs: a model's instances.
-        slices: the device ids that are MIG slices.
+    `slices` are the device ids that are MIG slices.
     """
     devices = sorted({spec.device_id for spec in specs if spec.kind is InstanceKind.GPU})
     return [device for device in devices if device and (device in slices or 0 in slices)]
@@ -53,11 +46,7 @@ def seen_by(
 ) -> Seen:
     """What the worker of an instance sees. Only KIND_GPU instances have a device of their own; others see what the server sees.
 
-    Args:
-        spec: the instance.
-        model: its model's name, for messages.
-        parameters: of its model's config.
-        environ: the server's variables: where the server itself sees only some devices, a model's numbers count among those.
+    Where the server itself sees only some devices, by its variables, the numbers in a model's config count among those.
 
     Raises:
         InferenceError: INVALID_ARG: `naiad.visible_gpus` is not valid, or is `all` for an instance on another MIG slice than the first.

@@ -51,11 +51,7 @@ class ModelFormat(msgspec.Struct, frozen=True, kw_only=True):
     inner: str = ""
 
     def is_in(self, listing: collections.abc.Mapping[str, bool]) -> bool:
-        """Whether a version folder holds such a file.
-
-        Args:
-            listing: the folder's entries: name to whether it is a folder.
-        """
+        """Whether a version folder holds such a file; `listing` says of each entry whether it is a folder."""
         is_folder = listing.get(self.filename)
         if is_folder is None:
             return False
@@ -66,10 +62,7 @@ class CompletionError(InferenceError):
     """A config that cannot be completed.
 
     Args:
-        message: what is wrong.
         field: the field of the config that it is about; () for the model file.
-        suggestion: what to write instead.
-        code: as for any InferenceError.
     """
 
     def __init__(
@@ -108,7 +101,6 @@ class Completer(typing.Protocol):
         Raises:
             InferenceError: the model cannot be read, or contradicts its config; a CompletionError names the field.
         """
-        ...
 
 
 ModelCheck = collections.abc.Callable[[Any, pathlib.Path, Findings], None]
@@ -127,23 +119,13 @@ class Preflight(typing.Protocol):
         versions: collections.abc.Sequence[int],
         options: collections.abc.Mapping[str, str],
     ) -> list[Problem]:
-        """Check a model.
-
-        Args:
-            config: without problems so far.
-            document: the config file, for places.
-            model_dir: the model's folder.
-            versions: those that would be served, ascending.
-            options: `--backend-config` settings of this backend.
-        """
-        ...
+        """Check a model whose config has no problems so far; `versions` are those that would be served, ascending."""
 
 
 class BackendType(msgspec.Struct, frozen=True, kw_only=True):
     """A backend, as configs and options know it.
 
     Attributes:
-        name: as in the config's `backend`.
         formats: of its model files; the first is the default. None for a backend without model files.
         runtime: the `runtime` that configs get where they have none (row 11.5); "" for none.
         supported: whether this server can run it. One that it cannot is known by name, so that messages say so.
@@ -180,15 +162,7 @@ class BackendType(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(entry.platform for entry in self.formats if entry.platform)
 
     def model_file(self, version_dir: pathlib.Path, filename: str) -> pathlib.Path:
-        """Where a version's model file is expected.
-
-        Args:
-            version_dir: the version's folder.
-            filename: the config's `default_model_filename`; "" means the default.
-
-        Returns:
-            The file; the version's folder for a backend without model files.
-        """
+        """Where a version's model file is expected; the folder itself for a backend without model files. An empty `filename` is the default."""
         if not self.formats:
             return version_dir / filename
         default = self.formats[0]
@@ -201,11 +175,9 @@ class BackendTypes(typing.Protocol):
 
     def find(self, name: str) -> BackendType | None:
         """The backend of that name, supported or not."""
-        ...
 
     def __iter__(self) -> collections.abc.Iterator[BackendType]:
         """All of them, in the order in which their model files decide (row 11.4). Going on may look for installed ones."""
-        ...
 
 
 def supported_names(backends: BackendTypes) -> list[str]:

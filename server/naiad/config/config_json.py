@@ -19,14 +19,10 @@ _STAY_STRINGS = frozenset(
 
 
 def to_json(message: Any) -> dict[str, Any]:
-    """The config as JSON values.
+    """The config, or any message inside one, as JSON values.
 
-    Args:
-        message: a model_config_pb2.ModelConfig, or any message inside one.
-
-    Returns:
-        Snake-case keys; scalars, lists and maps always there, also empty; enums by name; 64-bit numbers as numbers, keys of
-        maps as strings; a sub-message or a member of a oneof only when it is set.
+    Keys in snake case; scalars, lists and maps always, also empty ones; enums by name; 64-bit numbers as numbers, keys of maps as strings; a
+    sub-message or a member of a oneof only when it is set.
     """
     shown: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:

@@ -63,13 +63,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 def present(
     value: Any, pattern: tuple[str, ...], path: FieldPath = ()
 ) -> collections.abc.Iterator[FieldPath]:
-    """The paths of the pattern's fields that the message holds.
-
-    Args:
-        value: the message.
-        pattern: names of fields; "*" stands for each index or key.
-        path: of `value`.
-    """
+    """The paths of the pattern's fields that a message holds; "*" in the pattern stands for each index or key."""
     if not pattern:
         yield path
         return

@@ -12,11 +12,7 @@ from naiad.config.problem import Position, Problem
 
 
 class Findings:
-    """Problems found so far.
-
-    Args:
-        document: the file that the rules talk about.
-    """
+    """Problems found so far."""
 
     def __init__(self, document: Document) -> None:
         self.document = document

@@ -18,11 +18,9 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
     """An input or output of a model.
 
     Attributes:
-        name: as in the config.
         datatype: never None after normalisation.
         dims: without the batch dimension; -1 is any size.
         reshape: what the backend sees instead of `dims` (row 4.12); None when the same.
-        optional: a request may leave it out (row 4.10); inputs only.
         is_shape_tensor: its values are a shape; TensorRT only.
         label_filename: labels for classification, outputs only; "" when there are none.
     """
@@ -47,7 +45,6 @@ class QueuePolicy(msgspec.Struct, frozen=True, kw_only=True):
     """The queue of one priority level.
 
     Attributes:
-        timeout_action: REJECT or DELAY.
         default_timeout_us: 0 means no timeout.
         allow_timeout_override: a request's own smaller timeout counts (row 12.14).
         max_queue_size: 0 means no limit (row 12.11).
@@ -98,7 +95,6 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         name: `<model>_<i>` when the config names none (row 11.32).
-        kind: where they run.
         count: instances, per GPU for KIND_GPU.
         gpus: device ids for KIND_GPU, all of them when the config lists none; empty otherwise.
         profiles: TensorRT optimisation profiles.
@@ -152,20 +148,12 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a model.
 
     Attributes:
-        name: the model's name, equal to its folder's.
         platform: as in the config; "" when `backend` alone says it.
-        backend: the backend's name, never empty.
         runtime: the backend's runtime file (row 11.5); "" for the default.
-        default_model_filename: the model file inside a version folder.
         max_batch_size: 0 means no batch dimension.
-        inputs: in the config's order.
-        outputs: in the config's order.
         version_policy: which versions are served.
         instance_groups: at least one.
         dynamic_batching: None means the default scheduler.
-        optimization: hints for the framework.
-        decoupled: the model may answer a request any number of times.
-        parameters: the config's `parameters`, string values.
         metric_tags: extra labels of the model's metrics (row 11.39).
         op_library_filenames: custom operator libraries (row 11.42).
         message: the normalised model_config_pb2.ModelConfig; never changed.

@@ -19,10 +19,7 @@ Listing = collections.abc.Mapping[str, bool]
 def autofill(message: Any, listing: Listing, backends: BackendTypes) -> None:
     """Fill in `backend`, `platform` and `default_model_filename` where they follow from the config or the version folder.
 
-    Args:
-        message: the ModelConfig, changed in place; its name must be set.
-        listing: of the version folder.
-        backends: in the order in which Triton asks: the first one that the config or the folder names wins.
+    Of the backends, in the order in which Triton asks, the first one that the config or the folder names wins.
     """
     match = _match(message, listing, backends)
     if match is not None:
@@ -90,13 +87,7 @@ def normalise(message: Any) -> None:
 def normalise_instance_groups(
     message: Any, gpus: collections.abc.Sequence[int], backend: BackendType | None
 ) -> None:
-    """Give every instance group its name, kind, count and GPUs; make one where there is none.
-
-    Args:
-        message: the ModelConfig; `name` must be set.
-        gpus: the device ids of this machine.
-        backend: the model's; None for an unknown one.
-    """
+    """Give every instance group its name, kind, count and GPUs; make one where there is none. `backend` is None for an unknown one."""
     takes_gpus = backend is None or "KIND_GPU" in backend.instance_kinds
     if not message.instance_group:
         message.instance_group.add(name=message.name)

@@ -11,13 +11,7 @@ _INTEGER = f"an integer up to {_INT32_MAX}"
 
 
 class OptionValues(msgspec.Struct, frozen=True, kw_only=True):
-    """The values that a key accepts.
-
-    Attributes:
-        fits: whether a value can be used.
-        expected: the values that can, for messages.
-        example: one of them.
-    """
+    """The values that a key accepts, as a check and, for messages, in words and as an example."""
 
     fits: collections.abc.Callable[[str], bool]
     expected: str

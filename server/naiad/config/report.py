@@ -22,15 +22,7 @@ _NOWHERE: JsonProblem = {"line": None, "column": None, "width": None}
 
 
 def render(problems: collections.abc.Iterable[Problem], *, colour: bool) -> str:
-    """Show problems one below the other, an empty line between them.
-
-    Args:
-        problems: in the order in which they are to be shown.
-        colour: with ANSI colours.
-
-    Returns:
-        Text that ends in a line feed; "" without problems.
-    """
+    """Show problems one below the other, an empty line between them, with ANSI colours or without; "" for no problems."""
     return "\n".join(_one(problem, colour=colour) for problem in problems)
 
 

@@ -37,11 +37,7 @@ def present(
 def served(
     policy: Any, versions: collections.abc.Sequence[int]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The versions that a policy serves.
-
-    Args:
-        policy: the ModelVersionPolicy of a normalised config.
-        versions: those present, ascending.
+    """The versions that a policy serves, of those present (ascending).
 
     Returns:
         Those to serve, ascending, and those that the policy names but do not exist.

@@ -9,11 +9,9 @@ class Clock(typing.Protocol):
 
     def monotonic_ns(self) -> int:
         """Nanoseconds since a fixed time; never goes back."""
-        ...
 
     def wall_ns(self) -> int:
         """Nanoseconds since 1970 (Unix time); may jump."""
-        ...
 
 
 class SystemClock:

@@ -9,14 +9,9 @@ Node = typing.TypeVar("Node", bound=collections.abc.Hashable)
 def cycle_through(
     start: Node, next_of: collections.abc.Callable[[Node], collections.abc.Iterable[Node]]
 ) -> list[Node]:
-    """The shortest cycle through a node.
+    """The shortest cycle through a node, whose edges `next_of` gives; empty if there is none.
 
-    Args:
-        start: the node.
-        next_of: the nodes to which a node's edges lead.
-
-    Returns:
-        The nodes in order, `start` first; the last one has an edge back to it. Empty if there is no cycle.
+    The nodes in order, `start` first; the last one has an edge back to it.
     """
     came_from: dict[Node, Node] = {}
     queue = [start]

@@ -27,9 +27,6 @@ class Flow:
     """Used by model threads, which call `sent` and `wait`, and by the event loop, which calls everything else.
 
     Each counter has one writer at a time (senders have a lock), so it needs no lock here.
-
-    Args:
-        limit: bytes that may be in transit.
     """
 
     __slots__ = (

@@ -22,7 +22,6 @@ class Cancellable(typing.Protocol):
 
     def cancel(self) -> object:
         """The client has gone, or its deadline has passed. Safe at any time, any number of times; loop only."""
-        ...
 
 
 class ExecutionTimes(Record, frozen=True):
@@ -84,7 +83,6 @@ class RequestContext(msgspec.Struct, eq=False):
 
     Attributes:
         received_ns: when the request's headers were complete, or all of it if it came in one piece (monotonic).
-        request_bytes: bytes of its body.
         request_id: the client's id; "" if there is none, or if only the inference has it.
         trace_id: of the trace that the client's traceparent names; "" if there is none.
         inference: the inference that it caused; None if there was none, or several.

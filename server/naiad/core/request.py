@@ -16,7 +16,6 @@ class RequestedOutput(Record, frozen=True, eq=True):
     """A requested output, and the form in which the client wants it.
 
     Attributes:
-        name: the output's name.
         classes: the number of classes with the highest values to send in place of the values (row 5.1); 0 for the values.
         region: the shared memory region to write it to (row 5.18); None for the response.
     """
@@ -30,8 +29,6 @@ class InferRequest(Record, frozen=True):
     """A decoded request; `engine.validation` checks it against its model.
 
     Attributes:
-        model_name: the requested model.
-        model_version: the requested version, or LATEST.
         id: the client's id of the request; "" if there is none.
         inputs: in the order of the request; before validation, names may be unknown or repeated.
         requested_outputs: in the order of the request; empty means all outputs (row 3.29).

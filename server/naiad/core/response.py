@@ -16,13 +16,10 @@ class InferResponse(Record, frozen=True):
     """A response.
 
     Attributes:
-        model_name: the model that responds.
         model_version: the version that responds; the requested one if that does not exist.
-        id: the request's id.
         outputs: in the model's order, only the requested ones; shapes with the batch dimension.
         parameters: set by the model (row 3.37).
         error: set instead of outputs when the request failed; `bare()` if it was raised.
-        final: whether it is the last response to its request.
         empty: it is final and carries nothing else: the model has sent everything before, or sends nothing (row 10.30).
     """
 

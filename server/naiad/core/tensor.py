@@ -25,7 +25,6 @@ class Tensor(Record, frozen=True):
     """A tensor of a request or of a response.
 
     Attributes:
-        name: the tensor's name in the model config.
         datatype: what its elements are; for a request, what the client said they are.
         shape: its shape on the wire, the batch dimension included.
         array: values in that shape, C order; object array of `bytes` for BYTES. When `fault` is set it is

@@ -64,7 +64,6 @@ class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
     """The traits of a model that decide how a request is decoded (rows 3.1, 3.2, 3.4).
 
     Attributes:
-        decoupled: whether it may send any number of responses.
         max_batch_size: 0: no batch dimension.
         inputs: its inputs, without the batch dimension in `shape`.
     """
@@ -102,7 +101,6 @@ class Infers(typing.Protocol):
         Returns:
             The handle to `cancel()` it; None if the final response was sent already. InferenceError is never raised: errors are responses.
         """
-        ...
 
 
 class ServedModel(Infers, typing.Protocol):
@@ -111,7 +109,6 @@ class ServedModel(Infers, typing.Protocol):
     @property
     def traits(self) -> ModelTraits:
         """What a decoder needs."""
-        ...
 
 
 class Engine(Infers, typing.Protocol):
@@ -123,61 +120,42 @@ class Engine(Infers, typing.Protocol):
         Raises:
             InferenceError: NOT_FOUND or UNAVAILABLE (row 2.8).
         """
-        ...
 
     def server_live(self) -> bool:
         """Whether the server is live (row 2.1). Raises InferenceError UNAVAILABLE "Server exiting" at the end of a drain."""
-        ...
 
     async def server_ready(self) -> bool:
         """Whether the server is ready (rows 2.2, 2.4, 2.5). False while draining."""
-        ...
 
     async def model_ready(self, name: str, version: int = LATEST) -> bool:
         """Whether a model version is ready (row 2.7). Raises InferenceError as `look_up` does."""
-        ...
 
     def server_metadata(self) -> ServerMetadata:
         """The server's metadata (row 2.13)."""
-        ...
 
     def model_metadata(self, name: str, version: int = LATEST) -> ModelMetadata:
         """A model's metadata (row 2.15). Raises InferenceError as `look_up` does."""
-        ...
 
     def model_config(self, name: str, version: int = LATEST) -> Any:
         """The normalised model_config_pb2.ModelConfig; read only. Raises InferenceError as `look_up` does."""
-        ...
 
     def statistics(self, name: str = "", version: int = LATEST) -> list[ModelVersionStatistics]:
         """Counters of one model version, of a model's READY versions, or of all READY ones (name ""). Row 8.8 for errors."""
-        ...
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """The repository index (rows 7.1-7.6)."""
-        ...
 
     async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
         """Load a model, or load it again if it has changed; returns once it is READY (rows 7.8, 7.11-7.14, 7.20-7.22).
-
-        Args:
-            name: the model.
-            overrides: load parameters: "config", and "file:<path>" (rows 7.15, 7.16). None is supported yet.
 
         Raises:
             InferenceError: UNAVAILABLE in a control mode other than explicit, UNSUPPORTED for an override, INVALID_ARG for a bad name or a load that
                 fails, INTERNAL for a model that is not found or cannot be read.
         """
-        ...
 
     async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
         """Unload a model; requests in flight are finished (rows 7.9, 7.10, 7.13, 7.26).
 
-        Args:
-            name: the model; an unknown one is unloaded already.
-            unload_dependents: also unload the models that were loaded because of it; there are none yet.
-
         Raises:
             InferenceError: UNAVAILABLE in a control mode other than explicit.
         """
-        ...

@@ -30,14 +30,7 @@ _INTERPRETER = re.compile(r"(?:\./)?bin/python[0-9.]*")
 
 
 class EnvironmentBuilder:
-    """Builds one environment, for one model.
-
-    Args:
-        model: the model's name, for the log and errors.
-        programs: runs programs.
-        folder: the environment's, empty.
-        lock: a descriptor that programs keep open while they write there.
-    """
+    """Builds one environment, for one model, in an empty folder; programs keep `lock` open while they write there."""
 
     def __init__(self, model: str, programs: Programs, *, folder: pathlib.Path, lock: int) -> None:
         self._model = model

@@ -42,12 +42,7 @@ Build = collections.abc.Callable[[pathlib.Path, int], None]
 
 
 class Cache:
-    """A folder of environments.
-
-    Args:
-        folder: created when the first environment is built.
-        closing: set when the server stops.
-    """
+    """A folder of environments, created when the first one is built; `closing` is set when the server stops."""
 
     def __init__(self, folder: pathlib.Path, closing: threading.Event) -> None:
         self._folder = folder
@@ -94,12 +89,7 @@ class Cache:
         return folder
 
     def remove_unused(self, *, days: float, now_s: float) -> list[str]:
-        """Remove environments that no server has used for so long, and incomplete ones; return their names.
-
-        Args:
-            days: 0 removes nothing.
-            now_s: the time, in seconds since 1970.
-        """
+        """Remove environments that no server has used for so many days (0: none), and incomplete ones; return their names."""
         removed: list[str] = []
         if days <= 0 or not self._folder.is_dir():
             return removed
@@ -235,12 +225,7 @@ def _try_lock(lock: int, how: int) -> bool:
 
 
 def default_folder(variables: collections.abc.Mapping[str, str], home: str) -> pathlib.Path | None:
-    """Where environments are kept by default: `naiad/environments` in the user's cache folder; None for a user without a home folder.
-
-    Args:
-        variables: the server's environment variables.
-        home: what `~` stands for; "~" if that is unknown.
-    """
+    """Where environments are kept by default: `naiad/environments` in the user's cache folder; None for a user without a home folder, whose `home` is "~"."""
     cache = variables.get("XDG_CACHE_HOME", "")
     if cache.startswith("/"):
         return pathlib.Path(cache) / "naiad" / "environments"

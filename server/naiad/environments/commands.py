@@ -49,12 +49,7 @@ def install(
 ) -> list[str]:
     """The command that installs what a requirements file lists; to be run in the file's folder, to which its paths are relative.
 
-    Args:
-        python: the server's interpreter.
-        folder: the environment.
-        file: the requirements file.
-        wheels: install from this folder and nowhere else.
-        own_pip: whether to use the environment's own pip instead of the server's.
+    With `wheels`, it installs from this folder and nowhere else; with `own_pip`, it uses the environment's own pip instead of the server's.
     """
     inside = str(folder / "bin" / "python")
     pip = [inside, "-m", "pip"] if own_pip else [python, "-m", "pip", "--python", inside]
@@ -92,13 +87,9 @@ def packed_variables(
     before: collections.abc.Mapping[str, str],
     activated: collections.abc.Mapping[str, str],
 ) -> Variables:
-    """Variables for a worker in a packed environment: what its `bin/activate` changes (row 15.30).
+    """Variables for a worker in a packed environment: what its `bin/activate` changes in those of the server (row 15.30).
 
-    Args:
-        folder: the environment, here.
-        before: the server's variables.
-        activated: those variables after `bin/activate`. The path at which the environment was made
-            is replaced by its path here.
+    The path at which the environment was made is replaced by its path here.
     """
     names = (before.keys() | activated.keys()) - _SHELL_VARIABLES
     changed: dict[str, str | None] = {

@@ -39,11 +39,7 @@ _NS_PER_SECOND = 1e9
 
 
 class Environments:
-    """The environments of this server.
-
-    Args:
-        clock: says how old an environment is.
-    """
+    """The environments of this server."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -55,11 +51,6 @@ class Environments:
 
     def get(self, model: str, spec: EnvironmentSpec, options: Options) -> Environment:
         """The environment that a model needs. Blocking: it may have to be built first.
-
-        Args:
-            model: its name, for the log and errors.
-            spec: what it needs.
-            options: `--backend-config` of its backend.
 
         Raises:
             InferenceError: it is not available; the message holds the output of the installer.

@@ -21,26 +21,14 @@ INTERPRETERS = ("bin/python", "bin/python3")
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """An environment that is ready.
-
-    Attributes:
-        executable: its interpreter.
-        variables: the differences from the server's environment variables.
-    """
+    """An environment that is ready: its interpreter, and its differences from the server's environment variables."""
 
     executable: str
     variables: Variables
 
 
 class EnvironmentInspector:
-    """Inspects one environment, for one model.
-
-    Args:
-        model: the model's name, for the log and errors.
-        programs: runs programs.
-        folder: the environment.
-        source: what the config names: the folder, or its tarball.
-    """
+    """Inspects one environment, for one model; `source` is what the config names: the folder, or its tarball."""
 
     def __init__(
         self, model: str, programs: Programs, *, folder: pathlib.Path, source: pathlib.Path

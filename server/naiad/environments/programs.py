@@ -30,7 +30,6 @@ class FailedError(Exception):
     """A program failed.
 
     Args:
-        output: its last lines.
         status: its exit status; negative for a signal.
     """
 
@@ -41,11 +40,7 @@ class FailedError(Exception):
 
 
 class Programs:
-    """The programs that run.
-
-    Args:
-        closing: set when the server stops.
-    """
+    """The programs that run."""
 
     def __init__(self, closing: threading.Event) -> None:
         self._closing = closing
@@ -64,13 +59,8 @@ class Programs:
     ) -> bytes:
         """Run a program to its end and return its output.
 
-        Args:
-            command: the program.
-            environ: its variables.
-            folder: where it works.
-            keep: a descriptor that stays open in it until it ends.
-            on_line: called with each line; the output then includes standard error, and only the last lines are returned.
-            limit_s: how long it may take.
+        `keep` is a descriptor that stays open in it until it ends. `on_line` is called with each line; the output then includes standard error, and
+        only the last lines are returned.
 
         Raises:
             FailedError: its exit status is not 0, or it took longer than `limit_s` and was ended.

@@ -66,14 +66,6 @@ def spec_of(
 
     A requirements.txt is looked for in the version's folder, then in the model's, as modules are (row 15.4). EXECUTION_ENV_PATH takes precedence.
 
-    Args:
-        model: its name, for messages.
-        parameters: of its config.
-        model_dir: the model's folder.
-        version_dir: its version's folder.
-        options: `--backend-config` of the backend.
-        backend_dir: the folder of a Python-based backend, whose requirements.txt is looked for last.
-
     Raises:
         InferenceError: INVALID_ARG: a setting is not valid.
     """

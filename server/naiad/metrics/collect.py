@@ -26,9 +26,6 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     """A model version whose counters are shown.
 
     Attributes:
-        name: the model.
-        version: its number.
-        statistics: its counters.
         tags: the config's metric_tags; each is a label `_<key>` (row 8.30).
         gpu_uuids: of its GPU instances; empty on CPU. With several, the counters, which are the model's, have the label of the first one.
     """
@@ -62,7 +59,6 @@ class _Lines(msgspec.Struct, frozen=True):
     """The lines of one family for a model version.
 
     Attributes:
-        family: the family.
         text: the lines, with places for labels and values, of a model version with these counters.
         values: the current values, in the same order.
     """
@@ -153,10 +149,8 @@ def model_series(
 ) -> collections.abc.Iterator[Rendered]:
     """The families that every model version has, each written when the iterator reaches it.
 
-    Args:
-        counted: what to show.
-        counter_latencies: if False, the latency families are left out, and the counters of successes, inferences and executions stay at 0, as in the
-            reference (row 8.18).
+    Without `counter_latencies` the latency families are left out, and the counters of successes, inferences and executions stay at 0, as in
+    the reference (row 8.18).
     """
     labels = [
         (labels_text(rest), labels_text((version,)))

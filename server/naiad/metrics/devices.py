@@ -46,9 +46,7 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
         index: its number in configs, from 0, with each slice in the place of the GPU that it is a part of.
         board: NVML's number of the whole GPU.
         uuid: `GPU-…` or `MIG-…`, as CUDA_VISIBLE_DEVICES takes them.
-        name: as nvidia-smi shows it.
         compute_capability: "9.0" as a number.
-        is_slice: whether it is a MIG slice.
     """
 
     index: int
@@ -155,11 +153,7 @@ class GpuMonitor:
 
 
 class ProcessorMeter:
-    """CPU and memory with psutil's definitions, without its import, which would be a twentieth of the time of a start.
-
-    Args:
-        proc: the proc file system.
-    """
+    """CPU and memory with psutil's definitions, without its import, which would be a twentieth of the time of a start."""
 
     def __init__(self, proc: pathlib.Path = pathlib.Path("/proc")) -> None:
         self._stat = proc / "stat"
@@ -201,13 +195,7 @@ class ProcessorMeter:
 
 
 class SystemMetrics:
-    """The system metrics, measured in the background by one timer, one measurement at a time: with a slow driver the values are older.
-
-    Args:
-        gpus: measured in every interval; None leaves GPUs out.
-        cpu: whether CPU and memory are measured.
-        interval_seconds: between two measurements.
-    """
+    """The system metrics, measured in the background by one timer, one measurement at a time: with a slow driver the values are older."""
 
     def __init__(self, *, gpus: GpuMonitor | None, cpu: bool, interval_seconds: float) -> None:
         self._gpus = gpus

@@ -89,11 +89,7 @@ class ResponseStatistics(msgspec.Struct, eq=False, gc=False):
 
 
 class Histogram:
-    """Counts of observations by upper bound; the last one is +Inf.
-
-    Args:
-        bounds: ascending upper bounds, in the unit that is observed.
-    """
+    """Counts of observations by ascending upper bounds, in the unit that is observed; the last bound is +Inf."""
 
     __slots__ = ("bounds", "counts", "total")
 

@@ -22,12 +22,10 @@ class AccessEntry(Record, frozen=True):
     """A request that got its response.
 
     Attributes:
-        protocol: "http" or "grpc".
         peer: the client's address, "" when the socket had none any more.
         method: HTTP's, as the client sent it, or the name of the RPC; "-" when the request could not be read.
         target: path and query as the client sent them, not decoded; for gRPC the whole path of the RPC.
         status: of the response: a number for HTTP, a name such as "OK" for gRPC.
-        context: its times, sizes and ids, and the inference that it caused, for model, queue time and compute time.
     """
 
     protocol: str
@@ -51,7 +49,6 @@ class Recorder:
 
     Args:
         log: gets each entry; an exception of it is logged, and the response is sent all the same.
-        clock: for the durations.
     """
 
     def __init__(self, log: AccessLog, *, clock: Clock) -> None:
@@ -79,7 +76,6 @@ class LoggedAccess:
     """An `AccessLog` that writes to a logger.
 
     Args:
-        logger: gets the lines.
         every: write every entry, at level INFO.
         slow_ms: write those that took at least so many milliseconds at level WARNING; 0 switches that off.
     """

@@ -32,10 +32,6 @@ class HeaderPattern:
     A search by RE2 from Python takes several microseconds and clients send the same names again, so that results are remembered: at most
     1,024, and only for names of at most 128 characters, because clients choose the names.
 
-    Args:
-        pattern: a regular expression in RE2's syntax.
-        option: the option that it comes from, for the error.
-
     Raises:
         ValueError: it is not a regular expression; the message says where and why.
     """

@@ -15,12 +15,7 @@ def shared_memory_change() -> InferenceError:
 
 
 def shared_memory_status(kind: str, region: str) -> InferenceError:
-    """The status of one region is asked for (row 5.13): NOT_FOUND.
-
-    Args:
-        kind: "system" or "cuda".
-        region: its name.
-    """
+    """The status of one region, "system" or "cuda", is asked for (row 5.13): NOT_FOUND."""
     return not_found(
         f"Unable to find {kind} shared memory region: '{region}'. {_OFF}, so there are no regions; {_INSTEAD}"
     )

@@ -27,7 +27,6 @@ class OffloadedCall(typing.Generic[T]):
         work: runs on a thread; may raise InferenceError.
         proceed: called on the loop with the result; `cancel` then cancels what it returns. If it raises, it has not
             given a response; it may raise InferenceError.
-        fail: called on the loop with the error, when one was raised.
     """
 
     __slots__ = ("_cancelled", "_fail", "_future", "_next", "_proceed")

@@ -43,17 +43,9 @@ def read(
     shape: tuple[int, ...],
     count: int,
 ) -> Tensor:
-    """A tensor whose bytes are `body[start:start + size]`; they lie within the body.
+    """A tensor whose bytes are `body[start:start + size]`, as a view; they lie within the body.
 
-    Args:
-        body: what the tensor becomes a view of.
-        start: where its bytes begin.
-        size: how many there are.
-        model: the model's name, for messages.
-        name: the tensor's name.
-        datatype: what its elements are.
-        shape: its shape, no dimension negative.
-        count: how many elements that shape holds.
+    No dimension of the shape is negative; `count` is how many elements it holds.
     """
     if len(shape) > MAX_RANK:
         return faulty(name, datatype, shape, f"a shape can have at most {MAX_RANK} dimensions")
@@ -181,14 +173,7 @@ def unchecked(inputs: list[Tensor]) -> list[PackedStrings]:
 
 
 def fault_in(packed: memoryview, count: int, model: str, name: str) -> str:
-    """Why packed elements do not fill a shape; "" when they do. Takes a second for 64 MB of short elements.
-
-    Args:
-        packed: bytes, as in `PackedStrings`.
-        count: how many elements the shape holds.
-        model: the model's name, for messages.
-        name: the tensor's name.
-    """
+    """Why packed elements are not as many as a shape holds; "" when they are. Takes a second for 64 MB of short elements."""
     return _fault(bytes(packed), 0, packed.nbytes, count, model=model, name=name)
 
 

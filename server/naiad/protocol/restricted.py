@@ -27,12 +27,7 @@ class Category(enum.Enum):
 
 
 class Restriction(msgspec.Struct, frozen=True, kw_only=True):
-    """The header that a call of a restricted category needs.
-
-    Attributes:
-        header: the header's name, as the administrator wrote it.
-        value: its exact value.
-    """
+    """The header that a call of a restricted category needs: its name, as the administrator wrote it, and its exact value."""
 
     header: str
     value: str

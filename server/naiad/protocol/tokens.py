@@ -55,10 +55,6 @@ class TokenFile:
     A Secret that Kubernetes mounts changes by a link that is put in place of another: the file is another one then, with another
     inode. A file that cannot be read any more leaves the tokens as they were; one that became empty admits no call.
 
-    Args:
-        path: the file.
-        clock: when to check the file again.
-
     Raises:
         TokenFileError: the file has no tokens at the start.
     """

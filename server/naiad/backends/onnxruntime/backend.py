@@ -47,11 +47,7 @@ def make(context: BackendContext) -> "OnnxRuntimeBackend":
 
 
 class OnnxRuntimeBackend:
-    """The backend `onnxruntime`.
-
-    Args:
-        clock: for the moments that an `Execution` carries.
-    """
+    """The backend `onnxruntime`."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._clock = clock
@@ -64,11 +60,6 @@ class OnnxRuntimeBackend:
 
 class OnnxModel(LoadedModel):
     """A model version: its sessions, and what its instances know of it. The session that CPU instances share is made at once.
-
-    Args:
-        source: what to load.
-        clock: for its instances.
-        pool: the process's thread pool, for sessions that share one.
 
     Raises:
         InferenceError: as `Backend.load`.
@@ -107,13 +98,7 @@ class OnnxModel(LoadedModel):
 
 
 class OnnxInstance(Instance):
-    """An instance: runs batches on its session.
-
-    Args:
-        name: for messages.
-        runner: the session with all that is known of it.
-        clock: for the moments that an `Execution` carries.
-    """
+    """An instance: runs batches on its session."""
 
     def __init__(self, name: str, runner: SessionRunner, *, clock: Clock) -> None:
         self._name = name
@@ -140,7 +125,6 @@ class OnnxInstance(Instance):
 
     @override
     def close(self) -> None:
-        """Drop the session."""
         self._runner = None
 
     def _execute(

@@ -22,13 +22,7 @@ _TYPE_INVALID = model_config_pb2.TYPE_INVALID
 
 
 def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
-    """Add a problem for everything in the config that the model file contradicts, and for weights files that are missing.
-
-    Args:
-        message: the ModelConfig, completed.
-        path: a version's model file.
-        findings: where problems go.
-    """
+    """Add a problem for everything in the config that the model file contradicts, and for weights files that are missing."""
     try:
         graph = read(path)
     except OnnxFileError as error:
@@ -45,14 +39,10 @@ def check_file(message: Any, path: pathlib.Path, findings: Findings) -> None:
 def check_graph(
     message: Any, graph: Signature, findings: Findings, *, of_session: bool = False
 ) -> None:
-    """Add a problem for everything in the config that the graph contradicts.
+    """Add a problem for everything in a completed config that the graph contradicts: the graph of a model file, or `of_session`.
 
-    Args:
-        message: the ModelConfig, completed.
-        graph: the tensors of the version's model file, or of a session.
-        findings: where problems go.
-        of_session: the shapes are a session's: an output's free dimension is free in the config too, and one that is known may be free
-            there, because the config may have been completed from the file.
+    Of a session, an output's free dimension is free in the config too, and one that is known may be free there, because the config may have
+    been completed from the file.
     """
     _Check(message, graph, findings, of_session=of_session).all()
 

@@ -148,11 +148,6 @@ def require_providers(
 ) -> None:
     """Refuse a plan that the installed onnxruntime cannot carry out.
 
-    Args:
-        plan: the plan.
-        available: the providers of the installed build.
-        model: the model's name, for the message.
-
     Raises:
         InferenceError: INVALID_ARG: a provider is missing.
     """

@@ -27,13 +27,7 @@ _BF16_ELEMENT = 16  # TensorProto.BFLOAT16
 
 
 class SessionRunner:
-    """Runs a session.
-
-    Args:
-        session: an onnxruntime.InferenceSession.
-        options: an onnxruntime.RunOptions for every run, or None.
-        config: the model's config, already held against `signature`.
-        signature: what the session takes and gives.
+    """Runs an onnxruntime.InferenceSession for a config that was held against its signature.
 
     Attributes:
         model: the model's name, for messages.
@@ -70,14 +64,7 @@ class SessionRunner:
             )
 
     def run(self, names: list[str], feeds: dict[str, Array]) -> list[Array]:
-        """Run a batch.
-
-        Args:
-            names: the outputs to compute.
-            feeds: every input by name; BYTES as text.
-
-        Returns:
-            One array for each name.
+        """Run a batch: every input by name, BYTES as text; gives one array for each name of an output.
 
         Raises:
             Exception: what onnxruntime raises.

@@ -70,12 +70,6 @@ def make_session(
 ) -> Any:
     """Make a session.
 
-    Args:
-        path: the ONNX file.
-        plan: how.
-        model: the model's name, for messages.
-        pool: used when the plan says so.
-
     Returns:
         An onnxruntime.InferenceSession whose first provider is the plan's first.
 
@@ -147,12 +141,9 @@ def signature_of(session: Any, path: pathlib.Path) -> Signature:
 def graph_tensor(
     name: str, type_text: str, shape: collections.abc.Sequence[int | str | None] | None
 ) -> GraphTensor:
-    """A tensor as onnxruntime describes it.
+    """A tensor as onnxruntime describes it, of a type such as "tensor(float)" or "seq(tensor(int64))".
 
-    Args:
-        name: its name.
-        type_text: e.g. "tensor(float)" or "seq(tensor(int64))".
-        shape: sizes; a name or None where any size is allowed; None when even the rank is unknown.
+    `shape` has a name or None where any size is allowed, and is None when even the rank is unknown.
     """
     kind, _, rest = type_text.partition("(")
     kind = _KINDS.get(kind, kind)

@@ -44,14 +44,7 @@ def make(
 
 
 class PythonBackend:
-    """The backend `python`, or one based on it.
-
-    Args:
-        clock: for the times in an `Execution`.
-        server: the calls that models may make to the server.
-        name: the backend's.
-        file: the model.py that serves all models of a Python-based backend; None where each model has one.
-    """
+    """The backend `python`, or one based on it: then `file` is the model.py that serves all its models."""
 
     def __init__(
         self,
@@ -225,13 +218,7 @@ class PythonBackend:
 
 
 class PythonModel(LoadedModel):
-    """A model version: its code, of which each instance makes an object of its own.
-
-    Args:
-        source: what was loaded.
-        code: its modules, open.
-        clock: for its instances.
-    """
+    """A model version: its code, of which each instance makes an object of its own."""
 
     leaves_cycles = True
     """Its modules: every function refers to the module that it is in."""
@@ -254,7 +241,6 @@ class PythonModel(LoadedModel):
 
     @override
     def close(self) -> None:
-        """Forget the model's modules."""
         self._code.close()
 
 

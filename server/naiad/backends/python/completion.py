@@ -56,13 +56,7 @@ def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":
 def completed_by(
     model_class: Any, name: str, config: str, folder: pathlib.Path
 ) -> "dict[str, Any] | None":
-    """The same for a class that is imported already.
-
-    Args:
-        model_class: its TritonPythonModel.
-        name: the model's.
-        config: as JSON text.
-        folder: the model's folder, whose lines come first in tracebacks.
+    """The same for a class that is imported already, with the config as JSON text; lines of `folder` come first in tracebacks.
 
     Raises:
         InferenceError: INVALID_ARG: it raised, or did not return a config.

@@ -24,11 +24,7 @@ CLOSE_TIMEOUT_S = 5.0
 
 
 class Coroutines:
-    """The loop.
-
-    Args:
-        name: the instance's; the thread's name begins with it.
-    """
+    """The loop of an instance, whose name its thread's begins with."""
 
     def __init__(self, name: str) -> None:
         self._name = name

@@ -24,11 +24,7 @@ def raised() -> "tuple[type[BaseException], ...]":
 
 
 def describe(error: BaseException, folder: pathlib.Path) -> str:
-    """An exception as text.
-
-    Args:
-        error: what the model raised.
-        folder: the model's folder: whatever lies in it is the model's own.
+    """An exception of a model as text; whatever lies in its folder is the model's own.
 
     Returns:
         `Type: message`, a blank line, `At:` and a line `path(number): function` for each place, innermost first; the

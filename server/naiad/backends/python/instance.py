@@ -51,20 +51,7 @@ from naiad.errors import ErrorCode, FailureReason, InferenceError
 
 
 class PythonInstance(Instance):
-    """Implements `Instance`, and `ResponseChannel` for its senders.
-
-    Args:
-        model: the TritonPythonModel, initialised.
-        running: says whose code runs.
-        folder: the model's folder, whose lines come first in tracebacks.
-        outputs: names of the config's outputs.
-        max_batch_size: the config's.
-        decoupled: whether it may answer a request any number of times.
-        now_ns: the time (monotonic).
-
-    Attributes:
-        model: the TritonPythonModel; None at the end.
-    """
+    """Implements `Instance`, and `ResponseChannel` for its senders."""
 
     holds_interpreter = True
     defers = True

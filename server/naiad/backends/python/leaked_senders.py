@@ -26,11 +26,7 @@ _ALL_EVERY = 10
 
 
 class LeakedSenderCollector:
-    """The senders of one instance. Its thread starts with the first one that is still open when its batch has come back.
-
-    Args:
-        name: the instance's; the thread's begins with it.
-    """
+    """The senders of one instance. Its thread starts with the first one that is still open when its batch has come back."""
 
     def __init__(self, name: str) -> None:
         self._name = name

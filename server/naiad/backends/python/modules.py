@@ -76,13 +76,7 @@ class CodeFiles(msgspec.Struct, frozen=True, kw_only=True):
 class ModelCode:
     """The code of one model version, in memory from `open` to `close`: its modules and the class among them.
 
-    Args:
-        model: the model's name.
-        files: of its code.
-        server: the calls that its code may make to the server.
-
     Attributes:
-        files: the same.
         entry_class: TritonPythonModel, while it is open.
     """
 

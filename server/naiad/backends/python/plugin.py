@@ -45,12 +45,7 @@ PYTHON_BASED_FILE = "model.py"
 
 
 def python_based(name: str, folder: pathlib.Path) -> BackendPlugin:
-    """A backend whose folder holds a model.py, which serves every model that names the backend (row 11.52).
-
-    Args:
-        name: the backend's.
-        folder: its folder in `--backend-directory`.
-    """
+    """A backend whose folder holds a model.py, which serves every model that names the backend (row 11.52)."""
     return msgspec.structs.replace(
         PLUGIN,
         name=name,

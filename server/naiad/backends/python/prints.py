@@ -20,11 +20,7 @@ _LONGEST_LINE = 1 << 16
 
 
 class Prints:
-    """A text stream that knows who writes; whatever is not about writing is the stream's own.
-
-    Args:
-        stream: where everything goes that no model writes.
-    """
+    """A text stream that knows who writes; whatever is not about writing is the stream's own."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream

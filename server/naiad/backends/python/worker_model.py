@@ -73,13 +73,7 @@ def initialized(
     running: Running,
     now_ns: "Callable[[], int]",
 ) -> PythonInstance:
-    """An instance: an object of the model's class, initialised (rows 15.2, 15.3).
-
-    Args:
-        model_class: its TritonPythonModel.
-        settings: as those of `WorkerModel`.
-        running: says whose code runs.
-        now_ns: the time (monotonic).
+    """An instance: an object of the model's class, initialised (rows 15.2, 15.3); settings as those of `WorkerModel`.
 
     Raises:
         InferenceError: INVALID_ARG: `initialize` or the constructor failed.
@@ -145,12 +139,7 @@ def load_error(model: str, text: str) -> InferenceError:
 
 
 def entry_class(path: pathlib.Path, folder: pathlib.Path, name: str) -> Any:
-    """Import a model file in a worker process and find TritonPythonModel (row 15.1).
-
-    Args:
-        path: the model file.
-        folder: with further modules: the model's folder.
-        name: the model's name.
+    """Import a model file in a worker process and find TritonPythonModel (row 15.1); `folder`, the model's, has further modules.
 
     Raises:
         InferenceError: INVALID_ARG: no such file, or it cannot be imported, or it does not hold what it must.

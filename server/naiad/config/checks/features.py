@@ -23,7 +23,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         path: the field; "*" stands for each index or key.
-        what: the feature in words.
         instead: what to do until it is supported; "" for leaving it out.
     """
 
@@ -73,14 +72,7 @@ def find_unsupported(
     gpus: collections.abc.Collection[int],
     backend: BackendType | None,
 ) -> None:
-    """Add a problem for each thing in the config that is not supported yet.
-
-    Args:
-        message: the ModelConfig as it was written.
-        findings: where problems and notes go.
-        gpus: the device ids of this machine.
-        backend: the model's; None for an unknown one.
-    """
+    """Add a problem for each thing in the config, as it was written, that is not supported yet."""
 
     def refuse(path: FieldPath, what: str, instead: str = "") -> None:
         field = dotted(path)
@@ -125,12 +117,7 @@ def _on_gpus(message: Any, gpus: collections.abc.Collection[int]) -> bool:
 
 
 def note_what_has_no_effect(message: Any, findings: Findings) -> None:
-    """Add a note for each field of the config that has no effect, and a problem where Triton refuses it nevertheless.
-
-    Args:
-        message: the ModelConfig as it was written.
-        findings: where notes and problems go.
-    """
+    """Add a note for each field of the config that has no effect, and a problem where Triton refuses it nevertheless."""
     for pattern, why in NO_EFFECT.items():
         for path in present(message, pattern):
             findings.notes.append(f"{dotted(path)} has no effect: {why}")

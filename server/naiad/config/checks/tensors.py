@@ -19,12 +19,7 @@ _FORMATS = {
 
 
 def check_tensors(message: Any, findings: Findings) -> None:
-    """Check every input and output.
-
-    Args:
-        message: the ModelConfig.
-        findings: where problems go.
-    """
+    """Check every input and output."""
     for side in ("input", "output"):
         names: set[str] = set()
         for index, spec in enumerate(getattr(message, side)):

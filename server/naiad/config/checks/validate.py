@@ -33,14 +33,7 @@ def validate(
     gpus: collections.abc.Sequence[int],
     backends: BackendTypes,
 ) -> None:
-    """Check everything that does not depend on the model file.
-
-    Args:
-        message: the ModelConfig, completed and normalised.
-        findings: where problems go.
-        gpus: the device ids of this machine.
-        backends: the backends that there are.
-    """
+    """Check everything that does not depend on the model file, in a config that is completed and normalised."""
     backend = backends.find(message.backend) if message.backend else None
     _note_placeholders(message, findings)
     _check_backend(message, findings, backend, backends)

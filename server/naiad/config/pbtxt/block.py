@@ -15,7 +15,6 @@ class Block(msgspec.Struct, frozen=True):
     """A message that is being read.
 
     Attributes:
-        message: what is read goes here.
         names: the names of the fields that lead here, for messages to people.
         path: the same with indices and keys, for positions.
         positions: filled with the place of what is read; None for a block that is thrown away.

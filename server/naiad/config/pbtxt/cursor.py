@@ -50,13 +50,7 @@ class Open(Record, frozen=True):
 
 
 class Cursor:
-    """The state of reading one file.
-
-    Args:
-        text: the whole file.
-        path: where it comes from.
-        fields: the field names of its top level.
-    """
+    """The state of reading one file."""
 
     def __init__(self, text: str, *, path: pathlib.Path, fields: collections.abc.Set[str]) -> None:
         self.text = text
@@ -106,12 +100,9 @@ class Cursor:
         return True
 
     def skip_brackets(self) -> Token:
-        """Skip from an opening bracket to the one that closes it.
+        """Skip from an opening bracket to the one that closes it, and return the last token taken.
 
         It stops before a line that starts a field of an enclosing block, when closing brackets are missing.
-
-        Returns:
-            The last token taken.
         """
         depth = 0
         while self.token.kind is not Kind.END:
@@ -134,9 +125,6 @@ class Cursor:
 
     def at_end(self, *, after_comma: bool = False) -> bool:
         """Leave the innermost block or list when it ends here, and report a bracket that is missing or wrong.
-
-        Args:
-            after_comma: whether the token before was the comma of a list.
 
         Returns:
             Whether it ends here; outside all brackets, whether the file does.
@@ -324,11 +312,6 @@ _TEMPLATE_IN_TEXT = re.compile(r"\$\{[^}]*\}|\{\{[^{}]*\}\}")
 
 
 def placeholder_in(text: str, *, quoted_text: bool = False) -> str | None:
-    """The placeholder that a value holds, or None.
-
-    Args:
-        text: the value as written, without quotes.
-        quoted_text: the value of a text field, in which `$`, `@` and `<` are letters like others.
-    """
+    """The placeholder that a value without its quotes holds, or None. In `quoted_text`, `$`, `@` and `<` are letters like others."""
     found = (_TEMPLATE_IN_TEXT if quoted_text else TEMPLATE).search(text)
     return None if found is None else found[0]

@@ -23,13 +23,7 @@ _ESCAPE = re.compile(
 
 
 class Flaw(msgspec.Struct, frozen=True, kw_only=True):
-    """An invalid escape in a text.
-
-    Attributes:
-        start: offset within the text.
-        width: how many characters it takes.
-        message: what is wrong.
-    """
+    """An invalid escape: its offset and width in the text, and what is wrong with it."""
 
     start: int
     width: int

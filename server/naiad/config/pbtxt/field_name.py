@@ -20,12 +20,7 @@ def begins_field(cursor: Cursor) -> bool:
 
 
 def field_named(cursor: Cursor, block: Block, token: Token) -> Any | None:
-    """The field that a name in a block means.
-
-    Args:
-        cursor: stands after the name.
-        block: where it is written.
-        token: the name; a word, or a text in quotes as in JSON.
+    """The field that a name in a block means; the cursor stands after the name, which is a word, or a text in quotes as in JSON.
 
     Returns:
         The field's descriptor, also when the name is wrong (which is reported) and one field is surely meant; None when

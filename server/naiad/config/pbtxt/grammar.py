@@ -17,11 +17,7 @@ from naiad.config.pbtxt.values import read_value, report_placeholder
 
 
 class Grammar:
-    """Reads one file.
-
-    Args:
-        cursor: the file.
-    """
+    """Reads one file."""
 
     def __init__(self, cursor: Cursor) -> None:
         self._cursor = cursor

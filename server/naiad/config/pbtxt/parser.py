@@ -25,15 +25,7 @@ LARGEST_FILE = 1 << 20
 
 
 def parse(text: str, *, path: pathlib.Path) -> Document:
-    """Read the text of a config.
-
-    Args:
-        text: the whole file.
-        path: where it comes from; only named in problems.
-
-    Returns:
-        The document; its problems are in file order. Bad input never raises.
-    """
+    """Read the text of a config; `path` is only named in problems, which are in file order. Bad input never raises."""
     message = model_config_pb2.ModelConfig()
     cursor = Cursor(text, path=path, fields=set(message.DESCRIPTOR.fields_by_name))
     positions: Positions = {}

@@ -22,7 +22,6 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         value: ready to be set in the message; None when not even a guess is possible.
         message: what is wrong; "" when all is well.
-        suggestion: what to write instead.
     """
 
     value: bool | int | float | str | None = None
@@ -91,12 +90,7 @@ def advice(field: Any) -> str:
 
 
 def read_bare(field: Any, text: str) -> Reading:
-    """Read what stands without quotes.
-
-    Args:
-        field: the field's descriptor, of a scalar type.
-        text: as written, without space around it.
-    """
+    """Read what stands without quotes, without space around it, in a field of a scalar type."""
     if field.type in INTEGER_RANGES:
         return _integer(field, text)
     if field.type in _FLOATS:

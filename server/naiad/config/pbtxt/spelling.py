@@ -82,16 +82,7 @@ def _parts(word: str) -> set[str]:
 
 
 def distance(left: str, right: str, *, limit: int) -> int:
-    """Edits between two words: insert, delete, replace, or swap two neighbours.
-
-    Args:
-        left: a word.
-        right: a word.
-        limit: more than this need not be counted exactly.
-
-    Returns:
-        The number of edits, or `limit + 1` when there are more.
-    """
+    """Edits between two words (insert, delete, replace, or swap two neighbours), or `limit + 1` when there are more than `limit`."""
     if abs(len(left) - len(right)) > limit:
         return limit + 1
     before: list[int] = []

@@ -156,8 +156,6 @@ class UnknownField(msgspec.Struct, frozen=True, kw_only=True):
     """An explanation of an unknown field.
 
     Attributes:
-        message: what is wrong.
-        suggestion: what to write instead.
         meant: the descriptor of the field that was surely meant, else None; its value can be read as that.
     """
 
@@ -167,13 +165,7 @@ class UnknownField(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def explain(descriptor: Any, word: str, *, block: tuple[str, ...]) -> UnknownField:
-    """Explain an unknown field.
-
-    Args:
-        descriptor: of the message that the block is.
-        word: the name as written.
-        block: the names of the blocks around it, outermost first; () at the top level.
-    """
+    """Explain an unknown field. `block` has the names of the blocks around it, outermost first; () at the top level."""
     message = f'unknown field "{word}" {inside(block)}'
     here = meant_field(descriptor, word)
     if here is not None and (_alike(word, here.name) or not homes(word)):

@@ -26,28 +26,17 @@ _TOOLS = "run the tool that fills it (envsubst, helm, fill_template.py)"
 
 
 class Scalar(Record, frozen=True):
-    """A value that was read.
-
-    Attributes:
-        value: what to set; None when it could not even be guessed.
-        position: where it stands.
-    """
+    """A value that was read: what to set, or None when it could not even be guessed; and where it stands."""
 
     value: Any
     position: Position
 
 
 def read_value(cursor: Cursor, field: Any, *, name: Token, fields: frozenset[str]) -> Scalar | None:
-    """Read one value of a scalar field and report what is wrong with it.
+    """Read one value of a scalar field and report what is wrong with it; the cursor stands before the value.
 
-    Args:
-        cursor: stands before the value.
-        field: the field's descriptor.
-        name: the token of the field's name.
-        fields: the names of the fields around it: a value that is one of these, with its colon, is a forgotten value.
-
-    Returns:
-        None when there is no value; then nothing was taken.
+    None when there is no value: then nothing was taken. A value that is one of `fields`, the names of the fields around it, and has a colon
+    is such a forgotten value.
     """
     token = cursor.token
     if token.kind is Kind.END or is_symbol(token, "}>],;") or _next_field(cursor, name, fields):

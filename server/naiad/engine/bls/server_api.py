@@ -46,15 +46,12 @@ class ModelControl(typing.Protocol):
 
     async def load_model(self, name: str, overrides: Overrides, *, requested_by: str) -> None:
         """See `Engine`; `requested_by` is the model whose initialize waits for this, "" for none."""
-        ...
 
     async def unload_model(self, name: str, *, unload_dependents: bool, requested_by: str) -> None:
         """See `Engine`; `requested_by` as above."""
-        ...
 
     async def model_ready(self, name: str, version: int) -> bool:
         """See `Engine`."""
-        ...
 
 
 async def is_ready(control: ModelControl, name: str, version: int) -> bool:

@@ -12,9 +12,7 @@ from naiad.protocol.codec.pool import Codec
 def check(codec: Codec | None, request: InferRequest) -> InferRequest:
     """Look at every packed input of a request; those that do not fill their shapes become faults. Blocking.
 
-    Args:
-        codec: looks at them in one of its processes; None to do it in this one, which is a codec process.
-        request: whose inputs are replaced.
+    A process of `codec` looks at them; None does it in this one, which is a codec process.
     """
     for at, tensor in enumerate(request.inputs):
         if type(tensor) is not PackedStrings:

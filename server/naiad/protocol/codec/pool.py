@@ -33,7 +33,6 @@ class Codec:
     Args:
         processes: how many there may be at a time.
         idle_seconds: how long one that has nothing to do is kept.
-        start: makes one.
 
     Attributes:
         executor: where `call` is to run.

@@ -25,20 +25,13 @@ class Call(typing.Protocol):
 
     def invocation_metadata(self) -> Metadata | None:
         """The metadata that the client sent. Expensive: call it only if it is needed."""
-        ...
 
     def peer(self) -> str:
         """The client's address behind its family, such as "ipv4:10.0.0.9:1"; "" if unknown."""
-        ...
 
 
 class ContextCall:
-    """A call with the context of its request. Implements `Call`.
-
-    Args:
-        call: the transport's.
-        context: for the engine.
-    """
+    """A call with the context of its request. Implements `Call`."""
 
     __slots__ = ("context", "invocation_metadata", "peer")
 
@@ -81,15 +74,12 @@ class StreamWriter(typing.Protocol):
 
     def send(self, message: bytes) -> None:
         """Send a message, in order."""
-        ...
 
     def capacity(self) -> None:
         """`StreamHandler.may_take` has become true: a request has its last response, perhaps without a message."""
-        ...
 
     def end(self, refused: RpcStatus | None) -> None:
         """End the stream, with an error if there is one. Nothing is sent after it; a second call has no effect."""
-        ...
 
 
 class StreamHandler(typing.Protocol):
@@ -97,27 +87,21 @@ class StreamHandler(typing.Protocol):
 
     def take(self, body: bytes) -> None:
         """Handle a request message."""
-        ...
 
     def half_close(self) -> None:
         """The client has finished sending."""
-        ...
 
     def pause(self) -> None:
         """The client does not read."""
-        ...
 
     def resume(self) -> None:
         """The client reads again."""
-        ...
 
     def cancel(self) -> None:
         """The client has gone, its deadline has passed, or the stream has ended. Idempotent."""
-        ...
 
     def may_take(self) -> bool:
         """Whether another request should be read now; called again after `resume` and after `StreamWriter.capacity`."""
-        ...
 
 
 Streaming = collections.abc.Callable[[Call, StreamWriter], StreamHandler]
@@ -136,12 +120,7 @@ def rpc_status(error: InferenceError) -> RpcStatus:
 
 
 def as_inference_error(error: Exception, what: str) -> InferenceError:
-    """An error for the client: an unexpected exception is logged, and INTERNAL.
-
-    Args:
-        error: what was raised.
-        what: failed, for the messages.
-    """
+    """An error for the client: an unexpected exception is logged, and INTERNAL. `what` is what failed, for the messages."""
     if isinstance(error, InferenceError):
         return error
     _log.error("%s failed", what, exc_info=error)
@@ -149,11 +128,7 @@ def as_inference_error(error: Exception, what: str) -> InferenceError:
 
 
 def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
-    """Make a method of a function that returns its response at once.
-
-    Args:
-        run: request bytes to response bytes; raises InferenceError.
-    """
+    """Make a method of a function from request bytes to response bytes, which raises InferenceError and returns at once."""
 
     def unary(body: bytes, call: Call, on_response: OnResponse) -> None:
         response: Response
@@ -169,11 +144,7 @@ def at_once(run: collections.abc.Callable[[bytes], bytes]) -> Unary:
 def later(
     run: collections.abc.Callable[[bytes], collections.abc.Coroutine[None, None, bytes]],
 ) -> Unary:
-    """Make a method of a coroutine function; each call is a task, so this is not for inference.
-
-    Args:
-        run: request bytes to response bytes; raises InferenceError.
-    """
+    """The same for a coroutine function; each call is a task, so this is not for inference."""
     tasks = set[asyncio.Task[None]]()  # the loop itself keeps only weak references
 
     async def run_and_respond(body: bytes, on_response: OnResponse) -> None:

@@ -29,12 +29,7 @@ embedding program imports it.
 
 
 class Control:
-    """The methods.
-
-    Args:
-        engine: knows the models.
-        codec: decodes large messages; without it the loop does.
-    """
+    """The methods. The codec decodes large messages; without it the loop does."""
 
     def __init__(self, engine: Engine, codec: Codec | None = None) -> None:
         self._engine = engine

@@ -33,13 +33,7 @@ from naiad.protocol.raw_tensors import unchecked
 
 
 class ModelInfer:
-    """The method.
-
-    Args:
-        engine: runs the requests.
-        forwarding: finds the metadata that become request parameters; None when none do.
-        codec: decodes large messages; without it the loop does.
-    """
+    """The method. `forwarding` finds the metadata that become request parameters; the codec decodes large messages, without it the loop does."""
 
     def __init__(
         self, engine: Engine, forwarding: HeaderPattern | None, codec: Codec | None = None

@@ -70,10 +70,8 @@ class Methods:
     """The table.
 
     Args:
-        engine: runs the requests.
         settings: the header pattern, the categories that require a key, and the tokens: with a token file, every call except
             those about health needs one of them.
-        codec: decodes large messages; without it the loop does.
 
     Attributes:
         unary: the methods by their paths; a transport answers calls of unknown paths with UNIMPLEMENTED. They check no token: see `admit`.

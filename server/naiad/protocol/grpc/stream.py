@@ -52,10 +52,7 @@ class StreamInfer:
     """The method; a `call.Streaming`.
 
     Args:
-        engine: runs the requests.
-        forwarding: finds the metadata that become request parameters; None when none do.
         shut: the error of a request once the server takes no more.
-        codec: decodes large messages; without it the loop does.
 
     Attributes:
         live: the streams that have not ended.
@@ -95,13 +92,11 @@ class _PendingRequest(msgspec.Struct, eq=False):
     """A request of a stream.
 
     Attributes:
-        id: the client's id of it.
         work: the inference, once the engine has taken the request; before that, its decoding.
         flow: pauses its model; None for a model with one response.
         ordered: its responses wait for those of the requests before it.
         empty_final: the client wants an empty final response too.
         messages: those that wait for the responses to earlier requests; None if there are none.
-        done: it has its last response.
     """
 
     id: str = ""
@@ -114,13 +109,7 @@ class _PendingRequest(msgspec.Struct, eq=False):
 
 
 class InferStream:
-    """One stream; a `call.StreamHandler`.
-
-    Args:
-        method: what all streams share.
-        call: for its metadata.
-        writer: writes the responses.
-    """
+    """One stream; a `call.StreamHandler`."""
 
     def __init__(self, method: StreamInfer, call: Call, writer: StreamWriter) -> None:
         self._method = method

@@ -33,16 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class GenerateRoute:
-    """The handler of one model version's generate or generate_stream path.
-
-    Args:
-        engine: who answers.
-        max_input_size: bytes (row 1.11).
-        model: the model's name.
-        version: its version, or LATEST.
-        streams: whether it is generate_stream.
-        codec: decodes and encodes what is large; without it the loop does.
-    """
+    """The handler of one model version's generate or generate_stream path. The codec decodes and encodes what is large; without it the loop does."""
 
     __slots__ = ("_codec", "_engine", "_limit", "_model", "_reader", "_streams", "_version")
 
@@ -142,12 +133,7 @@ class GenerateRoute:
 
 
 class OneAnswer:
-    """Waits for the end and answers if the model gave exactly one response (rows 6.8, 6.9). Others are not kept.
-
-    Args:
-        on_reply: takes the reply.
-        codec: as in `GenerateRoute`.
-    """
+    """Waits for the end and answers if the model gave exactly one response (rows 6.8, 6.9). Others are not kept."""
 
     __slots__ = ("_codec", "_count", "_large", "_on_reply", "_reply")
 

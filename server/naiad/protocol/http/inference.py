@@ -60,14 +60,7 @@ class InferenceLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InferRoute:
-    """The handler of one model version's infer path; there is one a path, made once and used by all requests.
-
-    Args:
-        engine: who answers.
-        limits: what requests may be.
-        model: the model's name.
-        version: its version, or LATEST.
-    """
+    """The handler of one model version's infer path; there is one a path, made once and used by all requests."""
 
     __slots__ = ("_engine", "_limits", "_model", "_version")
 

@@ -47,9 +47,7 @@ class HttpRequest(Record, frozen=True):
     """A request with its whole body.
 
     Attributes:
-        method: upper case, e.g. b"POST".
         path: percent-decoded path without the query.
-        headers: all of them.
         body: the body after transfer decoding, still compressed when Content-Encoding says so.
         context: for the engine; None if nothing reads it.
     """
@@ -66,15 +64,12 @@ class BodyWriter(typing.Protocol):
 
     def write(self, data: bytes | memoryview) -> None:
         """Send a piece now. After `pause`, only a little more may follow."""
-        ...
 
     def end(self) -> None:
         """The body is complete. Called once; nothing is written after it."""
-        ...
 
     def cut(self) -> None:
         """The body cannot be completed: abort the connection, so that the client notices."""
-        ...
 
 
 class BodyStream(typing.Protocol):
@@ -82,23 +77,18 @@ class BodyStream(typing.Protocol):
 
     def begin(self, writer: BodyWriter) -> None:
         """The head was sent: send the body."""
-        ...
 
     def pause(self) -> None:
         """The client does not read."""
-        ...
 
     def resume(self) -> None:
         """The client reads again."""
-        ...
 
     def probe(self) -> None:
         """Send something that the client ignores, if the format has it, to find out whether the client is still there."""
-        ...
 
     def cancel(self) -> None:
         """The client has gone, perhaps before `begin`. Idempotent."""
-        ...
 
 
 class HttpReply(Record, frozen=True):
@@ -132,7 +122,6 @@ class FastRoutes(typing.Protocol):
 
         The result depends on nothing else, and is cached.
         """
-        ...
 
     def refusal(self, method: bytes, path: str, headers: Headers) -> HttpReply | None:
         """The error of a request that its head alone decides (token, verb, model), or None if its body is needed.
@@ -140,14 +129,12 @@ class FastRoutes(typing.Protocol):
         Called for a request of the fast lane before its body is received, so that a body is received only if it is needed. The handler
         checks again.
         """
-        ...
 
     def body_limit(self, path: str, headers: Headers) -> int:
         """How many body bytes to take for this request; a longer one is refused before it is read (row 1.11).
 
         Depends on nothing else, as `find`.
         """
-        ...
 
     def may_stream(self, path: str, headers: Headers) -> bool:
         """Whether the reply may be a stream. Such a request is begun only when all earlier ones have their replies.
@@ -155,4 +142,3 @@ class FastRoutes(typing.Protocol):
         A stream that waits behind another reply would have to pause its model, and the other reply may need that model.
         Depends on nothing else, as `find`.
         """
-        ...

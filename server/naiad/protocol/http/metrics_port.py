@@ -30,12 +30,9 @@ _EMPTY = HttpReply(200, (), (b"",))
 
 
 class MetricsPage:
-    """Renders the page; all methods on the event loop.
+    """Renders the page of the families that `collect` gives; it may compute each when the next is requested. All methods on the event loop.
 
     One page is rendered at a time. Requests that come meanwhile share the next: each page shows what was counted after its request came.
-
-    Args:
-        collect: gives the current families; it may compute each when the next is requested.
     """
 
     def __init__(self, collect: Collect) -> None:
@@ -70,12 +67,7 @@ class MetricsPage:
 
 
 class MetricsRoutes:
-    """The `FastRoutes` of the metrics port.
-
-    Args:
-        collect: gives the current families.
-        states: gives the current state of every model version.
-    """
+    """The `FastRoutes` of the metrics port."""
 
     def __init__(
         self,

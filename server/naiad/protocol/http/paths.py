@@ -23,9 +23,6 @@ class ApiPath(msgspec.Struct, frozen=True):
         template: the path with its parameters in braces, each a whole segment; `{version}` takes digits only (row 1.8).
         operation: what it does; paths that differ only in optional segments share one.
         category: what a restriction calls it; None for a path that no restriction covers.
-        methods: the methods it takes, apart from HEAD (as GET) and OPTIONS.
-        fast: the fast lane handles it.
-        segments: the template, split.
     """
 
     template: str

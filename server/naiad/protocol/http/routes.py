@@ -101,13 +101,7 @@ def model_version(segment: str) -> int:
 
 
 class Endpoint:
-    """One path of the fast lane: a handler for its method, an error for all others.
-
-    Args:
-        verb: the method, e.g. b"POST".
-        handler: handles it.
-        restriction: the header that a call needs, if any; checked before the method (row 17.16).
-    """
+    """One path of the fast lane: a handler for its method, an error for all others. A restriction is checked before the method (row 17.16)."""
 
     __slots__ = ("_handler", "_restriction", "_tokens", "_verb", "handlers", "other")
 
@@ -178,12 +172,7 @@ def _with_token(
 
 
 class Routes:
-    """The fast lane's `FastRoutes`.
-
-    Args:
-        engine: runs the requests.
-        options: what the administrator chose.
-    """
+    """The fast lane's `FastRoutes`."""
 
     def __init__(self, engine: Engine, options: HttpOptions) -> None:
         self._engine = engine
@@ -280,11 +269,7 @@ class Routes:
 
 
 class HealthRoutes:
-    """Live and ready, of the server and of models (rows 2.1, 2.2, 2.7, 2.8): probes need no web framework.
-
-    Args:
-        engine: knows the state of the server and of its models.
-    """
+    """Live and ready, of the server and of models (rows 2.1, 2.2, 2.7, 2.8): probes need no web framework."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine

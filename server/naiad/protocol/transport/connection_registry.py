@@ -13,26 +13,21 @@ class RegisteredConnection(typing.Protocol):
 
     def check(self, now: float) -> None:
         """Apply the timeouts. `now` is the loop's time."""
-        ...
 
     def drain(self, *, close_idle: bool) -> None:
         """Close after the replies to the requests in progress; if idle, close now if `close_idle`."""
-        ...
 
     def give_up(self) -> None:
         """Send `UNANSWERED` to every request without a response, and close."""
-        ...
 
     def cut(self) -> None:
         """Abort the connection and cancel its requests."""
-        ...
 
 
 class ConnectionRegistry:
     """The open connections.
 
     Args:
-        loop: the event loop.
         tick: seconds between two checks. `now` is up to one tick old: a connection that waits `timeout + tick` from there has
             really waited between `timeout` and `timeout + tick`.
 

@@ -28,8 +28,6 @@ class Listener:
     """A server on one address.
 
     Args:
-        address: where to listen.
-        settings: limits and timeouts.
         protocol: called once at the start; gives what makes the connection of an accepted socket, which adds itself to the registry.
     """
 

@@ -10,9 +10,6 @@ _PROBE_SECONDS = 0.02
 class Peer:
     """A client, seen through its socket.
 
-    Args:
-        transport: the connection's transport.
-
     Attributes:
         since: when it last sent or was sent something (the registry's `now`): timeouts count from there.
     """

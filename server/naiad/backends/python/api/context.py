@@ -15,10 +15,8 @@ class Running:
     """A model instance whose code runs.
 
     Args:
-        model: the model's name.
         instance: the instance's name; "" while its config is completed.
         directory: the folder of its version.
-        server: whom it may ask.
 
     Attributes:
         loads: until `initialize` is over: who loads it waits for what it asks.

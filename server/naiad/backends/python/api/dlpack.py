@@ -99,12 +99,7 @@ for _callback in (_FORGET, _DROP):
 
 
 def export(array: "np.ndarray[Any, Any]", code: int, *, owner: Any) -> Any:
-    """A capsule over an array's memory, which lives until the consumer is done with it.
-
-    Args:
-        array: contiguous; BF16 as uint16.
-        code: its Triton datatype.
-        owner: what else lives as long; models count the references of their tensors.
+    """A capsule over a contiguous array's memory (BF16 as uint16), which lives, and `owner` with it, until the consumer is done.
 
     Raises:
         TritonModelException: BYTES.

@@ -19,13 +19,7 @@ if TYPE_CHECKING:
 
 
 class ResponseIterator:
-    """The responses of a request, as they come; once they are all there, as often as one likes.
-
-    Args:
-        first: the first response, and whether it is the last one.
-        arrived: where the others come.
-        cancel: cancels the rest of them.
-    """
+    """The responses of a request, as they come; once they are all there, as often as one likes."""
 
     __slots__ = ("_arrived", "_cancel", "_finished", "_next", "_responses")
 

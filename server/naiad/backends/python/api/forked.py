@@ -82,11 +82,7 @@ def _running() -> "dict[int, context.Running]":
 
 
 class Relay:
-    """The child's side; implements `Server`.
-
-    Args:
-        end: of the pipe.
-    """
+    """The child's side of a pipe; implements `Server`."""
 
     def __init__(self, end: Any) -> None:
         self._end = end
@@ -149,12 +145,7 @@ class Relay:
 
 
 class _Answering:
-    """The parent's side of one child.
-
-    Args:
-        end: of the pipe.
-        known: whose code may ask.
-    """
+    """The parent's side of one child; `known` are those whose code may ask."""
 
     def __init__(self, end: Any, known: "dict[int, context.Running]") -> None:
         self._end = end

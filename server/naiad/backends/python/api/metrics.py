@@ -20,12 +20,7 @@ class MetricKind(enum.Enum):
 
 
 class Metric:
-    """One series of a family, and as long there as the family; made by `MetricFamily.Metric`.
-
-    Args:
-        server: who keeps it.
-        number: which one it is there.
-    """
+    """One series of a family, and as long there as the family; made by `MetricFamily.Metric`."""
 
     __slots__ = ("_number", "_server")
 

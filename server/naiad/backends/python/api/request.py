@@ -292,12 +292,7 @@ def sender_of(request: InferenceRequest) -> "InferenceResponseSender | None":
 
 
 def receive(call: Any, channel: ResponseChannel) -> InferenceRequest:
-    """What a model sees of a request that came in.
-
-    Args:
-        call: the request in progress.
-        channel: where answers of its sender go.
-    """
+    """What a model sees of a request that came in; answers of its sender go to the channel."""
     request = InferenceRequest.__new__(InferenceRequest)
     received = call.request
     request._received = received  # noqa: SLF001 - the one other way to make one, kept beside the class

@@ -149,15 +149,12 @@ class ResponseChannel(Protocol):
         self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
     ) -> None:
         """Respond to a request in progress; without a response only the end is sent. Safe in any thread."""
-        ...
 
     def pace(self, call: Any) -> None:
         """Wait while the client of a request cannot take more responses."""
-        ...
 
     def lost(self, call: Any, begun_ns: int) -> None:
         """A request can get no further response: its sender was dropped. Safe in any thread."""
-        ...
 
 
 class InferenceResponseSender:

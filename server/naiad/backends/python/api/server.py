@@ -16,7 +16,6 @@ class Deliver(Protocol):
 
     def __call__(self, response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
         """Take one, and whether it is the last. In any thread; does not wait."""
-        ...
 
 
 class Asked:
@@ -71,41 +70,32 @@ class Server(Protocol):
         Raises:
             TritonModelException: it cannot even be sent.
         """
-        ...
 
     def load_model(self, name: str, config: str, files: "dict[str, bytes]", *, caller: Any) -> None:
         """Load a model. Raises TritonModelException with the server's own words."""
-        ...
 
     def unload_model(self, name: str, *, unload_dependents: bool, caller: Any) -> None:
         """Unload a model. Raises TritonModelException with the server's own words."""
-        ...
 
     def model_ready(self, name: str, version: int) -> bool:
         """Whether a model is ready; version -1 for the newest."""
-        ...
 
     def open_family(self, name: str, description: str, kind: str) -> int:
         """A metric family; `kind` is counter, gauge or histogram. Raises TritonModelException: the name is another kind's."""
-        ...
 
     def close_family(self, family: int) -> None:
         """Remove a family whose last reference is gone, with its metrics. Does not wait."""
-        ...
 
     def open_metric(
         self, family: int, labels: "dict[str, str]", buckets: "list[float] | None"
     ) -> int:
         """A metric of a family. Raises TritonModelException."""
-        ...
 
     def change_metric(self, metric: int, operation: str, value: float) -> None:
         """`operation` is increment, set or observe. Raises TritonModelException: the kind does not have it."""
-        ...
 
     def metric_value(self, metric: int) -> float:
         """The metric's value. Raises TritonModelException: a histogram has none."""
-        ...
 
 
 class NoServer:

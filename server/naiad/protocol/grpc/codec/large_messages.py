@@ -26,8 +26,6 @@ class LargeRequest(Record, frozen=True):
     Attributes:
         id: of the request; "" if it has none, or if it could not be read.
         model_name: the requested model; "" when it could not be read.
-        model_version: the version, or LATEST.
-        empty_final: as in `Incoming`.
         decoded: None when it was refused.
         error: the code and message of the refusal.
     """

@@ -71,12 +71,7 @@ class _Head:
 
 
 class Incoming(Record, frozen=True):
-    """A request of which only the model is known so far.
-
-    Attributes:
-        model_name: the requested model.
-        model_version: the version, or LATEST.
-    """
+    """A request of which only the model is known so far."""
 
     model_name: str
     model_version: int

@@ -40,10 +40,7 @@ def encode_streamed_error(
 ) -> bytes:
     """ModelStreamInferResponse bytes of an error (row 10.27).
 
-    Args:
-        message: what went wrong.
-        request_id: of the request that failed.
-        response: the model's response, if the model failed; then the error has the model's name and version, and whether it is the last response.
+    If the model failed, `response` is its response: the error then has the model's name and version, and whether it is the last response.
     """
     inner = service_pb2.ModelInferResponse(id=request_id)
     if response is not None:

@@ -53,14 +53,6 @@ def read(
 ) -> Tensor:
     """The tensor that an InferTensorContents message holds.
 
-    Args:
-        contents: the message; all its lists may be empty.
-        model: the model's name, for messages.
-        name: the tensor's name.
-        datatype: the declared type of its elements.
-        shape: its shape, no dimension negative, at most raw_tensors.MAX_RANK of them.
-        count: how many elements that shape holds.
-
     Raises:
         InferenceError: INVALID_ARG for a list that is not the datatype's, or for two lists (row 10.12).
     """

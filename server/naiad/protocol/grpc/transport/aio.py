@@ -36,12 +36,7 @@ _STATUS = {status.value[0]: status for status in grpc.StatusCode}
 
 
 class GrpcServer:
-    """The gRPC port.
-
-    Args:
-        settings: where and how to listen.
-        methods: the methods.
-    """
+    """The gRPC port."""
 
     def __init__(self, settings: GrpcSettings, methods: Methods) -> None:
         self._settings = settings

@@ -21,13 +21,7 @@ LOW_BYTES = HIGH_BYTES // 2
 
 
 class BidiStream:
-    """One stream; implements `call.StreamWriter`.
-
-    Args:
-        context: grpc's side of the call.
-        streaming: the method.
-        memory: is notified of large messages.
-    """
+    """One stream; implements `call.StreamWriter`."""
 
     def __init__(self, context: typing.Any, streaming: Streaming, memory: MessageMemory) -> None:
         self._memory = memory

@@ -59,10 +59,7 @@ _PIECE_BYTES = 1 << 20
 def build(engine: Engine, routes: FastRoutes, codec: Codec | None = None) -> fastapi.FastAPI:
     """The application. Its description is made here as well, so that no request waits for it later.
 
-    Args:
-        engine: knows the models.
-        routes: the fast lane, for paths that both have.
-        codec: decodes large bodies; without it the loop does.
+    The codec decodes large bodies; without it the loop does.
     """
     register_url_convertor("digits", _Digits())
     app = fastapi.FastAPI(

@@ -33,11 +33,7 @@ class ControlPlane:
     """The ASGI application to give to the listener.
 
     Args:
-        engine: knows the models.
-        routes: the fast lane, for paths that both have.
-        restrictions: the headers that calls of some categories need; may be empty.
         tokens: every call except those about health needs one of them; None requires no token.
-        codec: decodes large bodies; without it the loop does.
     """
 
     def __init__(
@@ -93,10 +89,6 @@ class Guard:
 
     Deny by default: the framework's router and `paths.py` could read a path differently, so a path under `/v2` that has no category
     needs the header of every restriction.
-
-    Args:
-        app: the application.
-        restrictions: at least one.
     """
 
     def __init__(self, app: AsgiApp, restrictions: Restrictions) -> None:

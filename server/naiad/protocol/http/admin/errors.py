@@ -32,12 +32,7 @@ _MAX_COMPARED = 16
 
 
 def add_error_replies(app: fastapi.FastAPI, engine: Engine) -> None:
-    """Turn exceptions of an application into responses.
-
-    Args:
-        app: the application.
-        engine: knows the models, for the message of an unknown path.
-    """
+    """Turn exceptions of an application into responses; the engine knows the models, for the message of an unknown path."""
     app.add_exception_handler(HTTPException, functools.partial(_refused, engine))
     app.add_exception_handler(InferenceError, _failed)
     app.add_exception_handler(Exception, _broken)
@@ -86,10 +81,6 @@ def not_found(path: str, models: collections.abc.Collection[str]) -> str:
     """The error message of a path that does not exist: the path that was probably meant, the models that are loaded, and where all paths stand.
 
     It begins with Triton's "Not Found". Models are named only below `/v2`, where a restriction requires its header first. Pure.
-
-    Args:
-        path: decoded.
-        models: the names of the models that are ready, each once.
     """
     below = path == "/v2" or path.startswith("/v2/")
     known = sorted(models) if below else []

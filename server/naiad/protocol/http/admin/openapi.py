@@ -182,13 +182,7 @@ def content(schema: Schema, example: typing.Any = None) -> Schema:
 def answers(
     *statuses: int, ok: Schema | None = None, example: typing.Any = None
 ) -> dict[int | str, Schema]:
-    """The replies of an operation.
-
-    Args:
-        statuses: those that carry an error.
-        ok: the schema of the 200 reply; None when its body is empty.
-        example: a 200 reply.
-    """
+    """The replies of an operation: errors with these statuses, and a 200 of the schema `ok`; None when its body is empty."""
     good: Schema = {"description": "OK"}
     if ok is not None:
         good["content"] = content(ok, example)
@@ -222,16 +216,7 @@ EVENTS_ANSWERS[200] = {
 
 
 class Operation(msgspec.Struct, frozen=True, kw_only=True):
-    """What the description shows of an operation.
-
-    Attributes:
-        tag: the group that it is listed in.
-        summary: one line.
-        note: more than one line, as Markdown.
-        responses: by status.
-        body: the JSON body, as OpenAPI writes it; None if there is none.
-        body_required: whether a request has to have it.
-    """
+    """What the description shows of an operation: its group, texts in Markdown, replies by status, and JSON body, as OpenAPI writes it."""
 
     tag: str
     summary: str

@@ -78,11 +78,7 @@ def _weight(settings: bytes) -> float:
 
 
 def decompress(body: bytes, *, limit: int) -> bytes:
-    """The bytes that a gzip or zlib stream holds.
-
-    Args:
-        body: the stream; its first bytes show which of the two it is (row 1.14).
-        limit: how many bytes it may hold.
+    """The at most `limit` bytes that a stream holds; its first bytes show whether it is gzip or zlib (row 1.14).
 
     Raises:
         InferenceError: INVALID_ARG when the body is empty, no such stream, incomplete, or holds more than `limit`.
@@ -127,12 +123,7 @@ def size_of(reply: HttpReply) -> int:
 
 
 def compress(reply: HttpReply, encoding: Encoding) -> HttpReply:
-    """A reply with its body compressed, or the reply itself when that would not make it shorter (row 1.15).
-
-    Args:
-        reply: what to send.
-        encoding: GZIP or DEFLATE.
-    """
+    """A reply with its body compressed, or the reply itself when that would not make it shorter (row 1.15)."""
     stream = zlib.compressobj(_LEVEL, zlib.DEFLATED, _WINDOWS[encoding])
     packed = b"".join([*map(stream.compress, reply.body), stream.flush()])
     if len(packed) >= size_of(reply):

@@ -47,13 +47,7 @@ def takes_events(headers: Headers) -> bool:
 
 
 class EventStream:
-    """Implements `BodyStream`, and is the handle on its request.
-
-    Args:
-        encode: writes a response.
-        on_reply: takes the reply once its status is known.
-        large: writes what is large, in a codec process; without it the loop does.
-    """
+    """Implements `BodyStream`, and is the handle on its request."""
 
     __slots__ = (
         "_begun",
@@ -230,13 +224,7 @@ def _error_event(error: InferenceError) -> tuple[bytes, int]:
 
 
 class LargeEvents(Record, frozen=True):
-    """How large responses are written.
-
-    Attributes:
-        codec: the processes.
-        takes_long: whether a response is large.
-        encode: writes one as a whole event; blocking.
-    """
+    """How large responses are written as whole events in codec processes; `encode` blocks."""
 
     codec: Codec
     takes_long: collections.abc.Callable[[InferResponse], bool]

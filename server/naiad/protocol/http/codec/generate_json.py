@@ -49,14 +49,7 @@ class _Input(Record, frozen=True):
 
 
 class GenerateReader:
-    """Reads the requests to one model version.
-
-    Args:
-        traits: of the model.
-        model: its name, as the path has it.
-        version: its version, from the path, or LATEST.
-        max_input_size: bytes that all tensors of a request may have together (row 1.11).
-    """
+    """Reads the requests to one model version; all tensors of one may have `max_input_size` bytes together (row 1.11)."""
 
     def __init__(
         self, traits: ModelTraits, *, model: str, version: int, max_input_size: int

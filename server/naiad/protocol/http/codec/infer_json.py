@@ -60,14 +60,9 @@ class Decoded(Record, frozen=True):
 def decode(
     body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
 ) -> Decoded:
-    """Read a request.
+    """Read a request: a decompressed body, of which the first `header_length` bytes are JSON, at least 1 and at most all.
 
-    Args:
-        body: the whole body, decompressed.
-        header_length: how many of its first bytes are JSON, at least 1 and at most all.
-        model: the model's name, from the path.
-        version: the version, from the path, or LATEST.
-        max_input_size: bytes that the JSON, and each tensor in it, may have (row 1.11).
+    The JSON, and each tensor in it, may have `max_input_size` bytes (row 1.11).
 
     Raises:
         InferenceError: INTERNAL for JSON that cannot be read or misses members (row 3.7), INVALID_ARG for the rest.

@@ -63,10 +63,6 @@ _LONGEST_64_BITS = 20
 def require_utf8(text: str, member: str) -> None:
     """Refuse a string that only `data` may hold: what is not valid text cannot be handed to a model or written into a response.
 
-    Args:
-        text: the string.
-        member: where it stands, for the message.
-
     Raises:
         InferenceError: INTERNAL: it holds bytes that are not UTF-8, or half of a surrogate pair.
     """

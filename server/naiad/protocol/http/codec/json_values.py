@@ -50,13 +50,7 @@ def read(
 ) -> Elements:
     """The elements of a `data` member in row-major order, nesting ignored (row 3.14).
 
-    Args:
-        data: the parsed list.
-        datatype: what the elements are.
-        name: the input's name, for messages.
-        shape: the shape to give them; at most 32 dimensions.
-        count: how many elements that shape holds.
-        document: the JSON text that `data` came from, to tell quickly that no boolean is in it.
+    The shape has at most 32 dimensions and holds `count` elements. `document` is the JSON text, to tell quickly that no boolean is in it.
 
     Returns:
         A writable array of that shape and datatype; `bytes` objects for BYTES.
@@ -107,11 +101,7 @@ def _may_hold_booleans(data: Values, document: bytes) -> bool:
 def mentions(document: bytes, rare: bytes, word: bytes, offset: int) -> bool:
     """Whether `word` stands in a document of mostly digits, found by its rare letter: forty times faster than `in`.
 
-    Args:
-        document: the JSON text.
-        rare: a letter of `word` that numbers do not hold.
-        word: what is searched.
-        offset: where in `word` that letter is.
+    `rare` is a letter of `word`, at `offset` in it, that numbers do not hold.
     """
     at = document.find(rare)
     for _ in range(_MANY_SUSPECTS):

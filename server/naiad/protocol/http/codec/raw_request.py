@@ -17,14 +17,7 @@ from naiad.protocol.http.codec.infer_json import ALL_BINARY, Decoded
 def decode(
     body: bytes, traits: ModelTraits, *, model: str, version: int, max_input_size: int
 ) -> Decoded:
-    """Read a body as the one input of a model.
-
-    Args:
-        body: the whole body, decompressed.
-        traits: of the model.
-        model: the model's name, from the path.
-        version: the version, from the path, or LATEST.
-        max_input_size: bytes the body may have (row 1.11).
+    """Read a decompressed body of at most `max_input_size` bytes as the one input of a model.
 
     Raises:
         InferenceError: INVALID_ARG when the input cannot be derived from the model, or the body is too long.

@@ -31,11 +31,6 @@ class RequestSettings(Record, frozen=True):
     """What the parameters say.
 
     Attributes:
-        parameters: those for the backend.
-        priority: 0 when none is given.
-        timeout_us: microseconds; 0 when none is given.
-        correlation_id: 0 when none is given.
-        flags: SEQUENCE_START and SEQUENCE_END, or-ed.
         binary_data_output: whether outputs that are not listed come as binary data (row 3.30).
     """
 

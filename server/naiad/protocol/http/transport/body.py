@@ -36,23 +36,16 @@ class Body(typing.Protocol):
         Raises:
             HttpError: malformed, too many chunks, or too long.
         """
-        ...
 
     def done(self) -> bool:
         """Whether all of it was taken."""
-        ...
 
     def left(self) -> int | None:
         """Bytes still to come; None if that is unknown."""
-        ...
 
 
 class LengthBody:
-    """A body of known length.
-
-    Args:
-        length: its bytes, at least 1.
-    """
+    """A body of known length, at least one byte."""
 
     def __init__(self, length: int) -> None:
         self._left = length
@@ -230,10 +223,7 @@ class WholeBody:
     """Collects the body of a fast-lane request: a single piece is kept as it came, several are copied once.
 
     Args:
-        head: the request that the body belongs to.
-        handler: its handler.
         started_ns: as in `ResponseSender.dispatch`.
-        dispatch: called at the end.
     """
 
     __slots__ = ("_buffer", "_dispatch", "_first", "_handler", "head", "started_ns")

@@ -42,21 +42,14 @@ class AsgiExchange:
     """A request in the application.
 
     Args:
-        app: the application.
-        head: the request's head.
         scope: the connection's part of the scope: client and server.
-        sender: sends the response.
         read_body: called with whether the application wants more of the body, or has enough for now.
         finished: called when the response is complete, with whether the connection can be kept.
         body_high: body bytes waiting here above which reading stops.
         started_ns: as in `ResponseSender.dispatch`.
 
     Attributes:
-        head: the request's head.
         started_ns: as given.
-        received: bytes of the request's body.
-        status: of the response; 0 until the application has given it.
-        sent: bytes of the response's body.
     """
 
     def __init__(

@@ -48,11 +48,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Connection(asyncio.Protocol):
-    """The protocol of one accepted socket.
-
-    Args:
-        service: what all connections share.
-    """
+    """The protocol of one accepted socket."""
 
     # from `connection_made` on
     _transport: asyncio.Transport
@@ -81,7 +77,6 @@ class Connection(asyncio.Protocol):
 
     @override
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client connected."""
         self._transport = typing.cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=self._settings.write_high_bytes)
         self._peer = Peer(self._transport)
@@ -153,7 +148,6 @@ class Connection(asyncio.Protocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone: cancel its requests."""
         self._life.on(Event.LOST)
 
     @override
@@ -164,7 +158,6 @@ class Connection(asyncio.Protocol):
 
     @override
     def resume_writing(self) -> None:
-        """The client reads again."""
         self._sender.resume()
         self._take()
 

@@ -31,8 +31,6 @@ class HttpError(Exception):
     """The transport refuses a request: it sends `status` and {"error": message}, and closes the connection.
 
     Args:
-        status: the HTTP status.
-        message: what was wrong and what to send instead.
         reply: the whole response, if it is more than these two.
     """
 
@@ -94,12 +92,9 @@ class ReplyFramer:
     def frame(
         self, reply: HttpReply, tail: bytes, *, head_only: bool = False
     ) -> tuple[bytes, tuple[bytes | memoryview, ...]]:
-        """A first buffer, and for a large body the parts that follow it.
+        """A first buffer, and for a large body the parts that follow it. `tail` is KEEP, KEEP_1_0 or CLOSE.
 
-        Args:
-            reply: the response.
-            tail: KEEP, KEEP_1_0 or CLOSE.
-            head_only: leave the body out but keep its length: the response to HEAD.
+        The response to HEAD (`head_only`) has no body, but its length.
 
         Raises:
             ValueError: a header holds a line break.
@@ -131,7 +126,6 @@ class OnStreamEnd(typing.Protocol):
 
     def __call__(self, streamed: "StreamedReply", *, whole: bool) -> None:
         """`whole`: the body is complete; if not, it cannot be completed."""
-        ...
 
 
 class StreamedReply:
@@ -141,17 +135,12 @@ class StreamedReply:
     for HTTP/1.0, which has none, the end of the connection is the end of the body.
 
     Args:
-        reply: the response with the stream.
         minor: of the request: 1 for HTTP/1.1, 0 for HTTP/1.0.
         keep: whether the connection may stay open after it.
-        write: sends bytes now.
-        ended: the callback at the end.
 
     Attributes:
-        reply: as given.
         keeps: whether the connection stays open after it.
         size: bytes of the body that were sent.
-        stream: the body.
     """
 
     __slots__ = ("_chunked", "_ended", "_write", "keeps", "reply", "size", "stream")

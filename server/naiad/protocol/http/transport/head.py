@@ -35,7 +35,6 @@ class RequestHead(Record, frozen=True):
     Attributes:
         method: upper case; GET for a HEAD request, since the handler makes the same reply.
         path: percent-decoded, without the query.
-        target: the request target as it came.
         headers: shared by all requests with the same header block: read-only.
         length: body bytes to come; CHUNKED when it is not known.
         minor: 1 for HTTP/1.1, 0 for HTTP/1.0.
@@ -104,14 +103,9 @@ class _Callbacks:
 
 
 def find_end(data: bytes, start: int, scan: int, *, max_head: int, max_line: int) -> int:
-    """Where a header block ends (behind its empty line), or -1 while it is incomplete.
+    """Where the header block that begins at `start` ends (behind its empty line), or -1 while it is incomplete.
 
-    Args:
-        data: what was read.
-        start: where the block begins.
-        scan: up to where an earlier call has looked.
-        max_head: limit of the whole block, bytes.
-        max_line: limit of its first line, bytes.
+    An earlier call has looked up to `scan`. The whole block and its first line have limits in bytes.
 
     Raises:
         HttpError: 431, 414, or 400 for what cannot become a request whatever follows (so that the rest is not waited for).

@@ -28,7 +28,6 @@ class HeadCache:
     """Templates of header blocks, bounded.
 
     Args:
-        routes: who answers which requests.
         entries: how many templates; when full it is cleared (no order is kept: a hit must cost one lookup).
         entry_bytes: longer blocks are not kept.
 

@@ -136,12 +136,7 @@ class Varying:
     ) -> "HeadTemplate | None":
         """The template of a block; None if a header that is cut out came several times, or does not have the value that the head has.
 
-        Args:
-            block: the block.
-            cut: the same, cut.
-            head: what `parse_head` said of it.
-            handler: who answers such requests; None if that has to be found out for each.
-            limit: bytes that the body may have.
+        `handler` is None if it has to be found out for each request; `limit` is the bytes that a body may have.
         """
         headers = head.headers
         same = [headers.get(name) for name in cut.names] == cut.values
@@ -161,8 +156,6 @@ class HeadTemplate(Record, frozen=True):
     """What the blocks of many requests have in common.
 
     Attributes:
-        block: the block that it was made from.
-        size: its bytes.
         pattern: a regular expression of all such blocks, with a group for each value that was cut out.
         match: the pattern, compiled, which takes longer than ten requests; None before it is worth that.
         names: the headers of the groups, in lower case.

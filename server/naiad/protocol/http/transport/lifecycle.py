@@ -103,14 +103,7 @@ class IllegalTransition(Exception):  # noqa: N818 - a defect of the server, name
 
 
 class Lifecycle:
-    """The state of one connection.
-
-    Args:
-        entered: called after every transition, with the actions of its row.
-
-    Attributes:
-        state: where it is now.
-    """
+    """The state of one connection; `entered` is called after every transition, with the actions of its row."""
 
     __slots__ = ("_entered", "state")
 

@@ -21,16 +21,7 @@ def http_listener(
     clock: Clock,
     access_log: AccessLog | None = None,
 ) -> Listener:
-    """An HTTP server.
-
-    Args:
-        address: where to listen.
-        routes: the fast lane.
-        app: everything else.
-        settings: limits and timeouts.
-        clock: for the access log, and for how long a connection has had the event loop.
-        access_log: gets an entry for each response; None switches it off.
-    """
+    """An HTTP server: `routes` is the fast lane, `app` everything else. An access log gets an entry for each response."""
 
     def protocol(registry: ConnectionRegistry) -> ProtocolFactory:
         service = HttpService(

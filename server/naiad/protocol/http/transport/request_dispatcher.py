@@ -23,14 +23,7 @@ class RequestDispatcher:
     """The requests of one connection.
 
     Args:
-        service: what all connections share.
-        life: the state of the connection.
-        receiver: gives the requests.
-        sender: sends the responses.
-        transport: the socket.
-        peer: the client.
         resume: continues with the input, after a request in the application or in the next iteration of the event loop.
-        update_reading: pauses or resumes reading.
 
     Attributes:
         bridge: the request in the application, if there is one.

@@ -30,25 +30,18 @@ class BodySink(typing.Protocol):
 
     def feed(self, piece: bytes) -> None:
         """The next piece."""
-        ...
 
     def end(self) -> None:
         """The body is complete."""
-        ...
 
 
 class RequestReceiver:
     """The unused input of a connection, and the body that is being received.
 
-    Args:
-        settings: limits and timeouts.
-        heads: known heads.
-
     Attributes:
         body: the body that is being received; None between requests.
         body_held: the application has enough of that body for now.
         owes_continue: the client waits for `100 Continue` before it sends that body.
-        eof: the client has finished sending.
         unread: whether there are bytes that were not taken.
     """
 

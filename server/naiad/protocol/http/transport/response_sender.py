@@ -32,7 +32,6 @@ class Exchange(msgspec.Struct, eq=False):
 
     Attributes:
         sender: sends the response; None once the client has gone.
-        head: the request's head.
         response: the response, once there is one; it waits here for the responses before it.
         handle: cancels the work in progress, if the handler gave one.
         context: for the engine and the access log; None without such a log, and once it has its entry.
@@ -80,11 +79,6 @@ class ResponseSender:
     """The responses of one connection.
 
     Args:
-        service: what all connections share.
-        life: the state of the connection.
-        receiver: the receiving side.
-        transport: the socket.
-        peer: notes the time of the last write.
         resume: continues with the input that waited for responses.
 
     Attributes:
@@ -135,13 +129,9 @@ class ResponseSender:
     def dispatch(
         self, head: RequestHead, handler: FastHandler, request: HttpRequest, now_ns: int
     ) -> None:
-        """Call the handler of a complete request.
+        """Call the handler of a complete request; headers and length of `head` may be those of another request like it.
 
-        Args:
-            head: of the request; its headers and length may be those of another request like it.
-            handler: who answers.
-            request: what it gets.
-            now_ns: as in `RequestContext.received_ns`; 0 without an access log.
+        `now_ns` is as in `RequestContext.received_ns`; 0 without an access log.
         """
         recorder, context = self._recorder, None
         if recorder is not None:

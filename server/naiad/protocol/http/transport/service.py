@@ -86,14 +86,7 @@ class AccessRecorder(Recorder):
         reply: HttpReply,
         context: RequestContext,
     ) -> None:
-        """A response was sent: log its entry.
-
-        Args:
-            head: the request's.
-            peer: the client's host and port; None if it is unknown.
-            reply: what was sent.
-            context: the request's.
-        """
+        """A response was sent: log its entry."""
         context.request_id = reply.request_id
         self.write(
             AccessEntry(
@@ -108,18 +101,7 @@ class AccessRecorder(Recorder):
 
 
 class HttpService(msgspec.Struct, frozen=True, kw_only=True):
-    """The collaborators of the connections.
-
-    Attributes:
-        routes: the fast lane.
-        app: everything else.
-        settings: limits and timeouts.
-        registry: the open connections, and the time.
-        heads: header blocks seen before.
-        framer: puts responses into bytes.
-        clock: how long a connection has had the event loop in this iteration.
-        recorder: gets every response for the access log; None when there is no such log.
-    """
+    """The collaborators of the connections."""
 
     routes: FastRoutes
     app: AsgiApp
