@@ -131,7 +131,7 @@ async def _run(folder: pathlib.Path, rounds: int) -> list[Cost]:
     its.close()
     ours.setblocking(False)
     config = _config()
-    source = ModelSource(config=config, version=1, model_dir=folder, version_dir=folder, options={})
+    source = ModelSource(config=config, version=1, model_dir=folder, options={})
     spec = InstanceSpec(name="echo_0", kind=InstanceKind.CPU, device_id=0)
     worker, (host,) = process_hosts(
         "echo",
@@ -203,7 +203,8 @@ def measure(*, rounds: int) -> list[Cost]:
     """Through a worker, and beside it the bare pair."""
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        (folder / "model.py").write_text(_MODEL)
+        (folder / "1").mkdir()
+        (folder / "1" / "model.py").write_text(_MODEL)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_run(folder, rounds))
 

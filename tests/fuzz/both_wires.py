@@ -20,6 +20,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.errors import InferenceError
 from naiad.protocol.grpc.codec.request_proto import RequestReader
 from naiad.protocol.http.codec import typed_json
+from naiad.protocol.http.codec.infer_json import Target
 from tests.fuzz.choices import Choices
 from tests.fuzz.http_infer import summary
 
@@ -143,9 +144,7 @@ def _http(
         root["parameters"] = parameters
     head = json.dumps(root).encode()
     try:
-        decoded = typed_json.decode(
-            head + tail, len(head), model="m", version=LATEST, max_input_size=_LIMIT
-        )
+        decoded = typed_json.decode(head + tail, len(head), Target("m", LATEST, _LIMIT))
     except InferenceError:
         return None
     return _usable(decoded.request)

@@ -17,12 +17,13 @@ from naiad.hosts.worker import codec
 from naiad.protocol import raw_tensors
 from naiad.protocol.codec import frames
 from naiad.protocol.http.codec import infer_json, large_bodies
+from naiad.protocol.http.codec.infer_json import Target
 from tests.fuzz import http_infer
 from tests.fuzz.http_infer import summary, whole
 
 WORDS = (*http_infer.WORDS, "\\x01\\x00\\x00\\x00a", "\\x00\\x00\\x00\\x00", "\\xff\\xff\\xff\\xff")
 
-_LIMIT = 20_000
+_TARGET = Target("m", LATEST, 20_000)
 
 _STRINGS = (
     b'{"inputs":[{"name":"A","shape":[3],"datatype":"BYTES","parameters":{"binary_data_size":17}}]}'
@@ -48,11 +49,9 @@ def check(data: bytes) -> None:
     body = data[2:] or b"{}"
     length = int.from_bytes(data[:2], "little")
     length = length if 0 < length <= len(body) else len(body)
-    plain = _outcome(
-        lambda: infer_json.decode(body, length, model="m", version=LATEST, max_input_size=_LIMIT)
-    )
+    plain = _outcome(lambda: infer_json.decode(body, length, _TARGET))
     with _small_is_large():
-        arguments = _travelled((frames.large(body), length, "m", LATEST, _LIMIT))
+        arguments = _travelled((frames.large(body), length, _TARGET))
         coded = _outcome(lambda: _travelled(large_bodies._decode_infer(*arguments)))
         if isinstance(plain, InferenceError) or isinstance(coded, InferenceError):
             assert _shown(plain) == _shown(coded)

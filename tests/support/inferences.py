@@ -12,7 +12,6 @@ from naiad.config.model_config import (
     ModelConfig,
     Optimization,
     TensorSpec,
-    VersionPolicy,
 )
 from naiad.core.datatypes import FP32
 from naiad.core.inference import Inference, OnResponse
@@ -81,12 +80,10 @@ def make_config(
         name=name,
         platform="",
         backend="scripted",
-        runtime="",
         default_model_filename="",
         max_batch_size=max_batch_size,
         inputs=tuple(inputs),
         outputs=tuple(outputs),
-        version_policy=VersionPolicy(latest=1),
         instance_groups=(InstanceGroup(name=f"{name}_0", kind=InstanceKind.CPU, count=1),),
         dynamic_batching=batching,
         optimization=Optimization(),

@@ -67,7 +67,7 @@ class PolynomialInstance(Instance):
         return Execution(responses, begun_ns, ended_ns)
 
 
-def complete(message: Any, **_: Any) -> None:
+def complete(message: Any, *_: Any) -> None:
     """Every polynomial has the same input and output, so its config may leave them out."""
     for tensors, name in ((message.input, "X"), (message.output, "Y")):
         if not tensors:

@@ -21,8 +21,12 @@ class ModelSource(msgspec.Struct, frozen=True, kw_only=True):
     config: ModelConfig
     version: int
     model_dir: pathlib.Path
-    version_dir: pathlib.Path
     options: collections.abc.Mapping[str, str]
+
+    @property
+    def version_dir(self) -> pathlib.Path:
+        """The version's folder."""
+        return self.model_dir / str(self.version)
 
 
 class WorkerPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,22 +83,12 @@ class ModelsComplete(typing.Protocol):
     """What a backend offers besides `Backend` when a model's own code completes its config (row 15.27)."""
 
     def complete(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
+        self, message: Any, version_dir: pathlib.Path, options: collections.abc.Mapping[str, str]
     ) -> None:
         """Run that code here. See `config.backend_type.Completer`."""
 
     def completion_plan(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
+        self, message: Any, version_dir: pathlib.Path, options: collections.abc.Mapping[str, str]
     ) -> WorkerPlan | None:
         """Run it in a worker process: `load` of the plan is a function of the settings; None when the model has no such code.
 

@@ -35,7 +35,6 @@ def plan_of(source: ModelSource, spec: InstanceSpec) -> WorkerPlan:
             "config": base64.b64encode(config).decode(),
             "version": source.version,
             "model_dir": str(source.model_dir),
-            "version_dir": str(source.version_dir),
             "options": dict(source.options),
         },
         executable=sys.executable,
@@ -58,7 +57,6 @@ class BackendRunner(LoadedModel):
             config=config,
             version=settings["version"],
             model_dir=pathlib.Path(settings["model_dir"]),
-            version_dir=pathlib.Path(settings["version_dir"]),
             options=settings["options"],
         )
         backend = Registry(clock=SystemClock()).get(config.backend)

@@ -79,29 +79,12 @@ class CompletionError(InferenceError):
         self.suggestion = suggestion
 
 
-class Completer(typing.Protocol):
-    """Fills in what the model itself knows (rows 11.49-11.51)."""
+Completer = collections.abc.Callable[[Any, pathlib.Path, collections.abc.Mapping[str, str]], None]
+"""Fills in what the model itself knows (rows 11.49-11.51).
 
-    def __call__(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
-    ) -> None:
-        """Complete a config.
-
-        Args:
-            message: the model_config_pb2.ModelConfig, normalised; changed in place.
-            model_dir: the model's folder.
-            version_dir: the folder of the highest version that will be served.
-            options: `--backend-config` settings of this backend.
-
-        Raises:
-            InferenceError: the model cannot be read, or contradicts its config; a CompletionError names the field.
-        """
-
+Takes the normalised message, which it changes in place, the folder of the highest version that will be served, and the `--backend-config`
+settings of the backend. Raises InferenceError when the model cannot be read or contradicts its config; a CompletionError names the field.
+"""
 
 ModelCheck = collections.abc.Callable[[Any, pathlib.Path, Findings], None]
 """Holds a completed config (the message) against a version's model file and adds every contradiction to the findings."""

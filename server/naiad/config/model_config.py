@@ -22,7 +22,6 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
         dims: without the batch dimension; -1 is any size.
         reshape: what the backend sees instead of `dims` (row 4.12); None when the same.
         is_shape_tensor: its values are a shape; TensorRT only.
-        label_filename: labels for classification, outputs only; "" when there are none.
     """
 
     name: str
@@ -31,7 +30,6 @@ class TensorSpec(msgspec.Struct, frozen=True, kw_only=True):
     reshape: tuple[int, ...] | None = None
     optional: bool = False
     is_shape_tensor: bool = False
-    label_filename: str = ""
 
 
 class TimeoutAction(enum.Enum):
@@ -97,16 +95,12 @@ class InstanceGroup(msgspec.Struct, frozen=True, kw_only=True):
         name: `<model>_<i>` when the config names none (row 11.32).
         count: instances, per GPU for KIND_GPU.
         gpus: device ids for KIND_GPU, all of them when the config lists none; empty otherwise.
-        profiles: TensorRT optimisation profiles.
-        host_policy: its name, "" for the default one (row 11.34).
     """
 
     name: str
     kind: InstanceKind
     count: int
     gpus: tuple[int, ...] = ()
-    profiles: tuple[str, ...] = ()
-    host_policy: str = ""
 
 
 class Accelerator(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,28 +124,12 @@ class Optimization(msgspec.Struct, frozen=True, kw_only=True):
     cpu_accelerators: tuple[Accelerator, ...] = ()
 
 
-class VersionPolicy(msgspec.Struct, frozen=True, kw_only=True):
-    """Which versions are served (row 7.40); exactly one of the three is meant.
-
-    Attributes:
-        latest: serve the N highest; 0 when another policy is meant.
-        all: serve every version.
-        specific: serve these, where present.
-    """
-
-    latest: int = 0
-    all: bool = False
-    specific: tuple[int, ...] = ()
-
-
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """The configuration of a model.
 
     Attributes:
         platform: as in the config; "" when `backend` alone says it.
-        runtime: the backend's runtime file (row 11.5); "" for the default.
         max_batch_size: 0 means no batch dimension.
-        version_policy: which versions are served.
         instance_groups: at least one.
         dynamic_batching: None means the default scheduler.
         metric_tags: extra labels of the model's metrics (row 11.39).
@@ -162,12 +140,10 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     platform: str
     backend: str
-    runtime: str
     default_model_filename: str
     max_batch_size: int
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    version_policy: VersionPolicy
     instance_groups: tuple[InstanceGroup, ...]
     dynamic_batching: DynamicBatching | None
     optimization: Optimization

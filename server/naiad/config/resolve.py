@@ -269,10 +269,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             attempt.CopyFrom(self.message)
             try:
                 complete(
-                    attempt,
-                    model_dir=self.model_dir,
-                    version_dir=self.model_dir / str(version),
-                    options=self._options(self.message.backend),
+                    attempt, self.model_dir / str(version), self._options(self.message.backend)
                 )
             except InferenceError as error:
                 failures[version] = [self._completion_problem(error, version)]

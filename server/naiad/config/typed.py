@@ -13,7 +13,6 @@ from naiad.config.model_config import (
     QueuePolicy,
     TensorSpec,
     TimeoutAction,
-    VersionPolicy,
 )
 from naiad.core import datatypes
 from naiad.core.messages import model_config_pb2
@@ -31,12 +30,10 @@ def typed(message: Any) -> ModelConfig:
         name=message.name,
         platform=message.platform,
         backend=message.backend,
-        runtime=message.runtime,
         default_model_filename=message.default_model_filename,
         max_batch_size=message.max_batch_size,
         inputs=tuple(map(_tensor, message.input)),
         outputs=tuple(map(_tensor, message.output)),
-        version_policy=_version_policy(message.version_policy),
         instance_groups=tuple(map(_instance_group, message.instance_group)),
         dynamic_batching=(
             _dynamic_batching(message.dynamic_batching)
@@ -64,18 +61,7 @@ def _tensor(spec: Any) -> TensorSpec:
         reshape=tuple(spec.reshape.shape) if reshaped else None,
         optional=getattr(spec, "optional", False),
         is_shape_tensor=spec.is_shape_tensor,
-        label_filename=getattr(spec, "label_filename", ""),
     )
-
-
-def _version_policy(policy: Any) -> VersionPolicy:
-    match policy.WhichOneof("policy_choice"):
-        case "specific":
-            return VersionPolicy(specific=tuple(policy.specific.versions))
-        case "latest":
-            return VersionPolicy(latest=policy.latest.num_versions)
-        case _:
-            return VersionPolicy(all=True)
 
 
 def _instance_group(group: Any) -> InstanceGroup:
@@ -84,8 +70,6 @@ def _instance_group(group: Any) -> InstanceGroup:
         kind=_KINDS[group.kind],
         count=group.count,
         gpus=tuple(group.gpus),
-        profiles=tuple(group.profile),
-        host_policy=group.host_policy,
     )
 
 

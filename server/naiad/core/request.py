@@ -60,3 +60,35 @@ class InferRequest(Record, frozen=True):
     def label(self) -> str:
         """The prefix of messages about this request (row 1.3)."""
         return f"[request id: {self.id or '<id_unknown>'}] "
+
+
+class RequestSettings(Record, frozen=True):
+    """The parameters of a request, as a protocol reads them: those for the model, and those for the server, as in `InferRequest`."""
+
+    parameters: Parameters
+    priority: int
+    timeout_us: int
+    correlation_id: int | str
+    flags: int
+
+    def request(
+        self,
+        model: str,
+        version: int,
+        request_id: str,
+        inputs: list[Tensor],
+        outputs: list[RequestedOutput],
+    ) -> InferRequest:
+        """A request with these settings and parameters of its own; the arguments are the first members of `InferRequest`."""
+        return InferRequest(
+            model,
+            version,
+            request_id,
+            inputs,
+            outputs,
+            self.parameters.copy(),
+            self.priority,
+            self.timeout_us,
+            self.correlation_id,
+            self.flags,
+        )

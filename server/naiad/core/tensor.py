@@ -5,6 +5,7 @@ code that needs to write makes a copy (the batch is that copy).
 """
 
 import struct
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -89,51 +90,71 @@ def unpack(packed: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
         add(body[start:at])
     if at > end:
         raise ValueError(f"element {len(elements) - 1} is cut off")
+    return object_array(elements)
+
+
+def object_array(elements: "Sequence[Any]") -> "np.ndarray[Any, Any]":
+    """An array of one dimension that holds these objects as they are."""
     array = np.empty(len(elements), dtype=object)
     array[:] = elements
     return array
 
 
+def count_packed(body: bytes, start: int, end: int, most: int) -> tuple[int, int, int]:
+    """Read the packed elements in `body[start:end]`, at most one more than `most`; `most` of one length, the usual case, at once.
+
+    Returns:
+        How many there are, where the last one begins, and where it ends: beyond `end` if it is cut off, and before it if a length is, or if
+        there are more elements.
+    """
+    size = end - start
+    if most > 0 and size >= most * _LENGTH.size and not size % most:
+        width = size // most
+        lengths: np.ndarray[Any, Any] = np.ndarray((most,), "<u4", body, start, (width,))
+        if (lengths == width - _LENGTH.size).all():
+            return most, end - width + _LENGTH.size, end
+    at = element_at = start
+    length_at, prefix, last = _LENGTH.unpack_from, _LENGTH.size, end - _LENGTH.size
+    for elements in range(most + 1):
+        if at > last:
+            return elements, element_at, at
+        element_at = at + prefix
+        at = element_at + length_at(body, at)[0]
+    return max(most + 1, 0), element_at, at
+
+
 def check_packed(packed: "np.ndarray[Any, Any]", count: int) -> None:
-    """See that packed bytes hold this many elements. Elements of one length, the usual case, are checked at once.
+    """See that packed bytes hold this many elements.
 
     Raises:
         ValueError: they do not.
     """
-    body = packed.tobytes()
-    at, end, found = 0, len(body), 0
-    length_at = _LENGTH.unpack_from
-    if count > 1 and end % count == 0 and end >= _LENGTH.size * count:
-        width = end // count
-        lengths = np.ndarray((count,), "<u4", body, 0, (width,))
-        if (lengths == width - _LENGTH.size).all():
-            return
-    while at < end and found <= count:
-        if at + _LENGTH.size > end:
-            raise ValueError(f"the length of element {found} is cut off")
-        at += _LENGTH.size + length_at(body, at)[0]
-        found += 1
+    end = packed.nbytes
+    elements, _, at = count_packed(packed.tobytes(), 0, end, count)
     if at > end:
-        raise ValueError(f"element {found - 1} is cut off")
-    if found != count:
-        raise ValueError(f"{found} elements or more, expected {count}")
+        raise ValueError(f"element {elements - 1} is cut off")
+    if at < end and elements <= count:
+        raise ValueError(f"the length of element {elements} is cut off")
+    if elements != count:
+        raise ValueError(f"{elements} elements or more, expected {count}")
 
 
 def pack(array: "np.ndarray[Any, Any]") -> "np.ndarray[Any, Any]":
     """The reverse of `unpack`, for an object array of `bytes` in any shape. The result is read-only."""
     elements = array.ravel()
     if elements.size <= _PACKED_AT_ONCE:
-        return np.frombuffer(_packed(elements), np.uint8)
+        return np.frombuffer(packed_bytes(elements), np.uint8)
     # In pieces: the objects of all lengths together would take 20 times the memory of short strings.
     packed = bytearray()
     for start in range(0, elements.size, _PACKED_AT_ONCE):
-        packed += _packed(elements[start : start + _PACKED_AT_ONCE])
+        packed += packed_bytes(elements[start : start + _PACKED_AT_ONCE])
     whole = np.frombuffer(packed, np.uint8)
     whole.flags.writeable = False
     return whole
 
 
-def _packed(elements: "np.ndarray[Any, Any]") -> bytes:
+def packed_bytes(elements: "np.ndarray[Any, Any]") -> bytes:
+    """`bytes` objects, each behind its length in 4 little-endian bytes."""
     lengths = _LENGTH.pack
     parts: list[bytes] = []
     for element in elements.tolist():

@@ -196,7 +196,6 @@ class InstanceFactory:
             config=plan.config,
             version=plan.version,
             model_dir=plan.model_dir,
-            version_dir=plan.version_dir,
             options=self.options_of(plan.config.backend),
         )
 

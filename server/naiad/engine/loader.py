@@ -206,8 +206,6 @@ def _complete(
     backend: ModelsComplete,
     default_host: HostKind,
     message: typing.Any,
-    *,
-    model_dir: pathlib.Path,
     version_dir: pathlib.Path,
     options: collections.abc.Mapping[str, str],
 ) -> None:
@@ -215,11 +213,9 @@ def _complete(
     chosen = message.parameters.get(HOST_PARAMETER)
     wanted = (chosen and chosen.string_value) or options.get("host") or default_host
     if known_host(wanted, message.name, message.backend) == "thread":
-        backend.complete(message, model_dir=model_dir, version_dir=version_dir, options=options)
+        backend.complete(message, version_dir, options)
         return
-    plan = backend.completion_plan(
-        message, model_dir=model_dir, version_dir=version_dir, options=options
-    )
+    plan = backend.completion_plan(message, version_dir, options)
     if plan is not None:
         from naiad.engine import workers  # noqa: PLC0415 - as in `Loader`
 

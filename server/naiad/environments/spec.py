@@ -57,7 +57,6 @@ def spec_of(
     model: str,
     *,
     parameters: collections.abc.Mapping[str, str],
-    model_dir: pathlib.Path,
     version_dir: pathlib.Path,
     options: Options,
     backend_dir: pathlib.Path | None = None,
@@ -69,6 +68,7 @@ def spec_of(
     Raises:
         InferenceError: INVALID_ARG: a setting is not valid.
     """
+    model_dir = version_dir.parent
     packed = parameters.get(PACKED_PARAMETER, "")
     if packed:
         return Packed(path=_expanded(packed, model, model_dir))

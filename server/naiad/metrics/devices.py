@@ -69,15 +69,10 @@ class GpuMonitor:
     def open(self) -> tuple[Gpu, ...]:
         """Find the GPUs; an empty result without a driver or without nvidia-ml-py."""
         try:
-            ctypes.CDLL(
-                _DRIVER
-            )  # the driver's own library; without it the import below would cost 50 ms without a result
+            ctypes.CDLL(_DRIVER)  # without it the import below would cost 50 ms without a result
             import pynvml  # noqa: PLC0415 - only where there may be GPUs
 
             pynvml.nvmlInit()
-        except (ImportError, OSError) as error:
-            log.debug("no GPUs: %s", error)
-            return ()
         except Exception as error:  # noqa: BLE001 - NVMLError is only known once the import worked
             log.debug("no GPUs: %s", error)
             return ()
@@ -227,9 +222,7 @@ class SystemMetrics:
             await asyncio.sleep(self._interval)
             try:
                 self._series = await asyncio.to_thread(self._measure)
-            except (
-                OSError
-            ) as error:  # no descriptor is free, most likely: it will say so in other lines too
+            except OSError as error:  # no descriptor is free, most likely
                 log.warning(
                     "measuring the machine failed (%s); the metrics page shows older values", error
                 )

@@ -12,7 +12,16 @@ import typing
 import numpy as np
 
 from naiad.core.datatypes import BYTES, DataType
-from naiad.core.tensor import UNPACKED, PackedStrings, Tensor, packed_strings
+from naiad.core.record import Record
+from naiad.core.tensor import (
+    UNPACKED,
+    PackedStrings,
+    Tensor,
+    count_packed,
+    object_array,
+    packed_bytes,
+    packed_strings,
+)
 
 Elements = np.ndarray[typing.Any, np.dtype[typing.Any]]
 
@@ -32,33 +41,31 @@ _OBJECTS = 16
 _NOTHING: Elements = np.empty((0,), dtype=np.uint8)
 
 
-def read(
-    body: bytes,
-    start: int,
-    size: int,
-    *,
-    model: str,
-    name: str,
-    datatype: DataType,
-    shape: tuple[int, ...],
-    count: int,
-) -> Tensor:
-    """A tensor whose bytes are `body[start:start + size]`, as a view; they lie within the body.
+class InputSpec(Record, frozen=True):
+    """An input without its values. No dimension of the shape is negative; `count` is how many elements it holds."""
 
-    No dimension of the shape is negative; `count` is how many elements it holds.
-    """
+    name: str
+    datatype: DataType
+    shape: tuple[int, ...]
+    count: int
+
+    def faulty(self, fault: str) -> Tensor:
+        """The tensor whose bytes do not fill the shape; its array must not be read."""
+        return faulty(self.name, self.datatype, self.shape, fault)
+
+
+def read(body: bytes, start: int, size: int, spec: InputSpec, *, model: str) -> Tensor:
+    """A tensor whose bytes are `body[start:start + size]`, as a view; they lie within the body."""
+    datatype, shape, count = spec.datatype, spec.shape, spec.count
     if len(shape) > MAX_RANK:
-        return faulty(name, datatype, shape, f"a shape can have at most {MAX_RANK} dimensions")
+        return spec.faulty(f"a shape can have at most {MAX_RANK} dimensions")
     if not count and exceeds_memory(shape, datatype):
-        return faulty(name, datatype, shape, too_large(model=model, name=name, shape=shape))
+        return spec.faulty(too_large(model=model, name=spec.name, shape=shape))
     if datatype is BYTES:
-        return _read_strings(body, start, size, model=model, name=name, shape=shape, count=count)
-    expected = count * datatype.size
-    if size != expected:
-        return wrong_size(
-            model=model, name=name, datatype=datatype, shape=shape, expected=expected, size=size
-        )
-    return Tensor(name, datatype, shape, np.ndarray(shape, datatype.dtype, body, start))
+        return _read_strings(body, start, size, spec, model=model)
+    if size != count * datatype.size:
+        return wrong_size(spec, size, model=model)
+    return Tensor(spec.name, datatype, shape, np.ndarray(shape, datatype.dtype, body, start))
 
 
 def faulty(name: str, datatype: DataType, shape: tuple[int, ...], fault: str) -> Tensor:
@@ -79,21 +86,13 @@ def too_large(*, model: str, name: str, shape: tuple[int, ...]) -> str:
     )
 
 
-def wrong_size(
-    *,
-    model: str,
-    name: str,
-    datatype: DataType,
-    shape: tuple[int, ...],
-    expected: int,
-    size: int,
-) -> Tensor:
+def wrong_size(spec: InputSpec, size: int, *, model: str) -> Tensor:
     """A tensor that came with too few or too many bytes (row 4.8)."""
-    fault = (
-        f"input byte size mismatch for input '{name}' for model '{model}'. Expected {expected}, got {size}: "
-        f"shape {list(shape)} of {datatype.name} takes {datatype.size} bytes per element"
+    datatype = spec.datatype
+    return spec.faulty(
+        f"input byte size mismatch for input '{spec.name}' for model '{model}'. Expected {spec.count * datatype.size}, got {size}: "
+        f"shape {list(spec.shape)} of {datatype.name} takes {datatype.size} bytes per element"
     )
-    return faulty(name, datatype, shape, fault)
 
 
 def wrong_count(model: str, name: str, expected: int, got: int) -> str:
@@ -106,12 +105,7 @@ def write(tensor: Tensor) -> bytes | memoryview:
     if tensor.datatype is BYTES:
         if type(tensor) is PackedStrings:
             return tensor.packed.data
-        pack = _LENGTH.pack
-        parts: list[bytes] = []
-        for element in tensor.array.ravel().tolist():
-            parts.append(pack(len(element)))
-            parts.append(element)
-        return b"".join(parts)
+        return packed_bytes(tensor.array.ravel())
     array = tensor.array
     if array.nbytes <= _COPIED:
         return array.tobytes()
@@ -133,16 +127,15 @@ def is_large(tensor: Tensor) -> bool:
     return array.nbytes > LARGE or sum(map(len, array.flat)) > LARGE
 
 
-def _read_strings(
-    body: bytes, start: int, size: int, *, model: str, name: str, shape: tuple[int, ...], count: int
-) -> Tensor:
+def _read_strings(body: bytes, start: int, size: int, spec: InputSpec, *, model: str) -> Tensor:
     """A BYTES tensor: each element is a little-endian uint32 length and that many bytes (row 3.13)."""
+    name, shape, count = spec.name, spec.shape, spec.count
     if count > _OBJECTS:
         # fewer bytes hold few elements, whatever the shape says
         unchecked = count > UNPACKED and size > UNPACKED * _LENGTH.size
         fault = "" if unchecked else _fault(body, start, size, count, model=model, name=name)
         if fault:
-            return faulty(name, BYTES, shape, fault)
+            return spec.faulty(fault)
         return packed_strings(name, shape, np.ndarray((size,), np.uint8, body, start))
     elements: list[bytes] = []
     at, end = start, start + size
@@ -155,10 +148,8 @@ def _read_strings(
             break
         elements.append(body[element_at:at])
     if at != end or len(elements) != count:
-        return faulty(name, BYTES, shape, _fault(body, start, size, count, model=model, name=name))
-    array: Elements = np.empty(count, dtype=object)
-    array[:] = elements
-    return Tensor(name, BYTES, shape, array.reshape(shape))
+        return spec.faulty(_fault(body, start, size, count, model=model, name=name))
+    return Tensor(name, BYTES, shape, object_array(elements).reshape(shape))
 
 
 def unchecked(inputs: list[Tensor]) -> list[PackedStrings]:
@@ -179,21 +170,8 @@ def fault_in(packed: memoryview, count: int, model: str, name: str) -> str:
 
 def _fault(body: bytes, start: int, size: int, count: int, *, model: str, name: str) -> str:
     """Why `body[start:start + size]` is not so many elements, "" when it is; reads at most one element too many."""
-    if count and size >= count * _LENGTH.size and not size % count:
-        width = size // count
-        lengths: Elements = np.ndarray((count,), "<u4", body, start, (width,))
-        if (lengths == width - _LENGTH.size).all():  # elements of one length are checked at once
-            return ""
-    at = element_at = start
     end = start + size
-    length_at, prefix, last = _LENGTH.unpack_from, _LENGTH.size, end - _LENGTH.size
-    for elements in range(count + 1):  # noqa: B007 - how many were read before the break
-        if at > last:
-            break
-        element_at = at + prefix
-        at = element_at + length_at(body, at)[0]
-    else:
-        elements = count + 1
+    elements, element_at, at = count_packed(body, start, end, count)
     if at == end and elements == count:
         return ""
     what = f"for inference input '{name}' for model '{model}'"

@@ -289,7 +289,6 @@ def _loaded(
         config=resolution.config,
         version=number,
         model_dir=model_dir,
-        version_dir=model_dir / str(number),
         options=_OPTIONS["python"],
     )
     loaded = _in_own_context(backend.load, source)

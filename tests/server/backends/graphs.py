@@ -71,7 +71,6 @@ def load(
         config=config,
         version=1,
         model_dir=folder,
-        version_dir=folder / "1",
         options=options or {},
     )
     return Loaded(backend.load(source), config)

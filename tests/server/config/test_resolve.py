@@ -25,14 +25,7 @@ class Completion:
         self.seen: list[dict[str, Any]] = []
         self._fails = fails
 
-    def __call__(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: Mapping[str, str],
-    ) -> None:
+    def __call__(self, message: Any, version_dir: pathlib.Path, options: Mapping[str, str]) -> None:
         self.calls.append((version_dir.name, dict(options)))
         self.seen.append(to_json(message))
         message.input.add(name="half done")

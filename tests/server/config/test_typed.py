@@ -11,7 +11,6 @@ from naiad.config.model_config import (
     QueuePolicy,
     TensorSpec,
     TimeoutAction,
-    VersionPolicy,
 )
 from naiad.core import datatypes
 from tests.server.config.model_folders import make_model, resolve
@@ -55,12 +54,7 @@ def test_every_field_arrives(tmp_path: pathlib.Path) -> None:
         TensorSpec(name="a", datatype=datatypes.BYTES, dims=(-1, 2), optional=True),
         TensorSpec(name="b", datatype=datatypes.BF16, dims=(6,), reshape=(2, 3)),
     )
-    assert config.outputs == (
-        TensorSpec(
-            name="c", datatype=datatypes.BOOL, dims=(1,), reshape=(), label_filename="l.txt"
-        ),
-    )
-    assert config.version_policy == VersionPolicy(specific=(1,))
+    assert config.outputs == (TensorSpec(name="c", datatype=datatypes.BOOL, dims=(1,), reshape=()),)
     assert config.dynamic_batching == DynamicBatching(
         preferred_batch_sizes=(4, 8),
         max_queue_delay_us=100,
@@ -92,11 +86,7 @@ def test_a_reshape_to_the_same_shape_is_dropped(tmp_path: pathlib.Path) -> None:
     assert config.inputs[0].reshape is None
 
 
-def test_the_other_policies_and_the_default_scheduler(tmp_path: pathlib.Path) -> None:
-    default = resolve(make_model(tmp_path, 'backend: "python"')).config
-    every = resolve(make_model(tmp_path, 'backend: "python" version_policy { all {} }')).config
-    assert default is not None
-    assert every is not None
-    assert default.version_policy == VersionPolicy(latest=1)
-    assert default.dynamic_batching is None
-    assert every.version_policy == VersionPolicy(all=True)
+def test_the_default_scheduler(tmp_path: pathlib.Path) -> None:
+    config = resolve(make_model(tmp_path, 'backend: "python"')).config
+    assert config is not None
+    assert config.dynamic_batching is None

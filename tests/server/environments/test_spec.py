@@ -17,7 +17,6 @@ def needed(
     return spec_of(
         "m",
         parameters=parameters or {},
-        model_dir=folder,
         version_dir=folder / "1",
         options=options or {},
     )

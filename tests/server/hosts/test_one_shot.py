@@ -28,7 +28,7 @@ def completed(
     model(folder, body)
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     backend = PythonBackend(clock=SystemClock())
-    plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
+    plan = backend.completion_plan(message, folder / "1", {})
     assert plan is not None
     backend.take_completion(message, run_one_shot(identity, plan, timeout_s=timeout_s))
     return message
@@ -161,7 +161,7 @@ def test_a_model_is_asked_only_when_it_may_have_something_to_say(
 ) -> None:
     (tmp_path / "model.py").write_text(text)
     plan = PythonBackend(clock=SystemClock()).completion_plan(
-        model_config_pb2.ModelConfig(name="m"), model_dir=tmp_path, version_dir=tmp_path, options={}
+        model_config_pb2.ModelConfig(name="m"), tmp_path, {}
     )
     assert [plan is not None] == asked
 

@@ -314,9 +314,7 @@ async def test_a_backend_without_a_runner_of_its_own_runs_as_it_is(
     hosts: Hosts, tmp_path: pathlib.Path
 ) -> None:
     config = python_config()
-    source = ModelSource(
-        config=config, version=1, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
-    )
+    source = ModelSource(config=config, version=1, model_dir=tmp_path, options={})
     one = InstanceSpec(name="m_0_0", kind=InstanceKind.CPU, device_id=0)
     hosted = await hosts.start(SAME, worker_plan=backend_runner.plan_of(source, one))
     assert answers(await hosted.run(ask((3, 4)), ask((5, 6)))) == [

@@ -86,9 +86,7 @@ def model(folder: pathlib.Path, body: str) -> pathlib.Path:
 
 def plan(folder: pathlib.Path, config: ModelConfig, *, name: str = "m_0_0") -> WorkerPlan:
     """How its instance runs in a worker."""
-    source = ModelSource(
-        config=config, version=1, model_dir=folder, version_dir=folder / "1", options={}
-    )
+    source = ModelSource(config=config, version=1, model_dir=folder, options={})
     spec = InstanceSpec(name=name, kind=InstanceKind.CPU, device_id=0)
     return PythonBackend(clock=SystemClock()).worker_plan(source, spec)
 

@@ -10,19 +10,12 @@ from naiad.core import datatypes
 from naiad.core.datatypes import BF16, BYTES, FP32, INT32, DataType
 from naiad.core.tensor import UNPACKED, PackedStrings, Tensor
 from naiad.protocol import raw_tensors
+from naiad.protocol.raw_tensors import InputSpec
 
 
 def read(body: bytes, datatype: DataType, shape: tuple[int, ...], *, start: int = 0) -> Tensor:
-    return raw_tensors.read(
-        body,
-        start,
-        len(body) - start,
-        model="m",
-        name="IN",
-        datatype=datatype,
-        shape=shape,
-        count=math.prod(shape),
-    )
+    spec = InputSpec("IN", datatype, shape, math.prod(shape))
+    return raw_tensors.read(body, start, len(body) - start, spec, model="m")
 
 
 def strings(*elements: bytes) -> bytes:

@@ -26,19 +26,9 @@ _DEFAULT = "4"
 
 
 def complete(
-    message: Any,
-    *,
-    model_dir: pathlib.Path,
-    version_dir: pathlib.Path,
-    options: collections.abc.Mapping[str, str],
+    message: Any, version_dir: pathlib.Path, options: collections.abc.Mapping[str, str]
 ) -> None:
-    """Fill in what the ONNX file knows, unless the config already lists inputs and outputs.
-
-    Args:
-        message: the ModelConfig, normalised; changed in place.
-        model_dir: the model's folder, which is not read.
-        version_dir: the folder of the version whose file is read.
-        options: `--backend-config` settings of the backend.
+    """Fill in what the ONNX file of a version knows, unless the config already lists inputs and outputs.
 
     Raises:
         CompletionError: the file cannot be read, or contradicts max_batch_size.

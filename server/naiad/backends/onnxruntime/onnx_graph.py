@@ -130,10 +130,9 @@ class _MalformedError(Exception):
 
 
 class _Field(Record, frozen=True):
-    """A field on the wire: a number's value, or where a length-delimited field's bytes lie."""
+    """A field on the wire: its number and wire type, a number's value, or where a length-delimited field's bytes lie."""
 
-    number: int
-    wire_type: int
+    tag: tuple[int, int]
     value: int
     start: int
     end: int
@@ -148,7 +147,7 @@ class _Wire:
 
     def whole(self) -> _Field:
         """The file as if it were a field that holds the outermost message."""
-        return _Field(0, _LENGTH, len(self._data), 0, len(self._data))
+        return _Field((0, _LENGTH), len(self._data), 0, len(self._data))
 
     def fields(self, message: _Field) -> collections.abc.Iterator[_Field]:
         """The fields of the message that `message` holds."""
@@ -170,17 +169,17 @@ class _Wire:
             elif wire_type == _FIXED64:
                 at += 8
             else:
-                raise _MalformedError("is not an ONNX model")
+                number = 0
             if number == 0:
                 raise _MalformedError("is not an ONNX model")
             if at > end:
                 raise _MalformedError(self._ended(end))
-            yield _Field(number, wire_type, value, begin, at)
+            yield _Field((number, wire_type), value, begin, at)
 
     def parts(self, message: _Field, number: int) -> collections.abc.Iterator[_Field]:
         """The length-delimited fields with this number."""
         for part in self.fields(message):
-            if part.number == number and part.wire_type == _LENGTH:
+            if part.tag == (number, _LENGTH):
                 yield part
 
     def text(self, field: _Field) -> str:
@@ -245,9 +244,7 @@ def read(path: pathlib.Path) -> OnnxGraph:
 
 
 def _model(wire: _Wire) -> OnnxGraph:
-    graph: _Field | None = None
-    for field in wire.parts(wire.whole(), 7):
-        graph = field
+    *_, graph = (None, *wire.parts(wire.whole(), 7))
     if graph is None:
         raise _MalformedError("holds no graph: it is not an ONNX model, or its copy ended early")
     listed: list[GraphTensor] = []
@@ -255,18 +252,15 @@ def _model(wire: _Wire) -> OnnxGraph:
     initializers: set[str] = set()
     external_files: set[str] = set()
     for field in wire.fields(graph):
-        match field.number, field.wire_type:
-            case 5, 2:
-                initializers.add(_weight(wire, field, external_files))
-            case 15, 2:
-                for values in wire.parts(field, 1):
-                    initializers.add(_weight(wire, values, external_files))
-            case 11, 2:
-                listed.append(_tensor(wire, field))
-            case 12, 2:
-                outputs.append(_tensor(wire, field))
-            case _:
-                pass
+        if field.tag == (5, _LENGTH):
+            initializers.add(_weight(wire, field, external_files))
+        elif field.tag == (15, _LENGTH):
+            for values in wire.parts(field, 1):
+                initializers.add(_weight(wire, values, external_files))
+        elif field.tag == (11, _LENGTH):
+            listed.append(_tensor(wire, field))
+        elif field.tag == (12, _LENGTH):
+            outputs.append(_tensor(wire, field))
     return OnnxGraph(
         inputs=tuple(tensor for tensor in listed if tensor.name not in initializers),
         overridable=tuple(tensor for tensor in listed if tensor.name in initializers),
@@ -279,13 +273,10 @@ def _weight(wire: _Wire, tensor: _Field, external_files: set[str]) -> str:
     """A TensorProto's name; the file that holds its data, if another one does, is added."""
     name = ""
     for field in wire.fields(tensor):
-        match field.number, field.wire_type:
-            case 8, 2:
-                name = wire.text(field)
-            case 13, 2 if wire.text_of(field, 1) == "location":
-                external_files.add(wire.text_of(field, 2))
-            case _:
-                pass
+        if field.tag == (8, _LENGTH):
+            name = wire.text(field)
+        elif field.tag == (13, _LENGTH) and wire.text_of(field, 1) == "location":
+            external_files.add(wire.text_of(field, 2))
     return name
 
 
@@ -294,17 +285,15 @@ def _tensor(wire: _Wire, value_info: _Field) -> GraphTensor:
     name, kind, element = "", "value of unknown type", 0
     sizes: list[tuple[int, str]] | None = None
     for field in wire.fields(value_info):
-        match field.number, field.wire_type:
-            case 1, 2:
-                name = wire.text(field)
-            case 2, 2:
-                for choice in wire.fields(field):
-                    if choice.wire_type == _LENGTH and choice.number in _KINDS:
-                        kind = _KINDS[choice.number]
-                        if choice.number == 1:
-                            element, sizes = _tensor_type(wire, choice)
-            case _:
-                pass
+        if field.tag == (1, _LENGTH):
+            name = wire.text(field)
+        elif field.tag == (2, _LENGTH):
+            for choice in wire.fields(field):
+                number, wire_type = choice.tag
+                if wire_type == _LENGTH and number in _KINDS:
+                    kind = _KINDS[number]
+                    if number == 1:
+                        element, sizes = _tensor_type(wire, choice)
     datatype = ELEMENT_TYPES.get(element)
     type_name = datatype.config_name if datatype else _OTHER_TYPES.get(element, f"type {element}")
     return GraphTensor(
@@ -322,13 +311,10 @@ def _tensor_type(wire: _Wire, tensor_type: _Field) -> tuple[int, list[tuple[int,
     element = 0
     sizes: list[tuple[int, str]] | None = None
     for field in wire.fields(tensor_type):
-        match field.number, field.wire_type:
-            case 1, 0:
-                element = field.value
-            case 2, 2:
-                sizes = [_dimension(wire, dimension) for dimension in wire.parts(field, 1)]
-            case _:
-                pass
+        if field.tag == (1, _VARINT):
+            element = field.value
+        elif field.tag == (2, _LENGTH):
+            sizes = [_dimension(wire, dimension) for dimension in wire.parts(field, 1)]
     return element, sizes
 
 
@@ -336,11 +322,8 @@ def _dimension(wire: _Wire, dimension: _Field) -> tuple[int, str]:
     """A TensorShapeProto.Dimension; without a value, or with a negative one, any size is allowed."""
     size, symbol = -1, ""
     for field in wire.fields(dimension):
-        match field.number, field.wire_type:
-            case 1, 0:
-                size, symbol = (field.value if field.value <= _INT64_MAX else -1), ""
-            case 2, 2:
-                size, symbol = -1, wire.text(field)
-            case _:
-                pass
+        if field.tag == (1, _VARINT):
+            size, symbol = (field.value if field.value <= _INT64_MAX else -1), ""
+        elif field.tag == (2, _LENGTH):
+            size, symbol = -1, wire.text(field)
     return size, symbol

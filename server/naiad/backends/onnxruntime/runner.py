@@ -20,7 +20,7 @@ from naiad.backends.instance import Call, InputTensor
 from naiad.backends.onnxruntime.onnx_graph import Signature
 from naiad.config.model_config import ModelConfig
 from naiad.core import datatypes
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import Tensor, object_array
 from naiad.errors import FailureReason, InferenceError, invalid
 
 _BF16_ELEMENT = 16  # TensorProto.BFLOAT16
@@ -141,18 +141,14 @@ def decoded(tensor: InputTensor, *, label: str) -> InputTensor:
             texts.append(element.decode())
         except UnicodeDecodeError as error:
             raise _not_utf8(tensor.name, len(texts), error, label=label) from error
-    return Tensor(tensor.name, datatypes.BYTES, array.shape, _objects(texts, array.shape))
+    return Tensor(
+        tensor.name, datatypes.BYTES, array.shape, object_array(texts).reshape(array.shape)
+    )
 
 
 def _encoded(array: Array) -> Array:
     """The array with bytes in place of text."""
-    return _objects([text.encode() for text in array.ravel().tolist()], array.shape)
-
-
-def _objects(values: list[str] | list[bytes], shape: tuple[int, ...]) -> Array:
-    flat = np.empty(len(values), dtype=object)
-    flat[:] = values
-    return flat.reshape(shape)
+    return object_array([text.encode() for text in array.ravel().tolist()]).reshape(array.shape)
 
 
 def _not_utf8(name: str, index: int, error: UnicodeDecodeError, *, label: str) -> InferenceError:

@@ -28,7 +28,7 @@ from naiad.config import config_json
 from naiad.core.clock import Clock
 from naiad.core.messages import model_config_pb2
 from naiad.environments.environments import Environments
-from naiad.environments.spec import EnvironmentSpec, refused_in_thread, spec_of
+from naiad.environments.spec import EnvironmentSpec, Options, refused_in_thread, spec_of
 from naiad.errors import invalid
 
 _COMPLETED = ("input", "output", "max_batch_size", "dynamic_batching", "model_transaction_policy")
@@ -60,22 +60,13 @@ class PythonBackend:
         self._environments = Environments(clock=clock)
         self._server = server
 
-    def complete(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
-    ) -> None:
+    def complete(self, message: Any, version_dir: pathlib.Path, options: Options) -> None:
         """Let the model's own `auto_complete_config` fill in its config, if it has one (row 15.27).
 
         It may set inputs, outputs, max_batch_size, dynamic batching and the transaction policy (row 11.49); anything else that
         it changes is left out, as in Triton.
         """
-        code = ModelCode(
-            message.name, self._files_in_thread(message, model_dir, version_dir, options)
-        )
+        code = ModelCode(message.name, self._files_in_thread(message, version_dir, options))
         code.open()
         try:
             config = json.dumps(config_json.to_json(message))
@@ -85,16 +76,11 @@ class PythonBackend:
         self.take_completion(message, result)
 
     def completion_plan(
-        self,
-        message: Any,
-        *,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
+        self, message: Any, version_dir: pathlib.Path, options: Options
     ) -> WorkerPlan | None:
         """See `ModelsComplete`."""
         _check_parameters(message)
-        files = self._files(message, model_dir, version_dir)
+        files = self._files(message, version_dir)
         if not may_complete(files.model_file):
             return None
         settings = {
@@ -102,9 +88,7 @@ class PythonBackend:
             "name": message.name,
             "config": json.dumps(config_json.to_json(message)),
         }
-        executable, variables = self._program(
-            message.name, self._spec(message, model_dir, version_dir, options), options
-        )
+        executable, variables = self._program(message, version_dir, options)
         return WorkerPlan(
             load="naiad.backends.python.completion:complete",
             settings=settings,
@@ -140,7 +124,7 @@ class PythonBackend:
             InferenceError: INVALID_ARG: it cannot be imported, or needs an environment of its own, which a thread cannot have.
         """
         message = source.config.message
-        files = self._files_in_thread(message, source.model_dir, source.version_dir, source.options)
+        files = self._files_in_thread(message, source.version_dir, source.options)
         code = ModelCode(message.name, files, server=self._server)
         code.open()
         return PythonModel(source, code, clock=self._clock)
@@ -151,9 +135,8 @@ class PythonBackend:
         message = config.message
         _check_parameters(message)
         seen = seen_by(spec, model=config.name, parameters=config.parameters, environ=os.environ)
-        environment = self._spec(message, source.model_dir, source.version_dir, source.options)
-        executable, variables = self._program(config.name, environment, source.options)
-        files = self._files(message, source.model_dir, source.version_dir)
+        executable, variables = self._program(message, source.version_dir, source.options)
+        files = self._files(message, source.version_dir)
         return WorkerPlan(
             load="naiad.backends.python.worker_model:WorkerModel",
             settings=_settings(source, files, seen.spec),
@@ -167,11 +150,7 @@ class PythonBackend:
         self._environments.close()
 
     def _files_in_thread(
-        self,
-        message: Any,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
+        self, message: Any, version_dir: pathlib.Path, options: Options
     ) -> CodeFiles:
         """The files of a model whose code runs in a thread of the server.
 
@@ -179,41 +158,37 @@ class PythonBackend:
             InferenceError: INVALID_ARG: it needs an environment of its own.
         """
         _check_parameters(message)
-        spec = self._spec(message, model_dir, version_dir, options)
+        spec = self._spec(message, version_dir, options)
         if spec is not None:
             raise refused_in_thread(message.name, spec)
-        return self._files(message, model_dir, version_dir)
+        return self._files(message, version_dir)
 
-    def _files(self, message: Any, model_dir: pathlib.Path, version_dir: pathlib.Path) -> CodeFiles:
+    def _files(self, message: Any, version_dir: pathlib.Path) -> CodeFiles:
         if self._file is not None:
             root = self._file.parent
             return CodeFiles(model_file=self._file, root=root, version_dir=version_dir)
         path = version_dir / (message.default_model_filename or "model.py")
-        return CodeFiles(model_file=path, root=model_dir, version_dir=version_dir)
+        return CodeFiles(model_file=path, root=version_dir.parent, version_dir=version_dir)
 
     def _spec(
-        self,
-        message: Any,
-        model_dir: pathlib.Path,
-        version_dir: pathlib.Path,
-        options: collections.abc.Mapping[str, str],
+        self, message: Any, version_dir: pathlib.Path, options: Options
     ) -> EnvironmentSpec | None:
         return spec_of(
             message.name,
             parameters={key: value.string_value for key, value in message.parameters.items()},
-            model_dir=model_dir,
             version_dir=version_dir,
             backend_dir=None if self._file is None else self._file.parent,
             options=options,
         )
 
     def _program(
-        self, model: str, spec: EnvironmentSpec | None, options: collections.abc.Mapping[str, str]
+        self, message: Any, version_dir: pathlib.Path, options: Options
     ) -> tuple[str, collections.abc.Mapping[str, str | None]]:
         """The one place that says in which interpreter and environment a model's processes run; the environment may be made first."""
+        spec = self._spec(message, version_dir, options)
         if spec is None:
             return sys.executable, {}
-        environment = self._environments.get(model, spec, options)
+        environment = self._environments.get(message.name, spec, options)
         return environment.executable, environment.variables
 
 

@@ -19,6 +19,8 @@ from naiad.protocol.http.codec import compression, generate_json, large_bodies
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import EventStream
 from naiad.protocol.http.codec.generate_json import GenerateReader
+from naiad.protocol.http.codec.infer_json import Target
+from naiad.protocol.http.inference import InferenceLimits
 from naiad.protocol.http.message import Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import (
     JSON_HEADERS,
@@ -35,23 +37,22 @@ log = logging.getLogger(__name__)
 class GenerateRoute:
     """The handler of one model version's generate or generate_stream path. The codec decodes and encodes what is large; without it the loop does."""
 
-    __slots__ = ("_codec", "_engine", "_limit", "_model", "_reader", "_streams", "_version")
+    __slots__ = ("_codec", "_engine", "_model", "_reader", "_streams", "_target", "_version")
 
     def __init__(
         self,
         engine: Engine,
+        limits: InferenceLimits,
         *,
-        max_input_size: int,
         model: str,
         version: int = LATEST,
         streams: bool,
-        codec: Codec | None = None,
     ) -> None:
-        self._codec = codec
+        self._codec = limits.codec
         self._engine = engine
-        self._limit = max_input_size
         self._model = model
         self._version = version
+        self._target = Target(model, version, limits.max_input_size)
         self._streams = streams
         self._reader: GenerateReader | None = None
 
@@ -98,38 +99,29 @@ class GenerateRoute:
         codec = self._codec
         reader = self._reader
         if reader is None or reader.traits is not traits:
-            reader = self._reader = GenerateReader(
-                traits, model=self._model, version=self._version, max_input_size=self._limit
-            )
-        if codec is not None and len(request.body) > LARGE:
-            work = functools.partial(
-                large_bodies.read_generate,
-                codec,
-                request.body,
-                traits,
-                model=self._model,
-                version=self._version,
-                max_input_size=self._limit,
-            )
-            proceed = functools.partial(self._ask, traits, on_reply, context=request.context)
-            return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
-        return self._ask(traits, on_reply, reader.read(request.body), context=request.context)
+            reader = self._reader = GenerateReader(traits, self._target)
+        proceed = functools.partial(self._ask, traits, on_reply, request.context)
+        if codec is None or len(request.body) <= LARGE:
+            return proceed(reader.read(request.body))
+        work = functools.partial(
+            large_bodies.read_generate, codec, request.body, traits, self._target
+        )
+        return OffloadedCall(codec, work, proceed=proceed, fail=error_callback(on_reply))
 
     def _ask(
         self,
         traits: ModelTraits,
         on_reply: OnReply,
-        asked: InferRequest,
-        *,
         context: RequestContext | None,
+        request: InferRequest,
     ) -> Cancellable | None:
         if self._streams:
-            ask = functools.partial(self._engine.infer, asked, context=context)
+            ask = functools.partial(self._engine.infer, request, context=context)
             large = None if self._codec is None else large_bodies.generate_events(self._codec)
             return EventStream(generate_json.encode, on_reply, large).run(ask)
         # One response is wanted, but a model may send without end: it must not send faster than the others are discarded.
         flow = Flow() if traits.decoupled else None
-        return self._engine.infer(asked, OneAnswer(on_reply, self._codec).take, flow, context)
+        return self._engine.infer(request, OneAnswer(on_reply, self._codec).take, flow, context)
 
 
 class OneAnswer:

@@ -32,7 +32,13 @@ from naiad.protocol.http.codec import (
 )
 from naiad.protocol.http.codec.compression import Encoding
 from naiad.protocol.http.codec.event_stream import EventStream, takes_events
-from naiad.protocol.http.codec.infer_json import ALL_JSON, HEADER_LENGTH, Decoded, ReplyForm
+from naiad.protocol.http.codec.infer_json import (
+    ALL_JSON,
+    HEADER_LENGTH,
+    Decoded,
+    ReplyForm,
+    Target,
+)
 from naiad.protocol.http.message import Headers, HttpReply, HttpRequest, OnReply
 from naiad.protocol.http.replies import error_callback, error_reply, server_fault
 from naiad.protocol.offload import OffloadedCall
@@ -62,7 +68,7 @@ class InferenceLimits(msgspec.Struct, frozen=True, kw_only=True):
 class InferRoute:
     """The handler of one model version's infer path; there is one a path, made once and used by all requests."""
 
-    __slots__ = ("_engine", "_limits", "_model", "_version")
+    __slots__ = ("_engine", "_limits", "_model", "_target", "_version")
 
     def __init__(
         self, engine: Engine, limits: InferenceLimits, *, model: str, version: int = LATEST
@@ -71,6 +77,7 @@ class InferRoute:
         self._limits = limits
         self._model = model
         self._version = version
+        self._target = Target(model, version, limits.max_input_size)
 
     def __call__(self, request: HttpRequest, on_reply: OnReply) -> Cancellable | None:
         """Answer a request (a `FastHandler`)."""
@@ -169,13 +176,7 @@ class InferRoute:
         work: collections.abc.Callable[[], Decoded]
         if header_length > LARGE:
             work = functools.partial(
-                large_bodies.decode_infer,
-                codec,
-                body,
-                header_length,
-                model=self._model,
-                version=self._version,
-                max_input_size=self._limits.max_input_size,
+                large_bodies.decode_infer, codec, body, header_length, self._target
             )
         else:
             decoded = self._decode(body, header_length, traits)
@@ -223,14 +224,9 @@ class InferRoute:
         return EventStream(_event, on_reply, large).run(ask)
 
     def _decode(self, body: bytes, header_length: int, traits: ModelTraits) -> Decoded:
-        limit = self._limits.max_input_size
         if header_length:
-            return typed_json.decode(
-                body, header_length, model=self._model, version=self._version, max_input_size=limit
-            )
-        return raw_request.decode(
-            body, traits, model=self._model, version=self._version, max_input_size=limit
-        )
+            return typed_json.decode(body, header_length, self._target)
+        return raw_request.decode(body, traits, self._target)
 
 
 def _unsupported(encoded: bytes) -> HttpReply:

@@ -258,13 +258,9 @@ class Routes:
             return functools.partial(self._health.model_ready, model, version)
         if declared.operation == "infer":
             return InferRoute(self._engine, self._limits, model=model, version=version)
+        streams = declared.operation == "generate_stream"
         return GenerateRoute(
-            self._engine,
-            max_input_size=self._options.max_input_size,
-            model=model,
-            version=version,
-            streams=declared.operation == "generate_stream",
-            codec=self._options.codec,
+            self._engine, self._limits, model=model, version=version, streams=streams
         )
 
 

@@ -35,7 +35,7 @@ def completed(
     """What completion sets or changes, as JSON."""
     folder = make_model(root, files={"1/model.onnx": proto})
     message = text_format.Parse(f'name: "m" {given}', model_config_pb2.ModelConfig())
-    complete(message, model_dir=folder, version_dir=folder / "1", options=options or {})
+    complete(message, folder / "1", options or {})
     return {
         key: item
         for key, item in to_json(message).items()
@@ -116,7 +116,7 @@ def test_a_config_with_inputs_and_outputs_is_left_alone_and_the_file_unread(
 ) -> None:
     given = 'name: "m" input { name: "a" } output { name: "b" }'
     message = text_format.Parse(given, model_config_pb2.ModelConfig())
-    complete(message, model_dir=tmp_path, version_dir=tmp_path / "none", options={})
+    complete(message, tmp_path / "none", {})
     assert message == text_format.Parse(given, model_config_pb2.ModelConfig())
 
 
@@ -164,7 +164,7 @@ def test_a_missing_file_is_unavailable(tmp_path: pathlib.Path) -> None:
     with pytest.raises(
         CompletionError, match=r"unable to load model 'm': unable to find"
     ) as caught:
-        complete(message, model_dir=tmp_path, version_dir=tmp_path, options={})
+        complete(message, tmp_path, {})
     assert caught.value.code is ErrorCode.UNAVAILABLE
 
 

@@ -61,7 +61,6 @@ def load(
         config=config or python_config(),
         version=version,
         model_dir=folder,
-        version_dir=folder / str(version),
         options={},
     )
     return Loaded(backend.load(source), source.config, version)

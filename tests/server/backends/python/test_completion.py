@@ -31,9 +31,7 @@ COMPLETE = """
 def complete(folder: pathlib.Path, body: str, **given: Any) -> Any:
     message = model_config_pb2.ModelConfig(name="m", backend="python", **given)
     write(folder, COMPLETE.format(body=body.replace("\n", "\n            ")))
-    PythonBackend(clock=ManualClock()).complete(
-        message, model_dir=folder, version_dir=folder / "1", options={}
-    )
+    PythonBackend(clock=ManualClock()).complete(message, folder / "1", {})
     return message
 
 
@@ -131,9 +129,7 @@ def test_a_model_without_the_hook_leaves_its_config_alone(tmp_path: pathlib.Path
     message = model_config_pb2.ModelConfig(name="m", backend="python", max_batch_size=3)
     before = message.SerializeToString()
     write(tmp_path, IDENTITY)
-    PythonBackend(clock=ManualClock()).complete(
-        message, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
-    )
+    PythonBackend(clock=ManualClock()).complete(message, tmp_path / "1", {})
     assert message.SerializeToString() == before
 
 

@@ -50,7 +50,6 @@ def source(folder: pathlib.Path, config: ModelConfig | None = None) -> ModelSour
         config=config or python_config(),
         version=1,
         model_dir=folder,
-        version_dir=folder / "1",
         options={},
     )
 
@@ -74,7 +73,7 @@ def complete(folder: pathlib.Path, environment: pathlib.Path, body: str) -> Any:
 def one_shot(message: Any, folder: pathlib.Path) -> None:
     """Complete a config as the loader does."""
     backend = PythonBackend(clock=ManualClock())
-    plan = backend.completion_plan(message, model_dir=folder, version_dir=folder / "1", options={})
+    plan = backend.completion_plan(message, folder / "1", {})
     assert plan is not None
     result = run_one_shot(Identity("m", 1, "config"), plan, timeout_s=20)
     backend.take_completion(message, result)
@@ -155,6 +154,4 @@ def test_a_thread_of_the_server_cannot_have_another_environment(tmp_path: pathli
         PythonBackend(clock=ManualClock()).load(source(tmp_path))
     message = model_config_pb2.ModelConfig(name="m", backend="python")
     with pytest.raises(InferenceError, match=r"requirements\.txt.*naiad\.host to \"process\""):
-        PythonBackend(clock=ManualClock()).complete(
-            message, model_dir=tmp_path, version_dir=tmp_path / "1", options={}
-        )
+        PythonBackend(clock=ManualClock()).complete(message, tmp_path / "1", {})

@@ -7,6 +7,7 @@ from naiad.core.response import NO_OUTPUTS, NO_PARAMETERS, InferResponse
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import InferenceError, not_found, unavailable
 from naiad.protocol.http.generate import GenerateRoute
+from naiad.protocol.http.inference import InferenceLimits
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from tests.server.protocol.http.scripted_engine import (
     Replies,
@@ -28,9 +29,8 @@ class Client:
         self, engine: ScriptedEngine, *, streams: bool = False, model: str = "m", limit: int = 1000
     ) -> None:
         self.engine = engine
-        self.route = GenerateRoute(
-            engine, max_input_size=limit, model=model, version=LATEST, streams=streams
-        )
+        limits = InferenceLimits(max_input_size=limit, forwarded=None)
+        self.route = GenerateRoute(engine, limits, model=model, version=LATEST, streams=streams)
         self.replies = Replies()
 
     def send(self, body: bytes = BODY, **headers: bytes) -> object:

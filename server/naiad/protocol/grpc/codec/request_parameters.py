@@ -2,8 +2,7 @@
 
 import typing
 
-from naiad.core.record import Record
-from naiad.core.request import SEQUENCE_END, SEQUENCE_START, Parameters
+from naiad.core.request import SEQUENCE_END, SEQUENCE_START, Parameters, RequestSettings
 from naiad.errors import invalid
 from naiad.protocol.grpc.call import Metadata
 from naiad.protocol.header_pattern import RESERVED_PREFIX, HeaderPattern, is_reserved
@@ -12,20 +11,9 @@ EMPTY_FINAL_RESPONSE = "triton_enable_empty_final_response"
 _UINT64 = 2**64 - 1
 
 
-class RequestParameters(Record, frozen=True):
-    """The parameters of one request.
+class RequestParameters(RequestSettings, frozen=True):
+    """The parameters of one request; `empty_final`: on a stream, an empty final response is sent as well (row 10.30)."""
 
-    Attributes:
-        custom: for the model.
-        priority, timeout_us, correlation_id, flags: as in `InferRequest`.
-        empty_final: on a stream, an empty final response is sent as well (row 10.30).
-    """
-
-    custom: Parameters
-    priority: int
-    timeout_us: int
-    correlation_id: int | str
-    flags: int
     empty_final: bool = False
 
 

@@ -11,7 +11,7 @@ import typing
 import numpy as np
 from google.protobuf.message import DecodeError
 
-from naiad.core.datatypes import BY_NAME, DataType
+from naiad.core.datatypes import BY_NAME
 from naiad.core.messages import service_pb2
 from naiad.core.record import Record
 from naiad.core.request import LATEST, InferRequest, RequestedOutput
@@ -21,6 +21,7 @@ from naiad.protocol import not_supported, raw_tensors
 from naiad.protocol.grpc.codec import request_parameters, typed_contents
 from naiad.protocol.grpc.codec.request_parameters import RequestParameters
 from naiad.protocol.grpc.codec.request_split import split
+from naiad.protocol.raw_tensors import InputSpec
 
 _MAX_PARTS = 4096
 """Inputs, outputs or parameters of one request. No model has as many, and each would cost the loop microseconds."""
@@ -33,19 +34,14 @@ _MAX_VERSION_DIGITS = 19
 _MAX_VERSION = 2**63 - 1
 
 
-class InputSpec(Record, frozen=True):
-    """An input without its values.
+class _WireSpec(InputSpec, frozen=True):
+    """An input without its values, as a message declares it.
 
     Attributes:
-        count: how many elements its shape holds.
-        size: how many bytes they take; -1 when that depends on them (BYTES).
+        size: how many bytes its elements take; -1 when that depends on them (BYTES).
         fault: why no array can have its shape; "" when one can.
     """
 
-    name: str
-    datatype: DataType
-    shape: tuple[int, ...]
-    count: int
     size: int
     fault: str = ""
 
@@ -53,7 +49,7 @@ class InputSpec(Record, frozen=True):
 class _Plan(Record, frozen=True):
     """Everything of a request except its id and its values."""
 
-    inputs: list[InputSpec]
+    inputs: list[_WireSpec]
     outputs: list[RequestedOutput]
     parameters: RequestParameters
 
@@ -110,7 +106,9 @@ class Incoming(Record, frozen=True):
             else _validated(spec, head.model_name, body, start, size)
             for spec, (start, size) in zip(specs, raws, strict=False)  # surplus ones: row 10.11
         ]
-        return _request(self, plan, inputs)
+        return plan.parameters.request(
+            self.model_name, self.model_version, self.id, inputs, plan.outputs.copy()
+        )
 
     @property
     def empty_final(self) -> bool:
@@ -220,7 +218,7 @@ def _first_request(incoming: Incoming) -> InferRequest:
     parameters = request_parameters.read(sent) if sent else request_parameters.NONE
     raws = iter(incoming.raws)
     inputs: list[Tensor] = []
-    specs: list[InputSpec] = []
+    specs: list[_WireSpec] = []
     for io in message.inputs:
         if "shared_memory_region" in io.parameters:
             raise _no_region(io, model)
@@ -243,27 +241,10 @@ def _first_request(incoming: Incoming) -> InferRequest:
     if len(specs) == len(inputs):
         head.plan = plan
         head.message = None
-    return _request(incoming, plan, inputs)
+    return parameters.request(model, head.model_version, incoming.id, inputs, outputs.copy())
 
 
-def _request(incoming: Incoming, plan: _Plan, inputs: list[Tensor]) -> InferRequest:
-    """The request with lists and dictionaries of its own: the plan serves many requests."""
-    parameters = plan.parameters
-    return InferRequest(
-        incoming.model_name,
-        incoming.model_version,
-        incoming.id,
-        inputs,
-        plan.outputs.copy(),
-        parameters.custom.copy(),
-        parameters.priority,
-        parameters.timeout_us,
-        parameters.correlation_id,
-        parameters.flags,
-    )
-
-
-def _input_spec(io: typing.Any, model: str) -> InputSpec:
+def _input_spec(io: typing.Any, model: str) -> _WireSpec:
     name: str = io.name
     datatype = BY_NAME.get(io.datatype)
     if datatype is None:
@@ -282,41 +263,23 @@ def _input_spec(io: typing.Any, model: str) -> InputSpec:
             f"unexpected shape for input '{name}' for model '{model}': {list(shape)} has a negative dimension; "
             "send the sizes of the values that come with it"
         )
-        return InputSpec(name, datatype, shape, -1, -1, fault)
+        return _WireSpec(name, datatype, shape, -1, -1, fault)
     if raw_tensors.exceeds_memory(shape, datatype):
         fault = raw_tensors.too_large(model=model, name=name, shape=shape)
-        return InputSpec(name, datatype, shape, -1, -1, fault)
+        return _WireSpec(name, datatype, shape, -1, -1, fault)
     count = math.prod(shape)
-    return InputSpec(name, datatype, shape, count, count * datatype.size if datatype.size else -1)
+    return _WireSpec(name, datatype, shape, count, count * datatype.size if datatype.size else -1)
 
 
-def _validated(spec: InputSpec, model: str, body: bytes, start: int, size: int) -> Tensor:
+def _validated(spec: _WireSpec, model: str, body: bytes, start: int, size: int) -> Tensor:
     if spec.fault:
-        return raw_tensors.faulty(spec.name, spec.datatype, spec.shape, spec.fault)
-    return raw_tensors.read(
-        body,
-        start,
-        size,
-        model=model,
-        name=spec.name,
-        datatype=spec.datatype,
-        shape=spec.shape,
-        count=spec.count,
-    )
+        return spec.faulty(spec.fault)
+    return raw_tensors.read(body, start, size, spec, model=model)
 
 
 def _typed(io: typing.Any, model: str) -> Tensor:
     spec = _input_spec(io, model)
-    if spec.fault:
-        return raw_tensors.faulty(spec.name, spec.datatype, spec.shape, spec.fault)
-    return typed_contents.read(
-        io.contents,
-        model=model,
-        name=spec.name,
-        datatype=spec.datatype,
-        shape=spec.shape,
-        count=spec.count,
-    )
+    return spec.faulty(spec.fault) if spec.fault else typed_contents.read(io.contents, spec, model)
 
 
 def _no_data(name: str, model: str) -> InferenceError:

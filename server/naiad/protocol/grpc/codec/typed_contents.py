@@ -23,9 +23,10 @@ from naiad.core.datatypes import (
     UINT64,
     DataType,
 )
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import Tensor, object_array
 from naiad.errors import invalid
 from naiad.protocol import raw_tensors
+from naiad.protocol.raw_tensors import InputSpec
 
 _LISTS: tuple[tuple[str, DataType, tuple[DataType, ...]], ...] = (
     ("bool_contents", BOOL, (BOOL,)),
@@ -42,20 +43,13 @@ _LISTS: tuple[tuple[str, DataType, tuple[DataType, ...]], ...] = (
 _FIELD_OF = {datatype.name: field for field, _, users in _LISTS for datatype in users}
 
 
-def read(
-    contents: typing.Any,
-    *,
-    model: str,
-    name: str,
-    datatype: DataType,
-    shape: tuple[int, ...],
-    count: int,
-) -> Tensor:
-    """The tensor that an InferTensorContents message holds.
+def read(contents: typing.Any, spec: InputSpec, model: str) -> Tensor:
+    """The tensor that an InferTensorContents message holds, all of whose lists may be empty.
 
     Raises:
         InferenceError: INVALID_ARG for a list that is not the datatype's, or for two lists (row 10.12).
     """
+    name, datatype, count = spec.name, spec.datatype, spec.count
     values: typing.Any = ()
     sent_as = datatype
     for field, wire, users in _LISTS:
@@ -75,30 +69,18 @@ def read(
             )
         values, sent_as = contents_of_field, wire
     if datatype is BYTES:
-        return _strings(values, model=model, name=name, shape=shape, count=count)
+        return _strings(values, spec, model)
     if len(values) != count:
-        return raw_tensors.wrong_size(
-            model=model,
-            name=name,
-            datatype=datatype,
-            shape=shape,
-            expected=count * datatype.size,
-            size=len(values) * datatype.size,
-        )
+        return raw_tensors.wrong_size(spec, len(values) * datatype.size, model=model)
     # The cast keeps the low bytes of an INT8 that came as a 32-bit number, as C does.
     array = np.fromiter(values, dtype=sent_as.dtype, count=count).astype(datatype.dtype, copy=False)
-    return Tensor(name, datatype, shape, array.reshape(shape))
+    return Tensor(name, datatype, spec.shape, array.reshape(spec.shape))
 
 
-def _strings(
-    values: typing.Any, *, model: str, name: str, shape: tuple[int, ...], count: int
-) -> Tensor:
-    if len(values) != count:
-        fault = raw_tensors.wrong_count(model, name, count, len(values))
-        return raw_tensors.faulty(name, BYTES, shape, fault)
-    array: raw_tensors.Elements = np.empty(count, dtype=object)
-    array[:] = list(values)
-    return Tensor(name, BYTES, shape, array.reshape(shape))
+def _strings(values: typing.Any, spec: InputSpec, model: str) -> Tensor:
+    if len(values) != spec.count:
+        return spec.faulty(raw_tensors.wrong_count(model, spec.name, spec.count, len(values)))
+    return Tensor(spec.name, BYTES, spec.shape, object_array(list(values)).reshape(spec.shape))
 
 
 def _where(datatype: DataType) -> str:

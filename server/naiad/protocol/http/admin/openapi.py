@@ -5,16 +5,19 @@ import typing
 
 import msgspec
 
+from naiad.core import datatypes
 from naiad.protocol.http.paths import ApiPath
 
 Schema = dict[str, typing.Any]
 
-DATATYPES = [
-    "BOOL", "UINT8", "UINT16", "UINT32", "UINT64", "INT8", "INT16", "INT32", "INT64",
-    "FP16", "FP32", "FP64", "BF16", "BYTES",
-]  # fmt: skip
+DATATYPES = list(datatypes.BY_NAME)
 
-_SHAPE: Schema = {"type": "array", "items": {"type": "integer", "minimum": 0}}
+OBJECT: Schema = {"type": "object"}
+_STRING: Schema = {"type": "string"}
+_BOOLEAN: Schema = {"type": "boolean"}
+_INTEGER: Schema = {"type": "integer"}
+_COUNT: Schema = {"type": "integer", "minimum": 0}
+_SHAPE: Schema = {"type": "array", "items": _COUNT}
 _DATA: Schema = {
     "type": "array",
     "items": {},
@@ -22,72 +25,60 @@ _DATA: Schema = {
 }
 _SCALAR: Schema = {"type": ["string", "number", "boolean"]}
 
+
+def _object(*required: str, **properties: Schema) -> Schema:
+    """An object with these properties, some of them required."""
+    needed = {"required": list(required)} if required else {}
+    return {"type": "object", **needed, "properties": properties}
+
+
+_TENSOR = {
+    "name": _STRING,
+    "shape": _SHAPE,
+    "datatype": {**_STRING, "enum": DATATYPES},
+    "data": _DATA,
+}
+
 _PARAMETERS: Schema = {
     "type": "object",
     "additionalProperties": _SCALAR,
     "properties": {
-        "priority": {"type": "integer", "minimum": 0},
-        "timeout": {
-            "type": "integer",
-            "minimum": 0,
-            "description": "Microseconds it may wait in the queue.",
-        },
+        "priority": _COUNT,
+        "timeout": {**_COUNT, "description": "Microseconds it may wait in the queue."},
         "sequence_id": {"type": ["integer", "string"]},
-        "sequence_start": {"type": "boolean"},
-        "sequence_end": {"type": "boolean"},
+        "sequence_start": _BOOLEAN,
+        "sequence_end": _BOOLEAN,
         "binary_data_output": {
-            "type": "boolean",
+            **_BOOLEAN,
             "description": "Send outputs that are not listed as binary data.",
         },
     },
 }
-
-INFER_REQUEST: Schema = {
-    "type": "object",
-    "required": ["inputs"],
-    "properties": {
-        "id": {"type": "string"},
-        "parameters": _PARAMETERS,
-        "inputs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "shape", "datatype"],
-                "properties": {
-                    "name": {"type": "string"},
-                    "shape": _SHAPE,
-                    "datatype": {"type": "string", "enum": DATATYPES},
-                    "data": _DATA,
-                    "parameters": {
-                        "type": "object",
-                        "properties": {
-                            "binary_data_size": {
-                                "type": "integer",
-                                "minimum": 0,
-                                "description": "Instead of data: the tensor's bytes follow behind the JSON.",
-                            },
-                        },
-                    },
-                },
-            },
-        },
-        "outputs": {
-            "type": "array",
-            "description": "Leave it out for all outputs.",
-            "items": {
-                "type": "object",
-                "required": ["name"],
-                "properties": {
-                    "name": {"type": "string"},
-                    "parameters": {
-                        "type": "object",
-                        "properties": {"binary_data": {"type": "boolean"}},
-                    },
-                },
-            },
-        },
-    },
+_BYTES_BEHIND = {
+    **_COUNT,
+    "description": "Instead of data: the tensor's bytes follow behind the JSON.",
 }
+
+INFER_REQUEST = _object(
+    "inputs",
+    id=_STRING,
+    parameters=_PARAMETERS,
+    inputs={
+        "type": "array",
+        "items": _object(
+            "name",
+            "shape",
+            "datatype",
+            **_TENSOR,
+            parameters=_object(binary_data_size=_BYTES_BEHIND),
+        ),
+    },
+    outputs={
+        "type": "array",
+        "description": "Leave it out for all outputs.",
+        "items": _object("name", name=_STRING, parameters=_object(binary_data=_BOOLEAN)),
+    },
+)
 
 INFER_REQUEST_EXAMPLE: Schema = {
     "id": "my-request",
@@ -97,33 +88,21 @@ INFER_REQUEST_EXAMPLE: Schema = {
     "outputs": [{"name": "OUTPUT0"}],
 }
 
-INFER_RESPONSE: Schema = {
-    "type": "object",
-    "required": ["model_name", "model_version", "outputs"],
-    "properties": {
-        "id": {"type": "string"},
-        "model_name": {"type": "string"},
-        "model_version": {"type": "string"},
-        "parameters": {"type": "object", "additionalProperties": _SCALAR},
-        "outputs": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "required": ["name", "datatype", "shape"],
-                "properties": {
-                    "name": {"type": "string"},
-                    "datatype": {"type": "string", "enum": DATATYPES},
-                    "shape": _SHAPE,
-                    "data": _DATA,
-                    "parameters": {
-                        "type": "object",
-                        "properties": {"binary_data_size": {"type": "integer"}},
-                    },
-                },
-            },
-        },
+INFER_RESPONSE = _object(
+    "model_name",
+    "model_version",
+    "outputs",
+    id=_STRING,
+    model_name=_STRING,
+    model_version=_STRING,
+    parameters={"type": "object", "additionalProperties": _SCALAR},
+    outputs={
+        "type": "array",
+        "items": _object(
+            "name", "datatype", "shape", **_TENSOR, parameters=_object(binary_data_size=_INTEGER)
+        ),
     },
-}
+)
 
 INFER_RESPONSE_EXAMPLE: Schema = {
     "id": "my-request",
@@ -134,35 +113,18 @@ INFER_RESPONSE_EXAMPLE: Schema = {
     ],
 }
 
-OBJECT: Schema = {"type": "object"}
-INDEX_REQUEST: Schema = {"type": "object", "properties": {"ready": {"type": "boolean"}}}
+INDEX_REQUEST = _object(ready=_BOOLEAN)
 INDEX_RESPONSE: Schema = {"type": "array", "items": OBJECT}
-
-LOAD_REQUEST: Schema = {
-    "type": "object",
-    "properties": {
-        "parameters": {
-            "type": "object",
-            "description": "`config` and `file:<path>` will stand here; this version of the server refuses them.",
-        }
-    },
-}
-UNLOAD_REQUEST: Schema = {
-    "type": "object",
-    "properties": {
-        "parameters": {
-            "type": "object",
-            "properties": {"unload_dependents": {"type": "boolean"}},
-        }
-    },
-}
+LOAD_REQUEST = _object(
+    parameters={
+        "type": "object",
+        "description": "`config` and `file:<path>` will stand here; this version of the server refuses them.",
+    }
+)
+UNLOAD_REQUEST = _object(parameters=_object(unload_dependents=_BOOLEAN))
 CONTROL_NOTE = "Needs `--model-control-mode=explicit`; answers 503 otherwise."
 
-ERROR: Schema = {
-    "type": "object",
-    "required": ["error"],
-    "properties": {"error": {"type": "string"}},
-}
+ERROR = _object("error", error=_STRING)
 
 BINARY_NOTE = (
     "The body is JSON. Binary tensors may follow behind it, in the order of the inputs that have a `binary_data_size`; the "
@@ -215,92 +177,67 @@ EVENTS_ANSWERS[200] = {
 }
 
 
-class Operation(msgspec.Struct, frozen=True, kw_only=True):
+class Operation(msgspec.Struct, frozen=True):
     """What the description shows of an operation: its group, texts in Markdown, replies by status, and JSON body, as OpenAPI writes it."""
 
     tag: str
     summary: str
-    note: str = ""
     responses: dict[int | str, Schema]
+    note: str = ""
     body: Schema | None = None
-    body_required: bool = False
+
+
+def _body(schema: Schema, example: typing.Any = None, *, required: bool = False) -> Schema:
+    return {"required": required, "content": content(schema, example)}
 
 
 _OF_MODEL = answers(400, 404, 503, ok=OBJECT)
-_GENERATE_BODY = content(OBJECT, GENERATE_EXAMPLE)
+_GENERATE_BODY = _body(OBJECT, GENERATE_EXAMPLE, required=True)
+_CONTROL_ANSWERS = answers(400, 500, 501, 503)
 
 OPERATIONS: dict[str, Operation] = {
-    "server_live": Operation(
-        tag="health", summary="Does the process serve?", responses=answers(400, 503)
-    ),
-    "server_ready": Operation(
-        tag="health", summary="Are all models ready?", responses=answers(400, 503)
-    ),
-    "model_ready": Operation(
-        tag="health", summary="Is the model ready?", responses=answers(400, 404, 503)
-    ),
+    "server_live": Operation("health", "Does the process serve?", answers(400, 503)),
+    "server_ready": Operation("health", "Are all models ready?", answers(400, 503)),
+    "model_ready": Operation("health", "Is the model ready?", answers(400, 404, 503)),
     "infer": Operation(
-        tag="inference",
-        summary="Run a model",
-        note=BINARY_NOTE,
-        responses=answers(
-            400, 404, 500, 501, 503, ok=INFER_RESPONSE, example=INFER_RESPONSE_EXAMPLE
-        ),
-        body=content(INFER_REQUEST, INFER_REQUEST_EXAMPLE),
-        body_required=True,
+        "inference",
+        "Run a model",
+        answers(400, 404, 500, 501, 503, ok=INFER_RESPONSE, example=INFER_RESPONSE_EXAMPLE),
+        BINARY_NOTE,
+        _body(INFER_REQUEST, INFER_REQUEST_EXAMPLE, required=True),
     ),
     "generate": Operation(
-        tag="inference",
-        summary="Run a model with flat JSON",
-        note=GENERATE_NOTE,
-        responses=GENERATE_ANSWERS,
-        body=_GENERATE_BODY,
-        body_required=True,
+        "inference", "Run a model with flat JSON", GENERATE_ANSWERS, GENERATE_NOTE, _GENERATE_BODY
     ),
     "generate_stream": Operation(
-        tag="inference",
-        summary="Run a model and stream its responses",
-        note=GENERATE_NOTE,
-        responses=EVENTS_ANSWERS,
-        body=_GENERATE_BODY,
-        body_required=True,
+        "inference",
+        "Run a model and stream its responses",
+        EVENTS_ANSWERS,
+        GENERATE_NOTE,
+        _GENERATE_BODY,
     ),
     "server_metadata": Operation(
-        tag="metadata",
-        summary="The server's name, version, extensions",
-        responses=answers(ok=OBJECT),
+        "metadata", "The server's name, version, extensions", answers(ok=OBJECT)
     ),
-    "all_statistics": Operation(
-        tag="statistics", summary="Counters of all models", responses=answers(ok=OBJECT)
-    ),
-    "model_metadata": Operation(
-        tag="metadata", summary="The model's inputs and outputs", responses=_OF_MODEL
-    ),
-    "model_config": Operation(
-        tag="metadata", summary="The model's whole config", responses=_OF_MODEL
-    ),
-    "model_statistics": Operation(
-        tag="statistics", summary="The model's counters", responses=_OF_MODEL
-    ),
+    "all_statistics": Operation("statistics", "Counters of all models", answers(ok=OBJECT)),
+    "model_metadata": Operation("metadata", "The model's inputs and outputs", _OF_MODEL),
+    "model_config": Operation("metadata", "The model's whole config", _OF_MODEL),
+    "model_statistics": Operation("statistics", "The model's counters", _OF_MODEL),
     "index": Operation(
-        tag="repository",
-        summary="Models, versions and their states",
-        responses=answers(400, 500, ok=INDEX_RESPONSE),
-        body=content(INDEX_REQUEST, {"ready": True}),
+        "repository",
+        "Models, versions and their states",
+        answers(400, 500, ok=INDEX_RESPONSE),
+        body=_body(INDEX_REQUEST, {"ready": True}),
     ),
     "load": Operation(
-        tag="repository",
-        summary="Load a model, or reload it",
-        note=CONTROL_NOTE,
-        responses=answers(400, 500, 501, 503),
-        body=content(LOAD_REQUEST),
+        "repository",
+        "Load a model, or reload it",
+        _CONTROL_ANSWERS,
+        CONTROL_NOTE,
+        _body(LOAD_REQUEST),
     ),
     "unload": Operation(
-        tag="repository",
-        summary="Unload a model",
-        note=CONTROL_NOTE,
-        responses=answers(400, 500, 501, 503),
-        body=content(UNLOAD_REQUEST),
+        "repository", "Unload a model", _CONTROL_ANSWERS, CONTROL_NOTE, _body(UNLOAD_REQUEST)
     ),
 }
 """Operations that the server does; others are not described, nor are paths with a repository, which Triton ignores."""
@@ -320,5 +257,5 @@ def extra_of(path: ApiPath, operation: Operation) -> Schema:
         ]
     }
     if operation.body is not None:
-        extra["requestBody"] = {"required": operation.body_required, "content": operation.body}
+        extra["requestBody"] = operation.body
     return extra

@@ -20,7 +20,7 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, internal, invalid
 from naiad.protocol.http.codec import json_values
-from naiad.protocol.http.codec.infer_json import printable, wrong_type
+from naiad.protocol.http.codec.infer_json import Target, printable, wrong_type
 from naiad.protocol.http.codec.json_document import parse, require_utf8
 from naiad.protocol.http.codec.request_parameters import scalar
 
@@ -51,19 +51,15 @@ class _Input(Record, frozen=True):
 class GenerateReader:
     """Reads the requests to one model version; all tensors of one may have `max_input_size` bytes together (row 1.11)."""
 
-    def __init__(
-        self, traits: ModelTraits, *, model: str, version: int, max_input_size: int
-    ) -> None:
+    def __init__(self, traits: ModelTraits, target: Target) -> None:
         self.traits = traits
         self._inputs = {
-            each.name: _input(
-                each.name, each.datatype, each.shape, batched=traits.max_batch_size > 0
+            spec.name: _input(
+                spec.name, spec.datatype, spec.shape, batched=traits.max_batch_size > 0
             )
-            for each in traits.inputs
+            for spec in traits.inputs
         }
-        self._model = model
-        self._version = version
-        self._limit = max_input_size
+        self._target = target
 
     def read(self, body: bytes) -> InferRequest:
         """The request of a body.
@@ -81,10 +77,10 @@ class GenerateReader:
         if type(name) is not str:
             raise wrong_type("id", "string", '"id": "<text>", or nothing')
         require_utf8(name, "id")
-        request = InferRequest(self._model, self._version, name, [], [], {})
+        request = InferRequest(self._target.model, self._target.version, name, [], [], {})
         if any(body.count(spec.quoted) > 1 for spec in self._inputs.values()):
             _look_for_repeats(body, self._inputs, request)
-        _Members(self._inputs, self._limit, request, body).take(root)
+        _Members(self._inputs, self._target.max_input_size, request, body).take(root)
         return request
 
 

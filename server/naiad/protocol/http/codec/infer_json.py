@@ -21,6 +21,7 @@ from naiad.protocol.http.codec import json_values, request_parameters
 from naiad.protocol.http.codec.json_document import parse, require_utf8
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import BINARY_TYPE, JSON_HEADERS
+from naiad.protocol.raw_tensors import InputSpec
 
 Json = typing.Any
 Members = dict[str, Json]
@@ -57,16 +58,21 @@ class Decoded(Record, frozen=True):
     form: ReplyForm
 
 
-def decode(
-    body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
-) -> Decoded:
-    """Read a request: a decompressed body, of which the first `header_length` bytes are JSON, at least 1 and at most all.
+class Target(Record, frozen=True):
+    """Whom a request is for: the model and version (or LATEST) of the path, and the bytes that its JSON, and each tensor in it, may have (row 1.11)."""
 
-    The JSON, and each tensor in it, may have `max_input_size` bytes (row 1.11).
+    model: str
+    version: int
+    max_input_size: int
+
+
+def decode(body: bytes, header_length: int, target: Target) -> Decoded:
+    """Read a request: a decompressed body, of which the first `header_length` bytes are JSON, at least 1 and at most all.
 
     Raises:
         InferenceError: INTERNAL for JSON that cannot be read or misses members (row 3.7), INVALID_ARG for the rest.
     """
+    model, version, max_input_size = target.model, target.version, target.max_input_size
     if header_length > max_input_size:
         raise invalid(
             f"request JSON size of {header_length} bytes exceeds the maximum allowed input size of {max_input_size} bytes. "
@@ -140,10 +146,9 @@ class _InputReader:
                 f"unexpected shape for input '{name}' for model '{self.model}': {len(shape)} dimensions; "
                 f"at most {raw_tensors.MAX_RANK} are possible"
             )
-        count = _count(shape, name)
-        dims = tuple(shape)
+        spec = InputSpec(name, datatype, tuple(shape), _count(shape, name))
         if has_data:
-            return self._from_json(entry["data"], name, datatype, dims, count)
+            return self._from_json(entry["data"], spec)
         if not has_size:
             raise not_supported.shared_memory_tensor(_region(parameters), name)
         size = parameters["binary_data_size"]
@@ -151,39 +156,25 @@ class _InputReader:
             raise wrong_type(
                 "binary_data_size", "unsigned-integer", f"the bytes of input '{name}', as a number"
             )
-        return self._from_bytes(size, name, datatype, dims, count)
+        return self._from_bytes(size, spec)
 
-    def _from_bytes(
-        self, size: int, name: str, datatype: DataType, shape: tuple[int, ...], count: int
-    ) -> Tensor:
+    def _from_bytes(self, size: int, spec: InputSpec) -> Tensor:
         start = self.at
         missing = start + size - len(self.body)
         if missing > 0:
             raise invalid(
-                f"unexpected size for input '{name}', expecting {missing} additional bytes for model '{self.model}': "
+                f"unexpected size for input '{spec.name}', expecting {missing} additional bytes for model '{self.model}': "
                 f"its binary_data_size is {size}, {len(self.body) - start} bytes are left of the body; send the tensor's bytes "
                 f"behind the JSON and the JSON's length as {HEADER_LENGTH.decode()}"
             )
         self.at = start + size
-        return raw_tensors.read(
-            self.body,
-            start,
-            size,
-            model=self.model,
-            name=name,
-            datatype=datatype,
-            shape=shape,
-            count=count,
-        )
+        return raw_tensors.read(self.body, start, size, spec, model=self.model)
 
-    def _from_json(
-        self, data: Json, name: str, datatype: DataType, shape: tuple[int, ...], count: int
-    ) -> Tensor:
+    def _from_json(self, data: Json, spec: InputSpec) -> Tensor:
+        name, datatype, shape, count = spec.name, spec.datatype, spec.shape, spec.count
         if not count:
             # Like Triton: a shape without elements makes an empty tensor, whatever `data` holds.
-            return raw_tensors.read(
-                b"", 0, 0, model=self.model, name=name, datatype=datatype, shape=shape, count=0
-            )
+            return raw_tensors.read(b"", 0, 0, spec, model=self.model)
         if type(data) is not list:
             raise wrong_type("data", "array", f"the elements of input '{name}' as a list")
         if count * datatype.size > self.limit:

@@ -15,6 +15,7 @@ import numpy as np
 import orjson
 
 from naiad.core.datatypes import BF16, FP16, DataType, Kind
+from naiad.core.tensor import object_array
 from naiad.errors import InferenceError, internal, invalid
 
 Values = list[typing.Any]
@@ -226,9 +227,7 @@ def _strings(leaves: Values, name: str) -> Elements:
         ) from None
     except UnicodeEncodeError:
         encoded = [_raw(value, name) for value in leaves]
-    elements = np.empty(len(encoded), dtype=object)
-    elements[:] = encoded
-    return elements
+    return object_array(encoded)
 
 
 def _raw(value: str, name: str) -> bytes:

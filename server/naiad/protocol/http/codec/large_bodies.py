@@ -18,7 +18,7 @@ from naiad.protocol.codec.request_limits import check_parts
 from naiad.protocol.http.codec import generate_json, infer_json
 from naiad.protocol.http.codec.event_stream import LargeEvents
 from naiad.protocol.http.codec.generate_json import GenerateReader
-from naiad.protocol.http.codec.infer_json import ALL_JSON, Decoded, ReplyForm
+from naiad.protocol.http.codec.infer_json import ALL_JSON, Decoded, ReplyForm, Target
 from naiad.protocol.http.message import HttpReply
 from naiad.protocol.http.replies import JSON_HEADERS
 
@@ -40,12 +40,9 @@ def takes_long(response: InferResponse, form: ReplyForm) -> bool:
     return False
 
 
-def decode_infer(
-    codec: Codec, body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
-) -> Decoded:
+def decode_infer(codec: Codec, body: bytes, header_length: int, target: Target) -> Decoded:
     """`infer_json.decode` in a codec process; blocking."""
-    arguments = (frames.large(body), header_length, model, version, max_input_size)
-    decoded: Decoded = codec.call(_decode_infer, *arguments)
+    decoded: Decoded = codec.call(_decode_infer, frames.large(body), header_length, target)
     return decoded
 
 
@@ -55,12 +52,9 @@ def encode_infer(codec: Codec, response: InferResponse, form: ReplyForm) -> Http
     return HttpReply(200, headers, tuple(parts), response.id)
 
 
-def read_generate(
-    codec: Codec, body: bytes, traits: ModelTraits, *, model: str, version: int, max_input_size: int
-) -> InferRequest:
+def read_generate(codec: Codec, body: bytes, traits: ModelTraits, target: Target) -> InferRequest:
     """`GenerateReader.read` in a codec process; blocking."""
-    arguments = (frames.large(body), traits, model, version, max_input_size)
-    request: InferRequest = codec.call(_read_generate, *arguments)
+    request: InferRequest = codec.call(_read_generate, frames.large(body), traits, target)
     return request
 
 
@@ -97,12 +91,8 @@ def _generate_event(response: InferResponse) -> typing.Any:
     return frames.large(b"data: %b\n\n" % generate_json.encode(response))
 
 
-def _decode_infer(
-    body: memoryview, header_length: int, model: str, version: int, max_input_size: int
-) -> Decoded:
-    decoded = infer_json.decode(
-        bytes(body), header_length, model=model, version=version, max_input_size=max_input_size
-    )
+def _decode_infer(body: memoryview, header_length: int, target: Target) -> Decoded:
+    decoded = infer_json.decode(bytes(body), header_length, target)
     check_parts(decoded.request)
     check(None, decoded.request)
     return decoded
@@ -113,11 +103,8 @@ def _encode_infer(response: InferResponse, form: ReplyForm) -> Parts:
     return reply.headers, [frames.large(part) for part in reply.body]
 
 
-def _read_generate(
-    body: memoryview, traits: ModelTraits, model: str, version: int, max_input_size: int
-) -> InferRequest:
-    reader = GenerateReader(traits, model=model, version=version, max_input_size=max_input_size)
-    request = reader.read(bytes(body))
+def _read_generate(body: memoryview, traits: ModelTraits, target: Target) -> InferRequest:
+    request = GenerateReader(traits, target).read(bytes(body))
     check_parts(request)
     return request
 

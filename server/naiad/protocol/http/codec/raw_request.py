@@ -11,23 +11,23 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import InferenceError, invalid
 from naiad.protocol import raw_tensors
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, Decoded
+from naiad.protocol.http.codec.infer_json import ALL_BINARY, Decoded, Target
+from naiad.protocol.raw_tensors import InputSpec
 
 
-def decode(
-    body: bytes, traits: ModelTraits, *, model: str, version: int, max_input_size: int
-) -> Decoded:
-    """Read a decompressed body of at most `max_input_size` bytes as the one input of a model.
+def decode(body: bytes, traits: ModelTraits, target: Target) -> Decoded:
+    """Read a decompressed body as the one input of a model.
 
     Raises:
         InferenceError: INVALID_ARG when the input cannot be derived from the model, or the body is too long.
     """
+    model, max_input_size = target.model, target.max_input_size
     if len(body) > max_input_size:
         raise invalid(
             f"Raw input has a byte_size ({len(body)} bytes) that exceeds the maximum allowed value of {max_input_size} bytes. "
             "Use --http-max-input-size to increase the limit."
         )
-    request = InferRequest(model, version, "", [], [], {})
+    request = InferRequest(model, target.version, "", [], [], {})
     if len(traits.inputs) != 1:
         raise _refusal(
             request,
@@ -54,16 +54,9 @@ def _tensor(body: bytes, traits: ModelTraits, request: InferRequest, model: str)
         fixed *= 1 if dim == -1 else dim
     rest = len(body) // (fixed * only.datatype.size or 1)
     dims = batch + tuple(rest if dim == -1 else dim for dim in only.shape)
-    return raw_tensors.read(
-        body,
-        0,
-        len(body),
-        model=model,
-        name=only.name,
-        datatype=only.datatype,
-        shape=dims,
-        count=fixed * rest if -1 in only.shape else fixed,
-    )
+    count = fixed * rest if -1 in only.shape else fixed
+    spec = InputSpec(only.name, only.datatype, dims, count)
+    return raw_tensors.read(body, 0, len(body), spec, model=model)
 
 
 def _string(

@@ -2,16 +2,13 @@
 
 import typing
 
-from naiad.core.record import Record
 from naiad.core.request import (
     SEQUENCE_END,
     SEQUENCE_START,
-    InferRequest,
     Parameters,
     ParameterValue,
-    RequestedOutput,
+    RequestSettings,
 )
-from naiad.core.tensor import Tensor
 from naiad.errors import internal, invalid
 from naiad.protocol.header_pattern import RESERVED_PREFIX, HeaderPattern, is_reserved
 from naiad.protocol.http.codec.json_document import require_utf8
@@ -27,44 +24,13 @@ _KNOWN = frozenset(
 )
 
 
-class RequestSettings(Record, frozen=True):
-    """What the parameters say.
+class HttpRequestSettings(RequestSettings, frozen=True):
+    """What the parameters say; `binary_data_output`: whether outputs that are not listed come as binary data (row 3.30)."""
 
-    Attributes:
-        binary_data_output: whether outputs that are not listed come as binary data (row 3.30).
-    """
-
-    parameters: Parameters
-    priority: int
-    timeout_us: int
-    correlation_id: int | str
-    flags: int
     binary_data_output: bool
 
-    def request(
-        self,
-        model: str,
-        version: int,
-        request_id: str,
-        inputs: list[Tensor],
-        outputs: list[RequestedOutput],
-    ) -> InferRequest:
-        """A request with these settings and parameters of its own; the arguments are the first members of `InferRequest`."""
-        return InferRequest(
-            model,
-            version,
-            request_id,
-            inputs,
-            outputs,
-            self.parameters.copy(),
-            self.priority,
-            self.timeout_us,
-            self.correlation_id,
-            self.flags,
-        )
 
-
-def read(members: typing.Any) -> RequestSettings:
+def read(members: typing.Any) -> HttpRequestSettings:
     """Read the `parameters` of a request.
 
     Raises:
@@ -96,7 +62,7 @@ def read(members: typing.Any) -> RequestSettings:
                 timeout = _unsigned(key, value)
             case _:
                 binary = _boolean(key, value)
-    return RequestSettings(own, priority, timeout, correlation, flags, binary)
+    return HttpRequestSettings(own, priority, timeout, correlation, flags, binary)
 
 
 def _correlation_id(value: typing.Any) -> int | str:

@@ -15,16 +15,23 @@ import msgspec
 import numpy as np
 
 from naiad.core import datatypes
-from naiad.core.datatypes import BYTES, DataType
+from naiad.core.datatypes import BYTES
 from naiad.core.record import Record
-from naiad.core.request import InferRequest, RequestedOutput
-from naiad.core.tensor import Tensor
+from naiad.core.request import InferRequest, RequestedOutput, RequestSettings
+from naiad.core.tensor import Tensor, object_array
 from naiad.errors import InferenceError
 from naiad.protocol import raw_tensors
 from naiad.protocol.http.codec import infer_json, request_parameters
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, MAX_INT64, Decoded, ReplyForm
+from naiad.protocol.http.codec.infer_json import (
+    ALL_BINARY,
+    ALL_JSON,
+    MAX_INT64,
+    Decoded,
+    ReplyForm,
+    Target,
+)
 from naiad.protocol.http.codec.json_values import TYPECODES
-from naiad.protocol.http.codec.request_parameters import RequestSettings
+from naiad.protocol.raw_tensors import InputSpec
 
 LONGEST = 8_192
 """Bytes of JSON; longer ones are mostly numbers, which orjson parses faster."""
@@ -66,21 +73,18 @@ class _Request(msgspec.Struct, forbid_unknown_fields=True, gc=False):
 _decode = msgspec.json.Decoder(_Request).decode
 
 
-def decode(
-    body: bytes, header_length: int, *, model: str, version: int, max_input_size: int
-) -> Decoded:
+def decode(body: bytes, header_length: int, target: Target) -> Decoded:
     """Read any request. Arguments and errors are those of `infer_json.decode`."""
-    if header_length <= LONGEST and max_input_size >= SMALLEST_LIMIT:
-        decoded = read(body, header_length, model=model, version=version)
+    if header_length <= LONGEST and target.max_input_size >= SMALLEST_LIMIT:
+        decoded = read(body, header_length, target)
         if decoded is not None:
             return decoded
-    return infer_json.decode(
-        body, header_length, model=model, version=version, max_input_size=max_input_size
-    )
+    return infer_json.decode(body, header_length, target)
 
 
-def read(body: bytes, header_length: int, *, model: str, version: int) -> Decoded | None:
+def read(body: bytes, header_length: int, target: Target) -> Decoded | None:
     """Read a request whose JSON is short; None if it has to be looked at closely. Arguments are those of `infer_json.decode`."""
+    model, version = target.model, target.version
     inputs: list[Tensor] = []
     if header_length == len(body):
         root = _parsed(body)
@@ -101,19 +105,8 @@ def read(body: bytes, header_length: int, *, model: str, version: int) -> Decode
         if layout is None or layout.size != len(body) - header_length:
             return None
         at, envelope = header_length, layout.envelope
-        for name, datatype, shape, count, size in layout.places:
-            inputs.append(
-                raw_tensors.read(
-                    body,
-                    at,
-                    size,
-                    model=model,
-                    name=name,
-                    datatype=datatype,
-                    shape=shape,
-                    count=count,
-                )
-            )
+        for spec, size in layout.places:
+            inputs.append(raw_tensors.read(body, at, size, spec, model=model))
             at += size
     if envelope is None:
         return None
@@ -131,9 +124,9 @@ class _Envelope(Record, frozen=True):
 
 
 class _Layout(Record, frozen=True):
-    """What JSON says of the tensors behind it: name, datatype, shape, elements and bytes of each, and the bytes of all."""
+    """What JSON says of the tensors behind it: each one and its bytes, and the bytes of all."""
 
-    places: list[tuple[str, DataType, tuple[int, ...], int, int]]
+    places: list[tuple[InputSpec, int]]
     size: int
     envelope: _Envelope
 
@@ -143,21 +136,20 @@ def _read_layout(document: bytes) -> _Layout | None:
     envelope = None if root is None else _envelope(root)
     if root is None or envelope is None:
         return None
-    places: list[tuple[str, DataType, tuple[int, ...], int, int]] = []
+    places: list[tuple[InputSpec, int]] = []
     total = 0
     for entry in root.inputs:
-        datatype, shape, count = (
+        datatype, count, behind = (
             datatypes.BY_NAME.get(entry.datatype),
-            tuple(entry.shape),
             _count(entry),
+            entry.parameters,
         )
-        behind = entry.parameters
         if datatype is None or not count or entry.data is not _UNSET or behind is _UNSET:
             return None
         size = behind.binary_data_size
         if size < 0:
             return None
-        places.append((entry.name, datatype, shape, count, size))
+        places.append((InputSpec(entry.name, datatype, tuple(entry.shape), count), size))
         total += size
     return _Layout(places, total, envelope)
 
@@ -198,8 +190,7 @@ def _tensor(entry: _Input) -> Tensor | None:
             values = array.array(typecode, typing.cast("list[float]", data))
             return Tensor(entry.name, datatype, shape, np.ndarray(shape, datatype.dtype, values))
         if datatype is BYTES:
-            elements: np.ndarray[typing.Any, np.dtype[typing.Any]] = np.empty(count, dtype=object)
-            elements[:] = [*map(str.encode, typing.cast("list[str]", data))]
+            elements = object_array([*map(str.encode, typing.cast("list[str]", data))])
             return Tensor(entry.name, datatype, shape, elements.reshape(shape))
     except (TypeError, OverflowError):
         pass

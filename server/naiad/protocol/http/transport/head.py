@@ -10,6 +10,7 @@ import re
 import urllib.parse
 
 import httptools
+import msgspec
 
 from naiad.core.record import Record
 from naiad.protocol.http.message import Headers, HttpRequest, SpelledHeaders
@@ -58,21 +59,6 @@ class RequestHead(Record, frozen=True):
     def request(self, body: bytes) -> HttpRequest:
         """The request with its whole body."""
         return HttpRequest(self.method, self.path, self.headers, body)
-
-    def with_headers(self, headers: Headers, length: int) -> "RequestHead":
-        """The same request with other headers, and a body of another length."""
-        return RequestHead(
-            self.method,
-            self.path,
-            self.target,
-            headers,
-            length,
-            self.minor,
-            self.keep_alive,
-            self.expects_continue,
-            self.head_only,
-            self.plain,
-        )
 
 
 NO_HEAD = RequestHead(b"-", "", b"-", {}, 0, 1, False, False, False, False)
@@ -138,17 +124,11 @@ def glimpse(data: bytes) -> RequestHead:
         return NO_HEAD
     method, target, behind = found.groups()
     head_only = method == b"HEAD"
-    return RequestHead(
-        b"GET" if head_only else method,
-        "",
-        target if behind else target + b"...",
-        {},
-        0,
-        1,
-        False,
-        False,
-        head_only,
-        False,
+    return msgspec.structs.replace(
+        NO_HEAD,
+        method=b"GET" if head_only else method,
+        target=target if behind else target + b"...",
+        head_only=head_only,
     )
 
 

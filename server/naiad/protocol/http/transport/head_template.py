@@ -207,7 +207,8 @@ class HeadTemplate(Record, frozen=True):
         if found is None:
             return None
         headers = self._headers(found)
-        return self.head.with_headers(headers, int(headers.get(_CONTENT_LENGTH, b"0")))
+        length = int(headers.get(_CONTENT_LENGTH, b"0"))
+        return msgspec.structs.replace(self.head, headers=headers, length=length)
 
     def _headers(self, found: re.Match[bytes]) -> Headers:
         headers = SpelledHeaders(self.head.headers)

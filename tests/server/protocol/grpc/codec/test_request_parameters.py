@@ -61,9 +61,9 @@ def test_a_false_flag_sets_nothing() -> None:
 
 def test_priority_and_timeout_are_not_for_the_model() -> None:
     found = read("priority", int64_param=2)
-    assert (found.priority, found.custom) == (2, {})
+    assert (found.priority, found.parameters) == (2, {})
     found = read("timeout", int64_param=5)
-    assert (found.timeout_us, found.custom) == (5, {})
+    assert (found.timeout_us, found.parameters) == (5, {})
 
 
 def forwarded(pattern: str, metadata: Metadata | None) -> Parameters:

@@ -10,14 +10,12 @@ from naiad.core.messages import service_pb2
 from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.grpc.codec import typed_contents
+from naiad.protocol.raw_tensors import InputSpec
 
 
 def read(datatype: str, shape: tuple[int, ...], **lists: typing.Any) -> Tensor:
-    count = int(np.prod(shape))
-    contents = service_pb2.InferTensorContents(**lists)
-    return typed_contents.read(
-        contents, model="m", name="A", datatype=BY_NAME[datatype], shape=shape, count=count
-    )
+    spec = InputSpec("A", BY_NAME[datatype], shape, int(np.prod(shape)))
+    return typed_contents.read(service_pb2.InferTensorContents(**lists), spec, "m")
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,14 @@ from naiad.core.request import InferRequest
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.protocol.http.codec import infer_json, typed_json
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON
+from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Target
 from naiad.protocol.http.message import HttpRequest
 from naiad.protocol.http.routes import HttpOptions, Routes
 from tests.server.protocol.http.scripted_engine import Replies, ScriptedEngine, response
 
 PATH = "/v2/models/m/infer"
 LIMIT = 100_000
+TARGET = Target("m", -1, LIMIT)
 
 scalars = (
     some.none()
@@ -97,9 +98,7 @@ def check(request: InferRequest) -> None:
 
 def decode(body: bytes, header_length: int) -> None:
     try:
-        decoded = typed_json.decode(
-            body, header_length, model="m", version=-1, max_input_size=LIMIT
-        )
+        decoded = typed_json.decode(body, header_length, TARGET)
     except InferenceError as error:
         assert error.message  # noqa: PT017 - either outcome is right
         return
@@ -185,7 +184,7 @@ def test_what_is_written_is_read_as_it_was(
     reply = infer_json.encode(response(sent), ALL_BINARY if binary else ALL_JSON)
     header_length = len(reply.body[0])
     body = b"".join(reply.body).replace(b'"outputs"', b'"inputs" ')
-    decoded = typed_json.decode(body, header_length, model="m", version=-1, max_input_size=LIMIT)
+    decoded = typed_json.decode(body, header_length, TARGET)
     (got,) = decoded.request.inputs
     assert (got.datatype, got.shape, got.fault) == (datatype, tuple(shape), None)
     if datatype.kind is datatypes.Kind.FLOAT:

@@ -11,6 +11,7 @@ from naiad.core.response import InferResponse
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.http.codec.generate_json import GenerateReader, encode
+from naiad.protocol.http.codec.infer_json import Target
 from tests.server.protocol.http.scripted_engine import response, tensor
 
 INPUTS = (
@@ -26,7 +27,7 @@ def read(
 ) -> InferRequest:
     shape = ModelTraits(decoupled=True, max_batch_size=4 if batched else 0, inputs=INPUTS)
     text = body if isinstance(body, bytes) else orjson.dumps(body | more)
-    reader = GenerateReader(shape, model="m", version=LATEST, max_input_size=limit)
+    reader = GenerateReader(shape, Target("m", LATEST, limit))
     return reader.read(text)
 
 
@@ -127,7 +128,7 @@ def test_what_cannot_be_read_is_refused_with_tritons_words(
 def test_an_input_called_parameters_cannot_be_sent() -> None:
     inputs = (TensorMetadata(name="parameters", datatype=INT32, shape=(1,)),)
     shape = ModelTraits(decoupled=False, max_batch_size=0, inputs=inputs)
-    reader = GenerateReader(shape, model="m", version=LATEST, max_input_size=100)
+    reader = GenerateReader(shape, Target("m", LATEST, 100))
     with pytest.raises(InferenceError, match="for nested schema also given as input tensor name"):
         reader.read(b'{"parameters": {}}')
 

@@ -11,7 +11,7 @@ from naiad.core.tensor import Tensor
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol import not_supported
 from naiad.protocol.http.codec import infer_json, typed_json
-from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded, ReplyForm
+from naiad.protocol.http.codec.infer_json import ALL_BINARY, ALL_JSON, Decoded, ReplyForm, Target
 from tests.server.protocol.http.scripted_engine import body_of, header_of, json_of, response, tensor
 
 Members = dict[str, typing.Any]
@@ -22,7 +22,7 @@ LIMIT = 1000
 
 def decode(document: typing.Any, *, tail: bytes = b"", limit: int = LIMIT) -> Decoded:
     text = document if isinstance(document, bytes) else orjson.dumps(document)
-    return typed_json.decode(text + tail, len(text), model="m", version=3, max_input_size=limit)
+    return typed_json.decode(text + tail, len(text), Target("m", 3, limit))
 
 
 def refused(document: typing.Any, *, tail: bytes = b"", limit: int = LIMIT) -> InferenceError:
@@ -338,8 +338,8 @@ def test_what_goes_into_a_response_or_to_a_worker_must_be_text(members: bytes) -
         b"{" + members + b',"inputs":[{"name":"A","shape":[1],"datatype":"BYTES","data":["\xec"]}]}'
     )
     with pytest.raises(InferenceError, match="is not valid UTF-8"):
-        typed_json.decode(body, len(body), model="m", version=LATEST, max_input_size=1000)
+        typed_json.decode(body, len(body), Target("m", LATEST, 1000))
     fine = body.replace(members, b'"id":"caf\xc3\xa9"')
-    decoded = typed_json.decode(fine, len(fine), model="m", version=LATEST, max_input_size=1000)
+    decoded = typed_json.decode(fine, len(fine), Target("m", LATEST, 1000))
     assert decoded.request.id == "caf\N{LATIN SMALL LETTER E WITH ACUTE}"
     assert decoded.request.inputs[0].array.tolist() == [b"\xec"]

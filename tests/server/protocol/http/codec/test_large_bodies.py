@@ -75,14 +75,7 @@ class Client:
         limits = InferenceLimits(max_input_size=1 << 26, forwarded=None, codec=codec)
         self.infer = InferRoute(self.engine, limits, model="m", version=LATEST)
         self.generate, self.stream = (
-            GenerateRoute(
-                self.engine,
-                max_input_size=1 << 26,
-                model="m",
-                version=LATEST,
-                streams=streams,
-                codec=codec,
-            )
+            GenerateRoute(self.engine, limits, model="m", version=LATEST, streams=streams)
             for streams in (False, True)
         )
 

@@ -6,7 +6,7 @@ from naiad.core.tensor import Tensor
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.errors import ErrorCode, InferenceError
 from naiad.protocol.http.codec import raw_request
-from naiad.protocol.http.codec.infer_json import ALL_BINARY
+from naiad.protocol.http.codec.infer_json import ALL_BINARY, Target
 
 
 def traits_of(*dims: int, datatype: DataType = FP32, batch: int = 0, count: int = 1) -> ModelTraits:
@@ -17,7 +17,7 @@ def traits_of(*dims: int, datatype: DataType = FP32, batch: int = 0, count: int 
 
 
 def decode(body: bytes, traits: ModelTraits, *, limit: int = 1000) -> Tensor:
-    decoded = raw_request.decode(body, traits, model="m", version=-1, max_input_size=limit)
+    decoded = raw_request.decode(body, traits, Target("m", -1, limit))
     assert decoded.form is ALL_BINARY
     (only,) = decoded.request.inputs
     return only

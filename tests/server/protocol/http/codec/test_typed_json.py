@@ -9,9 +9,10 @@ from hypothesis import given, strategies as st
 from naiad.core.tensor import Tensor
 from naiad.errors import InferenceError
 from naiad.protocol.http.codec import infer_json, typed_json
-from naiad.protocol.http.codec.infer_json import Decoded
+from naiad.protocol.http.codec.infer_json import Decoded, Target
 
 LIMIT = typed_json.SMALLEST_LIMIT
+TARGET = Target("m", -1, LIMIT)
 
 
 def _shown(tensor: Tensor) -> object:
@@ -35,10 +36,10 @@ def _meaning(decoded: Decoded) -> object:
 def agree(document: bytes, raw: bytes = b"") -> bool:
     """Hold both to each other; whether the fast one took it."""
     body = document + raw
-    fast = typed_json.read(body, len(document), model="m", version=-1)
+    fast = typed_json.read(body, len(document), TARGET)
     if fast is None:
         return False
-    careful = infer_json.decode(body, len(document), model="m", version=-1, max_input_size=LIMIT)
+    careful = infer_json.decode(body, len(document), TARGET)
     assert _meaning(fast) == _meaning(careful)
     return True
 
@@ -304,7 +305,7 @@ def test_what_is_remembered_of_json_is_not_changed_by_its_requests() -> None:
     text = b'{"parameters":{"a":1},"outputs":[{"name":"y"}],' + behind(4, shape=[1])[1:]
     for value in range(3):
         raw = value.to_bytes(4, "little")
-        decoded = typed_json.read(text + raw, len(text), model="m", version=value)
+        decoded = typed_json.read(text + raw, len(text), Target("m", value, LIMIT))
         assert decoded is not None
         assert decoded.request.parameters == {"a": 1}
         decoded.request.parameters["forwarded"] = "header"
