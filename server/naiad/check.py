@@ -23,6 +23,7 @@ from naiad.errors import InferenceError
 from naiad.options.backend_config import backend_setting
 from naiad.options.options import DEFAULT_BACKEND_DIRECTORY
 from naiad.options.usage import UsageError
+from naiad.repository.agents.checksum import CHECKSUM
 from naiad.repository.plan import DUPLICATE
 from naiad.repository.store import open_store
 
@@ -41,11 +42,13 @@ class Checked:
 
     Attributes:
         problems: everything wrong, problems with its place among the repositories included.
+        agents: repository agents that may change its files, which are not checked therefore.
     """
 
     path: pathlib.Path
     resolution: Resolution
     problems: tuple[Problem, ...]
+    agents: tuple[str, ...] = ()
 
 
 def main(arguments: collections.abc.Sequence[str]) -> int:
@@ -141,12 +144,15 @@ def _check(options: argparse.Namespace) -> list[Checked]:
             backend_options=backend_options,
             backends=backends,
         )
+        agents = _changing_agents(resolution)
         problems = (
             *_duplicates(folder, by_name[folder.name]),
-            *resolution.problems,
-            *_preflight(folder, resolution, backend_options, backends),
+            *(resolution.document.problems if agents else resolution.problems),
+            *(() if agents else _preflight(folder, resolution, backend_options, backends)),
         )
-        checked.append(Checked(path=folder, resolution=resolution, problems=problems))
+        checked.append(
+            Checked(path=folder, resolution=resolution, problems=problems, agents=agents)
+        )
     return checked
 
 
@@ -208,6 +214,12 @@ def _duplicates(
     ]
 
 
+def _changing_agents(resolution: Resolution) -> tuple[str, ...]:
+    """The repository agents of a model that may change its files (row 14.35). They run in a server only."""
+    agents = resolution.document.message.model_repository_agents.agents
+    return tuple(agent.name for agent in agents if agent.name != CHECKSUM)
+
+
 def _preflight(
     folder: pathlib.Path,
     resolution: Resolution,
@@ -266,6 +278,8 @@ def _as_text(models: collections.abc.Sequence[Checked], *, colour: bool) -> str:
 
 
 def _good(model: Checked) -> str:
+    if model.agents:
+        return f"ok  {model.path.name}: files not checked, repository agents may change them: {', '.join(model.agents)}"
     config = model.resolution.config
     assert config is not None, "a model without problems has a config"
     numbers = model.resolution.versions

@@ -306,3 +306,20 @@ def test_models_of_a_python_based_backend_are_checked_with_the_code_of_the_backe
 
     assert main(command[:1]) == 1
     assert "unable to find backend library for backend 'greeting'" in capsys.readouterr().out
+
+
+def test_files_that_a_repository_agent_may_change_are_not_checked(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent = 'model_repository_agents {{ agents {{ name: "{}" }} }}\n{}'
+    (_model(tmp_path, "packed", agent.format("unpack", _GOOD)) / "1" / "model.py").unlink()
+    assert main([str(tmp_path)]) == 0
+    assert "ok  packed: files not checked, repository agents may change them: unpack" in (
+        capsys.readouterr().out
+    )
+    _model(tmp_path, "odd", agent.format("unpack", "max_batch: 3"))
+    (_model(tmp_path, "lost", agent.format("checksum", _GOOD)) / "1" / "model.py").unlink()
+    assert main([str(tmp_path)]) == 1
+    shown = capsys.readouterr().out
+    assert 'error: unknown field "max_batch"' in shown
+    assert "lost" in shown.splitlines()[-1]

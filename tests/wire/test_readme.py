@@ -26,7 +26,6 @@ NOT_YET_IN_A_CONFIG = {
     "`tensorrt`": 'backend: "tensorrt"',
     "`tensorflow`": 'backend: "tensorflow"',
     "`openvino`": 'backend: "openvino"',
-    "repository agents": 'model_repository_agents { agents { name: "a" } }',
 }
 NOT_YET_AS_OPTION = {
     "shared memory": "--allow-client-shm=true",

@@ -16,9 +16,11 @@ from naiad.backends.backend import ModelsComplete
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
 from naiad.config.backend_type import Completer
+from naiad.config.document import Document
+from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.report import render
-from naiad.config.resolve import Resolution, resolve
+from naiad.config.resolve import Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFactory, known_host
 from naiad.engine.model import Model
@@ -93,9 +95,13 @@ class Loader:
             rpc_handler_of=rpc_handler_of,
         )
 
-    async def plan(self, folder: pathlib.Path) -> ModelPlan:
-        """Read a model folder: which versions to load, or why the model cannot be served."""
-        return await self._in_a_thread(self._plan, folder)
+    async def read(self, folder: pathlib.Path) -> Document:
+        """Read the config of a model folder."""
+        return await self._in_a_thread(pbtxt.read, config_file(folder, self._config_name))
+
+    async def plan(self, folder: pathlib.Path, document: Document | None = None) -> ModelPlan:
+        """Which versions of a model folder to load, or why the model cannot be served; `document`: a config in place of the folder's."""
+        return await self._in_a_thread(functools.partial(self._plan, document), folder)
 
     async def load(self, plan: VersionPlan) -> Model:
         """Load one version.
@@ -154,10 +160,11 @@ class Loader:
         future.add_done_callback(self._running.discard)
         return await asyncio.wrap_future(future)
 
-    def _plan(self, folder: pathlib.Path) -> ModelPlan:
+    def _plan(self, document: Document | None, folder: pathlib.Path) -> ModelPlan:
         resolution = resolve(
             folder,
             config_name=self._config_name,
+            document=document,
             auto_complete=self._auto_complete,
             gpus=self._gpus,
             complete=self._completer,

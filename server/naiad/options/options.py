@@ -19,6 +19,7 @@ Restrictions = collections.abc.Mapping[str, tuple[str, str]]
 
 
 DEFAULT_BACKEND_DIRECTORY = "/opt/tritonserver/backends"
+DEFAULT_AGENT_DIRECTORY = "/opt/tritonserver/repoagents"
 
 
 _NOTHING: types.MappingProxyType[str, typing.Any] = types.MappingProxyType({})
@@ -29,6 +30,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         backend_directory: holds Python-based backends (row 11.52).
+        repoagent_directory: holds repository agents (row 14.35).
         backend_config: by backend name; "" holds settings for all backends (row 17.10).
         load_model: names of models to load at start; `*` alone means all of them (row 7.31).
         http_max_input_size: bytes (row 1.11).
@@ -99,6 +101,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     counter_latencies: bool = True
 
     backend_directory: str = DEFAULT_BACKEND_DIRECTORY
+    repoagent_directory: str = DEFAULT_AGENT_DIRECTORY
     backend_config: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = _NOTHING
 
     access_log: bool = False
@@ -260,7 +263,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
     "Backends and devices": (
         _flag("backend-directory", _S, "Folder of Python-based backends: BACKEND/model.py in it serves every model that names BACKEND."),
         _special("backend-config", "BACKEND,KEY=VALUE, or KEY=VALUE for all backends."),
-        _idle("repoagent-directory", _S, "repository agents are not supported yet, and a config that names one is refused"),
+        _flag("repoagent-directory", _S, "Folder of repository agents: AGENT/agent.py in it runs for every model whose config names AGENT."),
         _flag("min-supported-compute-capability", _F, "GPUs below this compute capability are not used.", minimum=0),
         _idle("pinned-memory-pool-byte-size", _I, _HOST_MEMORY),
         _idle("cuda-memory-pool-byte-size", _S, "frameworks allocate GPU memory themselves"),

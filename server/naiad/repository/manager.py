@@ -17,6 +17,7 @@ import typing
 
 from naiad.core.clock import Clock
 from naiad.errors import InferenceError, unavailable
+from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
 from naiad.repository.errors import failed_load, failed_plan, not_polled
 from naiad.repository.lifecycle import Event, State
@@ -207,6 +208,7 @@ class Repository(typing.Generic[S]):
             try:
                 copy = await self._reader.checkout(model)
                 plan = await self._resolve(copy.folder)
+                copy.agents = plan.agents
             except InferenceError as error:
                 plan = ModelPlan(name=model.name, reason=error.message)
             except Exception as error:
@@ -222,6 +224,8 @@ class Repository(typing.Generic[S]):
         versions = self._table.versions(name).values()
         try:
             await asyncio.gather(*map(self._load_one_at_start, versions))
+            if any(version.state is State.READY for version in versions):
+                await copy.notify(AgentEvent.COMPLETE)
         finally:
             copy.release()
         if all(version.state is State.READY for version in versions):
@@ -269,7 +273,13 @@ class Repository(typing.Generic[S]):
         table.drop_failed_plan(name)
         serving = table.ready(name)
         plans = {number: version.plan for number, version in serving.items()}
-        stay = untouched(plan.versions, plans, before=self._loaded_from.get(name), now=source)
+        before = self._loaded_from.get(name)
+        # Agents may change any file.
+        stay = (
+            frozenset[int]()
+            if plan.agents
+            else untouched(plan.versions, plans, before=before, now=source)
+        )
         coming = [
             Version[S](plan=version, copy=copy, replaces=bool(serving))
             for version in plan.versions
@@ -301,6 +311,7 @@ class Repository(typing.Generic[S]):
         table.choose_latest(name)
         table.clear_failures(name)
         self._loaded_from[name] = source
+        await copy.notify(AgentEvent.COMPLETE)
 
     def _record_failed_plan(self, plan: ModelPlan) -> None:
         serving = bool(self._table.ready(plan.name))

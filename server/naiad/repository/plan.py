@@ -7,11 +7,15 @@ plan that have changed.
 import collections
 import collections.abc
 import pathlib
+import typing
 
 import msgspec
 
 from naiad.config.model_config import ModelConfig
 from naiad.repository.store import Fingerprint, StoredModel
+
+if typing.TYPE_CHECKING:
+    from naiad.repository.agents.session import AgentSession
 
 DUPLICATE = "model appears in two or more repositories"
 
@@ -38,6 +42,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
         reason: "" when it can be loaded; else shown in the index and the READY table.
         details: the same for a terminal: every problem with its line and caret; "" if the reason says all.
         failed_version: the version whose files are the reason; None if the config is.
+        agents: the repository agents of this load; None without any.
     """
 
     name: str
@@ -45,6 +50,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     details: str = ""
     failed_version: int | None = None
+    agents: "AgentSession | None" = None
 
 
 def without_duplicates(

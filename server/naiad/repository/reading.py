@@ -16,6 +16,8 @@ import threading
 import typing
 
 from naiad.errors import unavailable
+from naiad.repository.agents.actions import AgentEvent
+from naiad.repository.agents.session import AgentSession
 from naiad.repository.store import Checkout, Fingerprint, Store, StoredModel
 
 log = logging.getLogger("naiad.repository")
@@ -42,6 +44,7 @@ class LocalCopy:
     ) -> None:
         self.folder: pathlib.Path = checkout.folder
         self.checkout = checkout
+        self.agents: AgentSession | None = None
         self._end = end
         self._uses = 1
 
@@ -50,6 +53,11 @@ class LocalCopy:
         assert self._uses, "a copy that nothing uses any more cannot be shared"
         self._uses += 1
         return self
+
+    async def notify(self, event: AgentEvent) -> None:
+        """Call the model's repository agents, if it has any."""
+        if self.agents is not None:
+            await self.agents.apply(event)
 
     def release(self) -> None:
         """End one use."""
@@ -145,12 +153,17 @@ class RepositoryReader:
 
     def _end(self, copy: LocalCopy) -> None:
         self._copies.discard(copy)
-        if copy.checkout.release is None:
+        if copy.checkout.release is None and copy.agents is None:
             return
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(self._checkouts, _release, copy.checkout)
+        work = asyncio.ensure_future(self._release(copy))
         self._releases.add(work)
         work.add_done_callback(self._releases.discard)
+
+    async def _release(self, copy: LocalCopy) -> None:
+        await copy.notify(AgentEvent.END)
+        if copy.checkout.release is not None:
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(self._checkouts, _release, copy.checkout)
 
     def _scan(self, model: StoredModel) -> asyncio.Future[Fingerprint]:
         loop = asyncio.get_running_loop()

@@ -9,6 +9,7 @@ import collections.abc
 import logging
 import typing
 
+from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.lifecycle import Event
 from naiad.repository.version import UNLOADED, Progress, S, Version
 
@@ -86,6 +87,7 @@ class Unloads(typing.Generic[S]):
             before = await asyncio.to_thread(memory.resident)
             memory.expect()
         try:
+            await version.copy.notify(AgentEvent.UNLOAD)
             await served.stop()
         except Exception:
             plan = version.plan

@@ -28,6 +28,7 @@ from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
 from naiad.metrics.devices import GpuMonitor, SystemMetrics
 from naiad.options.options import Options
+from naiad.repository.agents.resolver import AgentResolver
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.reading import RepositoryReader
@@ -107,7 +108,10 @@ class Server:
             interval_seconds=options.metrics_interval_ms / _MS_PER_SECOND,
         )
         try:
-            repository = self._repository(loader)
+            agents = AgentResolver(
+                pathlib.Path(options.repoagent_directory), read=loader.read, plan=loader.plan
+            )
+            repository = self._repository(loader, agents)
             engine = ServingEngine(
                 repository=repository,
                 server_id=options.id,
@@ -134,7 +138,7 @@ class Server:
                 await frontends.open()
                 interpreter.imported()
                 self._lag.start(asyncio.get_running_loop())
-                return await self._serve(repository, loader, engine, frontends)
+                return await self._serve(repository, loader, agents, engine, frontends)
             finally:
                 await frontends.close_all()
                 self._watchdog.stop()
@@ -149,13 +153,13 @@ class Server:
             loader.close()
             monitor.close()
 
-    def _repository(self, loader: Loader) -> Repository[Model]:
+    def _repository(self, loader: Loader, agents: AgentResolver) -> Repository[Model]:
         options = self._options
         return Repository(
             reader=RepositoryReader(
                 [open_store(location) for location in options.model_repository]
             ),
-            resolve=loader.plan,
+            resolve=agents.resolve,
             load=loader.load,
             load_thread_count=options.model_load_thread_count,
             retry_count=options.model_load_retry_count,
@@ -168,6 +172,7 @@ class Server:
         self,
         repository: Repository[Model],
         loader: Loader,
+        agents: AgentResolver,
         engine: ServingEngine,
         frontends: Frontends,
     ) -> int:
@@ -199,6 +204,7 @@ class Server:
         await self._stopping.wait()
         loading.cancel()
         loader.interrupt()
+        agents.interrupt()
 
         def lame_duck() -> None:
             engine.phase = Phase.DRAINING
@@ -206,6 +212,7 @@ class Server:
 
         async def unload() -> None:
             await repository.unload_all()
+            await agents.join()
             await loader.finish()
 
         in_time = await drain(

@@ -34,7 +34,6 @@ class Feature(msgspec.Struct, frozen=True, kw_only=True):
 FEATURES = (
     Feature(path=("sequence_batching",), what="the sequence batcher"),  # rows 11.26-11.28
     Feature(path=("ensemble_scheduling",), what="ensembles"),  # rows 11.29, 11.30
-    Feature(path=("model_repository_agents", "agents"), what="repository agents"),  # row 11.42
     Feature(path=("batch_input",), what="batch inputs"),  # row 11.18
     Feature(path=("batch_output",), what="batch outputs"),  # row 11.20
     Feature(

@@ -12,11 +12,6 @@ SPECS = 'input { name: "x" data_type: TYPE_FP32 dims: -1\nallow_ragged_batch: tr
 ASKED = {
     ("sequence_batching",): ("\nsequence_batching { direct {} }", (2, 1), "the sequence batcher"),
     ("ensemble_scheduling",): ("\nensemble_scheduling { step {} }", (2, 1), "ensembles"),
-    ("model_repository_agents", "agents"): (
-        '\nmodel_repository_agents { agents [ { name: "checksum" } ] }',
-        (2, 27),
-        "repository agents",
-    ),
     ("batch_input",): ('\nbatch_input [ { source_input: "x" } ]', (2, 1), "batch inputs"),
     ("batch_output",): ('\nbatch_output [ { source_input: "x" } ]', (2, 1), "batch outputs"),
     ("input", "*", "allow_ragged_batch"): (SPECS, (2, 21), "ragged batches"),
@@ -53,7 +48,7 @@ def test_each_is_refused_at_its_line(tmp_path: pathlib.Path, path: tuple[str, ..
     [
         "instance_group { passive: false rate_limiter {} }",
         'input { name: "x" data_type: TYPE_FP32 dims: 1 allow_ragged_batch: false }',
-        "model_repository_agents {}",
+        'model_repository_agents { agents { name: "checksum" } }',
         "model_transaction_policy { decoupled: true }",
         'runtime: "libtriton_python.so"',
         'parameters { key: "ANYTHING" value { string_value: "x" } }',
