@@ -113,6 +113,12 @@ LOOP_LAG = Family(
     "naiad_loop_lag_seconds", "Delay of a 20 ms timer on the event loop in seconds; requests wait as long", "histogram"
 )  # fmt: skip
 
+REPOSITORY_POLLS = Family(
+    "naiad_repository_polls_total",
+    "Number of polls of the model repository, by the result: success, failure (it could not be read)",
+    "counter",
+)
+
 LATENCY_COUNTERS = frozenset(
     (
         REQUEST_DURATION, QUEUE_DURATION, COMPUTE_INPUT_DURATION, COMPUTE_INFER_DURATION, COMPUTE_OUTPUT_DURATION,

@@ -32,6 +32,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         backend_directory: holds Python-based backends (row 11.52).
         repoagent_directory: holds repository agents (row 14.35).
         backend_config: by backend name; "" holds settings for all backends (row 17.10).
+        repository_poll_secs: from one poll of the repository to the next one; 0: do not poll (row 7.30).
+        repository_quiet_secs: how long the files of a changed model must stay the same before a poll loads it; None: the poll interval, at
+            most 5 s.
         load_model: names of models to load at start; `*` alone means all of them (row 7.31).
         http_max_input_size: bytes (row 1.11).
         grpc_keepalive_time: and the other gRPC times: milliseconds (row 10.38).
@@ -47,6 +50,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     id: str = "triton"
     exit_on_error: bool = True
     model_control_mode: ControlMode = ControlMode.NONE
+    repository_poll_secs: int = 15
+    repository_quiet_secs: float | None = None
     load_model: tuple[str, ...] = ()
     exit_timeout_secs: int = 30
     strict_readiness: bool = True
@@ -194,9 +199,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("exit-on-error", _B, "Exit with 1 when a model fails to load at start."),
         _flag("disable-auto-complete-config", _B, "Do not fill in what a config.pbtxt leaves out."),
         _flag("strict-readiness", _B, "Ready only while every model is ready."),
-        _special("model-control-mode", "none (the default): all models are loaded at start. explicit: those of "
-                 "--load-model, then as clients load and unload. poll is not supported yet."),
-        _idle("repository-poll-secs", _I, "the repository is not polled (control modes none and explicit)"),
+        _special("model-control-mode", "none (the default): all models are loaded at start. poll: the same, then what "
+                 "changes in the repository. explicit: those of --load-model, then as clients load and unload."),
+        _flag("repository-poll-secs", _I, "Seconds between two polls of the repository; 0 does not poll; needs --model-control-mode=poll.", minimum=0),
         _special("load-model", "Model to load at start, or * alone for all; needs --model-control-mode=explicit; may be given several times."),
         _flag("model-config-name", _S, "Use configs/NAME.pbtxt of a model where there is one."),
         _flag("model-load-thread-count", _I, "Models to load at the same time.", minimum=1),
@@ -295,6 +300,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _missing("vertex-ai-default-model", _S, "the Vertex AI front end", ""),
     ),
     "Naiad's own": (
+        _flag("repository-quiet-secs", _F, "Seconds in which the files of a changed model must stay the same until a poll loads it; 0 loads it at "
+              "once, as Triton does. Default: --repository-poll-secs, at most 5.", minimum=0),
         _flag("auth-token-file", _S, "File with one token per line; all calls except those about health must send one of them as Authorization. "
               "Read again when it changes."),
         _flag("shutdown-delay-secs", _F, "Seconds after SIGTERM in which the server says not ready and goes on accepting.",

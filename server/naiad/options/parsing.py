@@ -52,6 +52,12 @@ def parse(arguments: collections.abc.Sequence[str]) -> Options:
         fields["notes"].append(
             "--strict-model-config is deprecated: use --disable-auto-complete-config"
         )
+    mode = fields.get("model_control_mode", ControlMode.NONE)
+    fields["notes"] += [
+        f"--{name} has no effect here: the repository is polled only with --model-control-mode=poll"
+        for name in ("repository-poll-secs", "repository-quiet-secs")
+        if name.replace("-", "_") in fields and not mode.polls
+    ]
     if fields.get("grpc_use_ssl_mutual"):
         fields["grpc_use_ssl"] = True
     options = Options(**{name: _frozen(value) for name, value in fields.items()})
@@ -173,11 +179,7 @@ def _control_mode(fields: _Fields, flag: Flag, value: str) -> None:
     try:
         mode = ControlMode(value)
     except ValueError:
-        raise UsageError(f"--{flag.name}={value}: expected none or explicit") from None
-    if not mode.is_supported:
-        raise UsageError(
-            f"--{flag.name}={value}: polling the repository is not supported yet; take explicit, and call load when a model has changed"
-        )
+        raise UsageError(f"--{flag.name}={value}: expected none, poll or explicit") from None
     fields["model_control_mode"] = mode
 
 

@@ -16,15 +16,15 @@ class ControlMode(enum.Enum):
     """All models of the repository, once, at the start."""
 
     POLL = "poll"
-    """All models of the repository, now and after each change of it. Not supported yet: the command line refuses it."""
+    """All models of the repository, now and after each change of it."""
 
     EXPLICIT = "explicit"
     """The models of `--load-model` at the start, then load and unload requests of clients and models."""
 
     @property
-    def is_supported(self) -> bool:
-        """Whether a server can run in this mode."""
-        return self is not ControlMode.POLL
+    def polls(self) -> bool:
+        """Whether changes of the repository are applied by themselves."""
+        return self is ControlMode.POLL
 
     @property
     def allows_requests(self) -> bool:
@@ -33,8 +33,8 @@ class ControlMode(enum.Enum):
 
     @property
     def lists_unloaded(self) -> bool:
-        """Whether the index lists models of the repository that were never loaded, because a request may load them (row 7.2)."""
-        return self.allows_requests
+        """Whether the index lists models of the repository that were never loaded, because a request or a poll may load them (row 7.2)."""
+        return self.allows_requests or self.polls
 
     @property
     def allows_load_model(self) -> bool:

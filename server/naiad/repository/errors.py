@@ -4,7 +4,7 @@ import collections.abc
 import typing
 
 from naiad.core.request import LATEST
-from naiad.errors import InferenceError, internal, invalid, not_found, unavailable
+from naiad.errors import ErrorCode, InferenceError, internal, invalid, not_found, unavailable
 from naiad.repository.lifecycle import State
 from naiad.repository.plan import ModelPlan
 from naiad.repository.version import Version, VersionState
@@ -12,6 +12,19 @@ from naiad.repository.version import Version, VersionState
 _LISTED_NAMES = 10
 
 Versions = collections.abc.Mapping[int, Version[typing.Any] | VersionState]
+
+
+class TryAgainError(InferenceError):
+    """A load failed for a reason that may pass while the model's files stay the same: a later poll tries again.
+
+    Args:
+        message: as of every `InferenceError`.
+        paths: files that changed while the model was loaded.
+    """
+
+    def __init__(self, message: str, *, paths: frozenset[str] = frozenset()) -> None:
+        super().__init__(ErrorCode.UNAVAILABLE, message)
+        self.paths = paths
 
 
 def not_served(
@@ -70,7 +83,9 @@ def not_polled(name: str, reason: str) -> InferenceError:
 
 
 def failed_plan(plan: ModelPlan, *, serving: bool) -> InferenceError:
-    """A load of a model that cannot be planned, because of the files of one version or because of its config."""
+    """A load of a model that cannot be planned, because of the files of one version, of its config, or of its store."""
+    if plan.may_pass:
+        return TryAgainError(not_polled(plan.name, plan.reason).message)
     if plan.failed_version is None:
         return not_polled(plan.name, plan.reason)
     return failed_load(plan.name, {plan.failed_version: plan.reason}, serving=serving)

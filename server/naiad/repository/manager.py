@@ -16,11 +16,11 @@ import pathlib
 import typing
 
 from naiad.core.clock import Clock
-from naiad.errors import InferenceError, unavailable
+from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
-from naiad.repository.errors import failed_load, failed_plan, not_polled
-from naiad.repository.lifecycle import Event, State
+from naiad.repository.errors import failed_plan, not_polled
+from naiad.repository.lifecycle import State
 from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
 from naiad.repository.per_model_lock import PerModelLock
@@ -28,11 +28,11 @@ from naiad.repository.plan import (
     LoadedFrom,
     ModelPlan,
     VersionPlan,
-    untouched,
     without_duplicates,
 )
 from naiad.repository.reading import LocalCopy, RepositoryReader
 from naiad.repository.store import StoredModel, check_name
+from naiad.repository.swap import VersionSwap
 from naiad.repository.unloads import Memory, Unloads
 from naiad.repository.version import (
     UNLOADED,
@@ -65,6 +65,9 @@ class Repository(typing.Generic[S]):
         progress: gets every change of state.
         clock: measures load durations.
         memory: to report what an unload frees; None if not needed.
+
+    Attributes:
+        sources: what each model was loaded from last, at the start or by a poll, failed loads included; None for a refused one.
     """
 
     def __init__(
@@ -88,7 +91,12 @@ class Repository(typing.Generic[S]):
         self._progress = progress
         self._unloads = Unloads[S](progress=progress, memory=memory)
         self._table = ModelTable[S]()
+        self._swap = VersionSwap(
+            reader=reader, retrier=self._retrier, table=self._table, unloads=self._unloads, progress=progress
+        )  # fmt: skip
         self._loaded_from: dict[str, LoadedFrom] = {}
+        self.sources: dict[str, LoadedFrom | None] = {}
+        self._listed: frozenset[str] | None = None
         self._dependencies = DependencyGraph()
         self._locks = PerModelLock()
         self._closed = False
@@ -97,6 +105,7 @@ class Repository(typing.Generic[S]):
         self.get = self._table.get
         self.served = self._table.served
         self.states = self._table.states
+        self.needs = self._dependencies.needs
 
     async def load_all(self, names: collections.abc.Collection[str] | None = None) -> bool:
         """Load at start every version that the version policies select; a failed load is a state, never an exception.
@@ -123,6 +132,9 @@ class Repository(typing.Generic[S]):
         plans.sort(key=lambda plan: plan.name)
         if names is None or names:
             self._progress.planned(plans)
+        self.sources = {plan.name: None for plan in refused}
+        for model in unique:
+            self.sources[model.name] = LoadedFrom(model, fingerprints[model.name])
         for plan in plans:
             if plan.reason:
                 self._record_failed_plan(plan)
@@ -159,6 +171,35 @@ class Repository(typing.Generic[S]):
             with contextlib.suppress(DependencyCycleError):
                 self._dependencies.add(requested_by, name)
 
+    async def load_from(
+        self, source: LoadedFrom, *, again: bool, written: frozenset[str]
+    ) -> LoadedFrom:
+        """Load a model from files that a poll has found (row 7.30).
+
+        Args:
+            source: what it found.
+            again: load all versions, although the files have not changed.
+            written: files that may change during the load, because they did during the one before: the model writes them itself.
+
+        Returns:
+            What it is loaded from: the same, with the files as the model has written them.
+
+        Raises:
+            TryAgainError: other files changed during the load, so that a part of it may be old: the model stays as it was. Or its store
+                did not respond.
+            InferenceError: it cannot be loaded; what served before goes on serving.
+        """
+        name = source.model.name
+        if again:
+            self._loaded_from.pop(name, None)
+        load = functools.partial(self._load_source, source, written=written)
+        await self._locks.run(name, load)
+        return self._loaded_from.get(name, source)
+
+    async def remove(self, name: str, *, refused: ModelPlan | None = None) -> None:
+        """Unload a model that no store has any more, or that must not be served for the reason of a plan (rows 7.6, 7.30)."""
+        await self._locks.run(name, functools.partial(self._remove_model, name, refused))
+
     async def unload(self, name: str, *, requested_by: str = "") -> None:
         """Unload a model; requests in flight are finished (rows 7.9, 7.10). An unknown model is unloaded already.
 
@@ -190,12 +231,18 @@ class Repository(typing.Generic[S]):
         await self._reader.aclose()
 
     async def names(self) -> list[str]:
-        """The models that the stores hold now, loaded or not (row 7.2).
+        """The models that the stores hold now, or held when they were polled last, loaded or not (row 7.2).
 
         Raises:
             InferenceError: a repository cannot be read, or does not respond.
         """
+        if self._listed is not None:
+            return sorted(self._listed)
         return sorted({model.name for model in await self._reader.models()})
+
+    def list_names(self, names: collections.abc.Iterable[str]) -> None:
+        """Take the names of the models that the stores held when they were polled."""
+        self._listed = frozenset(names)
 
     def ready_versions(self, name: str) -> list[int]:
         """The READY versions of a model, ascending; empty for an unknown model."""
@@ -210,7 +257,8 @@ class Repository(typing.Generic[S]):
                 plan = await self._resolve(copy.folder)
                 copy.agents = plan.agents
             except InferenceError as error:
-                plan = ModelPlan(name=model.name, reason=error.message)
+                may_pass = copy is None and error.code is ErrorCode.UNAVAILABLE
+                plan = ModelPlan(name=model.name, reason=error.message, may_pass=may_pass)
             except Exception as error:
                 log.exception("reading the model %s failed", model.location)
                 plan = ModelPlan(name=model.name, reason=f"{type(error).__name__}: {error}")
@@ -234,14 +282,11 @@ class Repository(typing.Generic[S]):
     async def _load_one_at_start(self, version: Version[S]) -> None:
         served = await self._retrier.load(version)
         if served is not None:
-            self._serve(version, served)
+            self._swap.serve(version, served)
             self._table.choose_latest(version.plan.config.name)
 
     async def _load_model(self, name: str) -> None:
-        if self._closed:
-            raise unavailable(
-                f"model '{name}' is not loaded: the server is stopping; use another server"
-            )
+        self._check_open(name)
         models = [model for model in await self._reader.models() if model.name == name]
         unique, refused = without_duplicates(models)
         if refused:
@@ -253,7 +298,14 @@ class Repository(typing.Generic[S]):
                 self._dependencies.drop(name)
             raise not_polled(name, self._not_found_reason())
         model = unique[0]
-        source = LoadedFrom(model, await self._reader.fingerprint(model))
+        await self._load_source(LoadedFrom(model, await self._reader.fingerprint(model)))
+
+    async def _load_source(
+        self, source: LoadedFrom, *, written: frozenset[str] | None = None
+    ) -> None:
+        """Load a model from files that were found before; `written` as for `load_from`, None: do not look whether they changed."""
+        model, name = source.model, source.model.name
+        self._check_open(name)
         if self._loaded_from.get(name) == source:
             self._table.clear_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
@@ -263,55 +315,18 @@ class Repository(typing.Generic[S]):
             self._record_failed_plan(plan)
             raise failed_plan(plan, serving=bool(self._table.ready(name)))
         try:
-            await self._swap(plan, copy, source)
+            self._loaded_from[name] = await self._swap.replace(
+                plan, copy, source, before=self._loaded_from.get(name), written=written
+            )
+            await copy.notify(AgentEvent.COMPLETE)
         finally:
             copy.release()
 
-    async def _swap(self, plan: ModelPlan, copy: LocalCopy, source: LoadedFrom) -> None:
-        """Load the versions that changed beside those that serve; then replace these in one step (row 7.22)."""
-        name, table = plan.name, self._table
-        table.drop_failed_plan(name)
-        serving = table.ready(name)
-        plans = {number: version.plan for number, version in serving.items()}
-        before = self._loaded_from.get(name)
-        # Agents may change any file.
-        stay = (
-            frozenset[int]()
-            if plan.agents
-            else untouched(plan.versions, plans, before=before, now=source)
-        )
-        coming = [
-            Version[S](plan=version, copy=copy, replaces=bool(serving))
-            for version in plan.versions
-            if version.version not in stay
-        ]
-        for version in coming:
-            # The index shows the progress of a version that did not serve; one that does shows READY all the time.
-            if version.plan.version not in serving:
-                table.put(version)
-        made = await asyncio.gather(*map(self._retrier.load, coming))
-        if None in made:
-            reasons = {
-                version.plan.version: version.reason
-                for version in coming
-                if version.state is State.UNAVAILABLE
-            }
-            for version, served in zip(coming, made, strict=True):
-                if served is not None:
-                    # It loaded, but another version of its model did not.
-                    self._serve(version, served)
-                    self._unload([version])
-            raise failed_load(name, reasons, serving=bool(serving))
-        for version, served in zip(coming, made, strict=True):
-            assert served is not None, "checked above"
-            table.put(version)
-            self._serve(version, served)
-        table.choose_latest(name)
-        self._unload(version for number, version in serving.items() if number not in stay)
-        table.choose_latest(name)
-        table.clear_failures(name)
-        self._loaded_from[name] = source
-        await copy.notify(AgentEvent.COMPLETE)
+    def _check_open(self, name: str) -> None:
+        if self._closed:
+            raise unavailable(
+                f"model '{name}' is not loaded: the server is stopping; use another server"
+            )
 
     def _record_failed_plan(self, plan: ModelPlan) -> None:
         serving = bool(self._table.ready(plan.name))
@@ -324,27 +339,16 @@ class Repository(typing.Generic[S]):
         self._loaded_from.pop(name, None)
         self._dependencies.drop(name)
         self._table.clear_failures(name)
-        unloads = self._unload(self._table.ready(name).values())
+        unloads = self._swap.unload(self._table.ready(name).values())
         if unloads:
             self._table.choose_latest(name)
             await asyncio.wait(unloads, timeout=RELEASE_SECONDS)
 
-    def _unload(self, versions: collections.abc.Iterable[Version[S]]) -> set[asyncio.Task[None]]:
-        """Unload READY versions; once a version is unloaded, only its state is kept."""
-        unloads = set[asyncio.Task[None]]()
-        for version in versions:
-            (task,) = self._unloads.start([version])
-            task.add_done_callback(functools.partial(self._unloaded, version))
-            unloads.add(task)
-        return unloads
-
-    def _unloaded(self, version: Version[S], _: asyncio.Task[None]) -> None:
-        self._table.drop_unloaded(version)
-
-    def _serve(self, version: Version[S], served: S) -> None:
-        version.served = served
-        version.apply(Event.LOADED)
-        self._progress.changed(version.snapshot())
+    async def _remove_model(self, name: str, refused: ModelPlan | None) -> None:
+        await self._unload_model(name)
+        self._table.drop_missing(name)
+        if refused is not None:
+            self._record_failed_plan(refused)
 
     def _not_found_reason(self) -> str:
         return f"model not found in any model repository; looked in {self._reader.locations}"

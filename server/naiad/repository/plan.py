@@ -12,7 +12,8 @@ import typing
 import msgspec
 
 from naiad.config.model_config import ModelConfig
-from naiad.repository.store import Fingerprint, StoredModel
+from naiad.repository.polling.fingerprint import Fingerprint
+from naiad.repository.store import StoredModel
 
 if typing.TYPE_CHECKING:
     from naiad.repository.agents.session import AgentSession
@@ -43,6 +44,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
         details: the same for a terminal: every problem with its line and caret; "" if the reason says all.
         failed_version: the version whose files are the reason; None if the config is.
         agents: the repository agents of this load; None without any.
+        may_pass: the reason is not the model but its store, which did not respond.
     """
 
     name: str
@@ -51,6 +53,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     details: str = ""
     failed_version: int | None = None
     agents: "AgentSession | None" = None
+    may_pass: bool = False
 
 
 def without_duplicates(

@@ -15,10 +15,11 @@ import pathlib
 import threading
 import typing
 
-from naiad.errors import unavailable
+from naiad.errors import InferenceError, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.session import AgentSession
-from naiad.repository.store import Checkout, Fingerprint, Store, StoredModel
+from naiad.repository.polling.fingerprint import Fingerprint
+from naiad.repository.store import Checkout, Store, StoredModel
 
 log = logging.getLogger("naiad.repository")
 
@@ -26,6 +27,9 @@ TIMEOUT_SECONDS = 30.0
 """Large repositories on slow disks take a second."""
 
 _SCAN_THREADS = 8
+_SCANNED_TOGETHER = 64
+"""Models of one call of a poll: few enough for the timeout, and many enough that the event loop is woken up seldom."""
+
 _CHECKOUT_THREADS = 64
 """More than the models that load at the same time; checkouts beyond that wait."""
 
@@ -126,6 +130,34 @@ class RepositoryReader:
         scanned = await asyncio.gather(*map(self._scan, models))
         return {model.name: scan for model, scan in zip(models, scanned, strict=True)}
 
+    async def scan(
+        self, models: collections.abc.Sequence[StoredModel]
+    ) -> tuple[dict[str, Fingerprint], dict[str, str]]:
+        """The fingerprints of many models for a poll, in one thread at a time, with the timeout for each part of them.
+
+        Returns:
+            By name: the fingerprints, and the reasons why models have none.
+
+        Raises:
+            InferenceError: UNAVAILABLE when a store does not answer in time.
+        """
+        scanned: dict[str, Fingerprint] = {}
+        failed: dict[str, str] = {}
+        loop = asyncio.get_running_loop()
+        for start in range(0, len(models), _SCANNED_TOGETHER):
+            part = models[start : start + _SCANNED_TOGETHER]
+            scan = loop.run_in_executor(self._scanners, _scan_all, part)
+            try:
+                outcomes = await self._in_time(scan, part[0].store.location)
+            finally:
+                scan.cancel()
+            for model, outcome in zip(part, outcomes, strict=True):
+                if isinstance(outcome, InferenceError):
+                    failed[model.name] = outcome.message
+                else:
+                    scanned[model.name] = outcome
+        return scanned, failed
+
     async def checkout(self, model: StoredModel) -> LocalCopy:
         """Make a model available as a local folder; the caller has one use of it. It may take as long as a download.
 
@@ -190,6 +222,18 @@ class RepositoryReader:
             f"{what} could not be read within {self._timeout_seconds:g} s: the disk or mount does not respond; check it "
             "and try again"
         )
+
+
+def _scan_all(
+    models: collections.abc.Iterable[StoredModel],
+) -> list[Fingerprint | InferenceError]:
+    outcomes: list[Fingerprint | InferenceError] = []
+    for model in models:
+        try:
+            outcomes.append(model.store.fingerprint(model.name))
+        except InferenceError as error:
+            outcomes.append(error)
+    return outcomes
 
 
 def _release(checkout: Checkout) -> None:

@@ -13,24 +13,18 @@ import typing
 import msgspec
 
 from naiad.errors import invalid
+from naiad.repository.polling.fingerprint import Fingerprint, fingerprint
 
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 
 OPTION = "--model-repository="
 """Precedes a location in the messages of the server; other commands take a location by itself."""
 
-File = tuple[str, int, int]
-"""Path below the model's folder, modification time in nanoseconds, size in bytes. Contents are not read: a model may have gigabytes."""
-
-Fingerprint = collections.abc.Mapping[str, frozenset[File]]
-"""By entry of the model's folder (a version, a file, any other folder): the files there. An empty version folder has an empty set."""
-
-_IGNORED = "__pycache__"
-
 _NO_REPOSITORY: collections.abc.Mapping[type[OSError], str] = {
     FileNotFoundError: "there is no such folder; give the folder that holds one folder per model",
     NotADirectoryError: "this is a file; give the folder that holds one folder per model",
     PermissionError: "this user may not read the folder; check its permissions",
+    OSError: "the folder cannot be read; check its disk or mount",
 }
 """Why a folder cannot be listed, and what to do."""
 
@@ -106,23 +100,37 @@ class LocalStore:
         self.location = location
         self._given = f"{option}{location}"
         self._root = pathlib.Path(location)
+        self._device = 0
 
     def names(self) -> list[str]:
-        """Every folder in the root, except hidden ones; files beside them are ignored, as in Triton."""
+        """Every folder in the root, except hidden ones; files beside them are ignored, as in Triton.
+
+        An empty root on another device than before is refused: it is where a file system was mounted.
+        """
         try:
-            folders = [
-                entry
-                for entry in self._root.iterdir()
-                if entry.is_dir() and not entry.name.startswith(".")
-            ]
-        except tuple(_NO_REPOSITORY) as error:
-            raise invalid(f"{self._given}: {_NO_REPOSITORY[type(error)]}") from None
+            with os.scandir(self._root) as entries:
+                names = [
+                    entry.name
+                    for entry in entries
+                    if not entry.name.startswith(".") and entry.is_dir()
+                ]
+            device = self._root.stat().st_dev
+        except OSError as error:
+            why = next(text for kind, text in _NO_REPOSITORY.items() if isinstance(error, kind))
+            raise invalid(f"{self._given}: {why}") from None
+        if not names and device != (self._device or device):
+            raise invalid(
+                f"{self._given}: the folder is empty and on another device than before: its file system is not mounted any more; mount it again"
+            )
+        if names:
+            self._device = device
+        folders = [self._root / name for name in names if name.isdecimal()]
         if _is_model(self._root, folders):
             raise invalid(
                 f"{self._given}: this is the folder of one model; give the folder around it, "
                 f"{self._root.absolute().parent}"
             )
-        return sorted(folder.name for folder in folders)
+        return sorted(names)
 
     def fingerprint(self, name: str) -> Fingerprint:
         """The files of the model's folder, by name, size and time; empty if there is no such folder."""
@@ -137,53 +145,8 @@ class LocalStore:
         return self._root / name
 
 
-def fingerprint(folder: pathlib.Path) -> Fingerprint:
-    """Scan a model's folder. Blocking. Links are followed; what cannot be read is treated as absent.
-
-    A file that was replaced has another modification time or size, also if the new one is older, as after `cp -p`. Python's
-    `__pycache__` folders are ignored: loading a model writes them.
-    """
-    files: dict[str, frozenset[File]] = {}
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:
-        return files
-    for entry in entries:
-        if entry.name == _IGNORED:
-            continue
-        paths = _files_below(entry) if entry.is_dir() else [entry]
-        files[entry.name] = frozenset(
-            file for path in paths if (file := _file(folder, path)) is not None
-        )
-    return files
-
-
-def _files_below(folder: pathlib.Path) -> collections.abc.Iterator[pathlib.Path]:
-    visited = set[tuple[int, int]]()  # a link to a folder above it would never end
-    for path, folders, names in os.walk(folder, followlinks=True):
-        try:
-            status = pathlib.Path(path).stat()
-        except OSError:
-            continue  # it has been removed since its name was read
-        if (status.st_dev, status.st_ino) in visited:
-            folders.clear()
-            continue
-        visited.add((status.st_dev, status.st_ino))
-        folders[:] = [name for name in folders if name != _IGNORED]
-        yield from (pathlib.Path(path, name) for name in names)
-
-
-def _file(folder: pathlib.Path, path: pathlib.Path) -> File | None:
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return str(path.relative_to(folder)), status.st_mtime_ns, status.st_size
-
-
-def _is_model(root: pathlib.Path, folders: list[pathlib.Path]) -> bool:
+def _is_model(root: pathlib.Path, versions: list[pathlib.Path]) -> bool:
     """Whether a folder holds the versions of one model, a mistake that would show as a model with the name "1"."""
-    versions = [folder for folder in folders if folder.name.isdecimal()]
     return bool(versions) and (
         (root / "config.pbtxt").is_file() or any(any(folder.glob("model.*")) for folder in versions)
     )

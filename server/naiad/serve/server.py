@@ -31,6 +31,7 @@ from naiad.options.options import Options
 from naiad.repository.agents.resolver import AgentResolver
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
+from naiad.repository.polling.poller import Poller
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store
 from naiad.scheduling.resources import UnlimitedResources
@@ -49,6 +50,9 @@ if typing.TYPE_CHECKING:
 log = logging.getLogger("naiad.serve")
 
 _MS_PER_SECOND = 1e3
+
+_QUIET_SECONDS = 5.0
+"""The default of `--repository-quiet-secs`, unless polls follow each other faster."""
 
 
 class Server:
@@ -111,7 +115,11 @@ class Server:
             agents = AgentResolver(
                 pathlib.Path(options.repoagent_directory), read=loader.read, plan=loader.plan
             )
-            repository = self._repository(loader, agents)
+            reader = RepositoryReader(
+                [open_store(location) for location in options.model_repository]
+            )
+            repository = self._repository(loader, agents, reader)
+            poller = self._poller(reader, repository)
             engine = ServingEngine(
                 repository=repository,
                 server_id=options.id,
@@ -126,6 +134,7 @@ class Server:
                 system_metrics=lambda: [
                     *custom.series(),
                     self._lag.series(),
+                    *([] if poller is None else [poller.series()]),
                     *system_metrics.series(),
                 ],
                 gpu_uuids={gpu.index: gpu.uuid for gpu in gpus},
@@ -138,7 +147,9 @@ class Server:
                 await frontends.open()
                 interpreter.imported()
                 self._lag.start(asyncio.get_running_loop())
-                return await self._serve(repository, loader, agents, engine, frontends)
+                return await self._serve(
+                    repository, loader, agents, engine, frontends, poller=poller
+                )
             finally:
                 await frontends.close_all()
                 self._watchdog.stop()
@@ -153,12 +164,12 @@ class Server:
             loader.close()
             monitor.close()
 
-    def _repository(self, loader: Loader, agents: AgentResolver) -> Repository[Model]:
+    def _repository(
+        self, loader: Loader, agents: AgentResolver, reader: RepositoryReader
+    ) -> Repository[Model]:
         options = self._options
         return Repository(
-            reader=RepositoryReader(
-                [open_store(location) for location in options.model_repository]
-            ),
+            reader=reader,
             resolve=agents.resolve,
             load=loader.load,
             load_thread_count=options.model_load_thread_count,
@@ -168,6 +179,20 @@ class Server:
             memory=interpreter.ProcessMemory(),
         )
 
+    def _poller(self, reader: RepositoryReader, repository: Repository[Model]) -> Poller | None:
+        """Polls the stores of `reader`; None if that is switched off (row 7.30)."""
+        options = self._options
+        interval, quiet = options.repository_poll_secs, options.repository_quiet_secs
+        if not options.model_control_mode.polls or not interval:
+            return None
+        return Poller(
+            reader=reader,
+            models=repository,
+            interval_seconds=interval,
+            quiet_seconds=min(interval, _QUIET_SECONDS) if quiet is None else quiet,
+            clock=self._clock,
+        )
+
     async def _serve(
         self,
         repository: Repository[Model],
@@ -175,6 +200,8 @@ class Server:
         agents: AgentResolver,
         engine: ServingEngine,
         frontends: Frontends,
+        *,
+        poller: Poller | None,
     ) -> int:
         options = self._options
         at_start = options.model_control_mode.models_at_start(options.load_model)
@@ -195,6 +222,8 @@ class Server:
                 interpreter.settle()
                 await frontends.accept()
                 engine.phase = Phase.SERVING
+                if poller is not None:
+                    poller.start()
                 # Not before: imports and loads block the loop while there are no requests.
                 self._lag.stalls.clear()
                 self._watchdog.start()
@@ -203,6 +232,8 @@ class Server:
                 )
         await self._stopping.wait()
         loading.cancel()
+        if poller is not None:
+            await poller.aclose()
         loader.interrupt()
         agents.interrupt()
 

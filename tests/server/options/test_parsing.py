@@ -115,8 +115,9 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--backend-config=default-max-batch-size=abc"], "write default-max-batch-size=4, or leave it out"),
         ([REPOSITORY, "--model-load-thread-count=0"], "at least 1"),
         ([REPOSITORY, "--log-format=xml"], "expected one of default, ISO8601, json"),
-        ([REPOSITORY, "--model-control-mode=poll"], "not supported yet"),
-        ([REPOSITORY, "--model-control-mode=Explicit"], "expected none or explicit"),
+        ([REPOSITORY, "--model-control-mode=Explicit"], "expected none, poll or explicit"),
+        ([REPOSITORY, "--model-control-mode=poll", "--repository-poll-secs=-1"], "at least 0"),
+        ([REPOSITORY, "--model-control-mode=poll", "--load-model=x"], "requires setting '--model-control-mode=explicit'"),
         ([REPOSITORY, "--load-model=x"], "Use of '--load-model' requires setting '--model-control-mode=explicit' as well"),
         ([REPOSITORY, "--model-control-mode=explicit", "--load-model="], "--load-model is empty"),
         ([REPOSITORY, "--model-control-mode=explicit", "--load-model=*", "--load-model=x"], "must be the ONLY startup model"),
@@ -135,6 +136,16 @@ def test_a_mistake_is_answered_with_what_to_write(words: list[str], said: str) -
     with pytest.raises(UsageError) as caught:
         parse(words)
     assert said in str(caught.value)
+
+
+def test_the_repository_is_polled_in_mode_poll_only() -> None:
+    words = [REPOSITORY, "--repository-poll-secs=3", "--repository-quiet-secs=0.5"]
+    polls = parse([*words, "--model-control-mode=poll"])
+    assert (polls.repository_poll_secs, polls.repository_quiet_secs, polls.notes) == (3, 0.5, ())
+    assert parse(words).notes == tuple(
+        f"--{name} has no effect here: the repository is polled only with --model-control-mode=poll"
+        for name in ("repository-poll-secs", "repository-quiet-secs")
+    )
 
 
 def test_help_leaves_out_what_has_no_effect_and_help_all_does_not() -> None:

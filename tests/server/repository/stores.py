@@ -3,7 +3,8 @@
 import collections
 import pathlib
 
-from naiad.repository.store import Checkout, Fingerprint
+from naiad.repository.polling.fingerprint import Fingerprint
+from naiad.repository.store import Checkout
 
 
 class FakeStore:

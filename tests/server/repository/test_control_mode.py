@@ -34,10 +34,7 @@ def test_the_mode_decides_what_is_loaded_at_start(
     assert mode.models_at_start(selected) == models
 
 
-def test_mode_poll_is_not_supported_yet() -> None:
-    assert {mode for mode in ControlMode if not mode.is_supported} == {POLL}
-
-
 def test_only_a_mode_in_which_models_can_be_loaded_lists_those_that_are_not() -> None:
-    assert {mode for mode in ControlMode if mode.lists_unloaded} == {EXPLICIT}
+    assert {mode for mode in ControlMode if mode.lists_unloaded} == {EXPLICIT, POLL}
     assert {mode for mode in ControlMode if mode.allows_load_model} == {EXPLICIT}
+    assert {mode for mode in ControlMode if mode.polls} == {POLL}

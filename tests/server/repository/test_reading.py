@@ -8,8 +8,9 @@ import pytest
 from typing_extensions import override
 
 from naiad.errors import ErrorCode, InferenceError
+from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.reading import RepositoryReader
-from naiad.repository.store import Fingerprint, StoredModel
+from naiad.repository.store import StoredModel
 from tests.server.repository.stores import FakeStore
 
 WAIT_S = 60

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from naiad.repository.plan import LoadedFrom, VersionPlan, untouched
-from naiad.repository.store import Fingerprint, LocalStore, StoredModel
+from naiad.repository.polling.fingerprint import Fingerprint
+from naiad.repository.store import LocalStore, StoredModel
 
 HERE, ELSEWHERE = (StoredModel(LocalStore(root), "m") for root in ("/r", "/other"))
 

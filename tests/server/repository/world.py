@@ -94,17 +94,19 @@ class World:
         self._load_seconds = load_seconds
         self._stop_seconds = stop_seconds
         self._moment = 0
+        # Virtual time would run on while a thread reads.
+        self.reader = RepositoryReader(
+            [LocalStore(str(root)) for root in roots], timeout_seconds=None
+        )
+        self.clock = ManualClock()
         self.repository = Repository(
-            # Virtual time would run on while a thread reads.
-            reader=RepositoryReader(
-                [LocalStore(str(each)) for each in roots], timeout_seconds=None
-            ),
+            reader=self.reader,
             resolve=self._resolve,
             load=self._load,
             load_thread_count=4,
             retry_count=0,
             progress=self.progress,
-            clock=ManualClock(),
+            clock=self.clock,
             memory=self.memory,
         )
 

@@ -3,10 +3,11 @@
 import collections.abc
 import os
 import pathlib
+import typing
 
 import pytest
 
-from naiad.repository.store import fingerprint
+from naiad.repository.polling.fingerprint import changed_paths, fingerprint, in_words
 
 
 @pytest.fixture
@@ -76,16 +77,22 @@ def test_a_folder_that_disappears_during_the_scan_is_absent(
     (tmp_path / "1" / "kept" / "weights").touch()
     gone = tmp_path / "1" / "gone"
     gone.mkdir()
-    walk = os.walk
+    scandir = os.scandir
 
-    def walk_and_remove(
-        top: pathlib.Path, *, followlinks: bool
-    ) -> collections.abc.Iterator[tuple[str, list[str], list[str]]]:
-        for path, folders, names in walk(top, followlinks=followlinks):
-            if pathlib.Path(path) == gone:
-                gone.rmdir()
-            yield path, folders, names
+    def remove_and_scan(path: "str | pathlib.Path") -> typing.Any:
+        if pathlib.Path(path) == gone:
+            gone.rmdir()
+        return scandir(path)
 
-    monkeypatch.setattr(os, "walk", walk_and_remove)
-    found = fingerprint(tmp_path)
-    assert {path for path, _, _ in found["1"]} == {"1/kept/weights"}
+    monkeypatch.setattr(os, "scandir", remove_and_scan)
+    files = fingerprint(tmp_path)
+    assert {path for path, _, _ in files["1"]} == {"1/kept/weights"}
+
+
+def test_the_paths_that_changed_are_named(folder: pathlib.Path) -> None:
+    before = fingerprint(folder)
+    (folder / "1" / "model.py").write_text("longer than before")
+    (folder / "2").rmdir()
+    (folder / "new.txt").touch()
+    assert changed_paths(before, fingerprint(folder)) == {"1/model.py", "2/", "new.txt"}
+    assert in_words({"b", "a", "d", "c", "e"}) == "a, b, c and 2 more"

@@ -1,0 +1,353 @@
+"""Polling: what comes, changes and goes is applied, and a store that cannot be read changes nothing (row 7.30)."""
+
+import asyncio
+import logging
+import pathlib
+import shutil
+import typing
+
+import pytest
+from typing_extensions import override
+
+from naiad.errors import InferenceError, unavailable
+from naiad.repository.lifecycle import State
+from naiad.repository.plan import DUPLICATE, VersionPlan
+from naiad.repository.polling.fingerprint import Fingerprint
+from naiad.repository.polling.poller import Poller
+from naiad.repository.store import StoredModel
+from tests.server.repository.stores import FakeStore
+from tests.server.repository.world import Served, World
+from tests.support.waiting import until
+
+QUIET_S = 5
+
+
+def poller_of(world: World, *, quiet: float = 0, interval: float = 15) -> Poller:
+    return Poller(
+        reader=world.reader,
+        models=world.repository,
+        interval_seconds=interval,
+        quiet_seconds=quiet,
+        clock=world.clock,
+    )
+
+
+async def polled(poller: Poller) -> None:
+    await poller.poll()
+    await poller.applied()
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line for line in caplog.messages if line.startswith("poll: ")]
+
+
+@pytest.fixture(autouse=True)
+def info(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+
+
+async def test_models_come_change_and_go(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.write("a", "a")
+    await world.repository.load_all()
+    poller = poller_of(world)
+    await polled(poller)
+    assert world.loads == ["a"]
+    world.write("b", "b")
+    world.write("a", "edited")
+    await polled(poller)
+    assert [world.repository.get(name).text for name in ("a", "b")] == ["edited", "b"]
+    shutil.rmtree(tmp_path / "a")
+    await polled(poller)
+    assert world.states() == [("b", 1, State.READY, "")]
+    assert await world.repository.names() == ["b"]
+    assert sorted(lines(caplog)) == [
+        "poll: model 'a' is gone from " + str(tmp_path) + ": unloaded",
+        "poll: model 'a' is loaded, because 1/model changed",
+        "poll: model 'b' is loaded, because it is new",
+    ]
+
+
+async def test_a_failed_edit_keeps_what_served_and_is_tried_again_when_something_changes(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load_all()
+    poller = poller_of(world)
+    world.write("m", "bad")
+    for _ in range(3):
+        await polled(poller)
+    assert world.loads == ["one", "bad"]
+    assert world.repository.get("m").text == "one"
+    assert lines(caplog) == [
+        "poll: model 'm' is tried again when something changes; it failed to load, because 1/model changed"
+    ]
+    world.write("m", "two", config="bad")
+    await polled(poller)
+    assert world.repository.get("m").text == "one"
+    world.write("m", "two")
+    await polled(poller)
+    assert world.repository.get("m").text == "two"
+
+
+async def test_a_model_that_failed_at_start_is_loaded_once_it_changes(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "bad")
+    world.write("config", "one", config="bad")
+    await world.repository.load_all()
+    poller = poller_of(world)
+    await polled(poller)
+    assert world.loads == ["bad"]
+    world.write("m", "good")
+    world.write("config", "one")
+    await polled(poller)
+    assert [world.repository.get(name).text for name in ("m", "config")] == ["good", "one"]
+
+
+async def test_a_slow_copy_is_loaded_once_and_whole(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    poller = poller_of(world, quiet=QUIET_S)
+    for size in range(1, 5):
+        world.write("m", "weights"[:size])
+        await polled(poller)
+        world.clock.advance(ns=4 * 10**9)
+    world.write("m", "weights")
+    await polled(poller)
+    world.clock.advance(ns=QUIET_S * 10**9)
+    assert world.loads == []
+    assert await world.repository.names() == ["m"]
+    await polled(poller)
+    assert world.loads == ["weights"]
+    assert lines(caplog) == [
+        "poll: model 'm' waits until its files have not changed for 5 s, because it is new",
+        "poll: model 'm' is loaded, because it is new",
+    ]
+
+
+async def test_a_store_that_cannot_be_read_changes_nothing_and_is_reported_once(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "models"
+    world = World(root)
+    world.write("m", "one")
+    await world.repository.load_all()
+    poller = poller_of(world)
+    root.rename(tmp_path / "away")
+    for _ in range(3):
+        await polled(poller)
+    assert world.repository.get("m").text == "one"
+    (failed,) = lines(caplog)
+    assert "there is no such folder" in failed
+    assert "All models stay as they are, and polling goes on every 15 s" in failed
+    (tmp_path / "away").rename(root)
+    world.write("m", "two")
+    await polled(poller)
+    assert world.repository.get("m").text == "two"
+    assert f"poll: {root} can be read again" in lines(caplog)
+    counts = {sample.labels[0][1]: sample.value for sample in poller.series().samples}
+    assert counts == {"success": 1, "failure": 3}
+
+
+async def test_a_repository_whose_file_system_is_not_mounted_any_more_is_not_empty(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load_all()
+    shutil.rmtree(tmp_path / "m")
+    stat = pathlib.Path.stat
+
+    class Elsewhere:
+        st_dev = -1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            pathlib.Path, "stat", lambda path: Elsewhere if path == tmp_path else stat(path)
+        )
+        await polled(poller_of(world))
+    assert world.repository.get("m").text == "one"
+    await polled(poller_of(world))
+    assert world.states() == []
+
+
+async def test_a_model_that_cannot_be_read_stays_while_others_change(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = World(tmp_path)
+    world.write("m", "one")
+    await world.repository.load_all()
+    poller = poller_of(world)
+    world.write("other", "other")
+    scan = world.reader.scan
+
+    async def scan_others(models: list[typing.Any]) -> typing.Any:
+        scanned, failed = await scan([model for model in models if model.name != "m"])
+        return scanned, {**failed, "m": "no permission"}
+
+    monkeypatch.setattr(world.reader, "scan", scan_others)
+    for _ in range(2):
+        await polled(poller)
+    assert [world.repository.get(name).text for name in ("m", "other")] == ["one", "other"]
+    assert lines(caplog).count("poll: model 'm' stays as it is: no permission") == 1
+
+
+async def test_a_name_in_two_repositories_is_unloaded_until_one_has_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path / "a", tmp_path / "b")
+    world.write("m", "one")
+    (tmp_path / "b").mkdir()
+    await world.repository.load_all()
+    poller = poller_of(world)
+    shutil.copytree(tmp_path / "a" / "m", tmp_path / "b" / "m")
+    for _ in range(2):
+        await polled(poller)
+        assert ("m", None, State.UNAVAILABLE, DUPLICATE) in world.states()
+        with pytest.raises(InferenceError):
+            world.repository.get("m")
+    shutil.rmtree(tmp_path / "b" / "m")
+    await polled(poller)
+    assert world.repository.get("m").text == "one"
+
+
+class Writing(World):
+    """A world in which a load changes files, as a copy that begins meanwhile or as the model itself."""
+
+    def __init__(self, *roots: pathlib.Path) -> None:
+        super().__init__(*roots)
+        self.writes: list[str] = []
+
+    @override
+    async def _load(self, plan: VersionPlan) -> Served:
+        served = await super()._load(plan)
+        if self.writes:
+            (plan.version_dir / self.writes.pop(0)).write_text("x" * len(self.loads))
+        return served
+
+
+async def test_a_model_whose_files_change_while_it_is_loaded_is_not_served(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Writing(tmp_path)
+    world.write("m", "one")
+    await world.repository.load_all()
+    poller = poller_of(world)
+    world.write("m", "half")
+    world.writes = ["model"]
+    await polled(poller)
+    assert world.repository.get("m").text == "one"
+    assert world.made[-1].stopped
+    assert "its files changed while it was loaded (1/model)" in lines(caplog)[-1]
+    world.write("m", "whole")
+    world.writes = ["another"]
+    await polled(poller)
+    assert world.repository.get("m").text == "one"
+    await polled(poller)
+    assert world.repository.get("m").text == "whole"
+
+
+async def test_a_model_that_writes_its_own_files_is_served_and_not_loaded_for_ever(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    world = Writing(tmp_path)
+    poller = poller_of(world)
+    world.write("m", "one")
+    world.writes = ["cache"] * 10
+    for _ in range(5):
+        await polled(poller)
+    assert world.repository.get("m").text == "one"
+    assert world.loads == ["one", "one"]
+    assert "changes its files whenever it is loaded (1/cache)" in lines(caplog)[-1]
+    world.write("m", "two")
+    world.writes = []
+    await polled(poller)
+    assert world.repository.get("m").text == "two"
+
+
+async def test_a_load_that_its_store_interrupts_is_tried_again(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = World(tmp_path)
+    poller = poller_of(world)
+    world.write("m", "one")
+
+    async def broken(_: object) -> None:
+        raise unavailable("the connection broke")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(world.reader, "checkout", broken)
+        await polled(poller)
+    assert world.states() == [("m", None, State.UNAVAILABLE, "the connection broke")]
+    await polled(poller)
+    assert world.repository.get("m").text == "one"
+
+
+class Hanging(World):
+    """A world in which the first load does not end before `may_end`."""
+
+    def __init__(self, *roots: pathlib.Path) -> None:
+        super().__init__(*roots)
+        self.may_end = asyncio.Event()
+
+    @override
+    async def _load(self, plan: VersionPlan) -> Served:
+        served = await super()._load(plan)
+        if len(self.loads) == 1:
+            await self.may_end.wait()
+        return served
+
+
+async def test_a_load_that_hangs_holds_up_no_other_model(tmp_path: pathlib.Path) -> None:
+    world = Hanging(tmp_path)
+    world.write("slow", "slow")
+    poller = poller_of(world)
+    await poller.poll()
+    await until(lambda: world.loads)
+    for name in ("a", "b"):
+        world.write(name, name)
+        world.write("slow", f"edited with {name}")
+        await poller.poll()
+        await until(lambda name=name: (name, 1, State.READY, "") in world.states())  # type: ignore[misc]
+    assert world.loads == ["slow", "a", "b"]
+    world.may_end.set()
+    await poller.applied()
+    await polled(poller)
+    assert world.repository.get("slow").text == "edited with b"
+
+
+class NoThreads:
+    """A reader of one model whose store responds at once: threads do not know virtual time."""
+
+    locations = "/r"
+
+    async def models(self) -> list[StoredModel]:
+        return [StoredModel(FakeStore("/r", "m"), "m")]
+
+    async def scan(self, _: object) -> tuple[dict[str, Fingerprint], dict[str, str]]:
+        return {"m": {}}, {}
+
+
+@pytest.mark.looptime
+async def test_polls_follow_each_other_and_come_earlier_while_a_change_waits(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path)
+    world.reader = NoThreads()  # type: ignore[assignment]
+    poller = poller_of(world, interval=15, quiet=QUIET_S)
+    loop = asyncio.get_running_loop()
+    polls: list[float] = []
+    world.repository.list_names = lambda names: polls.append(loop.time() - begin)  # type: ignore[method-assign]
+    begin = loop.time()
+    poller.start()
+    # The model waits for its files from the first poll on, because the clock stands still.
+    await asyncio.sleep(36)
+    await poller.aclose()
+    await asyncio.sleep(100)
+    assert [round(seconds) for seconds in polls] == [15, 20, 25, 30, 35]
