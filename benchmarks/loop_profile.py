@@ -216,7 +216,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
         registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     repository = Repository(
-        reader=RepositoryReader([open_store(str(folder))]), resolve=loader.plan, load=loader.load, load_thread_count=1, retry_count=0,
+        reader=RepositoryReader([open_store(str(folder))]), resolve=lambda model, _config: loader.plan(model), load=loader.load, load_thread_count=1, retry_count=0,
         progress=LoadingLines(None), clock=clock,
     )  # fmt: skip
     await repository.load_all()

@@ -5,8 +5,9 @@ import typing
 from naiad.core.inference import Inference
 from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
-from naiad.engine.api import NO_OVERRIDES, ModelTraits, Overrides
+from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, not_found
+from naiad.repository.overrides import NO_PARAMETERS, Parameters
 
 
 class EngineOfOneModel:
@@ -59,8 +60,8 @@ class EngineOfOneModel:
         self.find(name, version)
         return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
 
-    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
-        self._change("load", name, dict(overrides))
+    async def load_model(self, name: str, parameters: Parameters = NO_PARAMETERS) -> None:
+        self._change("load", name, dict(parameters))
 
     async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:
         self._change("unload", name, unload_dependents)

@@ -169,8 +169,6 @@ def test_what_cannot_be_loaded_says_why_and_the_old_model_answers_on(
         with pytest.raises(failure, match="failed to load 'nope', failed to poll"):
             asked.load_model("nope")
         asked.load_model("answer")
-        with pytest.raises(failure, match="load parameter 'config' is not supported yet"):
-            asked.load_model("answer", config="{}")
         (folder / "answer" / "1" / "model.py").write_text("raise RuntimeError('no weights')\n")
         with pytest.raises(failure, match="no weights") as caught:
             asked.load_model("answer")

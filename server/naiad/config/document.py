@@ -27,6 +27,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
         positions: of each value, each block (its name, or its brace inside a list), and each list as a whole. A map
             entry whose value is a block stands where its key is written.
         problems: what syntax and typing found, in file order; a file with any is never served.
+        is_file: whether `path` is meant to be a file: not for a config that a load request brings.
     """
 
     path: pathlib.Path
@@ -34,6 +35,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     message: Any
     positions: collections.abc.Mapping[FieldPath, Position]
     problems: tuple[Problem, ...]
+    is_file: bool = True
 
     def position(self, path: FieldPath) -> Position | None:
         """The position of a field, else of the nearest block around it; None when neither is in the file."""

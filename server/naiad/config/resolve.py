@@ -100,7 +100,8 @@ def resolve(
     if document is None:
         document = pbtxt.read(config_file(model_dir, config_name))
     # A problem without a position names the model's folder where there is no config file.
-    path = document.path if document.path.is_file() else model_dir
+    named = document.path.is_file() or not document.is_file
+    path = document.path if named else model_dir
     message = type(document.message)()
     message.CopyFrom(document.message)
     return _Resolving(
@@ -134,7 +135,8 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
 
     def run(self) -> Resolution:
         """Run every step."""
-        if not self.auto_complete and not self.document.path.is_file():
+        absent = self.document.is_file and not self.document.path.is_file()
+        if absent and not self.auto_complete:
             self.findings.add(
                 (),
                 f"failed to open text file for read {self.document.path}: No such file or directory",

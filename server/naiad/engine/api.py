@@ -3,8 +3,6 @@
 `Engine` is a Protocol, so that the tests of a protocol can use a scripted engine; `engine.engine.ServingEngine` implements it.
 """
 
-import collections.abc
-import types
 import typing
 from typing import Any
 
@@ -15,6 +13,7 @@ from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.overrides import NO_PARAMETERS, Parameters
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,12 +70,6 @@ class ModelTraits(msgspec.Struct, frozen=True, kw_only=True):
     decoupled: bool
     max_batch_size: int
     inputs: tuple[TensorMetadata, ...]
-
-
-Overrides = collections.abc.Mapping[str, str | bytes | memoryview]
-"""Load parameters by name; text for "config", bytes for files. A large one is a view of uint8, text as its UTF-8."""
-
-NO_OVERRIDES: Overrides = types.MappingProxyType({})
 
 
 class Infers(typing.Protocol):
@@ -145,12 +138,12 @@ class Engine(Infers, typing.Protocol):
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """The repository index (rows 7.1-7.6)."""
 
-    async def load_model(self, name: str, overrides: Overrides = NO_OVERRIDES) -> None:
-        """Load a model, or load it again if it has changed; returns once it is READY (rows 7.8, 7.11-7.14, 7.20-7.22).
+    async def load_model(self, name: str, parameters: Parameters = NO_PARAMETERS) -> None:
+        """Load a model, or load it again if it has changed; returns once it is READY (rows 7.8, 7.11-7.18, 7.20-7.22).
 
         Raises:
-            InferenceError: UNAVAILABLE in a control mode other than explicit, UNSUPPORTED for an override, INVALID_ARG for a bad name or a load that
-                fails, INTERNAL for a model that is not found or cannot be read.
+            InferenceError: UNAVAILABLE in a control mode other than explicit, INVALID_ARG for a bad name or a load that fails, INTERNAL for a
+                model that is not found or cannot be read, and for parameters that cannot be used.
         """
 
     async def unload_model(self, name: str, *, unload_dependents: bool = False) -> None:

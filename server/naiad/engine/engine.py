@@ -15,18 +15,17 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import (
-    NO_OVERRIDES,
     IndexEntry,
     ModelMetadata,
     ModelVersionStatistics,
-    Overrides,
     ServerMetadata,
 )
 from naiad.engine.model import Model
-from naiad.errors import ErrorCode, InferenceError, invalid, unavailable, unsupported
+from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import UNLOADED, Repository, VersionState
+from naiad.repository.overrides import NO_PARAMETERS, Parameters
 
 EXTENSIONS = (
     "model_repository",
@@ -205,22 +204,20 @@ class ServingEngine:
         return sorted(entries, key=lambda entry: (entry.name, entry.version or 0))
 
     async def load_model(
-        self, name: str, overrides: Overrides = NO_OVERRIDES, *, requested_by: str = ""
+        self, name: str, parameters: Parameters = NO_PARAMETERS, *, requested_by: str = ""
     ) -> None:
         """See `Engine`. `requested_by` names the model whose initialize waits for this load (row 15.24)."""
         self._control_mode.check_request(name)
-        if overrides:
-            raise unsupported(
-                f"load parameter '{next(iter(overrides))}' is not supported yet: change the model's folder and load it without parameters"
-            )
-        await self._repository.load(name, requested_by=requested_by)
+        await self._repository.load(name, parameters, requested_by=requested_by)
 
     async def unload_model(
         self, name: str, *, unload_dependents: bool = False, requested_by: str = ""
     ) -> None:
-        """See `Engine`. No model is loaded only because another one needs it yet, so `unload_dependents` has no effect (row 7.26)."""
+        """See `Engine`. `requested_by` as for `load_model`."""
         self._control_mode.check_request(name)
-        await self._repository.unload(name, requested_by=requested_by)
+        await self._repository.unload(
+            name, with_dependents=unload_dependents, requested_by=requested_by
+        )
 
     def model(self, name: str, version: int = LATEST) -> Model:
         """The version that serves now. Raises InferenceError as `look_up` does."""

@@ -26,6 +26,7 @@ from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFacto
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal
 from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.scheduling.dynamic import make_scheduler
 from naiad.scheduling.resources import Resources
@@ -95,9 +96,13 @@ class Loader:
             rpc_handler_of=rpc_handler_of,
         )
 
-    async def read(self, folder: pathlib.Path) -> Document:
-        """Read the config of a model folder."""
-        return await self._in_a_thread(pbtxt.read, config_file(folder, self._config_name))
+    async def read(self, folder: pathlib.Path, config: Value | None = None) -> Document:
+        """Read the config of a model folder, or the one of a load request (JSON) in place of it (row 7.15).
+
+        Raises:
+            InferenceError: INVALID_ARG: that is not a ModelConfig.
+        """
+        return await self._in_a_thread(functools.partial(self._read, config=config), folder)
 
     async def plan(self, folder: pathlib.Path, document: Document | None = None) -> ModelPlan:
         """Which versions of a model folder to load, or why the model cannot be served; `document`: a config in place of the folder's."""
@@ -159,6 +164,13 @@ class Loader:
         self._running.add(future)
         future.add_done_callback(self._running.discard)
         return await asyncio.wrap_future(future)
+
+    def _read(self, folder: pathlib.Path, *, config: Value | None) -> Document:
+        if config is None:
+            return pbtxt.read(config_file(folder, self._config_name))
+        from naiad.config import override  # noqa: PLC0415 - few servers need it
+
+        return override.read(config, folder)
 
     def _plan(self, document: Document | None, folder: pathlib.Path) -> ModelPlan:
         resolution = resolve(

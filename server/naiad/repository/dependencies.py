@@ -61,6 +61,10 @@ class DependencyGraph:
         """The models that a model depends on itself; read only."""
         return self._needs.get(model, ())
 
+    def is_needed(self, model: str) -> bool:
+        """Whether another model depends on it."""
+        return any(model in needs for needs in self._needs.values())
+
     def unload_order(self, models: collections.abc.Iterable[str]) -> list[set[str]]:
         """Models in the order in which they can be unloaded; reversed, in an order in which they can be loaded.
 

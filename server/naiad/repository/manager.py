@@ -19,10 +19,12 @@ from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
+from naiad.repository.dependents import DependentUnloads
 from naiad.repository.errors import failed_plan, not_polled
 from naiad.repository.lifecycle import State
 from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
+from naiad.repository.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
 from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.plan import (
     LoadedFrom,
@@ -58,7 +60,8 @@ class Repository(typing.Generic[S]):
 
     Args:
         reader: of the stores; names must differ over all of them (row 7.6).
-        resolve: makes a plan of a model folder; may take long in its own executor.
+        resolve: makes a plan of a model folder, with the config of the load request in place of its own if there is one; may take long in
+            its own executor.
         load: makes a served version; the message of its InferenceError is the reason in the index.
         load_thread_count: loads that run at the same time (row 7.32).
         retry_count: retries of a failed load (row 7.32).
@@ -74,7 +77,9 @@ class Repository(typing.Generic[S]):
         self,
         *,
         reader: RepositoryReader,
-        resolve: collections.abc.Callable[[pathlib.Path], collections.abc.Awaitable[ModelPlan]],
+        resolve: collections.abc.Callable[
+            [pathlib.Path, Value | None], collections.abc.Awaitable[ModelPlan]
+        ],
         load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[S]],
         load_thread_count: int,
         retry_count: int,
@@ -99,6 +104,9 @@ class Repository(typing.Generic[S]):
         self._listed: frozenset[str] | None = None
         self._dependencies = DependencyGraph()
         self._locks = PerModelLock()
+        self._dependents = DependentUnloads(
+            dependencies=self._dependencies, locks=self._locks, unload=self._unload_model
+        )
         self._closed = False
         self.unloading = self._unloads.unloading
         # The table's own methods: one call less per request.
@@ -126,6 +134,7 @@ class Repository(typing.Generic[S]):
         if names is not None:
             models = [model for model in models if model.name in names]
         unique, refused = without_duplicates(models)
+        self._dependents.explicit.update(model.name for model in unique)
         fingerprints = await self._reader.fingerprints(unique)
         planned = list(await asyncio.gather(*map(self._plan, unique)))
         plans = [*refused, *(plan for plan, _ in planned)]
@@ -149,21 +158,26 @@ class Repository(typing.Generic[S]):
         await asyncio.gather(*loads)
         return not missing and all(state.state is State.READY for state in self.states())
 
-    async def load(self, name: str, *, requested_by: str = "") -> None:
-        """Load a model, or load it again if its folder has changed since (rows 7.8, 7.11, 7.12, 7.21, 7.22).
+    async def load(
+        self, name: str, parameters: Parameters = NO_PARAMETERS, *, requested_by: str = ""
+    ) -> None:
+        """Load a model, or load it again if its folder has changed since (rows 7.8, 7.11, 7.12, 7.15 to 7.17, 7.21, 7.22).
 
         Returns once it is READY. Cancelling the caller does not stop the load.
 
         Args:
             name: the model.
+            parameters: a config and files in place of those in the repository.
             requested_by: the model whose initialize waits for this (row 15.24); "" for none. It depends on the model from then on.
 
         Raises:
-            InferenceError: INTERNAL: the model is not in a repository, or its config cannot be used; INVALID_ARG: it fails to load, or
-                the name is not valid. What served before goes on serving.
+            InferenceError: INTERNAL: the model is not in a repository, or its config or the parameters cannot be used; INVALID_ARG: it fails to
+                load, or the name is not valid. What served before goes on serving.
         """
         check_name(name)
-        load = functools.partial(self._load_model, name)
+        load = functools.partial(
+            self._load_model, name, parse(name, parameters), is_explicit=not requested_by
+        )
         async with self._retrier.slot_released(requested_by):
             await self._locks.run(name, load, requested_by=requested_by)
         if requested_by and name not in self._dependencies.needs(requested_by):
@@ -200,14 +214,25 @@ class Repository(typing.Generic[S]):
         """Unload a model that no store has any more, or that must not be served for the reason of a plan (rows 7.6, 7.30)."""
         await self._locks.run(name, functools.partial(self._remove_model, name, refused))
 
-    async def unload(self, name: str, *, requested_by: str = "") -> None:
+    async def unload(
+        self, name: str, *, with_dependents: bool = False, requested_by: str = ""
+    ) -> None:
         """Unload a model; requests in flight are finished (rows 7.9, 7.10). An unknown model is unloaded already.
 
-        Returns once its memory is released, or after a second if requests in flight take longer. `requested_by` as for `load`.
+        Returns once its memory is released, or after a second if requests in flight take longer.
+
+        Args:
+            name: the model.
+            with_dependents: also unload, after its requests, the models that were loaded only because it needs them, and that no other model
+                needs (row 7.26).
+            requested_by: as for `load`.
         """
-        unload = functools.partial(self._unload_model, name)
         async with self._retrier.slot_released(requested_by):
-            await self._locks.run(name, unload, requested_by=requested_by)
+            if with_dependents:
+                await self._dependents.unload(name, requested_by=requested_by)
+            else:
+                unload = functools.partial(self._unload_model, name, wait_for_requests=False)
+                await self._locks.run(name, unload, requested_by=requested_by)
 
     async def unload_all(self) -> None:
         """Refuse further loads, cancel those in progress, then unload every served version.
@@ -218,6 +243,7 @@ class Repository(typing.Generic[S]):
         self._closed = True
         self._unloads.skip_memory()
         await self._locks.cancel_all()
+        await self._dependents.join()
         for group in self._dependencies.unload_order(self._table.names()):
             names = sorted(group)
             unloads = self._unloads.start(
@@ -248,13 +274,15 @@ class Repository(typing.Generic[S]):
         """The READY versions of a model, ascending; empty for an unknown model."""
         return list(self._table.ready(name))
 
-    async def _plan(self, model: StoredModel) -> tuple[ModelPlan, LocalCopy | None]:
-        """Check a model out and read its config. A plan with versions comes with the copy; the caller releases it."""
+    async def _plan(
+        self, model: StoredModel, config: Value | None = None
+    ) -> tuple[ModelPlan, LocalCopy | None]:
+        """Check a model out and read its config, if none is given. A plan with versions comes with the copy; the caller releases it."""
         copy: LocalCopy | None = None
         async with self._slots:
             try:
                 copy = await self._reader.checkout(model)
-                plan = await self._resolve(copy.folder)
+                plan = await self._resolve(copy.folder, config)
                 copy.agents = plan.agents
             except InferenceError as error:
                 may_pass = copy is None and error.code is ErrorCode.UNAVAILABLE
@@ -285,8 +313,23 @@ class Repository(typing.Generic[S]):
             self._swap.serve(version, served)
             self._table.choose_latest(version.plan.config.name)
 
-    async def _load_model(self, name: str) -> None:
+    async def _load_model(self, name: str, overrides: Overrides, *, is_explicit: bool) -> None:
         self._check_open(name)
+        if is_explicit:
+            self._dependents.explicit.add(name)
+        if overrides.model is not None:
+            source = LoadedFrom(overrides.model, {})
+        else:
+            model = await self._find(name)
+            source = LoadedFrom(model, await self._reader.fingerprint(model))
+        await self._load_source(source, config=overrides.config)
+
+    async def _find(self, name: str) -> StoredModel:
+        """The one model of this name in the stores.
+
+        Raises:
+            InferenceError: INTERNAL: there is none, or there are several.
+        """
         models = [model for model in await self._reader.models() if model.name == name]
         unique, refused = without_duplicates(models)
         if refused:
@@ -297,22 +340,33 @@ class Repository(typing.Generic[S]):
             if not self._table.versions(name):
                 self._dependencies.drop(name)
             raise not_polled(name, self._not_found_reason())
-        model = unique[0]
-        await self._load_source(LoadedFrom(model, await self._reader.fingerprint(model)))
+        return unique[0]
 
     async def _load_source(
-        self, source: LoadedFrom, *, written: frozenset[str] | None = None
+        self,
+        source: LoadedFrom,
+        *,
+        config: Value | None = None,
+        written: frozenset[str] | None = None,
     ) -> None:
-        """Load a model from files that were found before; `written` as for `load_from`, None: do not look whether they changed."""
+        """Load a model from files that were found before.
+
+        Args:
+            source: where they are.
+            config: of a load request, in place of theirs.
+            written: as for `load_from`; None: do not look whether they changed.
+        """
         model, name = source.model, source.model.name
         self._check_open(name)
-        if self._loaded_from.get(name) == source:
+        if config is None and self._loaded_from.get(name) == source:
+            # So the config of an earlier load request stays until the folder changes, as in the reference.
             self._table.clear_failures(name)
             log.info("model '%s' is loaded and its folder has not changed: nothing to do", name)
             return
-        plan, copy = await self._plan(model)
+        plan, copy = await self._plan(model, config)
         if copy is None:
-            self._record_failed_plan(plan)
+            # The folder is not at fault if the request brought the config.
+            self._record_failed_plan(plan, listed=config is None)
             raise failed_plan(plan, serving=bool(self._table.ready(name)))
         try:
             self._loaded_from[name] = await self._swap.replace(
@@ -328,24 +382,25 @@ class Repository(typing.Generic[S]):
                 f"model '{name}' is not loaded: the server is stopping; use another server"
             )
 
-    def _record_failed_plan(self, plan: ModelPlan) -> None:
+    def _record_failed_plan(self, plan: ModelPlan, *, listed: bool = True) -> None:
         serving = bool(self._table.ready(plan.name))
-        if not serving:
+        if listed and not serving:
             self._table.put_failed_plan(plan)
         self._progress.changed(failed_plan_state(plan, replaces=serving))
 
-    async def _unload_model(self, name: str) -> None:
+    async def _unload_model(self, name: str, *, wait_for_requests: bool) -> None:
         self._table.drop_failed_plan(name)
         self._loaded_from.pop(name, None)
+        self._dependents.explicit.discard(name)
         self._dependencies.drop(name)
         self._table.clear_failures(name)
         unloads = self._swap.unload(self._table.ready(name).values())
         if unloads:
             self._table.choose_latest(name)
-            await asyncio.wait(unloads, timeout=RELEASE_SECONDS)
+            await asyncio.wait(unloads, timeout=None if wait_for_requests else RELEASE_SECONDS)
 
     async def _remove_model(self, name: str, refused: ModelPlan | None) -> None:
-        await self._unload_model(name)
+        await self._unload_model(name, wait_for_requests=False)
         self._table.drop_missing(name)
         if refused is not None:
             self._record_failed_plan(refused)

@@ -14,6 +14,7 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
+from naiad.repository.overrides import Parameters
 from tests.support.inferences import make_config
 
 
@@ -44,7 +45,7 @@ class FakeRepository:
     def __init__(self, *states: VersionState, ready: bool = True) -> None:
         self._model = FakeModel(ready=ready)
         self.others: list[FakeModel] = []
-        self.changes: list[tuple[str, str]] = []
+        self.changes: list[tuple[str | bool, ...]] = []
         self._states = list(states) or [
             VersionState(name="m", version=1, state=State.READY, reason="")
         ]
@@ -66,11 +67,11 @@ class FakeRepository:
     async def names(self) -> list[str]:
         return ["a", "m", "z"]
 
-    async def load(self, name: str, *, requested_by: str = "") -> None:
-        self.changes.append(("load", name))
+    async def load(self, name: str, parameters: Parameters, *, requested_by: str = "") -> None:
+        self.changes.append(("load", name, *parameters))
 
-    async def unload(self, name: str, *, requested_by: str = "") -> None:
-        self.changes.append(("unload", name))
+    async def unload(self, name: str, *, with_dependents: bool, requested_by: str = "") -> None:
+        self.changes.append(("unload", name, with_dependents))
 
 
 def make(
@@ -231,17 +232,9 @@ async def test_only_mode_explicit_allows_load_and_unload_requests(
 async def test_in_mode_explicit_changes_reach_the_repository() -> None:
     repository = FakeRepository()
     engine = make(repository, mode=ControlMode.EXPLICIT)
-    await engine.load_model("m")
+    await engine.load_model("m", {"config": "{}"})
     await engine.unload_model("m", unload_dependents=True)
-    assert repository.changes == [("load", "m"), ("unload", "m")]
-
-
-async def test_load_parameters_are_refused_by_name() -> None:
-    repository = FakeRepository()
-    with pytest.raises(InferenceError, match="'file:a' is not supported yet") as caught:
-        await make(repository, mode=ControlMode.EXPLICIT).load_model("m", {"file:a": b""})
-    assert caught.value.code is ErrorCode.UNSUPPORTED
-    assert not repository.changes
+    assert repository.changes == [("load", "m", "config"), ("unload", "m", True)]
 
 
 def test_metadata_names_the_platform_or_else_the_backend() -> None:

@@ -11,6 +11,7 @@ from typing_extensions import override
 from naiad.core.clock import ManualClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.manager import Repository
+from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import Checkout, StoredModel
@@ -49,7 +50,7 @@ class World:
             await asyncio.wait(self.reader._releases)
         return {name: count for name, count in self.store.held.items() if count}
 
-    async def _resolve(self, folder: pathlib.Path) -> ModelPlan:
+    async def _resolve(self, folder: pathlib.Path, _: Value | None) -> ModelPlan:
         name = folder.name
         if name in self.refused:
             return ModelPlan(name=name, reason="no config")

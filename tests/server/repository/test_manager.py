@@ -11,6 +11,7 @@ from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
+from naiad.repository.overrides import Value
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
 from tests.server.repository.stores import FakeStore
@@ -61,7 +62,7 @@ def make(
 ) -> Repository[FakeServed]:
     """A repository of scripted models; `failures` are raised one per attempt."""
 
-    async def resolve(folder: pathlib.Path) -> ModelPlan:
+    async def resolve(folder: pathlib.Path, _: Value | None) -> ModelPlan:
         refusal = (refusals or {}).get(folder.name)
         if isinstance(refusal, Exception):
             raise refusal
@@ -192,7 +193,7 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
     running = 0
     most = 0
 
-    async def resolve(folder: pathlib.Path) -> ModelPlan:
+    async def resolve(folder: pathlib.Path, _: Value | None) -> ModelPlan:
         config: Any = Config(folder.name)
         plan = VersionPlan(config=config, version=1, model_dir=folder)
         return ModelPlan(name=folder.name, versions=(plan,))

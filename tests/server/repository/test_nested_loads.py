@@ -10,6 +10,7 @@ from naiad.core.clock import ManualClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
+from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import LocalStore
@@ -55,7 +56,7 @@ class World:
     def ready(self) -> list[str]:
         return [s.name for s in self.repository.states() if s.state is State.READY]
 
-    async def _resolve(self, folder: pathlib.Path) -> ModelPlan:
+    async def _resolve(self, folder: pathlib.Path, _: Value | None) -> ModelPlan:
         plan = VersionPlan(config=Config(folder.name), version=1, model_dir=folder)  # type: ignore[arg-type] # all that is read of it
         return ModelPlan(name=folder.name, versions=(plan,))
 
@@ -179,3 +180,66 @@ async def test_models_that_loaded_each_other_one_after_the_other_are_all_unloade
     assert world.ready() == ["a", "b"]
     await world.repository.unload_all()
     assert world.ready() == []
+
+
+ASKS: dict[str, list[str]] = {"a": ["b", "c"], "b": ["d"], "c": [], "d": [], "e": ["c"]}
+
+
+@pytest.mark.parametrize(
+    ("loaded", "left"),
+    [
+        (["a"], []),
+        (["a", "e"], ["c", "e"]),
+        (["a", "b"], ["b", "d"]),
+        (["d", "a"], ["d"]),
+    ],
+)
+async def test_with_its_dependents_goes_what_was_loaded_only_because_of_a_model(
+    loaded: list[str], left: list[str], tmp_path: pathlib.Path
+) -> None:
+    world = World(tmp_path, slots=1, asks=ASKS)
+    for name in loaded:
+        await world.repository.load(name)
+    await world.repository.unload("a", with_dependents=True)
+    assert world.ready() == left
+
+
+async def test_without_its_dependents_only_the_model_goes(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, slots=1, asks=ASKS)
+    await world.repository.load("a")
+    await world.repository.unload("a")
+    assert world.ready() == ["b", "c", "d"]
+
+
+async def test_models_that_were_loaded_at_start_stay(tmp_path: pathlib.Path) -> None:
+    world = World(tmp_path, slots=1, asks=ASKS)
+    await world.repository.load_all(["a", "d"])
+    await world.repository.unload("a", with_dependents=True)
+    assert world.ready() == ["d"]
+
+
+async def test_dependents_serve_until_the_requests_of_the_model_are_done(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, slots=1, asks=ASKS)
+    await world.repository.load("a")
+    world.made[-1].seconds = 60
+    unload = asyncio.create_task(world.repository.unload("a", with_dependents=True))
+    await asyncio.sleep(59)
+    assert world.ready() == ["b", "c", "d"]
+    await unload
+    assert world.ready() == []
+
+
+async def test_a_dependent_whose_load_waits_for_the_model_stays(tmp_path: pathlib.Path) -> None:
+    asks: dict[str, list[str]] = {"a": ["b"], "b": []}
+    world = World(tmp_path, slots=2, asks=asks)
+    await world.repository.load("a")
+    await world.repository.unload("b")
+    asks.update({"a": [], "b": ["a"]})
+    world.made[1].seconds = 2
+    unload = asyncio.create_task(world.repository.unload("a", with_dependents=True))
+    await asyncio.sleep(0.1)
+    await world.repository.load("b")
+    await unload
+    assert world.ready() == ["a", "b"]

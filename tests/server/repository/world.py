@@ -10,6 +10,7 @@ from naiad.core.clock import ManualClock
 from naiad.errors import internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
+from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import LocalStore
@@ -123,8 +124,8 @@ class World:
     def states(self) -> list[tuple[str, int | None, State, str]]:
         return [(s.name, s.version, s.state, s.reason) for s in self.repository.states()]
 
-    async def _resolve(self, folder: pathlib.Path) -> ModelPlan:
-        text = (folder / "config.pbtxt").read_text()
+    async def _resolve(self, folder: pathlib.Path, given: Value | None) -> ModelPlan:
+        text = str(given) if given is not None else (folder / "config.pbtxt").read_text()
         if text.startswith("bad"):
             return ModelPlan(name=folder.name, reason=f"config.pbtxt:1:1: {text}")
         config = Config(folder.name, text)

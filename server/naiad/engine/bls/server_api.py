@@ -25,11 +25,11 @@ from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
 from naiad.core.tensor import Tensor
-from naiad.engine.api import Overrides
 from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import InferenceError
 from naiad.hosts.thread import LoopQueue
 from naiad.metrics.custom import CustomMetrics
+from naiad.repository.overrides import CONFIG, Parameters, Value
 
 if typing.TYPE_CHECKING:
     from naiad.engine.bls.worker_rpc import ModelRpcHandler
@@ -44,7 +44,7 @@ STOPPING = "the server is stopping, or has not started yet"
 class ModelControl(typing.Protocol):
     """What models may request about other models: a part of `engine.api.Engine`."""
 
-    async def load_model(self, name: str, overrides: Overrides, *, requested_by: str) -> None:
+    async def load_model(self, name: str, parameters: Parameters, *, requested_by: str) -> None:
         """See `Engine`; `requested_by` is the model whose initialize waits for this, "" for none."""
 
     async def unload_model(self, name: str, *, unload_dependents: bool, requested_by: str) -> None:
@@ -151,11 +151,11 @@ class ServerApi(ModelMetrics):
         self, name: str, config: str, files: dict[str, bytes], *, caller: Running
     ) -> None:
         """See `Server`."""
-        overrides: dict[str, str | bytes] = dict(files)
+        parameters: dict[str, Value] = dict(files)
         if config:
-            overrides["config"] = config
+            parameters[CONFIG] = config
         requested_by = caller.model if caller.loads else ""
-        self._wait(lambda control: control.load_model(name, overrides, requested_by=requested_by))
+        self._wait(lambda control: control.load_model(name, parameters, requested_by=requested_by))
 
     def unload_model(self, name: str, *, unload_dependents: bool, caller: Running) -> None:
         """See `Server`."""

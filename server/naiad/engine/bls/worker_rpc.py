@@ -15,6 +15,7 @@ from naiad.hosts import messages
 from naiad.hosts.host import BatchAt, Reply
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.link import ERROR, RESULT, Payload
+from naiad.repository.overrides import CONFIG, Value
 
 _log = logging.getLogger(__name__)
 
@@ -151,11 +152,11 @@ class ModelRpcHandler:
             raise unavailable(STOPPING)
         match what, *rest:
             case "load", name, config, loads:
-                overrides: dict[str, Any] = {file.name: file.array.tobytes() for file in files}
+                parameters: dict[str, Value] = {file.name: file.array.data for file in files}
                 if config:
-                    overrides["config"] = config
+                    parameters[CONFIG] = config
                 requested_by = self._model if loads else ""
-                await control.load_model(name, overrides, requested_by=requested_by)
+                await control.load_model(name, parameters, requested_by=requested_by)
                 return None
             case "unload", name, dependents, loads:
                 requested_by = self._model if loads else ""

@@ -14,6 +14,7 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.catalog import AgentCatalog
 from naiad.repository.agents.registry import AgentRegistry
 from naiad.repository.agents.session import AgentSession, AgentSpec
+from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan
 
 
@@ -22,7 +23,7 @@ class AgentResolver:
 
     Args:
         directory: `--repoagent-directory`.
-        read: reads the config of a model folder.
+        read: reads the config of a model folder, or the one of a load request in place of it.
         plan: makes a plan of a folder and a config.
     """
 
@@ -30,7 +31,9 @@ class AgentResolver:
         self,
         directory: pathlib.Path,
         *,
-        read: collections.abc.Callable[[pathlib.Path], collections.abc.Awaitable[Document]],
+        read: collections.abc.Callable[
+            [pathlib.Path, Value | None], collections.abc.Awaitable[Document]
+        ],
         plan: collections.abc.Callable[
             [pathlib.Path, Document], collections.abc.Awaitable[ModelPlan]
         ],
@@ -40,13 +43,17 @@ class AgentResolver:
         self._plan = plan
         self._ends = set[asyncio.Task[None]]()
 
-    async def resolve(self, folder: pathlib.Path) -> ModelPlan:
+    async def resolve(self, folder: pathlib.Path, config: Value | None = None) -> ModelPlan:
         """Make a plan. One with agents belongs to the caller, which ends them (`AgentSession.apply`).
 
+        Args:
+            folder: the model's.
+            config: of the load request, in place of the model's own.
+
         Raises:
-            InferenceError: an agent cannot be found, raised, or did not return in time; the model fails to load.
+            InferenceError: the config of the request is not one; or an agent cannot be found, raised, or did not return in time; the model fails to load.
         """
-        document = await self._read(folder)
+        document = await self._read(folder, config)
         specs = _specs(document)
         if not specs or document.problems:
             return await self._plan(folder, document)

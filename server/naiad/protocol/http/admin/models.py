@@ -174,5 +174,10 @@ def _parameters(body: bytes) -> dict[str, typing.Any]:
 def _decoded(name: str, value: str) -> bytes:
     try:
         return base64.b64decode(value, validate=True)
-    except binascii.Error as error:
+    except (binascii.Error, ValueError):
+        # With line ends, or without padding, as the reference takes it.
+        value = "".join(value.split()).rstrip("=")
+    try:
+        return base64.b64decode(value + "=" * (-len(value) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
         raise invalid(f"load parameter '{name}' is not base64: {error}") from None

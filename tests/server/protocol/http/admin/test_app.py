@@ -120,6 +120,14 @@ async def test_load_and_unload_are_handed_on_with_their_parameters(browse: Brows
     ]
 
 
+@pytest.mark.parametrize("text", ["YWJjZA==", "YWJjZA", "YWJj\\nZA==\\n", " YWJjZA=="])
+async def test_base64_may_have_line_ends_and_lack_its_padding(browse: Browser, text: str) -> None:
+    body = f'{{"parameters":{{"file:a":"{text}"}}}}'.encode()
+    reply = await browse("POST", "/v2/repository/models/m/load", content=body)
+    assert reply.status_code == 200
+    assert browse.engine.changes == [("load", "m", {"file:a": b"abcd"})]
+
+
 @pytest.mark.parametrize(
     ("action", "body", "status", "said"),
     [
