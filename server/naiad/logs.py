@@ -29,13 +29,7 @@ _LETTERS = {
     logging.ERROR: "E",
     logging.CRITICAL: "F",
 }
-_OWN_FIELDS = frozenset(vars(logging.makeLogRecord({}))) | {
-    "message",
-    "asctime",
-    "taskName",
-    "rows",
-    "suffix",
-}
+_OWN_FIELDS = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "rows", "suffix"}
 _INDENT = "    "
 
 

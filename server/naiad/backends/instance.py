@@ -114,13 +114,7 @@ class Call(Protocol):
 
 
 class Response:
-    """A response to one request.
-
-    Attributes:
-        outputs: those that the request asks for, in the model's order.
-        parameters: the model's own.
-        error: why the request failed; None if it did not.
-    """
+    """A response to one request: outputs that it asks for, in the model's order, and parameters; or why it failed."""
 
     __slots__ = ("error", "outputs", "parameters")
 

@@ -56,10 +56,6 @@ class Registry:
     def get(self, name: str, *, for_model: bool = False) -> Backend:
         """The backend of that name; its framework is imported now. Blocking, from any thread.
 
-        Args:
-            name: of the backend.
-            for_model: it is to load a model in this process.
-
         Raises:
             InferenceError: there is no such backend (row 11.53), or its framework cannot be imported.
         """

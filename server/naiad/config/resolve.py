@@ -46,13 +46,10 @@ _NO_OPTIONS: collections.abc.Mapping[str, collections.abc.Mapping[str, str]] = (
 
 
 class Resolution(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of resolving a model's folder.
+    """The result of resolving a model's folder: its config, or problems in the order of the file; and the versions to serve, ascending.
 
     Attributes:
-        config: None when there are problems.
         document: the config file as it was read; empty when there is none.
-        problems: in the order of the file.
-        versions: those present that the policy serves, ascending.
         warnings: problems that do not stop the model.
         notes: the fields that have no effect here.
     """

@@ -30,7 +30,6 @@ class DataType(msgspec.Struct, frozen=True, eq=False):
         config_name: its name in config.pbtxt, e.g. "TYPE_FP32".
         dtype: the numpy dtype of an array that holds it.
         size: bytes per element; 0 for BYTES, whose elements differ in size.
-        kind: how its values are written in JSON.
     """
 
     name: str

@@ -30,15 +30,7 @@ class Flow:
     """
 
     __slots__ = (
-        "_arrived",
-        "_capacity",
-        "_closed",
-        "_largest",
-        "_limit",
-        "_on_pause",
-        "_paused",
-        "_sent",
-        "_unread",
+        "_arrived", "_capacity", "_closed", "_largest", "_limit", "_on_pause", "_paused", "_sent", "_unread",
         "_waiting",
     )  # fmt: skip
 

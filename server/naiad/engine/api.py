@@ -84,12 +84,8 @@ class Infers(typing.Protocol):
     ) -> Inference | None:
         """Run a request.
 
-        Args:
-            request: the request.
-            on_response: called on the loop with the final response exactly once, perhaps before this returns (a refused request); a
-                decoupled model may send any number of responses before that.
-            flow: limits how fast a decoupled model sends responses; None: no limit.
-            context: gets the inference; None if nothing reads it.
+        `on_response` is called on the loop with the final response exactly once, perhaps before this returns (a refused request); a decoupled model
+        may send any number of responses before that, as fast as `flow` allows. `context` gets the inference.
 
         Returns:
             The handle to `cancel()` it; None if the final response was sent already. InferenceError is never raised: errors are responses.

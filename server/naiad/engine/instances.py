@@ -69,11 +69,8 @@ class InstanceFactory:
     """Makes instances with the registered backends.
 
     Args:
-        registry: the backends.
         backend_options: `--backend-config` by backend name; "" holds what is meant for all of them.
         slices: the device ids that are MIG slices.
-        in_thread: runs what may block.
-        clock: for the hosts.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
     """
 
@@ -237,12 +234,6 @@ def host_of(
     """Where a model's instances run: the model's setting, else `--backend-config`, else the backend's default.
 
     Instances on MIG slices run in processes by default, since a thread of the server reaches one slice only.
-
-    Args:
-        config: the model's.
-        default: the backend's.
-        options: of the backend.
-        slices: the device ids that are MIG slices.
 
     Raises:
         InferenceError: INVALID_ARG: the host is not a valid one, or cannot reach the GPUs of the model's instances.

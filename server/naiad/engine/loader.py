@@ -50,15 +50,10 @@ class Loader:
     """Plans and loads models.
 
     Args:
-        registry: the backends.
         backend_options: `--backend-config` by backend name; "" holds what is meant for all of them.
-        config_name: `--model-config-name` (row 7.34).
         auto_complete: whether missing config fields are filled in (row 11.48).
-        gpus: the device ids of this machine.
         slices: those that are MIG slices.
         threads: how many models are read or loaded at the same time.
-        clock: for load and compute times.
-        resources: what the instances of all models share.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
     """
 

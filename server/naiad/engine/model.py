@@ -22,10 +22,6 @@ class Model:
     """A loaded version.
 
     Args:
-        config: its config.
-        version: its number.
-        scheduler: runs its inferences; stopped with the model.
-        clock: gives arrival times.
         release: releases what the instances shared; blocking; called once, after the scheduler has stopped. None: there is nothing.
         leaves_cycles: whether its objects form reference cycles after that.
     """

@@ -9,16 +9,22 @@ import collections.abc
 import math
 import typing
 
+import msgspec
+
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.datatypes import DataType
 from naiad.core.request import InferRequest
 from naiad.core.tensor import PackedStrings, Tensor, packed_strings
-from naiad.errors import InferenceError, invalid
+from naiad.errors import invalid
 
 _CACHED_SHAPES = 256
 """Shapes cached per input; requests with other shapes get the full check each time and cost no memory."""
 
 _MAX_BYTES = 2**63 - 1
+
+
+class _InvalidError(Exception):
+    """What is wrong with a request, without its label."""
 
 
 class _InputRule:
@@ -34,11 +40,7 @@ class _InputRule:
 
 
 class RequestValidator:
-    """Validates the requests of one model.
-
-    Args:
-        config: the model's config.
-    """
+    """Validates the requests of one model."""
 
     def __init__(self, config: ModelConfig) -> None:
         self._model = config.name
@@ -53,80 +55,66 @@ class RequestValidator:
         """Whether `reshaped` has any effect."""
 
     def validate(self, request: InferRequest) -> int:
-        """Validate a request.
-
-        Returns:
-            Its batch size; 1 without a batch dimension.
+        """Validate a request, and return its batch size; 1 without a batch dimension.
 
         Raises:
             InferenceError: INVALID_ARG, prefixed with the request's id (row 1.3), with the messages of rows 4.1 to 4.10.
         """
         inputs = request.inputs
         count = len(inputs)
-        if request.requested_outputs:
-            self._check_outputs(request)
-        if count > self._input_count or count < self._required_count:
-            self._check_repeated(request)
-            raise self._wrong_count(request)
-        batch_size = -1
-        rules = self._rules
-        for tensor in inputs:
-            rule = rules.get(tensor.name)
-            if rule is None or rule.datatype is not tensor.datatype or tensor.fault is not None:
-                return self._check_all(request)
-            size = rule.accepted.get(tensor.shape)
-            if size is None:
-                return self._check_all(request)
-            if batch_size == -1:
-                batch_size = size
-            elif size != batch_size:
-                return self._check_all(request)
-        if count > 1 and len({tensor.name for tensor in inputs}) != count:
-            return self._check_all(request)
-        # With all inputs of the model, each once, none of the required ones is missing.
-        if count != self._input_count and not self._required.issubset(
-            [tensor.name for tensor in inputs]
-        ):
-            return self._check_all(request)
+        try:
+            if request.requested_outputs:
+                self._check_outputs(request)
+            if count > self._input_count or count < self._required_count:
+                _check_repeated(inputs)
+                raise self._wrong_count(inputs)
+            batch_size = -1
+            rules = self._rules
+            for tensor in inputs:
+                rule = rules.get(tensor.name)
+                if rule is None or rule.datatype is not tensor.datatype or tensor.fault is not None:
+                    return self._check_all(inputs)
+                size = rule.accepted.get(tensor.shape)
+                if size is None:
+                    return self._check_all(inputs)
+                if batch_size == -1:
+                    batch_size = size
+                elif size != batch_size:
+                    return self._check_all(inputs)
+            # With all inputs of the model, each once, none of the required ones is missing.
+            if (count > 1 and len({tensor.name for tensor in inputs}) != count) or (
+                count != self._input_count
+                and not self._required.issubset([tensor.name for tensor in inputs])
+            ):
+                return self._check_all(inputs)
+        except _InvalidError as error:
+            raise invalid(f"{request.label}{error}") from None
         return 1 if batch_size == -1 else batch_size
 
     def reshaped(self, request: InferRequest) -> InferRequest:
         """The request with inputs in the shapes that the backend sees (row 4.12); call after `validate`."""
-        return InferRequest(
-            model_name=request.model_name,
-            model_version=request.model_version,
-            id=request.id,
-            inputs=[self._reshape(tensor) for tensor in request.inputs],
-            requested_outputs=request.requested_outputs,
-            parameters=request.parameters,
-            priority=request.priority,
-            timeout_us=request.timeout_us,
-            correlation_id=request.correlation_id,
-            flags=request.flags,
-        )
+        inputs = [self._reshape(tensor) for tensor in request.inputs]
+        return msgspec.structs.replace(request, inputs=inputs)
 
     def _check_outputs(self, request: InferRequest) -> None:
         wanted = request.output_names
         if len(set(wanted)) != len(wanted):
             twice = next(name for name in wanted if wanted.count(name) > 1)
-            raise _invalid(
-                request,
-                f"output '{twice}' already exists in request: name each requested output once",
+            raise _InvalidError(
+                f"output '{twice}' already exists in request: name each requested output once"
             )
         for name in wanted:
             if name not in self._outputs:
-                raise _invalid(
-                    request,
-                    f"unexpected inference output '{name}' for model '{self._model}'; its outputs are {_names(self._outputs)}",
+                raise _InvalidError(
+                    f"unexpected inference output '{name}' for model '{self._model}'; its outputs are {_names(self._outputs)}"
                 )
 
-    def _check_all(self, request: InferRequest) -> int:
+    def _check_all(self, inputs: list[Tensor]) -> int:
         """All checks in the reference's order; caches the shapes of a valid request."""
-        inputs = request.inputs
-        self._check_names(request)
-        batch_size = self._batch_size(request) if self._max_batch_size > 0 else 1
+        self._check_names(inputs)
+        batch_size = self._batch_size(inputs) if self._max_batch_size > 0 else 1
         for tensor in inputs:
-            self._check_input(request, tensor)
+            self._check_input(tensor)
         for tensor in inputs:
             rule = self._rules[tensor.name]
             # The shape of a shape tensor does not give the batch size.
@@ -134,97 +122,72 @@ class RequestValidator:
                 rule.accepted[tensor.shape] = batch_size
         return batch_size
 
-    def _check_repeated(self, request: InferRequest) -> None:
-        """An input that is sent twice (row 3.20); the reference checks this before it counts the inputs."""
-        seen = set[str]()
-        for tensor in request.inputs:
-            if tensor.name in seen:
-                raise _invalid(
-                    request,
-                    f"input '{tensor.name}' already exists in request: send each input once",
-                )
-            seen.add(tensor.name)
-
-    def _check_names(self, request: InferRequest) -> None:
-        self._check_repeated(request)
-        seen = {tensor.name for tensor in request.inputs}
-        for tensor in request.inputs:
+    def _check_names(self, inputs: list[Tensor]) -> None:
+        _check_repeated(inputs)
+        for tensor in inputs:
             if tensor.name not in self._rules:
-                raise _invalid(
-                    request,
-                    f"unexpected inference input '{tensor.name}' for model '{self._model}'; its inputs are {_names(self._rules)}",
+                raise _InvalidError(
+                    f"unexpected inference input '{tensor.name}' for model '{self._model}'; its inputs are {_names(self._rules)}"
                 )
-        missing = [spec.name for spec in self._specs if not spec.optional and spec.name not in seen]
-        if missing:
-            raise self._wrong_count(request)
+        if not self._required.issubset([tensor.name for tensor in inputs]):
+            raise self._wrong_count(inputs)
 
-    def _batch_size(self, request: InferRequest) -> int:
+    def _batch_size(self, inputs: list[Tensor]) -> int:
         batch_size = -1
         first = ""
-        for tensor in request.inputs:
+        for tensor in inputs:
             if self._rules[tensor.name].spec.is_shape_tensor:
                 continue
             if not tensor.shape:
-                raise _invalid(
-                    request,
+                raise _InvalidError(
                     f"input '{tensor.name}' has no shape but model requires batch dimension for '{self._model}': "
-                    f"send shape {_dims((1, *self._rules[tensor.name].spec.dims))} for one item",
+                    f"send shape {_dims((1, *self._rules[tensor.name].spec.dims))} for one item"
                 )
             if batch_size == -1:
                 batch_size, first = tensor.shape[0], tensor.name
             elif tensor.shape[0] != batch_size:
-                raise _invalid(
-                    request,
+                raise _InvalidError(
                     f"input '{tensor.name}' batch size does not match other inputs for '{self._model}': "
-                    f"its first dimension is {tensor.shape[0]}, that of '{first}' is {batch_size}",
+                    f"its first dimension is {tensor.shape[0]}, that of '{first}' is {batch_size}"
                 )
         if batch_size == -1:
             return 1
         if batch_size > self._max_batch_size:
             advice = "send the items in several requests"
-            for tensor in request.inputs:
+            for tensor in inputs:
                 if _fits(tensor.shape, self._rules[tensor.name].spec.dims):
                     advice = (
                         f"input '{tensor.name}' has no batch dimension. {_one_item(tensor.shape)}"
                     )
-            raise _invalid(
-                request,
+            raise _InvalidError(
                 f"inference request batch-size must be <= {self._max_batch_size} for '{self._model}', got {batch_size}: "
-                + advice,
+                + advice
             )
         return batch_size
 
-    def _check_input(self, request: InferRequest, tensor: Tensor) -> None:
+    def _check_input(self, tensor: Tensor) -> None:
         spec = self._rules[tensor.name].spec
         if tensor.datatype is not spec.datatype:
-            raise _invalid(
-                request,
+            raise _InvalidError(
                 f"inference input '{tensor.name}' data-type is '{tensor.datatype.name}', "
-                f"but model '{self._model}' expects '{spec.datatype.name}'",
+                f"but model '{self._model}' expects '{spec.datatype.name}'"
             )
         batched = self._max_batch_size > 0 and not spec.is_shape_tensor
-        dims = tensor.shape[1:] if batched else tensor.shape
-        if len(dims) != len(spec.dims) or any(
-            wanted not in (-1, sent) for wanted, sent in zip(spec.dims, dims, strict=True)
-        ):
-            raise _invalid(request, self._wrong_shape(tensor, spec, batched=batched))
+        if not _fits(tensor.shape[1:] if batched else tensor.shape, spec.dims):
+            raise _InvalidError(self._wrong_shape(tensor, spec, batched=batched))
         if batched and tensor.shape[0] == 0:
-            raise _invalid(
-                request,
+            raise _InvalidError(
                 f"unexpected shape for input '{tensor.name}' for model '{self._model}'. Expected "
-                f"{_dims((-1, *spec.dims))}, got {_dims(tensor.shape)}. The batch dimension must be at least 1.",
+                f"{_dims((-1, *spec.dims))}, got {_dims(tensor.shape)}. The batch dimension must be at least 1."
             )
         if math.prod(tensor.shape) * max(1, spec.datatype.size) > _MAX_BYTES:
-            raise _invalid(
-                request,
-                f"shape {_dims(tensor.shape)} of input '{tensor.name}' exceeds the maximum allowed size of a tensor",
+            raise _InvalidError(
+                f"shape {_dims(tensor.shape)} of input '{tensor.name}' exceeds the maximum allowed size of a tensor"
             )
         if tensor.fault is not None:
-            raise _invalid(
-                request,
-                tensor.fault
-                if self._model in tensor.fault
-                else f"{tensor.fault} (model '{self._model}')",
+            named = self._model in tensor.fault
+            raise _InvalidError(
+                tensor.fault if named else f"{tensor.fault} (model '{self._model}')"
             )
 
     def _wrong_shape(self, tensor: Tensor, spec: TensorSpec, *, batched: bool) -> str:
@@ -243,8 +206,8 @@ class RequestValidator:
             hint += " " + _one_item(tensor.shape)
         return message + hint
 
-    def _wrong_count(self, request: InferRequest) -> InferenceError:
-        sent = [tensor.name for tensor in request.inputs]
+    def _wrong_count(self, inputs: list[Tensor]) -> Exception:
+        sent = [tensor.name for tensor in inputs]
         missing = [spec.name for spec in self._specs if not spec.optional and spec.name not in sent]
         unknown = [name for name in sent if name not in self._rules]
         surplus = (
@@ -257,10 +220,9 @@ class RequestValidator:
                 f"expected number of inputs between {self._required_count} and {self._input_count} "
                 f"but got {len(sent)} inputs"
             )
-        return _invalid(
-            request,
+        return _InvalidError(
             f"{expected} for model '{self._model}'. Got input(s) {_names(sent)}, but missing required input(s) "
-            f"{_names(missing)}. Please provide all required input(s)." + surplus,
+            f"{_names(missing)}. Please provide all required input(s)." + surplus
         )
 
     def _reshape(self, tensor: Tensor) -> Tensor:
@@ -282,8 +244,15 @@ class RequestValidator:
         return Tensor(tensor.name, tensor.datatype, shape, tensor.array.reshape(shape))
 
 
-def _invalid(request: InferRequest, message: str) -> InferenceError:
-    return invalid(request.label + message)
+def _check_repeated(inputs: list[Tensor]) -> None:
+    """An input that is sent twice (row 3.20); the reference checks this before it counts the inputs."""
+    seen = set[str]()
+    for tensor in inputs:
+        if tensor.name in seen:
+            raise _InvalidError(
+                f"input '{tensor.name}' already exists in request: send each input once"
+            )
+        seen.add(tensor.name)
 
 
 def _one_item(shape: tuple[int, ...]) -> str:

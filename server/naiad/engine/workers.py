@@ -35,10 +35,7 @@ class Workers:
     """The workers of a model version.
 
     Args:
-        plan: the version.
-        processes: what runs in each process.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
-        clock: for their hosts.
     """
 
     def __init__(
@@ -55,10 +52,7 @@ class Workers:
         self._clock = clock
 
     async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[Host]:
-        """Start the worker processes, all of them at the same time; on the event loop that owns them.
-
-        Returns:
-            One host per instance.
+        """Start the worker processes, all of them at the same time, and give one host per instance; on the event loop that owns them.
 
         Raises:
             InferenceError: one of them cannot load the model; the others are ended then.
@@ -104,15 +98,7 @@ def _raise_first(outcomes: collections.abc.Iterable[BaseException | None]) -> No
 
 
 def run_one_shot(identity: Identity, plan: WorkerPlan, *, timeout_s: float) -> typing.Any:
-    """Call `plan.load` with its settings in a new process.
-
-    Args:
-        identity: for the log and messages.
-        plan: the function, its settings and the interpreter.
-        timeout_s: time limit.
-
-    Returns:
-        The result of the function, through JSON.
+    """Call `plan.load` with its settings in a new process, and return its result, through JSON.
 
     Raises:
         InferenceError: the function's own; UNAVAILABLE: the process could not be started, ended, or took too long.

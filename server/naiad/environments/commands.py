@@ -24,13 +24,8 @@ PROBE = (
 _SHELL_VARIABLES = frozenset(("_", "SHLVL", "PWD", "OLDPWD", "PS1"))
 
 _PIP_TARGETS = (
-    "PIP_TARGET",
-    "PIP_PREFIX",
-    "PIP_ROOT",
-    "PIP_USER",
-    "PIP_REQUIRE_VIRTUALENV",
-    "PIP_PYTHON",
-)
+    "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PIP_PYTHON",
+)  # fmt: skip
 """Settings that would install into another folder."""
 
 

@@ -22,8 +22,6 @@ class BackendSetting(typing.NamedTuple):
 
     Attributes:
         backend: whose it is; "" for all backends.
-        key: its name.
-        value: as it was written.
         note: why it has no effect; "" where it may have one.
     """
 

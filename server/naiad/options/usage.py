@@ -29,13 +29,7 @@ class HelpAsked(Exception):  # noqa: N818 - it is no error
 
 
 def usage(command: str, *, columns: int, everything: bool = False) -> str:
-    """What --help prints.
-
-    Args:
-        command: as it was called.
-        columns: of the terminal; no line is longer.
-        everything: as in `HelpAsked`.
-    """
+    """What --help prints; no line is longer than the terminal has columns."""
     columns = max(columns, _LEAST_COLUMNS)
     lines = [f"Usage: {command} --model-repository DIR [options]"]
     intro = "--option=value and --option value are the same. Defaults are in brackets."

@@ -9,17 +9,9 @@ import typing
 RESERVED_PREFIX = "triton_"
 """Begins the names of request parameters that only the server itself understands: no header may set one (row 1.18)."""
 
-_RESERVED = frozenset(
-    (
-        "sequence_id",
-        "sequence_start",
-        "sequence_end",
-        "priority",
-        "timeout",
-        "headers",
-        "binary_data_output",
-    )
-)
+_RESERVED = frozenset((
+    "sequence_id", "sequence_start", "sequence_end", "priority", "timeout", "headers", "binary_data_output",
+))  # fmt: skip
 """The other names of such parameters."""
 
 _MAX_NAMES = 1024

@@ -24,11 +24,7 @@ _MIN_DESCRIPTORS = 64
 
 
 def serve(options: Options, *, command: str) -> int:
-    """Serve until a signal stops the server.
-
-    Returns:
-        0 after an orderly stop, 1 after an error (rows 7.32, 17.14).
-    """
+    """Serve until a signal stops the server: 0 after an orderly stop, 1 after an error (rows 7.32, 17.14)."""
     if interpreter.is_free_threaded():
         sys.stderr.write(
             f"{command}: {sys.executable} is a free-threaded build of Python, which is not supported: use a Python with the interpreter lock\n"

@@ -44,12 +44,8 @@ class Frontends:
     """The ports of the server: HTTP, gRPC and metrics.
 
     Args:
-        options: from the command line.
-        engine: who answers.
         states: every model version's state, for `/status`.
-        system_metrics: the series of the process and its machine.
         gpu_uuids: by device id, for metric labels.
-        clock: for the access log.
     """
 
     def __init__(

@@ -20,13 +20,7 @@ def find_gpus(
     least_capability: float,
     environ: collections.abc.MutableMapping[str, str],
 ) -> tuple[Gpu, ...]:
-    """The GPUs that may be used (rows 17.9, 17.18); blocking.
-
-    Args:
-        monitor: asks NVML.
-        least_capability: older ones are not used.
-        environ: the server's variables.
-    """
+    """The GPUs that may be used (rows 17.9, 17.18), by the server's variables and not below a compute capability; blocking."""
     if environ.get("TRITON_SERVER_CPU_ONLY"):
         return ()
     found = visible(monitor.open(), environ.get(DEVICES))
@@ -44,13 +38,9 @@ def find_gpus(
 
 
 def visible(found: tuple[Gpu, ...], devices: str | None) -> tuple[Gpu, ...]:
-    """The GPUs that CUDA_VISIBLE_DEVICES names, numbered in its order; as CUDA does, up to the first name that is unknown.
+    """The GPUs that CUDA_VISIBLE_DEVICES names, numbered in its order; as CUDA does, up to the first name that is unknown. None means every GPU.
 
     A UUID may be shortened. A number is that of a whole GPU, in NVML's order, and means all of its slices.
-
-    Args:
-        found: by NVML.
-        devices: the variable; None where it is not set, which means every GPU.
     """
     if devices is None:
         return found

@@ -32,11 +32,7 @@ _BOUNDS_SECONDS = (
 
 
 class RunDelay:
-    """The time for which a thread of this process was ready to run but had no processor, since its start; 0 if the kernel does not count it.
-
-    Args:
-        native_id: the thread id of the kernel.
-    """
+    """The time for which a thread of this process was ready to run but had no processor, since its start; 0 if the kernel does not count it."""
 
     def __init__(self, native_id: int) -> None:
         self._file = -1
@@ -77,9 +73,6 @@ class Stall(Record, frozen=True):
 
 class LoopLag:
     """The heartbeat of one event loop and the histogram of its delays.
-
-    Args:
-        clock: the time.
 
     Attributes:
         beat_ns: monotonic time of the last heartbeat; another thread may read it.

@@ -56,12 +56,7 @@ _QUIET_SECONDS = 5.0
 
 
 class Server:
-    """One server process.
-
-    Args:
-        options: from the command line.
-        console: the terminal; None without one.
-    """
+    """One server process."""
 
     def __init__(self, options: Options, *, console: "Console | None") -> None:
         self._options = options

@@ -58,13 +58,7 @@ def stack_of(thread: int) -> list[str]:
 
 
 class StallWatchdog:
-    """The thread that watches one event loop.
-
-    Args:
-        lag: the loop's heartbeat.
-        clock: the same clock that the heartbeat uses.
-        sample: gives the stack of a thread.
-    """
+    """The thread that watches one event loop, by the clock of its heartbeat; `sample` gives the stack of a thread."""
 
     def __init__(
         self,

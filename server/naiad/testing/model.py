@@ -52,9 +52,6 @@ class ModelUnderTest:
     """A loaded model; use it in a `with`, or call `close`. Made by `load_model`.
 
     Args:
-        instance: the model's one instance.
-        source: what was loaded.
-        server: answers what it asks.
         timeout_s: how long to wait for responses that it sends apart from `execute`.
 
     Attributes:

@@ -99,11 +99,6 @@ def to_request(
 ) -> InferRequest:
     """A request as the server has it.
 
-    Args:
-        request: the request.
-        model: the model's name.
-        specs: the model's inputs.
-
     Raises:
         InferenceError: INVALID_ARG: values that no tensor can hold.
     """

@@ -26,13 +26,7 @@ class EnoughError(Exception):
 
 
 class Open(Record, frozen=True):
-    """A bracket that is open.
-
-    Attributes:
-        token: the bracket.
-        owner: the name of the field that it belongs to.
-        fields: the field names that may stand inside it.
-    """
+    """A bracket that is open, the field that it belongs to, and the names of the fields that may stand inside it."""
 
     token: Token
     owner: str

@@ -17,12 +17,7 @@ from naiad.config.pbtxt.unknown_names import meant_value
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
-    """The result of reading a value.
-
-    Attributes:
-        value: ready to be set in the message; None when not even a guess is possible.
-        message: what is wrong; "" when all is well.
-    """
+    """The result of reading a value: None when not even a guess is possible. What is wrong is "" when all is well."""
 
     value: bool | int | float | str | None = None
     message: str = ""

@@ -20,18 +20,10 @@ def closest(
     *,
     synonyms: collections.abc.Mapping[str, str] | None = None,
 ) -> str | None:
-    """The name that a misspelled word stands for.
+    """The name that a misspelled word stands for; None when none is near enough, or several are equally near.
 
     Tried in this order: the same letters but for case, `_`, `-` and spaces (`maxBatchSize`); a synonym that other tools
     use (`shape` for dims); few edits (`max_bacth_size`); a word of the name left out (`queue_delay`), when only one name fits.
-
-    Args:
-        word: as written.
-        names: the names there are.
-        synonyms: squeezed word -> name; counts only where that name is among `names`.
-
-    Returns:
-        None when nothing is near enough, or several names are equally near.
     """
     known = list(names)
     if not word or len(word) > _CUT or word in known:

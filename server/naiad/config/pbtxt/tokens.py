@@ -29,7 +29,6 @@ class Token(Record, frozen=True):
     """A piece of the text.
 
     Attributes:
-        kind: what it is.
         text: as written; "" at the end.
         start: offset of its first character.
         end: offset after its last character.

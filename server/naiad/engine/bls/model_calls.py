@@ -32,8 +32,6 @@ class Caller(Record, frozen=True, gc=True):
     """The code that makes a call.
 
     Attributes:
-        model: the model's name.
-        instance: the instance's.
         batch: the batch that the instance executes; None if unknown.
         blocks: whether the thread that executes the batch waits for the call.
     """
@@ -80,11 +78,7 @@ class ModelCall:
 
 
 class ModelCalls:
-    """All calls in progress.
-
-    Args:
-        clock: gives the time.
-    """
+    """All calls in progress."""
 
     def __init__(self, *, clock: Clock) -> None:
         self._now = clock.monotonic_ns
@@ -111,13 +105,9 @@ class ModelCalls:
     def begin(
         self, request: InferRequest, *, caller: Caller, decoupled: bool, on_response: OnResponse
     ) -> ModelCall:
-        """Make a call.
+        """Make a call; `decoupled`: the caller takes any number of responses.
 
-        Args:
-            request: the request.
-            caller: the caller.
-            decoupled: whether the caller takes any number of responses.
-            on_response: called on the loop with each response, perhaps before this returns; the last one is final.
+        `on_response` is called on the loop with each response, perhaps before this returns; the last one is final.
         """
         call = ModelCall(self, request, caller=caller, on_response=on_response)
         try:

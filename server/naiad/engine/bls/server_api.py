@@ -24,7 +24,7 @@ from naiad.backends.python.api.tensor import Tensor as ModelTensor, parts_of, wr
 from naiad.core import datatypes
 from naiad.core.request import InferRequest, RequestedOutput
 from naiad.core.response import InferResponse
-from naiad.core.tensor import Tensor
+from naiad.core.tensor import Tensor, object_array
 from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import InferenceError
 from naiad.hosts.thread import LoopQueue
@@ -63,11 +63,7 @@ async def is_ready(control: ModelControl, name: str, version: int) -> bool:
 
 
 class ModelMetrics:
-    """Implements the metrics of `api.server.Server` (row 15.26); the fake server of `naiad.testing` uses it too.
-
-    Args:
-        custom: holds them.
-    """
+    """Implements the metrics of `api.server.Server` (row 15.26); the fake server of `naiad.testing` uses it too."""
 
     def __init__(self, custom: CustomMetrics) -> None:
         self.custom = custom
@@ -80,10 +76,6 @@ class ModelMetrics:
 
 class ServerApi(ModelMetrics):
     """Implements `api.server.Server`, and makes the handlers of worker processes.
-
-    Args:
-        calls: makes the calls to other models.
-        custom: holds models' metrics.
 
     Attributes:
         control: loads and unloads models; None before the server serves, and once it stops.
@@ -129,7 +121,7 @@ class ServerApi(ModelMetrics):
         """See `Server`."""
         blocks = caller.thread == threading.get_ident()
         request = _request(asked, keep=decoupled or not blocks)
-        made = Caller(caller.model, caller.instance, caller.batch, blocks)
+        calling = Caller(caller.model, caller.instance, caller.batch, blocks)
         begun: list[ModelCall] = []
 
         def on_response(response: InferResponse) -> None:
@@ -137,7 +129,9 @@ class ServerApi(ModelMetrics):
 
         def begin() -> None:
             begun.append(
-                self.calls.begin(request, caller=made, decoupled=decoupled, on_response=on_response)
+                self.calls.begin(
+                    request, caller=calling, decoupled=decoupled, on_response=on_response
+                )
             )
 
         def cancel() -> None:
@@ -231,9 +225,7 @@ def input_tensor(tensor: ModelTensor, *, keep: bool) -> Tensor:
     """An input tensor. `keep`: copy it, because the model may change it before it is read."""
     name, array, code = parts_of(tensor)
     if code == codes.BYTES:
-        elements = np.empty(array.size, dtype=object)
-        elements[:] = elements_of(array)
-        array = elements.reshape(array.shape)
+        array = object_array(elements_of(array)).reshape(array.shape)
     else:
         array = array.copy() if keep else array.view()
         if code == codes.BF16:

@@ -23,13 +23,7 @@ _CONTROL = frozenset(("load", "unload", "ready"))
 
 
 class ModelRpcHandler:
-    """Implements `hosts.host.WorkerRpcHandler`.
-
-    Args:
-        api: the server's side.
-        model: the name of the model whose requests it handles.
-        instance: the instance's name.
-    """
+    """Implements `hosts.host.WorkerRpcHandler`."""
 
     def __init__(self, api: ServerApi, model: str, instance: str) -> None:
         self._api = api

@@ -56,11 +56,7 @@ class CodecProcess:
         return self._process.pid
 
     def call(self, function: frames.Function, *arguments: typing.Any) -> typing.Any:
-        """Call a function of a module there.
-
-        Args:
-            function: found by its module and its name, so it is not a method or a closure.
-            arguments: what pickle takes; large bytes as `frames.large`.
+        """Call a function there, found by its module and its name, with what pickle takes; large bytes as `frames.large`.
 
         Raises:
             InferenceError: what the function raised; UNAVAILABLE when the process ended or took too long, and is of no use any more, and

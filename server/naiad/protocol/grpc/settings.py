@@ -31,9 +31,7 @@ class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         server_cert: PEM file with the server's certificate chain.
-        server_key: PEM file with its private key.
         root_cert: PEM file with the authorities that client certificates are checked against; "" for none.
-        mutual: whether a client must show a certificate.
     """
 
     server_cert: str
@@ -47,12 +45,7 @@ class GrpcSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         address: host name or address; an IPv6 one may come with or without brackets.
-        port: 0 takes any free port.
         reuse_port: whether other servers may listen on the same port (row 1.23).
-        header_forward_pattern: which metadata become request parameters; "" for none (row 10.21).
-        restrictions: categories of calls that require a key (row 10.35).
-        tokens: `--auth-token-file`; None requires no token.
-        tls: None serves without TLS.
         infer_response_compression_level: one of COMPRESSION_LEVELS (row 10.36).
         keepalive_time_ms, keepalive_timeout_ms, keepalive_permit_without_calls, max_pings_without_data,
             min_recv_ping_interval_ms, max_ping_strikes: row 10.38.

@@ -59,9 +59,7 @@ class HttpOptions(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         max_input_size: bytes; `--http-max-input-size` (row 1.11).
         header_forward_pattern: `--http-header-forward-pattern`; "" forwards none (row 1.17).
-        restrictions: `--http-restricted-api` (row 17.15).
         tokens: `--auth-token-file`; None requires no token.
-        codec: decodes and encodes large messages; None leaves that to the event loop.
     """
 
     max_input_size: int = MAX_INPUT_SIZE

@@ -43,8 +43,6 @@ class ListenAddress:
         host: address or name; a name with several addresses stands for each of them, "" for all of the machine.
         port: TCP port; 0 takes a free one.
         port_option: the option that sets the port, for messages, e.g. "--http-port".
-        reuse_port: several processes may listen on the same port.
-        reuse_option: the option for that; "" if there is none.
     """
 
     def __init__(

@@ -144,10 +144,7 @@ class _Borrowed:
 
 
 def take(source: Any) -> "tuple[np.ndarray[Any, Any], int]":
-    """An array over a DLPack tensor's memory, and its Triton datatype; BF16 as uint16.
-
-    Args:
-        source: a capsule, or an object with `__dlpack__` and `__dlpack_device__`.
+    """An array over the memory of a DLPack capsule, or of an object that gives one, and its Triton datatype; BF16 as uint16.
 
     Raises:
         TritonModelException: neither of these; not on the CPU; not contiguous; a type that Triton does not have.

@@ -8,11 +8,7 @@ _OUTPUT_KEYS = ("name", "data_type", "dims")
 
 
 class ModelConfig:
-    """A model's config.
-
-    Args:
-        model_config: its JSON text, as `GET …/config` shows it.
-    """
+    """A model's config, from its JSON text, as `GET …/config` shows it."""
 
     def __init__(self, model_config: str) -> None:
         self._model_config: dict[str, Any] = json.loads(model_config)

@@ -91,15 +91,8 @@ class InferenceRequest:
     """
 
     __slots__ = (
-        "_call",
-        "_channel",
-        "_flags",
-        "_received",
-        "_rescheduled",
-        "_running",
-        "_sender",
-        "_tensors",
-    )
+        "_call", "_channel", "_flags", "_received", "_rescheduled", "_running", "_sender", "_tensors",
+    )  # fmt: skip
 
     _call: Any
     """The request in progress, as in `backends/instance.py`; None for one that the model made."""

@@ -132,7 +132,6 @@ class ResponseChannel(Protocol):
     """The host's side of the response senders of a model instance.
 
     Attributes:
-        all_outputs: the model's outputs.
         decoupled: the model may send any number of responses to a request.
         begun_ns: when the running batch began (monotonic).
         has_senders: set once a sender is made.
@@ -158,22 +157,10 @@ class ResponseChannel(Protocol):
 
 
 class InferenceResponseSender:
-    """Sends the responses of one request; made by `InferenceRequest.get_response_sender()`.
-
-    Args:
-        call: the request in progress.
-        channel: the host's side.
-    """
+    """Sends the responses of one request; made by `InferenceRequest.get_response_sender()`."""
 
     __slots__ = (
-        "__weakref__",
-        "_begun_ns",
-        "_call",
-        "_channel",
-        "_closed",
-        "_decoupled",
-        "_lock",
-        "_sent",
+        "__weakref__", "_begun_ns", "_call", "_channel", "_closed", "_decoupled", "_lock", "_sent",
     )  # fmt: skip
 
     def __init__(self, call: Any, channel: ResponseChannel) -> None:

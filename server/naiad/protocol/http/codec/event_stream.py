@@ -50,20 +50,9 @@ class EventStream:
     """Implements `BodyStream`, and is the handle on its request."""
 
     __slots__ = (
-        "_begun",
-        "_behind",
-        "_encode",
-        "_ended",
-        "_flow",
-        "_inference",
-        "_large",
-        "_on_reply",
-        "_paused",
-        "_refused",
-        "_waiting",
-        "_writer",
-        "_writing",
-    )
+        "_begun", "_behind", "_encode", "_ended", "_flow", "_inference", "_large", "_on_reply", "_paused",
+        "_refused", "_waiting", "_writer", "_writing",
+    )  # fmt: skip
 
     def __init__(
         self, encode: Encode, on_reply: OnReply, large: "LargeEvents | None" = None

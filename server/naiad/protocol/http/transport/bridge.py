@@ -47,9 +47,6 @@ class AsgiExchange:
         finished: called when the response is complete, with whether the connection can be kept.
         body_high: body bytes waiting here above which reading stops.
         started_ns: as in `ResponseSender.dispatch`.
-
-    Attributes:
-        started_ns: as given.
     """
 
     def __init__(

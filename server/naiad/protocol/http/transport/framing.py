@@ -28,11 +28,7 @@ ReplyHeaders = tuple[tuple[bytes, bytes], ...]
 
 
 class HttpError(Exception):
-    """The transport refuses a request: it sends `status` and {"error": message}, and closes the connection.
-
-    Args:
-        reply: the whole response, if it is more than these two.
-    """
+    """The transport refuses a request: it sends `status` and {"error": message}, or the whole reply, and closes the connection."""
 
     def __init__(self, status: int, message: str, *, reply: HttpReply | None = None) -> None:
         super().__init__(message)

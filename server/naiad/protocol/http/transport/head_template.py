@@ -29,53 +29,21 @@ _JSON_LENGTH = rb"[1-9][0-9]{0,8}"
 
 _CONTENT_LENGTH = b"content-length"
 
+_CHANGING = (
+    b"b3", b"baggage", b"cookie", b"date", b"forwarded", b"request-id", b"traceparent", b"tracestate", b"uber-trace-id",
+    b"x-amzn-trace-id", b"x-b3-parentspanid", b"x-b3-spanid", b"x-b3-traceid", b"x-cloud-trace-context", b"x-correlation-id",
+    b"x-datadog-parent-id", b"x-datadog-trace-id", b"x-forwarded-for", b"x-real-ip", b"x-request-id", b"x-request-start",
+)  # fmt: skip
 _ALWAYS = {
     _CONTENT_LENGTH: _LENGTH,
     b"inference-header-content-length": _JSON_LENGTH,
-    **dict.fromkeys(
-        (
-            b"b3",
-            b"baggage",
-            b"cookie",
-            b"date",
-            b"forwarded",
-            b"request-id",
-            b"traceparent",
-            b"tracestate",
-            b"uber-trace-id",
-            b"x-amzn-trace-id",
-            b"x-b3-parentspanid",
-            b"x-b3-spanid",
-            b"x-b3-traceid",
-            b"x-cloud-trace-context",
-            b"x-correlation-id",
-            b"x-datadog-parent-id",
-            b"x-datadog-trace-id",
-            b"x-forwarded-for",
-            b"x-real-ip",
-            b"x-request-id",
-            b"x-request-start",
-        ),
-        _VALUE,
-    ),
+    **dict.fromkeys(_CHANGING, _VALUE),
 }
 
-DECIDING = frozenset(
-    (
-        b"accept",
-        b"connection",
-        b"content-encoding",
-        b"expect",
-        b"host",
-        b"keep-alive",
-        b"proxy-connection",
-        b"te",
-        b"trailer",
-        b"transfer-encoding",
-        b"upgrade",
-        *_ALWAYS,
-    )
-)
+DECIDING = frozenset((
+    b"accept", b"connection", b"content-encoding", b"expect", b"host", b"keep-alive", b"proxy-connection", b"te", b"trailer",
+    b"transfer-encoding", b"upgrade", *_ALWAYS,
+))  # fmt: skip
 """Headers that may not be added: what a request is, or who handles it, depends on them. Lengths are checked for each request."""
 
 
@@ -84,13 +52,7 @@ PARTIAL = HttpRequest(b"", "", {}, b"")
 
 
 class Cut(typing.NamedTuple):
-    """A block, cut.
-
-    Attributes:
-        rest: the block with a NUL in place of each value that was cut out.
-        names: the headers of these values, in lower case.
-        values: the values.
-    """
+    """A block with a NUL in place of each value that was cut out, and these values with the headers, in lower case, that had them."""
 
     rest: bytes
     names: list[bytes]
@@ -158,10 +120,8 @@ class HeadTemplate(Record, frozen=True):
     Attributes:
         pattern: a regular expression of all such blocks, with a group for each value that was cut out.
         match: the pattern, compiled, which takes longer than ten requests; None before it is worth that.
-        names: the headers of the groups, in lower case.
         head: of `block`. What it says but for headers and length is true of all of them.
         spelling: of all their headers.
-        handler: who answers such requests; None if that has to be found out for each.
         limit: bytes that a body may have.
     """
 

@@ -31,17 +31,9 @@ class RequestDispatcher:
     """
 
     __slots__ = (
-        "_life",
-        "_peer",
-        "_receiver",
-        "_resume",
-        "_sender",
-        "_service",
-        "_transport",
-        "_update_reading",
-        "bridge",
-        "yielding",
-    )
+        "_life", "_peer", "_receiver", "_resume", "_sender", "_service", "_transport", "_update_reading",
+        "bridge", "yielding",
+    )  # fmt: skip
 
     def __init__(
         self,

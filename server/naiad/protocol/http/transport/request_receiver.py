@@ -18,12 +18,7 @@ _BLANK = re.compile(rb"(?:\r\n)+")
 
 
 class BodySink(typing.Protocol):
-    """Where the body of a request goes.
-
-    Attributes:
-        head: the request's head.
-        started_ns: as in `ResponseSender.dispatch`.
-    """
+    """Where the body of a request goes."""
 
     head: RequestHead
     started_ns: int
@@ -46,19 +41,9 @@ class RequestReceiver:
     """
 
     __slots__ = (
-        "_at",
-        "_data",
-        "_heads",
-        "_next",
-        "_searched",
-        "_settings",
-        "_sink",
-        "body",
-        "body_held",
-        "eof",
-        "owes_continue",
-        "unread",
-    )
+        "_at", "_data", "_heads", "_next", "_searched", "_settings", "_sink", "body", "body_held", "eof",
+        "owes_continue", "unread",
+    )  # fmt: skip
 
     def __init__(self, settings: HttpSettings, heads: HeadCache) -> None:
         self._settings = settings

@@ -88,19 +88,9 @@ class ResponseSender:
     """
 
     __slots__ = (
-        "_frame",
-        "_life",
-        "_peer",
-        "_receiver",
-        "_recorder",
-        "_registry",
-        "_resume",
-        "_streamed",
-        "_transport",
-        "barred",
-        "paused",
-        "pipeline",
-    )
+        "_frame", "_life", "_peer", "_receiver", "_recorder", "_registry", "_resume", "_streamed",
+        "_transport", "barred", "paused", "pipeline",
+    )  # fmt: skip
 
     def __init__(
         self,
