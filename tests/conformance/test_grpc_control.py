@@ -135,6 +135,7 @@ SCENARIOS = [
         "ModelStatistics",
         pb.ModelStatisticsRequest(name="finalizing"),
         pb.ModelStatisticsResponse,
+        mask=("*memory_usage*",),
     ),
     rpc(
         "gRPC statistics of an unknown model",

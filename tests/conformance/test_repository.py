@@ -265,7 +265,7 @@ RESTRICTED = [
         "/v2/models/stats",
         headers={"other": "key"},
         status=200,
-        mask=("*.ns", "*last_inference"),
+        mask=("*.ns", "*last_inference", "*memory_usage*"),
         server="restricted",
     ),
     http("not restricted", "17.15", "GET", "/v2/models/identity", status=200, server="restricted"),

@@ -131,7 +131,7 @@ def on_the_metrics_port(path: str) -> Replies:
     states = [
         VersionState(name="magika", version=1, state=State.UNAVAILABLE, reason="no such file")
     ]
-    routes = MetricsRoutes(collect=lambda: (), states=lambda: states)
+    routes = MetricsRoutes(collect=lambda: (), states=lambda: states, loads=list)
     handler = routes.find(b"GET", path, {})
     assert handler is not None
     replies = Replies()
@@ -141,11 +141,9 @@ def on_the_metrics_port(path: str) -> Replies:
 
 def test_model_states_are_where_the_operator_asks_for_them() -> None:
     body = json.loads(b"".join(map(bytes, on_the_metrics_port(server.STATUS_PATH).only.body)))
-    assert body == {
-        "models": [
-            {"name": "magika", "version": "1", "state": "UNAVAILABLE", "reason": "no such file"}
-        ]
-    }
+    assert body["models"] == [
+        {"name": "magika", "version": "1", "state": "UNAVAILABLE", "reason": "no such file"}
+    ]
 
 
 async def test_metrics_are_where_the_pod_monitor_points() -> None:

@@ -7,6 +7,7 @@ from naiad.core.messages import model_config_pb2
 from naiad.core.request import LATEST, InferRequest
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, not_found
+from naiad.repository.load_progress import LoadProgress
 from naiad.repository.overrides import NO_PARAMETERS, Parameters
 
 
@@ -59,6 +60,9 @@ class EngineOfOneModel:
     def model_config(self, name: str, version: int = LATEST) -> typing.Any:
         self.find(name, version)
         return model_config_pb2.ModelConfig(name=name, max_batch_size=8)
+
+    def load_progress(self) -> list[LoadProgress]:
+        return []
 
     async def load_model(self, name: str, parameters: Parameters = NO_PARAMETERS) -> None:
         self._change("load", name, dict(parameters))

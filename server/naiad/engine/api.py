@@ -12,7 +12,9 @@ from naiad.core.datatypes import DataType
 from naiad.core.flow import Flow
 from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import LATEST, InferRequest
+from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.load_progress import LoadProgress
 from naiad.repository.overrides import NO_PARAMETERS, Parameters
 
 
@@ -43,12 +45,13 @@ class ModelMetadata(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class IndexEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """An entry of the repository index (row 7.2): a model that was never loaded has only a name."""
+    """An entry of the repository index (row 7.2): a model that was never loaded has only a name; `memory` is of a READY version."""
 
     name: str
     version: int | None = None
     state: str = ""
     reason: str = ""
+    memory: tuple[MemoryUsage, ...] = ()
 
 
 class ModelVersionStatistics(msgspec.Struct, frozen=True, kw_only=True):
@@ -133,6 +136,9 @@ class Engine(Infers, typing.Protocol):
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """The repository index (rows 7.1-7.6)."""
+
+    def load_progress(self) -> list[LoadProgress]:
+        """The loads in progress, then the last result of each version."""
 
     async def load_model(self, name: str, parameters: Parameters = NO_PARAMETERS) -> None:
         """Load a model, or load it again if it has changed; returns once it is READY (rows 7.8, 7.11-7.18, 7.20-7.22).

@@ -24,6 +24,7 @@ from naiad.engine.model import Model
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
+from naiad.repository.load_progress import LoadProgress
 from naiad.repository.manager import UNLOADED, Repository, VersionState
 from naiad.repository.overrides import NO_PARAMETERS, Parameters
 
@@ -188,6 +189,7 @@ class ServingEngine:
                 version=state.version,
                 state=state.state.value,
                 reason=state.reason,
+                memory=state.memory,
             )
             for state in self._repository.states()
             if not ready_only or state.state is State.READY
@@ -202,6 +204,10 @@ class ServingEngine:
         touched = {entry.name for entry in entries}
         entries += [IndexEntry(name=name) for name in folders if name not in touched]
         return sorted(entries, key=lambda entry: (entry.name, entry.version or 0))
+
+    def load_progress(self) -> list[LoadProgress]:
+        """See `Engine`."""
+        return self._repository.load_progress()
 
     async def load_model(
         self, name: str, parameters: Parameters = NO_PARAMETERS, *, requested_by: str = ""

@@ -28,6 +28,7 @@ from naiad.repository.plan import VersionPlan
 if typing.TYPE_CHECKING:
     from naiad.engine.workers import Workers
     from naiad.hosts.host import WorkerRpcHandler
+    from naiad.hosts.process import ProcessHost
 
 HOST_PARAMETER = "naiad.host"
 
@@ -58,11 +59,13 @@ class ModelInstances(msgspec.Struct, frozen=True):
         hosts: one per instance.
         release: releases what the instances share; blocking; called once, after the hosts are closed.
         leaves_cycles: whether their objects form reference cycles after that.
+        pids: of their worker processes; empty for threads.
     """
 
     hosts: collections.abc.Sequence[Host] = ()
     release: collections.abc.Callable[[], None] = nothing
     leaves_cycles: bool = False
+    pids: frozenset[int] = frozenset()
 
 
 class InstanceFactory:
@@ -90,7 +93,7 @@ class InstanceFactory:
         self._in_thread = in_thread
         self._clock = clock
         self._rpc_handler_of = rpc_handler_of
-        self._starting = set[asyncio.Task[list[Host]]]()
+        self._starting = set[asyncio.Task["list[ProcessHost]"]]()
         self._stopping = False
 
     async def make(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
@@ -164,7 +167,7 @@ class InstanceFactory:
             if _is_cancelled():
                 raise
             raise _server_stops(plan) from None
-        return ModelInstances(hosts)
+        return ModelInstances(hosts, pids=frozenset(host.pid for host in hosts))
 
     def _workers(self, plan: VersionPlan) -> "Workers":
         # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.

@@ -23,8 +23,11 @@ from naiad.config.report import render
 from naiad.config.resolve import Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFactory, known_host
+from naiad.engine.memory.load_meter import LoadMeter
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal
+from naiad.metrics.device_memory import DeviceMemory
+from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
@@ -55,6 +58,7 @@ class Loader:
         slices: those that are MIG slices.
         threads: how many models are read or loaded at the same time.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
+        devices: the memory of the GPUs, to measure what loads take; None without any.
     """
 
     def __init__(
@@ -70,6 +74,7 @@ class Loader:
         clock: Clock,
         resources: Resources,
         rpc_handler_of: collections.abc.Callable[[str, str], "WorkerRpcHandler"],
+        devices: DeviceMemory | None = None,
     ) -> None:
         self._registry = registry
         self._resources = resources
@@ -89,6 +94,9 @@ class Loader:
             in_thread=self._in_a_thread,
             clock=clock,
             rpc_handler_of=rpc_handler_of,
+        )
+        self._meter = LoadMeter(
+            in_thread=self._in_a_thread, devices=devices or DeviceMemory(GpuMonitor(), {})
         )
 
     async def read(self, folder: pathlib.Path, config: Value | None = None) -> Document:
@@ -111,7 +119,12 @@ class Loader:
         """
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
-        instances = await self._instances.make(plan, statistics)
+        measurement = await self._meter.begin(plan, statistics)
+        try:
+            instances = await self._instances.make(plan, statistics)
+        except BaseException:
+            self._meter.abandon(measurement)
+            raise
         statistics.load_ns = self._clock.monotonic_ns() - started_ns
         scheduler = make_scheduler(
             config=plan.config,
@@ -122,7 +135,7 @@ class Loader:
             clock=self._clock,
             loop=asyncio.get_running_loop(),
         )
-        return Model(
+        model = Model(
             config=plan.config,
             version=plan.version,
             scheduler=scheduler,
@@ -130,6 +143,12 @@ class Loader:
             leaves_cycles=instances.leaves_cycles,
             clock=self._clock,
         )
+        try:
+            await self._meter.end(measurement, instances.pids)
+        except BaseException:
+            await model.stop()
+            raise
+        return model
 
     def interrupt(self) -> None:
         """The server stops: end the creation of environments and the worker processes that are still loading; their loads fail.

@@ -15,6 +15,7 @@ from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
 from naiad.engine.validation import RequestValidator
 from naiad.errors import InferenceError
+from naiad.metrics.memory import MemoryUsage
 from naiad.scheduling.scheduler import Occupancy, Scheduler
 
 
@@ -86,6 +87,11 @@ class Model:
             on_response(failure(request, error, version=self.version))
             return None
         return inference
+
+    @property
+    def memory(self) -> tuple[MemoryUsage, ...]:
+        """What loading it took."""
+        return self.statistics.memory
 
     def inflight(self) -> int:
         """Inferences queued or running."""

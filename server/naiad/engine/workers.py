@@ -17,9 +17,9 @@ import typing
 from naiad.backends.backend import WorkerPlan
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, unavailable
-from naiad.hosts.host import Host, Limits, WorkerRpcHandler
+from naiad.hosts.host import Limits, WorkerRpcHandler
 from naiad.hosts.output_log import Identity, OutputLog
-from naiad.hosts.process import process_hosts
+from naiad.hosts.process import ProcessHost, process_hosts
 from naiad.hosts.spawn import ORPHAN_REAPER, end_children, in_words, is_gone, order, spawn
 from naiad.hosts.supervisor import WorkerSupervisor
 from naiad.hosts.worker import codec, link
@@ -51,7 +51,7 @@ class Workers:
         self._rpc_handler_of = rpc_handler_of
         self._clock = clock
 
-    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[Host]:
+    async def start(self, statistics: ModelStatistics, *, limits: Limits) -> list[ProcessHost]:
         """Start the worker processes, all of them at the same time, and give one host per instance; on the event loop that owns them.
 
         Raises:
@@ -60,7 +60,7 @@ class Workers:
         config = self._plan.config
         statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
         supervisors: list[WorkerSupervisor] = []
-        hosts: list[Host] = []
+        hosts: list[ProcessHost] = []
         for worker_plan in self._processes:
             supervisor, its_hosts = process_hosts(
                 config.name,

@@ -134,6 +134,11 @@ class ProcessHost:
         self._heartbeat = Heartbeat(identity, limits.execute, number=self._number, loop=loop)
         self._probe = Probe(loop)
 
+    @property
+    def pid(self) -> int:
+        """The process's id; 0 while there is none."""
+        return self._supervisor.pid
+
     def deferred_to(self, on_deferred: OnDeferred) -> None:
         """See `Host`."""
         self._on_deferred = on_deferred

@@ -93,6 +93,19 @@ def _by_reason(
     return _Lines(family, lambda s: text(*pick(s)), lambda s: tuple(pick(s).values()))
 
 
+def _memory() -> _Lines:
+    """One line per memory that the model takes."""
+    family = families.MODEL_MEMORY
+
+    def text(statistics: ModelStatistics) -> str:
+        return "".join(
+            f'{family.name}{{estimated="{str(usage.estimated).lower()}",id="{usage.id}",{_MODEL},type="{usage.type}",{_VERSION}}}{_VALUE}'
+            for usage in statistics.memory
+        )
+
+    return _Lines(family, text, lambda s: tuple(usage.byte_size for usage in s.memory))
+
+
 def _distribution(
     family: Family, pick: collections.abc.Callable[[ModelStatistics], Histogram], *, unit: float
 ) -> _Lines:
@@ -137,6 +150,7 @@ _FAMILIES: tuple[_Lines, ...] = (
     _distribution(families.COMPUTE_TIME, lambda s: s.compute_time, unit=_NS_PER_SECOND),
     _distribution(families.BATCH_SIZE, lambda s: s.batch_size, unit=1),
     _by_reason(families.BATCH_CLOSED, lambda s: s.closes),
+    _memory(),
     _by_reason(families.WORKER_RESTARTS, lambda s: s.worker_restarts),
 )
 _FROZEN_WITHOUT_LATENCIES = frozenset(

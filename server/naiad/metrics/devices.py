@@ -58,11 +58,13 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GpuMonitor:
-    """Reads GPUs through NVML; all methods block and belong to one thread at a time."""
+    """Reads GPUs through NVML, which may be called by several threads; all methods block, `open` comes before the others."""
 
     def __init__(self) -> None:
         self._nvml: Any = None
         self._handles: list[Any] = []
+        self._by_uuid: dict[str, Any] = {}
+        """Whole GPUs and slices."""
         self._energy_at_start: list[float] = []
         """In millijoules."""
 
@@ -85,6 +87,7 @@ class GpuMonitor:
         for board, handle in enumerate(self._handles):
             slices = self._slices(handle)
             major, minor = self._ask("nvmlDeviceGetCudaComputeCapability", handle) or (0, 0)
+            devices = [handle] if slices is None else slices
             gpus += (
                 Gpu(
                     index=index,
@@ -94,8 +97,10 @@ class GpuMonitor:
                     compute_capability=major + minor / 10,
                     is_slice=slices is not None,
                 )
-                for index, device in enumerate([handle] if slices is None else slices, len(gpus))
+                for index, device in enumerate(devices, len(gpus))
             )
+            new = gpus[len(gpus) - len(devices) :]
+            self._by_uuid.update(zip((gpu.uuid for gpu in new), devices, strict=True))
         return tuple(gpus)
 
     def series(self) -> list[Series]:
@@ -117,6 +122,16 @@ class GpuMonitor:
             series.append(Series(family, samples))
         return series
 
+    def memory(self, uuid: str) -> tuple[int, int]:
+        """Bytes in use and in all of a GPU or MIG slice; zeros if that is not known."""
+        info = self._ask_device("nvmlDeviceGetMemoryInfo", uuid)
+        return (0, 0) if info is None else (int(info.used), int(info.total))
+
+    def memory_of_processes(self, uuid: str) -> dict[int, int]:
+        """Bytes that each process uses of a GPU or MIG slice, by process id, as far as the driver lists them."""
+        processes = self._ask_device("nvmlDeviceGetComputeRunningProcesses", uuid) or ()
+        return {process.pid: int(process.usedGpuMemory or 0) for process in processes}
+
     def close(self) -> None:
         """Close NVML."""
         if self._nvml is not None:
@@ -124,7 +139,13 @@ class GpuMonitor:
                 self._nvml.nvmlShutdown()
             self._nvml = None
             self._handles = []
+            self._by_uuid = {}
             self._energy_at_start = []
+
+    def _ask_device(self, function: str, uuid: str) -> Any:
+        """Make one NVML call about a GPU or slice; None if it does not support that, or NVML is closed."""
+        handle = self._by_uuid.get(uuid)
+        return None if handle is None or self._nvml is None else self._ask(function, handle)
 
     def _slices(self, handle: Any) -> list[Any] | None:
         """The MIG slices of a GPU, an empty list before it is partitioned; None for a GPU that is not in MIG mode: CUDA uses all of it."""

@@ -101,6 +101,11 @@ BATCH_CLOSED = Family(
     "Number of batches sent to an instance, by the reason why no more requests were added to them",
     "counter",
 )
+MODEL_MEMORY = Family(
+    "naiad_model_memory_bytes",
+    "Memory that loading the model took in bytes, by type (CPU, GPU) and device id; estimated may include other work",
+    "gauge",
+)
 WORKER_RESTARTS = Family(
     "naiad_worker_restarts_total", "Number of restarted worker processes, by the reason: died, timeout (naiad.execute_timeout), load", "counter"
 )  # fmt: skip

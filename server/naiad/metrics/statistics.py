@@ -12,6 +12,7 @@ import msgspec
 
 from naiad.core.record import Record
 from naiad.errors import FailureReason
+from naiad.metrics.memory import MemoryUsage
 
 MICROSECOND = 1_000
 
@@ -137,6 +138,7 @@ class ModelStatistics:
         batches: by total batch size (row 8.5).
         responses: by the index of a response among those to its request (row 8.6); for decoupled models and deferred responses.
         load_ns: how long loading took (row 8.20).
+        memory: what loading took, by memory (row 8.7); empty before it is measured.
         worker_restarts: restarted worker processes, by reason; empty for a model without worker processes.
     """
 
@@ -156,6 +158,7 @@ class ModelStatistics:
         self.batches: dict[int, BatchStatistics] = {}
         self.responses: dict[int, ResponseStatistics] = {}
         self.load_ns = 0
+        self.memory: tuple[MemoryUsage, ...] = ()
         self.request_time = Histogram(DURATION_BOUNDS_NS)
         self.queue_time = Histogram(DURATION_BOUNDS_NS)
         self.compute_time = Histogram(DURATION_BOUNDS_NS)

@@ -22,6 +22,7 @@ from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
 from naiad.repository.dependents import DependentUnloads
 from naiad.repository.errors import failed_plan, not_polled
 from naiad.repository.lifecycle import State
+from naiad.repository.load_progress import LoadTable, Phase, enter
 from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
 from naiad.repository.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
@@ -89,6 +90,7 @@ class Repository(typing.Generic[S]):
     ) -> None:
         self._reader = reader
         self._resolve = resolve
+        progress = self._loads = LoadTable(progress, clock=clock)
         self._slots = asyncio.Semaphore(load_thread_count)
         self._retrier = LoadRetrier(
             load=load, slots=self._slots, retry_count=retry_count, progress=progress, clock=clock
@@ -114,6 +116,7 @@ class Repository(typing.Generic[S]):
         self.served = self._table.served
         self.states = self._table.states
         self.needs = self._dependencies.needs
+        self.load_progress = self._loads.snapshot
 
     async def load_all(self, names: collections.abc.Collection[str] | None = None) -> bool:
         """Load at start every version that the version policies select; a failed load is a state, never an exception.
@@ -279,9 +282,12 @@ class Repository(typing.Generic[S]):
     ) -> tuple[ModelPlan, LocalCopy | None]:
         """Check a model out and read its config, if none is given. A plan with versions comes with the copy; the caller releases it."""
         copy: LocalCopy | None = None
+        load = self._loads.begin(model.name)
         async with self._slots:
             try:
-                copy = await self._reader.checkout(model)
+                enter(Phase.FETCHING)
+                copy = await self._reader.checkout(model, load.on_bytes)
+                enter(Phase.READING_CONFIG)
                 plan = await self._resolve(copy.folder, config)
                 copy.agents = plan.agents
             except InferenceError as error:

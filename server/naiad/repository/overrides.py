@@ -12,7 +12,7 @@ import types
 from naiad.errors import InferenceError, invalid
 from naiad.repository.errors import not_polled
 from naiad.repository.polling.fingerprint import Fingerprint
-from naiad.repository.store import Checkout, StoredModel
+from naiad.repository.store import Checkout, OnBytes, StoredModel, no_bytes
 
 CONFIG = "config"
 FILE = "file:"
@@ -112,7 +112,7 @@ class FileStore:
         """Nothing: each request is a model of its own."""
         return {}
 
-    def checkout(self, name: str) -> Checkout:
+    def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
         """Write the files into a new folder; blocking.
 
         Raises:

@@ -19,7 +19,7 @@ from naiad.errors import InferenceError, unavailable
 from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.session import AgentSession
 from naiad.repository.polling.fingerprint import Fingerprint
-from naiad.repository.store import Checkout, Store, StoredModel
+from naiad.repository.store import Checkout, OnBytes, Store, StoredModel, no_bytes
 
 log = logging.getLogger("naiad.repository")
 
@@ -158,13 +158,17 @@ class RepositoryReader:
                     scanned[model.name] = outcome
         return scanned, failed
 
-    async def checkout(self, model: StoredModel) -> LocalCopy:
+    async def checkout(self, model: StoredModel, on_bytes: OnBytes = no_bytes) -> LocalCopy:
         """Make a model available as a local folder; the caller has one use of it. It may take as long as a download.
+
+        Args:
+            model: the model.
+            on_bytes: called in a thread during the download.
 
         Raises:
             InferenceError: it cannot be read.
         """
-        work = self._checkouts.submit(model.store.checkout, model.name)
+        work = self._checkouts.submit(model.store.checkout, model.name, on_bytes)
         try:
             checkout = await asyncio.wrap_future(work)
         except asyncio.CancelledError:

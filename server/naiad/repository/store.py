@@ -42,6 +42,14 @@ class Checkout(msgspec.Struct, frozen=True):
     release: collections.abc.Callable[[], None] | None = None
 
 
+OnBytes = collections.abc.Callable[[int, int], None]
+"""Called with the bytes of a model that are fetched, and with those of the whole model (0: not known yet); from any thread."""
+
+
+def no_bytes(done: int, total: int) -> None:
+    """An `OnBytes` that ignores them."""
+
+
 class Store(typing.Protocol):
     """One model repository. All methods may block; they are called in several threads at the same time.
 
@@ -67,8 +75,12 @@ class Store(typing.Protocol):
         """
         ...
 
-    def checkout(self, name: str) -> Checkout:
+    def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
         """Make a model available as a local folder; the caller owns it and releases it.
+
+        Args:
+            name: the model.
+            on_bytes: called during the transfer of a model that has to be fetched.
 
         Raises:
             InferenceError: the model cannot be read.
@@ -136,8 +148,8 @@ class LocalStore:
         """The files of the model's folder, by name, size and time; empty if there is no such folder."""
         return fingerprint(self._folder(name))
 
-    def checkout(self, name: str) -> Checkout:
-        """The model's own folder."""
+    def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
+        """The model's own folder: nothing is fetched."""
         return Checkout(self._folder(name))
 
     def _folder(self, name: str) -> pathlib.Path:

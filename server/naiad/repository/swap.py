@@ -12,13 +12,14 @@ import typing
 from naiad.errors import InferenceError
 from naiad.repository.errors import TryAgainError, failed_load
 from naiad.repository.lifecycle import Event, State
+from naiad.repository.load_progress import LoadTable
 from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
 from naiad.repository.plan import LoadedFrom, ModelPlan, untouched
 from naiad.repository.polling.fingerprint import changed_paths, in_words
 from naiad.repository.reading import LocalCopy, RepositoryReader
 from naiad.repository.unloads import Unloads
-from naiad.repository.version import Progress, S, Version
+from naiad.repository.version import S, Version
 
 
 class VersionSwap(typing.Generic[S]):
@@ -39,7 +40,7 @@ class VersionSwap(typing.Generic[S]):
         retrier: LoadRetrier[S],
         table: ModelTable[S],
         unloads: Unloads[S],
-        progress: Progress,
+        progress: LoadTable,
     ) -> None:
         self._reader = reader
         self._retrier = retrier
@@ -86,6 +87,7 @@ class VersionSwap(typing.Generic[S]):
             for version in plan.versions
             if version.version not in stay
         ]
+        self._progress.begin_versions(name, [version.plan.version for version in coming])
         for version in coming:
             # The index shows the progress of a version that did not serve; one that does shows READY all the time.
             if version.plan.version not in serving:

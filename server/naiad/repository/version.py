@@ -6,6 +6,7 @@ import typing
 
 import msgspec
 
+from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import Event, State, after
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import LocalCopy
@@ -21,6 +22,11 @@ class Served(typing.Protocol):
     """
 
     leaves_cycles: bool
+
+    @property
+    def memory(self) -> tuple[MemoryUsage, ...]:
+        """What loading it took, as far as that is known now."""
+        ...
 
     async def stop(self) -> None:
         """Finish the requests in flight and release every resource. Idempotent."""
@@ -65,6 +71,7 @@ class Version(typing.Generic[S]):
             load_ns=self.load_ns,
             resident=self.resident,
             replaces=self.replaces,
+            memory=() if self.served is None else self.served.memory,
         )
 
 
@@ -74,6 +81,7 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         resident: the process's resident memory in bytes before and after the version was unloaded; None before that.
         replaces: whether it is, or was to be, loaded beside versions that serve, which go on serving if it fails.
+        memory: what loading it took; empty if it is not READY.
     """
 
     name: str
@@ -84,6 +92,7 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
     details: str = ""
     resident: tuple[int, int] | None = None
     replaces: bool = False
+    memory: tuple[MemoryUsage, ...] = ()
 
 
 def failed_plan_state(plan: ModelPlan, *, replaces: bool = False) -> VersionState:

@@ -11,12 +11,15 @@ import typing
 
 import msgspec
 
+from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import UNLOADED, VersionState
 from naiad.repository.plan import ModelPlan
 
 if typing.TYPE_CHECKING:
     from rich.console import Console
+
+    from naiad.serve.loading_bars import LoadingBars, Loads
 
 log = logging.getLogger("naiad.serve")
 
@@ -61,6 +64,20 @@ class LoadingLines:
         self._total = 0
         self._done = 0
         self._unload_level = logging.INFO
+        self._bars: LoadingBars | None = None
+
+    def show_bars(self, loads: "Loads") -> None:
+        """Show the loads in progress as bars below the lines, on an interactive terminal, until `hide_bars`."""
+        if self._console is not None and self._console.is_interactive:
+            from naiad.serve.loading_bars import LoadingBars  # noqa: PLC0415 - as in open_console
+
+            self._bars = LoadingBars(self._console, loads)
+
+    def hide_bars(self) -> None:
+        """Remove the bars. Idempotent."""
+        bars, self._bars = self._bars, None
+        if bars is not None:
+            bars.close()
 
     def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
         """Remember how many versions are to be loaded."""
@@ -74,21 +91,24 @@ class LoadingLines:
         extra = about(state)
         match state.state:
             case State.LOADING if self._console is not None:
-                self._console.print(f"  … {escape(title)} [dim]loading[/]")
+                if self._bars is None:
+                    self._console.print(f"  … {escape(title)} [dim]loading[/]")
             case State.LOADING:
                 log.info("loading: %s", title, extra=extra)
             case State.READY:
                 self._done += 1
                 seconds = state.load_ns / _NS_PER_SECOND
                 if self._console is not None:
-                    self._show(f"[green]✓[/] {escape(title)} [dim]loaded in {seconds:.2f} s[/]")
+                    took = f"loaded in {seconds:.2f} s{_memory(state.memory)}"
+                    self._show(f"[green]✓[/] {escape(title)} [dim]{took}[/]")
                 else:
                     log.info(
-                        "successfully loaded %s in %.2f s%s",
+                        "successfully loaded %s in %.2f s%s%s",
                         title,
                         seconds,
+                        _memory(state.memory),
                         self._count(),
-                        extra=extra,
+                        extra=extra | _memory_fields(state.memory),
                     )
             case State.UNAVAILABLE if state.reason == UNLOADED:
                 log.log(
@@ -120,9 +140,9 @@ class LoadingLines:
             self._console.print(f"  {markup}[dim]{self._count()}[/]")
 
 
-def about(state: VersionState) -> dict[str, str | int]:
+def about(state: VersionState) -> dict[str, object]:
     """The fields of a log line about a model version."""
-    fields: dict[str, str | int] = {"model": state.name}
+    fields: dict[str, object] = {"model": state.name}
     if state.version is not None:
         fields["version"] = state.version
     return fields
@@ -193,6 +213,20 @@ def show_addresses(
                 remark,
                 extra={"service": address.service, "address": address.bound},
             )
+
+
+def _memory(memory: collections.abc.Iterable[MemoryUsage]) -> str:
+    """What a load took, for people."""
+    return "".join(
+        f", {'about ' * usage.estimated}{usage.byte_size / _BYTES_PER_MB:.1f} MB"
+        + ("" if usage.type == "CPU" else f" of GPU {usage.id}")
+        for usage in memory
+    )
+
+
+def _memory_fields(memory: collections.abc.Sequence[MemoryUsage]) -> dict[str, object]:
+    """The same for machines."""
+    return {"memory_usage": [msgspec.structs.asdict(usage) for usage in memory]} if memory else {}
 
 
 def _memory_change(resident: tuple[int, int] | None) -> str:

@@ -238,7 +238,9 @@ class Frontends:
         )
         return http_listener(
             address,
-            routes=MetricsRoutes(collect=self._series, states=self._states),
+            routes=MetricsRoutes(
+                collect=self._series, states=self._states, loads=self._engine.load_progress
+            ),
             app=_no_app,
             settings=self._settings(),
             clock=self._clock,

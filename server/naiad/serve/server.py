@@ -26,6 +26,7 @@ from naiad.engine.loader import Loader
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
+from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor, SystemMetrics
 from naiad.options.options import Options
 from naiad.repository.agents.resolver import AgentResolver
@@ -100,6 +101,7 @@ class Server:
             clock=self._clock,
             resources=UnlimitedResources(),
             rpc_handler_of=api.rpc_handler,
+            devices=DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus}),
         )
         system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
@@ -200,9 +202,13 @@ class Server:
     ) -> int:
         options = self._options
         at_start = options.model_control_mode.models_at_start(options.load_model)
+        self._lines.show_bars(repository.load_progress)
         loading = asyncio.get_running_loop().create_task(repository.load_all(at_start))
         stopping = asyncio.get_running_loop().create_task(self._stopping.wait())
-        await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        try:
+            await asyncio.wait((loading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._lines.hide_bars()
         stopping.cancel()
         failed = False
         states: list[VersionState] = []
@@ -272,6 +278,7 @@ class Server:
     def _on_signal(self, number: signal.Signals) -> None:
         if self._stopping.is_set():
             log.warning("%s again: exiting at once", number.name)
+            self._lines.hide_bars()
             logging.shutdown()
             os._exit(1)
         log.info("%s: stopping (a second signal exits at once)", number.name)

@@ -9,6 +9,7 @@ from naiad.errors import FailureReason
 from naiad.metrics.collect import Counted, model_series
 from naiad.metrics.exposition import Sample, Series, page
 from naiad.metrics.families import Family
+from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import BatchTiming, CloseReason, ModelStatistics, RestartReason
 
 
@@ -85,6 +86,22 @@ def test_histograms_are_cumulative_and_end_in_their_count() -> None:
     assert found["naiad_request_duration_seconds_count"][MODEL] == 3
     assert math.isclose(found["naiad_request_duration_seconds_sum"][MODEL], 0.00801)
     assert found["naiad_batch_size_sum"][MODEL] == 3
+
+
+def test_each_memory_of_a_model_has_a_series() -> None:
+    statistics = ModelStatistics()
+    counters = counted(statistics=statistics)
+    name = "naiad_model_memory_bytes"
+    assert name not in page(model_series([counters], counter_latencies=True)).decode()
+    statistics.memory = (
+        MemoryUsage(type="CPU", id=0, byte_size=1200, estimated=True),
+        MemoryUsage(type="GPU", id=1, byte_size=3400, estimated=False),
+    )
+    lines = page(model_series([counters], counter_latencies=True)).decode().splitlines()
+    assert [line for line in lines if line.startswith(name)] == [
+        f'{name}{{estimated="true",id="0",model="m",type="CPU",version="1"}} 1200',
+        f'{name}{{estimated="false",id="1",model="m",type="GPU",version="1"}} 3400',
+    ]
 
 
 def test_why_batches_closed_is_counted() -> None:

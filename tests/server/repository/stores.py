@@ -4,7 +4,7 @@ import collections
 import pathlib
 
 from naiad.repository.polling.fingerprint import Fingerprint
-from naiad.repository.store import Checkout
+from naiad.repository.store import Checkout, OnBytes, no_bytes
 
 
 class FakeStore:
@@ -35,7 +35,7 @@ class FakeStore:
             for version, time in self.times[name].items()
         }
 
-    def checkout(self, name: str) -> Checkout:
+    def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
         """Make a copy in a folder of its own."""
         self.made[name] += 1
         self.held[name] += 1

@@ -14,7 +14,7 @@ from naiad.repository.manager import Repository
 from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
-from naiad.repository.store import Checkout, StoredModel
+from naiad.repository.store import Checkout, OnBytes, StoredModel, no_bytes
 from tests.server.repository.stores import FakeStore
 from tests.server.repository.world import Config, Progress, Served
 
@@ -144,7 +144,7 @@ async def test_a_checkout_that_ends_after_its_caller_left_is_released() -> None:
 
     class Slow(FakeStore):
         @override
-        def checkout(self, name: str) -> Checkout:
+        def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
             begun.set()
             assert may_end.wait(60)
             return Checkout(pathlib.Path("/cache/m"), released.set)
@@ -167,7 +167,7 @@ async def test_a_copy_that_cannot_be_released_is_logged(caplog: pytest.LogCaptur
 
     class Stuck(FakeStore):
         @override
-        def checkout(self, name: str) -> Checkout:
+        def checkout(self, name: str, on_bytes: OnBytes = no_bytes) -> Checkout:
             return Checkout(pathlib.Path("/cache/m"), fail)
 
     store = Stuck("/cache", "m")

@@ -9,6 +9,7 @@ import pytest
 
 from naiad.core.clock import ManualClock
 from naiad.errors import ErrorCode, InferenceError, internal, invalid
+from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.overrides import Value
@@ -21,6 +22,7 @@ class FakeServed:
     """A served version that remembers whether it was stopped."""
 
     leaves_cycles = False
+    memory: tuple[MemoryUsage, ...] = ()
 
     def __init__(self, title: str, *, fails_to_stop: bool = False) -> None:
         self.title = title

@@ -8,6 +8,7 @@ import pathlib
 
 from naiad.core.clock import ManualClock
 from naiad.errors import internal
+from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
 from naiad.repository.overrides import Value
@@ -26,6 +27,8 @@ class Config:
 
 class Served:
     """A version in service with the text of its file; stopping takes `seconds`."""
+
+    memory: tuple[MemoryUsage, ...] = ()
 
     def __init__(self, text: str, *, seconds: float) -> None:
         self.text = text

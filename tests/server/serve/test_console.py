@@ -6,6 +6,7 @@ import logging
 import pytest
 from rich.console import Console
 
+from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
 from naiad.serve.console import Address, LoadingLines, exposure, show_addresses, show_models
@@ -104,6 +105,24 @@ def test_each_model_gets_one_line_when_it_is_done(caplog: pytest.LogCaptureFixtu
     assert (good["model"], good["version"]) == ("good", 1)
     assert bad["model"] == "bad"
     assert "version" not in bad
+
+
+def test_the_line_of_a_load_says_what_it_took_of_memory(caplog: pytest.LogCaptureFixture) -> None:
+    memory = (
+        MemoryUsage(type="CPU", id=0, byte_size=40_300_000, estimated=True),
+        MemoryUsage(type="GPU", id=1, byte_size=812_000_000, estimated=False),
+    )
+    state = VersionState(name="m", version=1, state=State.READY, reason="", memory=memory)
+    with caplog.at_level(logging.INFO, "naiad"):
+        LoadingLines(None).changed(state)
+    (record,) = caplog.records
+    assert "in 0.00 s, about 40.3 MB, 812.0 MB of GPU 1" in record.getMessage()
+    assert vars(record)["memory_usage"][0] == {
+        "type": "CPU",
+        "id": 0,
+        "byte_size": 40_300_000,
+        "estimated": True,
+    }
 
 
 def test_the_log_of_a_failed_reload_mentions_that_the_old_version_goes_on_serving(

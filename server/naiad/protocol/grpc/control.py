@@ -187,8 +187,7 @@ def large_load_request(body: bytes) -> tuple[str, dict[str, typing.Any]]:
 def statistics(entries: collections.abc.Iterable[ModelVersionStatistics]) -> bytes:
     """A ModelStatisticsResponse with entries in the order they are given (rows 8.2-8.7, 10.41).
 
-    Durations without a count are present with zeros. Cache counters stay zero (no response cache yet), as does
-    memory usage (row 8.7).
+    Durations without a count are present with zeros. Cache counters stay zero (no response cache yet).
     """
     response = service_pb2.ModelStatisticsResponse()
     for entry in entries:
@@ -202,6 +201,8 @@ def statistics(entries: collections.abc.Iterable[ModelVersionStatistics]) -> byt
             _write(message.batch_stats.add(batch_size=batch_size), durations.of_batch(batch))
         for index, responses in sorted(counted.responses.items()):
             _write(message.response_stats[str(index)], durations.of_response(responses))
+        for usage in counted.memory:
+            message.memory_usage.add(type=usage.type, id=usage.id, byte_size=usage.byte_size)
     return serialized(response)
 
 

@@ -11,7 +11,9 @@ import logging
 from naiad.core.inference import Cancellable
 from naiad.metrics.exposition import CONTENT_TYPE, Rendered, Series, page
 from naiad.protocol.http import replies
+from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastHandler, Headers, HttpReply, HttpRequest, OnReply
+from naiad.repository.load_progress import LoadProgress
 from naiad.repository.manager import VersionState
 
 log = logging.getLogger("naiad.metrics")
@@ -74,9 +76,11 @@ class MetricsRoutes:
         *,
         collect: Collect,
         states: collections.abc.Callable[[], collections.abc.Iterable[VersionState]],
+        loads: collections.abc.Callable[[], collections.abc.Iterable[LoadProgress]],
     ) -> None:
         self._page = MetricsPage(collect)
         self._states = states
+        self._loads = loads
 
     def find(self, method: bytes, path: str, headers: Headers) -> FastHandler | None:
         """The handler of any path."""
@@ -114,7 +118,9 @@ class MetricsRoutes:
             }
             for state in self._states()
         ]
-        reply(replies.json_reply({"models": models}))
+        # HTTP and gRPC do not accept before the models are loaded: here a load at start is visible.
+        running = load_progress(load for load in self._loads() if not load.is_over)
+        reply(replies.json_reply({"models": models, **running}))
         return None
 
 

@@ -103,6 +103,7 @@ API: tuple[ApiPath, ...] = (
         f"{_REPOSITORY}/index",
         methods=_POST,
     ),
+    *_paths("load_progress", Category.MODEL_REPOSITORY, "/v2/repository/progress"),
     *_paths("load", Category.MODEL_REPOSITORY, "/v2/repository/models/{model}/load", methods=_POST),
     *_paths(
         "unload", Category.MODEL_REPOSITORY, "/v2/repository/models/{model}/unload", methods=_POST

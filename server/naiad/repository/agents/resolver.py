@@ -14,6 +14,7 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.catalog import AgentCatalog
 from naiad.repository.agents.registry import AgentRegistry
 from naiad.repository.agents.session import AgentSession, AgentSpec
+from naiad.repository.load_progress import Phase, enter
 from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan
 
@@ -60,7 +61,9 @@ class AgentResolver:
         session = AgentSession(folder.name, folder, specs, self._registry)
         planned = False
         try:
+            enter(Phase.AGENTS)
             await session.load()
+            enter(Phase.READING_CONFIG)
             plan = await self._plan(session.folder, document)
             planned = not plan.reason
         finally:

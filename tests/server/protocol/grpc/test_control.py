@@ -3,6 +3,7 @@
 from naiad.core.messages import service_pb2
 from naiad.engine.api import ModelVersionStatistics
 from naiad.errors import FailureReason
+from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import BatchTiming, ModelStatistics
 from naiad.protocol.grpc import control
 
@@ -14,6 +15,7 @@ def test_counters_reach_their_fields() -> None:
     counted.record_execution(batch_size=1, timing=timing, wall_ms=5678)
     counted.record_successes(rows=3, request_ns=[1000], queue_ns=[50], timing=timing)
     counted.record_failure(reason=FailureReason.BACKEND, request_ns=7)
+    counted.memory = (MemoryUsage(type="GPU", id=1, byte_size=1 << 40, estimated=True),)
     body = control.statistics([ModelVersionStatistics(name="m", version=2, statistics=counted)])
     (found,) = service_pb2.ModelStatisticsResponse.FromString(body).model_stats
     assert (found.name, found.version) == ("m", "2")
@@ -34,7 +36,8 @@ def test_counters_reach_their_fields() -> None:
         for part in found.batch_stats
     ] == [(1, 1, 20), (4, 1, 20)]
     assert not found.response_stats
-    assert not found.memory_usage
+    (memory,) = found.memory_usage
+    assert (memory.type, memory.id, memory.byte_size) == ("GPU", 1, 1 << 40)
 
 
 def test_responses_are_counted_by_their_place() -> None:

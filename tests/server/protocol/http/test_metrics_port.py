@@ -12,8 +12,17 @@ from naiad.metrics.families import Family
 from naiad.protocol.http.message import HttpReply, HttpRequest
 from naiad.protocol.http.metrics_port import Collect, MetricsPage, MetricsRoutes
 from naiad.repository.lifecycle import State
+from naiad.repository.load_progress import LoadProgress, Phase
 from naiad.repository.manager import VersionState
 
+LOADS = [
+    LoadProgress(
+        name="n", version=None, phase=Phase.FETCHING, bytes_done=300, bytes_total=1000, elapsed_seconds=1.23456, reason=""
+    ),
+    LoadProgress(
+        name="m", version=2, phase=Phase.LOADED, bytes_done=0, bytes_total=0, elapsed_seconds=2, reason=""
+    ),
+]  # fmt: skip
 FAMILY = Series(Family("f", "help", "gauge"), (Sample((), 1),))
 
 
@@ -24,6 +33,7 @@ async def ask(method: bytes, path: str, collect: Collect = lambda: [FAMILY]) -> 
             VersionState(name="m", version=2, state=State.READY, reason=""),
             VersionState(name="n", version=None, state=State.UNAVAILABLE, reason="no config"),
         ],
+        loads=lambda: LOADS,
     )
     reply = asyncio.get_running_loop().create_future()
     handler = routes.find(method, path, {})
@@ -45,8 +55,14 @@ async def test_the_states_of_all_models_are_json() -> None:
         "models": [
             {"name": "m", "version": "2", "state": "READY", "reason": ""},
             {"name": "n", "version": None, "state": "UNAVAILABLE", "reason": "no config"},
-        ]
-    }
+        ],
+        "loads": [
+            {
+                "name": "n", "phase": "fetching", "bytes_done": 300, "bytes_total": 1000,
+                "elapsed_seconds": 1.235,
+            },
+        ],
+    }  # fmt: skip
 
 
 async def test_any_other_path_is_an_empty_200_and_any_other_verb_405() -> None:

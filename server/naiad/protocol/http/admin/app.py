@@ -26,6 +26,7 @@ from naiad.protocol.codec.frames import large, on_bytes
 from naiad.protocol.codec.pool import LARGE, Codec
 from naiad.protocol.http.admin import models, openapi
 from naiad.protocol.http.admin.errors import add_error_replies, response_of
+from naiad.protocol.http.load_progress import load_progress
 from naiad.protocol.http.message import FastRoutes, HttpReply, HttpRequest
 from naiad.protocol.http.paths import API
 from naiad.protocol.http.routes import model_version
@@ -104,6 +105,7 @@ class _Endpoints:
             "model_config": self.model_config,
             "model_statistics": self.model_statistics,
             "index": self.index,
+            "load_progress": self.load_progress,
             "load": self.load,
             "unload": self.unload,
             "change_model_of_repository": self.change_model_of_repository,
@@ -152,8 +154,13 @@ class _Endpoints:
 
     async def index(self, request: fastapi.Request) -> Response:
         """The models, versions and states (row 7.1); a repository in the path has no effect (row 7.7)."""
-        ready_only = await self._decoded(models.wants_ready_only, request)
-        return _json(models.index(await self._engine.index(ready_only=ready_only)))
+        wanted = await self._decoded(models.index_request, request)
+        entries = await self._engine.index(ready_only=wanted.ready)
+        return _json(models.index(entries, memory=wanted.memory))
+
+    async def load_progress(self, request: fastapi.Request) -> Response:
+        """The loads in progress, and the last result of each version."""
+        return _json(load_progress(self._engine.load_progress()))
 
     async def load(self, request: fastapi.Request) -> Response:
         """Load or reload a model (rows 7.8, 7.11-7.14, 7.18)."""

@@ -8,6 +8,8 @@ import binascii
 import collections.abc
 import typing
 
+import msgspec
+
 from naiad.engine.api import (
     IndexEntry,
     ModelMetadata,
@@ -16,6 +18,7 @@ from naiad.engine.api import (
     TensorMetadata,
 )
 from naiad.errors import internal, invalid
+from naiad.metrics.memory import MemoryUsage
 from naiad.protocol import durations
 from naiad.protocol.codec.frames import large_values
 from naiad.protocol.durations import Durations
@@ -75,39 +78,55 @@ def _model(entry: ModelVersionStatistics) -> Json:
             {"batch_size": size, **_json_of(durations.of_batch(batch))}
             for size, batch in sorted(counters.batches.items())
         ],
-        # Empty unless the backend reports its memory (row 8.7): none does yet.
-        "memory_usage": [],
+        "memory_usage": [_memory(usage) for usage in counters.memory],
     }
+
+
+def _memory(usage: MemoryUsage) -> Json:
+    """Memory in Triton's form (row 8.7)."""
+    return {"type": usage.type, "id": usage.id, "byte_size": usage.byte_size}
 
 
 def _json_of(counters: Durations) -> Json:
     return {name: {"count": count, "ns": ns} for name, (count, ns) in counters.items()}
 
 
-def wants_ready_only(body: bytes) -> bool:
-    """Whether the optional body of POST /v2/repository/index selects the models that are ready (row 7.1).
+class IndexRequest(msgspec.Struct, frozen=True):
+    """The optional body of POST /v2/repository/index.
+
+    Attributes:
+        ready: whether only models that are ready are listed (row 7.1).
+        memory: whether the entries have what the models take of memory (Naiad's own).
+    """
+
+    ready: bool = False
+    memory: bool = False
+
+
+def index_request(body: bytes) -> IndexRequest:
+    """Read the body; empty for the defaults.
 
     Raises:
-        InferenceError: INTERNAL for a body that is not JSON, INVALID_ARG for a `ready` that is not a boolean.
+        InferenceError: INTERNAL for a body that is not JSON, INVALID_ARG for a `ready` or `memory` that is not a boolean.
     """
-    if not body:
-        return False
-    members = parse(body)
-    ready = members.get("ready", False) if isinstance(members, dict) else False
-    if not isinstance(ready, bool):
-        raise invalid(
-            "Invalid value for 'ready': expected a boolean: send {\"ready\": true} for the models that are ready, or no body "
-            "for all of them"
-        )
-    return ready
+    members = parse(body) if body else {}
+    if not isinstance(members, dict):
+        return IndexRequest()
+    for name in ("ready", "memory"):
+        if not isinstance(members.get(name, False), bool):
+            raise invalid(
+                f"Invalid value for '{name}': expected a boolean: send {{\"ready\": true}} for the models that are ready, "
+                '{"memory": true} to see what they take of memory, or no body'
+            )
+    return IndexRequest(ready=members.get("ready", False), memory=members.get("memory", False))
 
 
-def index(entries: collections.abc.Iterable[IndexEntry]) -> list[Json]:
+def index(entries: collections.abc.Iterable[IndexEntry], *, memory: bool) -> list[Json]:
     """POST /v2/repository/index (rows 7.2, 7.3); a model that was never loaded has only a name."""
-    return [_entry(entry) for entry in entries]
+    return [_entry(entry, memory=memory) for entry in entries]
 
 
-def _entry(entry: IndexEntry) -> Json:
+def _entry(entry: IndexEntry, *, memory: bool) -> Json:
     written: Json = {"name": entry.name}
     if entry.version is not None:
         written["version"] = str(entry.version)
@@ -115,6 +134,10 @@ def _entry(entry: IndexEntry) -> Json:
         written["state"] = entry.state
     if entry.reason:
         written["reason"] = entry.reason
+    if memory and entry.memory:
+        written["memory_usage"] = [
+            {**_memory(usage), "estimated": usage.estimated} for usage in entry.memory
+        ]
     return written
 
 

@@ -113,8 +113,27 @@ INFER_RESPONSE_EXAMPLE: Schema = {
     ],
 }
 
-INDEX_REQUEST = _object(ready=_BOOLEAN)
+INDEX_REQUEST = _object(
+    ready=_BOOLEAN,
+    memory={
+        "type": "boolean",
+        "description": "Naiad's own: whether entries have `memory_usage`, what loading the version took.",
+    },
+)
 INDEX_RESPONSE: Schema = {"type": "array", "items": OBJECT}
+LOAD_PROGRESS_EXAMPLE: Schema = {
+    "loads": [
+        {
+            "name": "my_model",
+            "phase": "fetching",
+            "bytes_done": 300_000_000,
+            "bytes_total": 1_200_000_000,
+            "elapsed_seconds": 2.5,
+        },
+        {"name": "other", "version": "1", "phase": "loaded", "elapsed_seconds": 0.8},
+    ]
+}
+
 LOAD_REQUEST = _object(
     parameters={
         "type": "object",
@@ -228,6 +247,12 @@ OPERATIONS: dict[str, Operation] = {
         "Models, versions and their states",
         answers(400, 500, ok=INDEX_RESPONSE),
         body=_body(INDEX_REQUEST, {"ready": True}),
+    ),
+    "load_progress": Operation(
+        "repository",
+        "What each load does now, and how the last ones ended",
+        answers(ok=OBJECT, example=LOAD_PROGRESS_EXAMPLE),
+        "Naiad's own. `phase` is waiting, fetching, agents, reading_config or loading; loaded or failed once the load has ended.",
     ),
     "load": Operation(
         "repository",

@@ -11,6 +11,7 @@ from naiad.engine.api import (
     TensorMetadata,
 )
 from naiad.errors import ErrorCode, FailureReason, InferenceError
+from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import BatchTiming, ModelStatistics
 from naiad.protocol.http.admin import models
 
@@ -39,6 +40,12 @@ def test_model_metadata_writes_versions_as_strings() -> None:
     ]
 
 
+MEMORY = (
+    MemoryUsage(type="CPU", id=0, byte_size=1200, estimated=True),
+    MemoryUsage(type="GPU", id=1, byte_size=3400, estimated=False),
+)
+
+
 def counted() -> models.Json:
     counters = ModelStatistics()
     timing = BatchTiming(compute_input_ns=1, compute_infer_ns=20, compute_output_ns=3)
@@ -47,6 +54,7 @@ def counted() -> models.Json:
     counters.record_failure(reason=FailureReason.BACKEND, request_ns=7)
     counters.record_execution(batch_size=3, timing=timing, wall_ms=1234)
     counters.record_execution(batch_size=1, timing=timing, wall_ms=1235)
+    counters.memory = MEMORY
     entry = ModelVersionStatistics(name="m", version=2, statistics=counters)
     (only,) = models.statistics([entry])["model_stats"]
     assert isinstance(only, dict)
@@ -78,7 +86,10 @@ def test_statistics_keep_the_identities_of_row_8_4() -> None:
         "cache_miss": {"count": 0, "ns": 0},
     }
     assert entry["response_stats"] == {}
-    assert entry["memory_usage"] == []
+    assert entry["memory_usage"] == [
+        {"type": "CPU", "id": 0, "byte_size": 1200},
+        {"type": "GPU", "id": 1, "byte_size": 3400},
+    ]
 
 
 def test_responses_are_counted_by_their_place() -> None:
@@ -121,7 +132,7 @@ def test_an_index_entry_says_only_what_is_known() -> None:
         IndexEntry(name="twice", state="UNAVAILABLE", reason="in two repositories"),
         IndexEntry(name="never"),
     ]
-    assert models.index(entries) == [
+    assert models.index(entries, memory=True) == [
         {"name": "ready", "version": "1", "state": "READY"},
         {"name": "broken", "version": "2", "state": "UNAVAILABLE", "reason": "no weights"},
         {"name": "twice", "state": "UNAVAILABLE", "reason": "in two repositories"},
@@ -129,18 +140,41 @@ def test_an_index_entry_says_only_what_is_known() -> None:
     ]
 
 
+def test_an_index_entry_has_the_memory_of_its_version_only_on_request() -> None:
+    """Clients that know Triton's members only see no others."""
+    entry = IndexEntry(name="m", version=1, state="READY", memory=MEMORY)
+    plain = {"name": "m", "version": "1", "state": "READY"}
+    assert models.index([entry], memory=False) == [plain]
+    assert models.index([entry], memory=True) == [
+        {
+            **plain,
+            "memory_usage": [
+                {"type": "CPU", "id": 0, "byte_size": 1200, "estimated": True},
+                {"type": "GPU", "id": 1, "byte_size": 3400, "estimated": False},
+            ],
+        }
+    ]
+
+
 @pytest.mark.parametrize(
-    ("body", "ready_only"),
-    [(b"", False), (b"{}", False), (b"[]", False), (b'{"ready": true}', True), (b'{"ready": false}', False)],
+    ("body", "ready", "memory"),
+    [
+        (b"", False, False), (b"{}", False, False), (b"[]", False, False),
+        (b'{"ready": true}', True, False), (b'{"ready": false}', False, False),
+        (b'{"memory": true}', False, True),
+    ],
 )  # fmt: skip
-def test_an_index_request_may_ask_for_ready_models_only(body: bytes, *, ready_only: bool) -> None:
-    assert models.wants_ready_only(body) is ready_only
+def test_an_index_request_may_ask_for_ready_models_only_and_for_their_memory(
+    body: bytes, *, ready: bool, memory: bool
+) -> None:
+    assert models.index_request(body) == models.IndexRequest(ready=ready, memory=memory)
 
 
 @pytest.mark.parametrize(
     ("body", "code", "fragment"),
     [
         (b'{"ready": 1}', ErrorCode.INVALID_ARG, "Invalid value for 'ready': expected a boolean"),
+        (b'{"memory": 1}', ErrorCode.INVALID_ARG, "Invalid value for 'memory': expected a boolean"),
         (b'{"ready": null}', ErrorCode.INVALID_ARG, "Invalid value for 'ready'"),
         (b"{", ErrorCode.INTERNAL, "failed to parse the request JSON buffer"),
     ],
@@ -149,7 +183,7 @@ def test_an_index_request_that_cannot_be_read_is_refused(
     body: bytes, code: ErrorCode, fragment: str
 ) -> None:
     with pytest.raises(InferenceError) as caught:
-        models.wants_ready_only(body)
+        models.index_request(body)
     assert caught.value.code is code
     assert fragment in caught.value.message
 

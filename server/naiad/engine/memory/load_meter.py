@@ -1,0 +1,125 @@
+"""Measures what each load takes: worker processes by their own pages, threads by how much the server grows, devices by NVML.
+
+The state belongs to the event loop; what blocks runs in threads.
+"""
+
+import collections
+import collections.abc
+
+from naiad.engine.instances import InThread
+from naiad.engine.memory.shared_growth import SharedGrowth
+from naiad.engine.memory.sizes import HOST, Place, expected, file_bytes, places
+from naiad.metrics.device_memory import DeviceMemory
+from naiad.metrics.memory import MemoryUsage, process_bytes, resident_bytes
+from naiad.metrics.statistics import ModelStatistics
+from naiad.repository.plan import VersionPlan
+
+Levels = collections.abc.Mapping[Place, int]
+"""Bytes in use, by memory."""
+
+
+class Measurement:
+    """One load. Made by `LoadMeter.begin`.
+
+    Args:
+        plan: what is loaded.
+        statistics: gets the result, and better ones once loads that overlap have ended.
+        size: bytes of the files.
+    """
+
+    def __init__(self, plan: VersionPlan, statistics: ModelStatistics, *, size: int) -> None:
+        self.size = size
+        self._statistics = statistics
+        self._usage: dict[Place, MemoryUsage] = {}
+        self._expected = expected(plan.config, size)
+        self.devices = [place for place in places(plan.config) if place != HOST]
+
+    def assume(self) -> None:
+        """It is loaded: until more is known, it takes what its files say."""
+        for place, size in self._expected.items():
+            self._set(place, size, estimated=True)
+        self._publish()
+
+    def measured(self, place: Place, size: int, *, estimated: bool) -> None:
+        """It takes so much of a memory."""
+        self._set(place, size, estimated=estimated)
+        self._publish()
+
+    def _set(self, place: Place, size: int, *, estimated: bool) -> None:
+        kind, number = place
+        self._usage[place] = MemoryUsage(type=kind, id=number, byte_size=size, estimated=estimated)
+
+    def _publish(self) -> None:
+        self._statistics.memory = tuple(
+            sorted(usage for usage in self._usage.values() if usage.byte_size)
+        )
+
+
+class LoadMeter:
+    """Measures loads.
+
+    Args:
+        in_thread: runs what may block.
+        devices: the memory of the GPUs.
+    """
+
+    def __init__(self, *, in_thread: InThread, devices: DeviceMemory) -> None:
+        self._in_thread = in_thread
+        self._devices = devices
+        self._growth = collections.defaultdict[Place, SharedGrowth[Measurement]](SharedGrowth)
+
+    async def begin(self, plan: VersionPlan, statistics: ModelStatistics) -> Measurement:
+        """A load begins; `end` or `abandon` follows."""
+        load = Measurement(plan, statistics, size=await self._in_thread(file_bytes, plan))
+        levels = await self._in_thread(self._levels, load)
+        for place, level in levels.items():
+            self._growth[place].begin(load, weight=load.size, level=level)
+        return load
+
+    def abandon(self, load: Measurement) -> None:
+        """The load has failed. What those that overlap it took remains an estimate by their files."""
+        for place in (HOST, *load.devices):
+            self._growth[place].end(load, level=0, failed=True)
+
+    async def end(self, load: Measurement, pids: collections.abc.Collection[int]) -> None:
+        """The load has succeeded, in these worker processes or, without any, in the server.
+
+        Raises:
+            CancelledError: the measurement is abandoned.
+        """
+        try:
+            levels = await self._in_thread(self._levels, load)
+            exact = await self._in_thread(self._of_processes, (load, pids))
+        except BaseException:
+            self.abandon(load)
+            raise
+        load.assume()
+        for place, level in levels.items():
+            elsewhere = place in exact
+            shares = self._growth[place].end(load, level=level, failed=elsewhere)
+            for other, size in shares.items():
+                other.measured(place, size, estimated=True)
+        for place, size in exact.items():
+            load.measured(place, size, estimated=False)
+
+    def _levels(self, load: Measurement) -> Levels:
+        levels = {HOST: resident_bytes()}
+        for place in load.devices:
+            _, device = place
+            levels[place] = self._devices.used(device)
+        return levels
+
+    def _of_processes(
+        self, measured: tuple[Measurement, collections.abc.Collection[int]]
+    ) -> Levels:
+        """What the worker processes hold of each memory, as far as that is known."""
+        load, pids = measured
+        if not pids:
+            return {}
+        sizes = {HOST: sum(map(process_bytes, pids))}
+        for place in load.devices:
+            _, device = place
+            size = sum(self._devices.of_process(device, pid) for pid in pids)
+            if size:
+                sizes[place] = size
+        return sizes
