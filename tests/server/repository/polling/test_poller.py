@@ -278,7 +278,7 @@ async def test_a_load_that_its_store_interrupts_is_tried_again(
     poller = poller_of(world)
     world.write("m", "one")
 
-    async def broken(_: object) -> None:
+    async def broken(*_: object) -> None:
         raise unavailable("the connection broke")
 
     with monkeypatch.context() as patched:
