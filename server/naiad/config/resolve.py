@@ -37,6 +37,9 @@ from naiad.errors import InferenceError
 CONFIG_FILE = "config.pbtxt"
 CONFIG_FOLDER = "configs"
 
+NO_VERSION = "at least one version must be available under the version policy"
+"""Begins the problem of a model without a version to serve (row 7.40)."""
+
 _NAMING_THE_FILE = ("default_model_filename", "backend", "platform")
 """Fields from which a model file's name follows."""
 
@@ -185,8 +188,7 @@ class _Resolving(msgspec.Struct, kw_only=True, eq=False):
             present = ", ".join(map(str, self.present)) or "none"
             self.findings.add(
                 ("version_policy",),
-                "at least one version must be available under the version policy of model "
-                f"'{name}'; versions present: {present}",
+                f"{NO_VERSION} of model '{name}'; versions present: {present}",
                 "write a version_policy that names one of them"
                 if self.present
                 else f"put the model file into {self.model_dir / '1'}",

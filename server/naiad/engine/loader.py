@@ -20,7 +20,7 @@ from naiad.config.document import Document
 from naiad.config.pbtxt import parser as pbtxt
 from naiad.config.problem import Problem
 from naiad.config.report import render
-from naiad.config.resolve import Resolution, config_file, resolve
+from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFactory, known_host
 from naiad.engine.memory.load_meter import LoadMeter
@@ -264,6 +264,9 @@ def _failed_plan(folder: pathlib.Path, resolution: Resolution) -> ModelPlan:
         reason="; ".join(_one_line(problem) for problem in resolution.problems),
         details=render(resolution.problems, colour=False),
         failed_version=_failed_version(resolution.problems),
+        without_version=all(
+            problem.message.startswith(NO_VERSION) for problem in resolution.problems
+        ),
     )
 
 

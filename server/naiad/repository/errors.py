@@ -83,9 +83,11 @@ def not_polled(name: str, reason: str) -> InferenceError:
 
 
 def failed_plan(plan: ModelPlan, *, serving: bool) -> InferenceError:
-    """A load of a model that cannot be planned, because of the files of one version, of its config, or of its store."""
+    """A load of a model that cannot be planned, because of its versions, its config, or its store."""
     if plan.may_pass:
         return TryAgainError(not_polled(plan.name, plan.reason).message)
+    if plan.without_version:
+        return _failed(plan.name, plan.reason, serving=serving)
     if plan.failed_version is None:
         return not_polled(plan.name, plan.reason)
     return failed_load(plan.name, {plan.failed_version: plan.reason}, serving=serving)
@@ -105,7 +107,11 @@ def failed_load(
         f"version {number} is at {State.UNAVAILABLE.value} state: {reason};"
         for number, reason in reasons.items()
     )
+    return _failed(name, failures, serving=serving)
+
+
+def _failed(name: str, reason: str, *, serving: bool) -> InferenceError:
     return invalid(
-        f"load failed for model '{name}': {failures}"
+        f"load failed for model '{name}': {reason}"
         + (" What was loaded before goes on serving." if serving else "")
     )

@@ -43,6 +43,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
         reason: "" when it can be loaded; else shown in the index and the READY table.
         details: the same for a terminal: every problem with its line and caret; "" if the reason says all.
         failed_version: the version whose files are the reason; None if the config is.
+        without_version: the reason is that the version policy selects none.
         agents: the repository agents of this load; None without any.
         may_pass: the reason is not the model but its store, which did not respond.
     """
@@ -52,6 +53,7 @@ class ModelPlan(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     details: str = ""
     failed_version: int | None = None
+    without_version: bool = False
     agents: "AgentSession | None" = None
     may_pass: bool = False
 

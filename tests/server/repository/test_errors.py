@@ -29,3 +29,10 @@ def test_every_version_that_failed_is_named(*, serving: bool) -> None:
     versions = "version 1 is at UNAVAILABLE state: a;version 2 is at UNAVAILABLE state: b;"
     assert versions in message
     assert ("goes on serving" in message) is serving
+
+
+def test_a_model_without_a_version_is_a_failed_load() -> None:
+    plan = ModelPlan(name="m", reason="at least one version must be", without_version=True)
+    error = failed_plan(plan, serving=False)
+    assert error.code is ErrorCode.INVALID_ARG
+    assert error.message == "load failed for model 'm': at least one version must be"
