@@ -1,0 +1,269 @@
+"""Tarballs of a web server, over HTTPS and HTTP: new versions, broken connections, credentials, and what the messages say."""
+
+import hashlib
+import pathlib
+
+import pytest
+
+from naiad.repository.stores.address import parse
+from naiad.repository.stores.clients import http_requests
+from naiad.repository.stores.clients.archive import ArchiveClient
+from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
+from tests.stores.clients.tarballs import repository, tarball
+from tests.stores.clients.web_server import Reply, Request, make_certificate, web_server
+
+CONTENT = bytes(range(256)) * 10_000
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return make_certificate(tmp_path_factory.mktemp("tls"))
+
+
+@pytest.fixture
+def scratch(tmp_path: pathlib.Path) -> pathlib.Path:
+    (tmp_path / "scratch").mkdir()
+    return tmp_path / "scratch"
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_requests, "_BACKOFF_S", 0.001)
+    monkeypatch.setenv("NETRC", "/none")
+
+
+class Site:
+    """Serves one file, which tests replace; remembers the requests."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.requests: list[Request] = []
+
+    def __call__(self, request: Request) -> Reply:
+        self.requests.append(request)
+        return Reply.file(request, self.content)
+
+
+def names(client: ArchiveClient) -> list[str]:
+    return [entry.name for entry in client.listing(recursive=False) if isinstance(entry, Folder)]
+
+
+def objects(client: ArchiveClient, below: str = "") -> dict[str, StoredObject]:
+    listed = client.listing(below, recursive=True)
+    return {entry.key: entry for entry in listed if isinstance(entry, StoredObject)}
+
+
+def test_a_tarball_over_https(
+    certificate: pathlib.Path, scratch: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site = Site(repository({"a": CONTENT, "b": b"b"}, top="models/"))
+    with web_server(site, certificate=certificate) as url:
+        location = f"{url}/some%20where/models.tar.gz?signature=secret"
+        client = ArchiveClient(parse(location), scratch)
+        with pytest.raises(StoreError, match=r"certificate is not trusted.*SSL_CERT_FILE") as error:
+            names(client)
+        assert "secret" not in error.value.message
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert names(client) == ["a", "b"]
+        assert [(r.path, r.query) for r in site.requests] == [
+            ("/some%20where/models.tar.gz", "signature=secret")
+        ]
+        (stored,) = objects(client, "a").values()
+        assert (stored.key, stored.size) == ("a/1/model.onnx", len(CONTENT))
+        assert stored.version == hashlib.sha256(CONTENT).hexdigest()
+        assert b"".join(client.read(stored, 0, stored.size)) == CONTENT
+        assert b"".join(client.read(stored, 5, 1000)) == CONTENT[5:1000]
+        client.close()
+        client.close()
+        assert list(scratch.iterdir()) == []
+
+
+def test_another_tarball_is_unpacked_and_the_same_one_is_not(scratch: pathlib.Path) -> None:
+    site = Site(repository({"a": b"one", "b": b"b"}))
+    with web_server(site) as url:
+        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        first = objects(client)
+        assert objects(client) == first
+        assert site.requests[-1].headers["If-None-Match"]
+        site.content = repository({"a": b"two", "b": b"b"})
+        second = objects(client)
+        assert second["b/1/model.onnx"] == first["b/1/model.onnx"]
+        changed = first["a/1/model.onnx"]
+        with pytest.raises(ChangedError):
+            list(client.read(changed, 0, changed.size))
+        assert len(list(scratch.iterdir())) == 1
+        client.close()
+
+
+def test_a_damaged_upload_leaves_what_was_there(scratch: pathlib.Path) -> None:
+    whole = repository({"a": CONTENT})
+    site = Site(whole)
+    with web_server(site) as url:
+        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        before = objects(client)["a/1/model.onnx"]
+        site.content = whole[: len(whole) // 2]
+        with pytest.raises(StoreError, match="is not a readable tarball"):
+            objects(client)
+        assert b"".join(client.read(before, 0, 3)) == CONTENT[:3]
+        assert len(list(scratch.iterdir())) == 1
+        site.content = repository({"a": b"new"})
+        assert objects(client)["a/1/model.onnx"].size == 3
+        client.close()
+
+
+def test_a_connection_that_breaks_is_continued_where_it_broke(scratch: pathlib.Path) -> None:
+    packed = repository({"a": CONTENT}, compression="")
+    starts: list[str | None] = []
+
+    def respond(request: Request) -> Reply:
+        starts.append(request.headers["Range"])
+        return Reply.file(request, packed, cut_at=1_000_000)
+
+    with web_server(respond) as url:
+        client = ArchiveClient(parse(f"{url}/m.tar"), scratch)
+        assert objects(client)["a/1/model.onnx"].version == hashlib.sha256(CONTENT).hexdigest()
+        client.close()
+    assert starts == [None, "bytes=1000000-", "bytes=2000000-"]
+
+
+def test_a_server_without_ranges_is_read_from_the_beginning(scratch: pathlib.Path) -> None:
+    packed = repository({"a": CONTENT}, compression="")
+    cuts = [1_000_000, 2_000_000, None]
+
+    def respond(_: Request) -> Reply:
+        return Reply(200, packed, cut_at=cuts.pop(0))
+
+    with web_server(respond) as url:
+        client = ArchiveClient(parse(f"{url}/m.tar"), scratch)
+        assert objects(client)["a/1/model.onnx"].version == hashlib.sha256(CONTENT).hexdigest()
+        client.close()
+
+
+def test_a_connection_that_breaks_again_and_again_is_an_error(scratch: pathlib.Path) -> None:
+    packed = repository({"a": CONTENT})
+    with web_server(lambda request: Reply.file(request, packed, cut_at=0)) as url:
+        with pytest.raises(StoreError, match=r"breaks again and again.*at byte 0") as error:
+            objects(ArchiveClient(parse(f"{url}/m.tar"), scratch))
+        assert error.value.retry
+    assert list(scratch.iterdir()) == []
+
+
+def test_a_tarball_that_is_replaced_while_it_is_read_is_not_mixed(scratch: pathlib.Path) -> None:
+    versions = [
+        repository({"a": CONTENT}, compression=""),
+        repository({"a": CONTENT[::-1]}, compression=""),
+    ]
+    with (
+        web_server(lambda request: Reply.file(request, versions.pop(0), cut_at=5000)) as url,
+        pytest.raises(ChangedError, match="it was replaced while it was read"),
+    ):
+        objects(ArchiveClient(parse(f"{url}/m.tar"), scratch))
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "retry"),
+    [
+        (401, "no permission.*HTTP 401.*credentials", False),
+        (403, "no permission.*HTTP 403", False),
+        (404, "nothing at this address.*HTTP 404.*check the name", False),
+        (429, "cannot answer now", True),
+        (502, "cannot answer now.*HTTP 502", True),
+        (418, "HTTP 418", False),
+    ],
+)
+def test_what_a_refusal_says(
+    scratch: pathlib.Path, status: int, message: str, *, retry: bool
+) -> None:
+    with web_server(lambda _: Reply(status)) as url:
+        with pytest.raises(StoreError, match=message) as error:
+            objects(ArchiveClient(parse(f"{url}/m.tar?key=secret"), scratch))
+        assert error.value.message.startswith(f"{url}/m.tar: ")
+    assert error.value.retry == retry
+
+
+@pytest.mark.parametrize(
+    ("location", "message", "retry"),
+    [
+        (
+            "https://127.0.0.1:9/m.tar",
+            "cannot be reached.*Connection refused.*check the host",
+            True,
+        ),
+        ("https://host.invalid/m.tar", "cannot be reached", True),
+    ],
+)
+def test_no_route(location: str, message: str, *, retry: bool) -> None:
+    with pytest.raises(StoreError, match=message) as error:
+        objects(ArchiveClient(parse(location)))
+    assert error.value.retry == retry
+
+
+def test_https_to_a_port_that_speaks_http() -> None:
+    with web_server(lambda _: Reply(200)) as url, pytest.raises(StoreError, match="TLS fails"):
+        objects(ArchiveClient(parse(f"{url.replace('http', 'https')}/m.tar")))
+
+
+def test_netrc_s_credentials_go_to_their_host_only(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, scratch: pathlib.Path
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login user password pass\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    packed = repository({"a": b"x"})
+    seen: list[tuple[str, str | None]] = []
+
+    def storage(request: Request) -> Reply:
+        seen.append(("storage", request.headers["Authorization"]))
+        return Reply.file(request, packed)
+
+    with web_server(storage) as storage_url:
+
+        def site(request: Request) -> Reply:
+            seen.append((request.path, request.headers["Authorization"]))
+            location = "/same-host" if request.path == "/m.tgz" else f"{storage_url}/x"
+            return Reply(302, headers={"Location": location})
+
+        with web_server(site) as url:
+            client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+            assert names(client) == ["a"]
+            client.close()
+    basic = http_requests.basic("user", "pass")
+    assert seen == [("/m.tgz", basic), ("/same-host", basic), ("storage", None)]
+
+
+def test_a_netrc_that_cannot_be_read_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine host nonsense secret\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    with pytest.raises(StoreError, match=r"netrc.*cannot be read") as error:
+        objects(ArchiveClient(parse("https://127.0.0.1:9/m.tar")))
+    assert "secret" not in error.value.message
+
+
+@pytest.mark.parametrize(
+    "target", ["file:///etc/passwd", "ftp://127.0.0.1/x", "http://127.0.0.1:9/x"]
+)
+def test_redirects_stay_with_https(
+    certificate: pathlib.Path, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    with (
+        web_server(
+            lambda _: Reply(302, headers={"Location": target}), certificate=certificate
+        ) as url,
+        pytest.raises(StoreError),
+    ):
+        objects(ArchiveClient(parse(f"{url}/m.tar")))
+
+
+def test_a_hostile_tarball_writes_nothing_outside(scratch: pathlib.Path) -> None:
+    packed = tarball(("a/1/model.onnx", b"x"), ("../../evil", b"x"))
+    with (
+        web_server(lambda request: Reply.file(request, packed)) as url,
+        pytest.raises(StoreError, match="leads out of the tarball"),
+    ):
+        objects(ArchiveClient(parse(f"{url}/m.tar"), scratch))
+    assert list(scratch.parent.rglob("evil")) == []

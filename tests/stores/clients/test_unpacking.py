@@ -1,0 +1,177 @@
+"""Tarballs from strangers: what is unpacked, what is refused, and layers over layers."""
+
+import io
+import pathlib
+import tarfile
+
+import pytest
+from backports import zstd
+
+from naiad.repository.stores.clients.listing import repository_root
+from naiad.repository.stores.clients.unpacking import Unpacker
+from naiad.repository.stores.objects import StoreError
+from tests.stores.clients.tarballs import entry, folder, link, tarball
+
+CONTENT = bytes(range(256)) * 5000
+
+
+def unpack(
+    where: pathlib.Path, *layers: bytes, below: str = "", max_entries: int = 1000
+) -> dict[str, bytes | None]:
+    """Contents by name; None for an empty folder."""
+    unpacker = Unpacker(where, where="https://host/m.tar", below=below, max_entries=max_entries)
+    for layer in layers:
+        unpacker.add(io.BytesIO(layer))
+    entries = unpacker.entries()
+    return {name: file.path.read_bytes() if file else None for name, file in entries.items()}
+
+
+@pytest.mark.parametrize("compression", ["", "gz", "bz2", "xz"])
+def test_every_compression(tmp_path: pathlib.Path, compression: str) -> None:
+    packed = tarball(
+        ("./a/1/model.onnx", CONTENT), folder("a/2/"), ("a/empty", b""), compression=compression
+    )
+    assert unpack(tmp_path, packed) == {"a/1/model.onnx": CONTENT, "a/2/": None, "a/empty": b""}
+
+
+def test_zstd(tmp_path: pathlib.Path) -> None:
+    packed = zstd.compress(tarball(("a/1/m", CONTENT)))
+    assert unpack(tmp_path, packed) == {"a/1/m": CONTENT}
+
+
+def test_sizes_times_and_hashes(tmp_path: pathlib.Path) -> None:
+    unpacker = Unpacker(tmp_path, where="x")
+    unpacker.add(io.BytesIO(tarball(("a", b"abc"), entry("b", mtime=-5), entry("c", mtime=1e300))))
+    files = {name: file for name, file in unpacker.entries().items() if file}
+    assert files["a"].size == 3
+    assert files["a"].modified_ns == 1_700_000_000 * 10**9
+    assert files["a"].sha256.startswith("ba7816bf8f01cfea")
+    assert files["b"].modified_ns == 0
+    assert files["c"].modified_ns < 1 << 63
+
+
+@pytest.mark.parametrize(
+    ("members", "why"),
+    [
+        ([("../evil", b"x")], "'../evil' is refused: this name leads out"),
+        ([("a/../../evil", b"x")], "leads out"),
+        ([("/etc/evil", b"x")], "leads out"),
+        ([("a//b", b"x")], "leads out"),
+        ([folder("..")], "leads out"),
+        ([link("a", "/etc/passwd")], "'a' is refused: this link leads out"),
+        ([link("a/b", "../../passwd")], "leads out"),
+        ([link("a", "../passwd", tarfile.LNKTYPE)], "leads out"),
+        ([link("a", "b"), link("b", "../c")], "leads out"),
+        ([link("a", "b")], "leads to b, which does not exist"),
+        ([link("a", "b"), link("b", "a")], "leads back to itself"),
+        ([link("a/b", "."), ("a/c", b"")], "leads to a folder that holds links to folders"),
+        ([link("a", "b"), ("b/c", b""), ("a/evil", b"x")], "in a folder that is a link"),
+        ([("a", b""), ("a/b", b"x")], "in a folder that is a link or a file"),
+        ([entry("a", type=tarfile.CHRTYPE)], "neither a file"),
+        ([entry("a", type=tarfile.FIFOTYPE)], "neither a file"),
+    ],
+)
+def test_what_leads_out_or_is_no_file_is_refused_by_name(
+    tmp_path: pathlib.Path, members: list[tuple[tarfile.TarInfo, bytes]], why: str
+) -> None:
+    inside = tmp_path / "in"
+    inside.mkdir()
+    with pytest.raises(StoreError, match=why) as refused:
+        unpack(inside, tarball(*members))
+    assert refused.value.message.startswith("https://host/m.tar: ")
+    assert [path.name for path in tmp_path.iterdir()] == ["in"]
+    assert all(path.name.isdecimal() for path in inside.iterdir())
+
+
+def test_links_inside_are_files_and_folders(tmp_path: pathlib.Path) -> None:
+    packed = tarball(
+        ("blobs/x", b"weights"),
+        link("a/1/model.onnx", "../../blobs/x"),
+        link("a/2", "1"),
+        link("hard", "blobs/x", tarfile.LNKTYPE),
+        link("b", "./a/1/../2"),
+    )
+    names = ("blobs/x", "a/1/model.onnx", "hard", "a/2/model.onnx", "b/model.onnx")
+    assert unpack(tmp_path, packed) == dict.fromkeys(names, b"weights")
+
+
+@pytest.mark.parametrize("compression", ["", "gz", "bz2", "xz"])
+def test_a_tarball_that_was_cut_off_anywhere_is_refused(
+    tmp_path: pathlib.Path, compression: str
+) -> None:
+    packed = tarball(("a", CONTENT), ("b", b"1" * 512), compression=compression).rstrip(b"\0")
+    ends = {0, 1, 3, 100, 512, 700, len(packed) // 2, len(packed) - 512, len(packed) - 1}
+    for end in sorted(end for end in ends if end < len(packed)):
+        where = tmp_path / str(end)
+        where.mkdir()
+        with pytest.raises(StoreError, match="is not a readable tarball"):
+            unpack(where, packed[:end])
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"PK\3\4 not a tarball", b"<html>" * 1000, b"\x1f\x8b no gzip", b"\x28\xb5\x2f\xfd no"],
+)
+def test_what_is_no_tarball_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:
+    with pytest.raises(StoreError, match="is not a readable tarball"):
+        unpack(tmp_path, content)
+
+
+def test_entries_are_bounded_also_those_that_links_make(tmp_path: pathlib.Path) -> None:
+    many = tarball(*((f"a/{number}", b"") for number in range(20)))
+    first = tmp_path / "first"
+    first.mkdir()
+    with pytest.raises(StoreError, match="more than 10 entries"):
+        unpack(first, many, max_entries=10)
+    links = [link(f"link{number}", "a") for number in range(20)]
+    with pytest.raises(StoreError, match="more than 100 entries"):
+        unpack(tmp_path, tarball(*((f"a/{n}", b"") for n in range(20)), *links), max_entries=100)
+
+
+def test_a_member_that_does_not_fit_on_the_disk_is_refused_before_it_is_written(
+    tmp_path: pathlib.Path,
+) -> None:
+    info, _ = entry("a")
+    info.size = 1 << 60
+    with pytest.raises(StoreError, match=r"a has 1,152,921,504,606,846,976 bytes.*has room for"):
+        unpack(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + bytes(10_000))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sparse_member_is_refused(tmp_path: pathlib.Path) -> None:
+    info, _ = entry("a", type=tarfile.GNUTYPE_SPARSE)
+    with pytest.raises(StoreError, match="neither a file"):
+        unpack(tmp_path, info.tobuf(tarfile.GNU_FORMAT) + bytes(10_000))
+
+
+def test_layers_replace_and_remove_what_is_below_them(tmp_path: pathlib.Path) -> None:
+    first = tarball(
+        ("etc/passwd", b"-"), folder("models/"), folder("models/a/"), ("models/a/1/m", b"old"), ("models/a/x", b"x"),
+        ("models/b/1/m", b"b"), ("models/c/1/m", b"c"), link("models/d", "c"), ("models/e", b"e"),
+    )  # fmt: skip
+    second = tarball(
+        ("models/a/1/m", b"new"), ("models/a/.wh.x", b""), ("models/.wh.b", b""), ("models/c/.wh..wh..opq", b""), ("models/c/2/m", b"c2"),
+        ("models/d/1/m", b"d"), folder("models/e"), ("models/e/1/m", b"e1"),
+    )  # fmt: skip
+    assert unpack(tmp_path, first, second, below="models/") == {
+        "a/1/m": b"new", "c/2/m": b"c2", "d/1/m": b"d", "e/1/m": b"e1",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("names", "root"),
+    [
+        (["models/a/1/m", "models/b/config.pbtxt"], "models/"),
+        (["a/1/m"], ""),
+        (["a/config.pbtxt", "a/model.py"], ""),
+        (["a/1/m", "b/1/m"], ""),
+        (["models/a/1/m", "README"], ""),
+        (["models/a/"], "models/"),
+        (["file"], ""),
+        ([], ""),
+    ],
+)
+def test_the_only_folder_at_the_top_is_the_repository_unless_it_is_a_model(
+    names: list[str], root: str
+) -> None:
+    assert repository_root(names) == root
