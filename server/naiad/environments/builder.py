@@ -22,7 +22,7 @@ from naiad.errors import InferenceError
 
 if not hasattr(tarfile, "data_filter"):
     # Python has these filters since 3.11.4; Debian 12 has 3.11.2.
-    from backports import tarfile  # type: ignore[no-redef]
+    from backports import tarfile  # type: ignore[attr-defined,no-redef]
 
 _log = logging.getLogger("naiad.environments")
 
