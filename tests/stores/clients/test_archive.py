@@ -236,7 +236,7 @@ def test_a_netrc_that_cannot_be_read_is_named(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"
-    netrc.write_text("machine host nonsense secret\n")
+    netrc.write_text("machine host wrong secret\n")
     monkeypatch.setenv("NETRC", str(netrc))
     with pytest.raises(StoreError, match=r"netrc.*cannot be read") as error:
         objects(ArchiveClient(parse("https://127.0.0.1:9/m.tar")))

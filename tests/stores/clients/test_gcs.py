@@ -157,7 +157,7 @@ def test_a_connection_that_breaks_can_be_tried_again(monkeypatch: pytest.MonkeyP
 def test_a_rotated_key_file_is_read_after_a_refusal(
     monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
-    """Row 18.29. The stand-in for Google's token service gives each account a token of its own."""
+    """The stand-in for Google's token service gives each account a token of its own (row 18.29)."""
     key = tmp_path / "key.json"
     triton = tmp_path / "credentials.json"
     triton.write_text(json.dumps({"gs": {"gs://bucket": str(key)}}))

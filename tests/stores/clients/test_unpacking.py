@@ -71,7 +71,7 @@ def test_sizes_times_and_hashes(tmp_path: pathlib.Path) -> None:
         ([entry("a", type=tarfile.FIFOTYPE)], "neither a file"),
     ],
 )
-def test_what_leads_out_or_is_no_file_is_refused_by_name(
+def test_what_leads_out_or_is_not_a_file_is_refused_by_name(
     tmp_path: pathlib.Path, members: list[tuple[tarfile.TarInfo, bytes]], why: str
 ) -> None:
     inside = tmp_path / "in"
@@ -112,7 +112,7 @@ def test_a_tarball_that_was_cut_off_anywhere_is_refused(
     "content",
     [b"PK\3\4 not a tarball", b"<html>" * 1000, b"\x1f\x8b no gzip", b"\x28\xb5\x2f\xfd no"],
 )
-def test_what_is_no_tarball_is_refused(tmp_path: pathlib.Path, content: bytes) -> None:
+def test_other_contents_are_refused(tmp_path: pathlib.Path, content: bytes) -> None:
     with pytest.raises(StoreError, match="is not a readable tarball"):
         unpack(tmp_path, content)
 

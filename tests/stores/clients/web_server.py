@@ -104,7 +104,7 @@ def web_server(
 
         @override
         def handle_error(self, request: object, client_address: object) -> None:
-            """A client that disconnects is no error here."""
+            """A client may disconnect."""
 
     with Server(("127.0.0.1", 0), Handler) as server:
         scheme = "http"
