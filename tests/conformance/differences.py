@@ -163,6 +163,11 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "2.51 leaves it out of the index, where its reason is looked for",
     ),
     (
+        "load of a model that is in no repository",
+        "listed*",
+        "Triton lists folders of repositories only; the index says what serves",
+    ),
+    (
         "index of what is ready",
         "*",
         "2.51 lists the model that stands in two repositories although only READY is asked for; row 7.3",
