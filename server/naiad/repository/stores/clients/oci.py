@@ -1,0 +1,232 @@
+"""Images and artifacts of an OCI registry (`oci://registry/name[:tag|@digest]`), read only.
+
+An image holds the models in its folder /models. Of an artifact, a layer with a title is a file, or a folder if it is packed; any other tarball is
+unpacked at the top. Tarballs are unpacked while they arrive, into a temporary folder; files are read in ranges.
+"""
+
+import collections.abc
+import hashlib
+import http.client
+import logging
+import pathlib
+import platform
+import shutil
+import tempfile
+import threading
+
+import msgspec
+
+from naiad.repository.stores.address import Address
+from naiad.repository.stores.clients import http_requests
+from naiad.repository.stores.clients.http_requests import ResumingReader
+from naiad.repository.stores.clients.listing import at_root, entries_below, name_of
+from naiad.repository.stores.clients.registry import Descriptor, Manifest, Registry
+from naiad.repository.stores.clients.unpacked import UnpackedObjects
+from naiad.repository.stores.clients.unpacking import UnpackedFile, Unpacker
+from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
+
+_log = logging.getLogger("naiad.repository")
+
+_TITLE = "org.opencontainers.image.title"
+_UNPACK = "io.deis.oras.content.unpack"
+
+_IMAGE_CONFIGS = (
+    "application/vnd.oci.image.config.v1+json",
+    "application/vnd.docker.container.image.v1+json",
+)
+_IMAGE_FOLDER = "models/"
+
+_PIECE = 1 << 20
+_PARTIAL = 206
+
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+
+class _Artifact(msgspec.Struct, frozen=True):
+    """One version of the image or artifact.
+
+    Attributes:
+        digest: that the tag had.
+        objects: its files, in the order of their keys.
+        blobs: digests of the files that are not unpacked, by key and version.
+        folder: of the contents.
+    """
+
+    digest: str
+    objects: list[StoredObject]
+    blobs: dict[tuple[str, str], str]
+    contents: UnpackedObjects
+    folder: pathlib.Path
+
+
+class OciClient:
+    """The files of an image or artifact.
+
+    Args:
+        address: endpoint is the registry, bucket the repository in it, revision a tag or digest.
+        scratch: an existing folder for what is unpacked; None: that of temporary files.
+    """
+
+    def __init__(self, address: Address, scratch: pathlib.Path | None = None) -> None:
+        self._where = str(address)
+        self._reference = address.revision or "latest"
+        self._registry = Registry(address.endpoint, address.bucket, where=self._where)
+        self._scratch = scratch
+        self._lock = threading.Lock()
+        self._artifact: _Artifact | None = None
+
+    def listing(
+        self, below: str = "", *, recursive: bool
+    ) -> collections.abc.Iterator[StoredObject | Folder]:
+        """The files of what the tag names now; one request if that is the same, none for a digest."""
+        with self._lock:
+            known = self._artifact
+            newest = self._artifact = self._newest(known)
+        if known is not None and known is not newest:
+            shutil.rmtree(known.folder, ignore_errors=True)
+        yield from entries_below(newest.objects, below, recursive=recursive)
+
+    def read(self, stored: StoredObject, start: int, end: int) -> collections.abc.Iterator[bytes]:
+        """The bytes of a file that was listed."""
+        artifact = self._artifact
+        if artifact is None:
+            raise ChangedError(f"{self._where}: {stored.key} was not listed")
+        digest = artifact.blobs.get((stored.key, stored.version))
+        if digest is None:
+            yield from artifact.contents.read(stored, start, end)
+            return
+        try:
+            with self._registry.blob(digest, http_requests.ranged(start, end)) as response:
+                if response.status != _PARTIAL:
+                    http_requests.skip(response, start)
+                while start < end and (piece := response.read(min(_PIECE, end - start))):
+                    start += len(piece)
+                    yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise http_requests.unreachable(self._where, error) from error
+
+    def checksum(self, stored: StoredObject) -> str:
+        """The digest of a layer that is a file."""
+        return stored.checksum
+
+    def close(self) -> None:
+        """Remove the unpacked files."""
+        with self._lock:
+            artifact, self._artifact = self._artifact, None
+        if artifact is not None:
+            shutil.rmtree(artifact.folder, ignore_errors=True)
+
+    def _newest(self, known: _Artifact | None) -> _Artifact:
+        if known is not None:
+            pinned = ":" in self._reference
+            newest = self._reference if pinned else self._registry.digest(self._reference)
+            if known.digest == newest:
+                return known
+        top = self._registry.manifest(self._reference)
+        manifest = top
+        if top.manifests:
+            manifest = self._registry.manifest(self._for_this_machine(top.manifests).digest)
+        folder = pathlib.Path(tempfile.mkdtemp(prefix="naiad-oci-", dir=self._scratch))
+        try:
+            return self._unpacked(top.digest, manifest, folder)
+        except BaseException:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+    def _unpacked(self, digest: str, manifest: Manifest, folder: pathlib.Path) -> _Artifact:
+        is_image = manifest.config is not None and manifest.config.media_type in _IMAGE_CONFIGS
+        unpacker = Unpacker(folder, where=self._where, below=_IMAGE_FOLDER if is_image else "")
+        files = dict[str, UnpackedFile | Descriptor | None]()
+        for layer in manifest.layers:
+            title = layer.annotations.get(_TITLE)
+            if title and not is_image and layer.annotations.get(_UNPACK) != "true":
+                files[title] = layer
+            elif "tar" in layer.media_type:
+                self._unpack(unpacker, layer)
+        files |= unpacker.entries()
+        if not files:
+            holds = "no folder /models" if is_image else "no files"
+            raise StoreError(
+                f"{self._where}: this {'image' if is_image else 'artifact'} holds {holds}: put the models there, one folder per model"
+            )
+        entries = at_root(files)
+        layers = {key: entry for key, entry in entries.items() if isinstance(entry, Descriptor)}
+        contents = UnpackedObjects(
+            {key: entry for key, entry in entries.items() if not isinstance(entry, Descriptor)},
+            where=self._where,
+        )
+        objects = [
+            StoredObject(key, layer.size, layer.digest, checksum=layer.digest)
+            for key, layer in layers.items()
+        ]
+        return _Artifact(
+            digest,
+            sorted([*objects, *contents.objects], key=name_of),
+            {(key, layer.digest): layer.digest for key, layer in layers.items()},
+            contents,
+            folder,
+        )
+
+    def _unpack(self, unpacker: Unpacker, layer: Descriptor) -> None:
+        _log.info(
+            "%s: unpacking a layer while it is downloaded, %s bytes", self._where, f"{layer.size:,}"
+        )
+        reader = _Hashing(
+            ResumingReader(
+                lambda start: self._registry.blob(
+                    layer.digest, http_requests.ranged(start) if start else {}
+                ),
+                where=self._where,
+            )
+        )
+        try:
+            unpacker.add(reader)
+            digest = reader.digest()
+        finally:
+            reader.close()
+        if digest != layer.digest:
+            raise StoreError(
+                f"{self._where}: a layer does not have its digest {layer.digest}; a proxy or the registry corrupts it"
+            )
+
+    def _for_this_machine(self, manifests: list[Descriptor]) -> Descriptor:
+        """The manifest of an index that fits this machine, or its only one."""
+        machine = platform.machine()
+        architecture = _ARCHITECTURES.get(machine, machine)
+        platforms = {
+            (manifest.platform.get("os"), manifest.platform.get("architecture")): manifest
+            for manifest in reversed(manifests)
+        }
+        chosen = platforms.get(("linux", architecture))
+        if chosen is not None:
+            return chosen
+        if len(manifests) == 1:
+            return manifests[0]
+        listed = ", ".join(sorted(f"{system}/{name}" for system, name in platforms))
+        raise StoreError(
+            f"{self._where}: there is no image for linux/{architecture}, only for {listed}: push one"
+        )
+
+
+class _Hashing:
+    """A stream that is hashed while it is read."""
+
+    def __init__(self, reader: ResumingReader) -> None:
+        self._reader = reader
+        self._hash = hashlib.sha256()
+
+    def read(self, size: int) -> bytes:
+        """The next bytes."""
+        content = self._reader.read(size)
+        self._hash.update(content)
+        return content
+
+    def digest(self) -> str:
+        """The digest of all bytes, after reading what is left."""
+        while self.read(_PIECE):
+            pass
+        return f"sha256:{self._hash.hexdigest()}"
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._reader.close()
