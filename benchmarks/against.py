@@ -62,7 +62,7 @@ class Plan:
     @property
     def warm_up(self) -> "list[Cell]":
         """One cell for each wire and model, which is run before anything counts: imports, caches, memory."""
-        return list({(each.wire, each.model): each for each in self.cells}.values())
+        return list({(cell.wire, cell.model): cell for cell in self.cells}.values())
 
     @property
     def minutes(self) -> float:
@@ -78,7 +78,7 @@ def measure(other: Program, this: Program, plan: Plan) -> Starts:
         LoadError: a server did not answer as it should.
         ServerFailedError: a server did not start.
     """
-    found: Starts = collections.defaultdict(list)
+    groups: Starts = collections.defaultdict(list)
     numbers = itertools.count(1, _NUMBERS)
     amounts: dict[Cell, traffic.Amount] = {}
     servers_on, load_on = processors.split(os.sched_getaffinity(0))
@@ -92,7 +92,7 @@ def measure(other: Program, this: Program, plan: Plan) -> Starts:
             for cell in plan.warm_up:
                 _slices(servers, cell, start, _FIRST, numbers)
             for cell in plan.cells:
-                found[cell].append([])
+                groups[cell].append([])
                 if cell not in amounts:
                     amounts[cell] = traffic.amount(servers[OTHER], cell, seconds=plan.seconds)
             for turn in range(plan.rounds):
@@ -100,9 +100,9 @@ def measure(other: Program, this: Program, plan: Plan) -> Starts:
                     much = amounts[cell]
                     first = turn + start + place
                     for part in range(first, first + much.slices):
-                        found[cell][-1].append(_slices(servers, cell, part, much, numbers))
-                _show_progress(found, start * plan.rounds + turn + 1, plan.starts * plan.rounds)
-    return found
+                        groups[cell][-1].append(_slices(servers, cell, part, much, numbers))
+                _show_progress(groups, start * plan.rounds + turn + 1, plan.starts * plan.rounds)
+    return groups
 
 
 def _started(
@@ -165,7 +165,7 @@ def _slice(server: ServerProcess, cell: Cell, much: traffic.Amount, first: int) 
 def _show_progress(found: Starts, done: int, of: int) -> None:
     if found:
         means = ratios.means([ratios.result(cell, starts) for cell, starts in found.items()])
-        shown = ", ".join(f"{each.wire} {each.ratio:.3f} (noise {each.noise:.3f})" for each in means)  # fmt: skip
+        shown = ", ".join(f"{mean.wire} {mean.ratio:.3f} (noise {mean.noise:.3f})" for mean in means)  # fmt: skip
         print(f"round {done} of {of}: {shown}", flush=True)
 
 
@@ -184,18 +184,23 @@ def main(words: "collections.abc.Sequence[str] | None" = None) -> int:
     parser.add_argument("--connections", type=int, nargs="+", default=[1, 8, 64], metavar="COUNT")
     parser.add_argument("--only", default="", metavar="TEXT", help="cells with this in their line of the table, e.g. 'gRPC stream' or 'tiny'")  # fmt: skip
     parser.add_argument("--plot", type=pathlib.Path, metavar="FILE", help="draw the ratios, e.g. against.png")  # fmt: skip
-    asked = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     cells = [
         cell
-        for cell in traffic.cells(tuple(asked.connections))
-        if asked.only in against_report.line_of(cell)
+        for cell in traffic.cells(tuple(arguments.connections))
+        if arguments.only in against_report.line_of(cell)
     ]
-    if not cells or min(asked.starts, asked.rounds, asked.seconds, *asked.connections) < 1:
+    if (
+        not cells
+        or min(arguments.starts, arguments.rounds, arguments.seconds, *arguments.connections) < 1
+    ):
         parser.error("nothing to measure: no cell has this text, or a number is below 1")
-    plan = Plan(cells=cells, starts=asked.starts, rounds=asked.rounds, seconds=asked.seconds)
+    plan = Plan(
+        cells=cells, starts=arguments.starts, rounds=arguments.rounds, seconds=arguments.seconds
+    )
     try:
         require_tools()
-        other = program_of(asked.checkout, name="the other checkout")
+        other = program_of(arguments.checkout, name="the other checkout")
         this = program_of(_HERE, name="this checkout")
         print(f"{len(cells)} cells, about {plan.minutes:.0f} minutes", flush=True)
         if os.getloadavg()[0] > _BUSY:
@@ -210,9 +215,9 @@ def main(words: "collections.abc.Sequence[str] | None" = None) -> int:
         return 2
     results = [ratios.result(cell, each) for cell, each in starts.items()]
     print("\n" + against_report.text(results))
-    if asked.plot is not None:
-        against_report.plot(results, asked.plot)
-        print(f"\nwritten: {asked.plot}")
+    if arguments.plot is not None:
+        against_report.plot(results, arguments.plot)
+        print(f"\nwritten: {arguments.plot}")
     return 1 if ratios.is_missed(results) else 0
 
 

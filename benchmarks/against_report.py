@@ -18,19 +18,19 @@ def text(results: "collections.abc.Sequence[Result]") -> str:
     """Both tables, in Markdown, and one sentence on the bounds."""
     rows = [
         (
-            each.cell.wire, traffic.MODELS.get(each.cell.model, each.cell.model), each.cell.requests, str(each.cell.connections),
-            f"{each.microseconds:,.0f}", f"{each.ratio:.3f}", f"±{each.error:.3f}", f"{each.noise:.3f}", f"{each.rate:.2f}", each.verdict.value,
+            result.cell.wire, traffic.MODELS.get(result.cell.model, result.cell.model), result.cell.requests, str(result.cell.connections),
+            f"{result.microseconds:,.0f}", f"{result.ratio:.3f}", f"±{result.error:.3f}", f"{result.noise:.3f}", f"{result.rate:.2f}", result.verdict.value,
         )
-        for each in results
+        for result in results
     ]  # fmt: skip
     head = ("wire", "model", "requests", "connections", "µs/request", "ratio", "error", "noise", "throughput", f"≤ {CELL_BOUND}")  # fmt: skip
     wires = [
-        (each.wire, f"{each.ratio:.3f}", f"±{each.margin:.3f}", f"{each.noise:.3f}", f"{each.rate:.2f}", each.verdict.value)
-        for each in means(results)
+        (mean.wire, f"{mean.ratio:.3f}", f"±{mean.margin:.3f}", f"{mean.noise:.3f}", f"{mean.rate:.2f}", mean.verdict.value)
+        for mean in means(results)
     ]  # fmt: skip
     wire_head = ("wire", "ratio, geometric mean", "noise margin", "noise", "throughput", f"≤ {WIRE_BOUND}")  # fmt: skip
-    missed = [line_of(each.cell) for each in results if each.verdict is Verdict.MISSED]
-    missed += [each.wire for each in means(results) if each.verdict is Verdict.MISSED]
+    missed = [line_of(result.cell) for result in results if result.verdict is Verdict.MISSED]
+    missed += [mean.wire for mean in means(results) if mean.verdict is Verdict.MISSED]
     summary = f"Missed: {'; '.join(missed)}." if is_missed(results) else "No bound is missed by more than the noise."  # fmt: skip
     return (
         f"{_table(head, rows)}\n\n{_table(wire_head, wires)}\n\n"
@@ -58,12 +58,12 @@ def plot(results: "collections.abc.Sequence[Result]", path: pathlib.Path) -> Non
     from matplotlib import pyplot as plt  # noqa: PLC0415 - after the choice of the backend
 
     panels = means(results)
-    most = max(sum(each.cell.wire == panel.wire for each in results) for panel in panels)
+    most = max(sum(result.cell.wire == panel.wire for result in results) for panel in panels)
     figure, axes = plt.subplots(
         1, len(panels), figsize=(3.6 * len(panels), 1.2 + 0.28 * most), squeeze=False, sharex=True
     )
     for axis, panel in zip(axes[0], panels, strict=True):
-        shown = [each for each in results if each.cell.wire == panel.wire][::-1]
+        shown = [result for result in results if result.cell.wire == panel.wire][::-1]
         places = range(len(shown))
         axis.errorbar(
             [each.ratio for each in shown], places, xerr=[2 * each.error if math.isfinite(each.error) else 0 for each in shown],

@@ -21,7 +21,10 @@ def measure(*, seconds: float, rounds: int) -> tuple[float, float]:
         with ServerProcess(naiad_program(), [repository], log=folder / "log") as server:
             requests = [small(f"busy_{count}").flat().binary(server.http) for count in (1, 2)]
             seen = [
-                [wrk(each, connections=_CLIENTS, seconds=seconds).per_second for each in requests]
+                [
+                    wrk(request, connections=_CLIENTS, seconds=seconds).per_second
+                    for request in requests
+                ]
                 for _ in range(rounds)
             ]
     one, two = (statistics.median(each) for each in zip(*seen, strict=True))

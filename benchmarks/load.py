@@ -124,7 +124,9 @@ def h2load(
     """
     with tempfile.TemporaryDirectory() as folder:
         body = pathlib.Path(folder) / "message"
-        body.write_bytes(b"".join(struct.pack(">BI", 0, len(each)) + each for each in messages))
+        body.write_bytes(
+            b"".join(struct.pack(">BI", 0, len(message)) + message for message in messages)
+        )
         log = pathlib.Path(folder) / "log"
         amount = f"-n{calls}" if calls else f"-D{max(1, round(seconds))}"
         output = _run(

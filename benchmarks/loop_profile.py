@@ -161,8 +161,8 @@ def table(profile: Profile) -> str:
         "|---|---|---|---|---|",
     ]
     lines += [
-        f"| {each.at_once} | {each.modules} | {each.calls:.0f} | {each.allocations:.0f} | {each.blocks:.0f} |"
-        for each in profile.steps
+        f"| {step.at_once} | {step.modules} | {step.calls:.0f} | {step.allocations:.0f} | {step.blocks:.0f} |"
+        for step in profile.steps
     ]
     return "\n".join(lines)
 
@@ -286,8 +286,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.loop_profile", description=__doc__)
     parser.add_argument("--rounds", type=int, default=500, help="of sixteen requests (default 500)")
     parser.add_argument("--steps", action="store_true", help="print each function that was called, and each line that allocated")  # fmt: skip
-    asked = parser.parse_args()
-    print(table(measure(rounds=asked.rounds, detail=sys.stdout if asked.steps else None)))
+    arguments = parser.parse_args()
+    print(table(measure(rounds=arguments.rounds, detail=sys.stdout if arguments.steps else None)))
 
 
 if __name__ == "__main__":

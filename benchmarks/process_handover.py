@@ -219,8 +219,8 @@ def table(costs: collections.abc.Iterable[Cost]) -> str:
         "|---|---|---|---|",
     ]
     lines += [
-        f"| {each.size:,} | {each.host_us:,.0f} | {each.kept_us:,.0f} | {each.bare_us:,.0f} |"
-        for each in costs
+        f"| {cost.size:,} | {cost.host_us:,.0f} | {cost.kept_us:,.0f} | {cost.bare_us:,.0f} |"
+        for cost in costs
     ]
     return "\n".join(lines)
 

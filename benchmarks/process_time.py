@@ -17,7 +17,7 @@ def of_tree(pid: int) -> float:
     The time of live processes is read from their processor clocks (nanoseconds); /proc/PID/stat has the same in ticks of 10 ms, which
     is a hundredth of a measurement of one second. A process that ends meanwhile is counted by the one that waited for it.
     """
-    return sum(_of_one(each) for each in _descendants(pid))
+    return sum(_of_one(descendant) for descendant in _descendants(pid))
 
 
 def _of_one(pid: int) -> float:

@@ -184,5 +184,5 @@ def _mean(wire: str, results: "list[Result]") -> Mean:
 
 def is_missed(results: "collections.abc.Sequence[Result]") -> bool:
     """Whether any bound is missed by more than the noise."""
-    verdicts = [each.verdict for each in results] + [each.verdict for each in means(results)]
+    verdicts = [each.verdict for each in results] + [mean.verdict for mean in means(results)]
     return Verdict.MISSED in verdicts

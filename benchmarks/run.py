@@ -46,23 +46,23 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="one round of 1 s")
     parser.add_argument("--write", action="store_true",
                         help="without DIR: put the results into benchmarks/results and docs/performance.md")  # fmt: skip
-    asked = parser.parse_args()
-    plan = Plan(rounds=asked.rounds, seconds=asked.seconds)
-    if asked.quick:
+    arguments = parser.parse_args()
+    plan = Plan(rounds=arguments.rounds, seconds=arguments.seconds)
+    if arguments.quick:
         plan = Plan(rounds=1, seconds=1.0)
     try:
         require_tools()
-        if asked.model is not None:
+        if arguments.model is not None:
             return own_model.run(
-                asked.model,
+                arguments.model,
                 plan,
-                request=asked.request,
-                beside=asked.beside_triton,
-                connections=asked.connections,
+                request=arguments.request,
+                beside=arguments.beside_triton,
+                connections=arguments.connections,
             )
         from benchmarks import suite  # noqa: PLC0415 - needs packages that only `make bench` installs
 
-        suite.run(plan, quick=asked.quick, write=asked.write)
+        suite.run(plan, quick=arguments.quick, write=arguments.write)
     except (LoadError, ServerFailedError) as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

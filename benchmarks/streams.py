@@ -154,7 +154,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=3.0)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     try:
         require_tools()
         with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as started:
@@ -170,7 +170,7 @@ def main() -> int:
                 )
                 for which, program in programs
             ]
-            rows = measure(servers, rounds=asked.rounds, seconds=asked.seconds)
+            rows = measure(servers, rounds=arguments.rounds, seconds=arguments.seconds)
     except LoadError as error:
         print(f"bench: {error}", file=sys.stderr)
         return 1

@@ -163,7 +163,7 @@ def check(server: ServerProcess, model: str) -> None:
             channel.unary_unary(GRPC_INFER)(*_messages(cell, 0, 1), timeout=_TIMEOUT_S)
         except grpc.RpcError as error:
             raise LoadError(f"{server.program.name}: {error.code().name}: {error.details()}") from None  # fmt: skip
-    failed = [each.error_message for each in answers if each.error_message]
+    failed = [answer.error_message for answer in answers if answer.error_message]
     if failed or len(answers) != MESSAGES:
         raise LoadError(f"{server.program.name} gave {len(answers)} responses to {MESSAGES} requests in a stream: {failed[:1]}")  # fmt: skip
 
@@ -184,7 +184,7 @@ def _http(server: ServerProcess, cell: Cell) -> HttpRequest:
     first, *others = [dataclasses.replace(each, headers=(*each.headers, *headers)) for each in made]
     return dataclasses.replace(
         first,
-        others=tuple((each.body, each.headers) for each in others),
+        others=tuple((other.body, other.headers) for other in others),
         number=NUMBER if cell.requests in {IDS, TRACED} else "",
     )
 

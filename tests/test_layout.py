@@ -28,13 +28,13 @@ BLACK_BOX = ("wire", "conformance", "soak", "operator/live", "apiserver", "refer
 
 def imported(file: pathlib.Path) -> set[str]:
     """The top-level packages that a file imports."""
-    found = set()
+    names = set()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            found |= {name.name.partition(".")[0] for name in node.names}
+            names |= {name.name.partition(".")[0] for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
-            found.add(node.module.partition(".")[0])
-    return found
+            names.add(node.module.partition(".")[0])
+    return names
 
 
 def test_tests_from_outside_import_no_module_of_the_product() -> None:

@@ -49,24 +49,44 @@ class Certificates:
 def make(folder: Path) -> Certificates:
     """Makes the authority, the serving certificate and the token key in `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = Certificates(folder)
+    certificates = Certificates(folder)
     extensions = ("-addext", "keyUsage=critical,keyCertSign,cRLSign,digitalSignature")
-    authority = ("-keyout", str(made.ca_key), "-out", str(made.ca), "-subj", "/CN=naiad-tests")
+    authority = (
+        "-keyout",
+        str(certificates.ca_key),
+        "-out",
+        str(certificates.ca),
+        "-subj",
+        "/CN=naiad-tests",
+    )
     _openssl("req", "-x509", *_EC, *authority, "-days", _DAYS, *extensions)
-    certificate, key = made.serving
+    certificate, key = certificates.serving
     names = "IP:127.0.0.1,DNS:localhost,DNS:kubernetes.default.svc"
-    _signed(made, certificate, key, subject="/CN=kube-apiserver", usage="serverAuth", names=names)
-    _openssl("genrsa", "-out", str(made.service_account_key), "2048")
-    return made
+    _signed(
+        certificates,
+        certificate,
+        key,
+        subject="/CN=kube-apiserver",
+        usage="serverAuth",
+        names=names,
+    )
+    _openssl("genrsa", "-out", str(certificates.service_account_key), "2048")
+    return certificates
 
 
 def _signed(
-    made: Certificates, certificate: Path, key: Path, *, subject: str, usage: str, names: str = ""
+    certificates: Certificates,
+    certificate: Path,
+    key: Path,
+    *,
+    subject: str,
+    usage: str,
+    names: str = "",
 ) -> None:
     extensions = ["-addext", f"extendedKeyUsage={usage}"]
     if names:
         extensions += ["-addext", f"subjectAltName={names}"]
-    authority = ("-CA", str(made.ca), "-CAkey", str(made.ca_key))
+    authority = ("-CA", str(certificates.ca), "-CAkey", str(certificates.ca_key))
     files = ("-keyout", str(key), "-out", str(certificate))
     _openssl(
         "req", "-x509", *_EC, *authority, *files, "-subj", subject, "-days", _DAYS, *extensions

@@ -228,14 +228,14 @@ def until(what: str, look: Callable[[], _Found | None], *, seconds: float = 60) 
     Raises:
         AssertionError: it did not come in time; the message says what was waited for.
     """
-    asked = time.monotonic()
+    began_s = time.monotonic()
     while True:
         looked = time.monotonic()
         found = look()
         if found:
             return found
         now = time.monotonic()
-        waited = now - asked
+        waited = now - began_s
         assert waited < seconds, f"waited {seconds:g} s for {what}; the last look gave {found!r}"
         # What has not come soon, and what takes many requests to see, is asked for less often.
         time.sleep(max(min(max(0.05, waited / 10), 0.3), 2 * (now - looked)))

@@ -42,8 +42,8 @@ class Kubelet:
 
     def pods(self, namespace: str, *, labels: str = "") -> list[Object]:
         """The pods of a namespace that are not being deleted."""
-        found = self._kubectl.list("Pod", namespace, labels=labels)
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        resources = self._kubectl.list("Pod", namespace, labels=labels)
+        return [pod for pod in resources if "deletionTimestamp" not in pod["metadata"]]
 
     def step(self, namespace: str, *, ip: str = "127.0.0.1", become: Say | None = None) -> int:
         """One round over a namespace: pods that are new become ready, deleted ones go.

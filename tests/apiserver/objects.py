@@ -147,7 +147,7 @@ def event_of(kubectl: Kubectl, name: str, namespace: str, *, reason: str) -> Obj
     """The first Event about a service with a reason, once it is there: an Event is written after the status that it tells of."""
 
     def look() -> Object | None:
-        told = events_of(kubectl, name, namespace)
-        return next((event for event in told if event["reason"] == reason), None)
+        events = events_of(kubectl, name, namespace)
+        return next((event for event in events if event["reason"] == reason), None)
 
     return until(f"an Event {reason} about {name}", look)

@@ -110,10 +110,10 @@ class OperatorProcess:
                 # Probes are served before the operator runs, when nothing is left to look at either.
                 if answer.status_code == 200 and self.synced():
                     return self
-                said = answer.text
+                text = answer.text
             except httpx.TransportError as error:
-                said = str(error)
-            assert time.monotonic() < deadline, f"not ready: {said}\n{self.tail()}"
+                text = str(error)
+            assert time.monotonic() < deadline, f"not ready: {text}\n{self.tail()}"
             time.sleep(0.02)
 
     def synced(self) -> bool:
@@ -170,7 +170,7 @@ def at_rest(plane: ControlPlane, *operators: OperatorProcess) -> int:
     seen: tuple[float, ...] = ()
     since = time.monotonic()
     while True:
-        now = (plane.write_count(), *(each.looks() for each in operators))
+        now = (plane.write_count(), *(operator.looks() for operator in operators))
         if now != seen:
             seen, since = now, time.monotonic()
         elif time.monotonic() - since > _AT_REST_S:

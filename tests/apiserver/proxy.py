@@ -146,7 +146,7 @@ class Proxy:
         self.requests.append(Request(request.method, request.path_qs, time.monotonic()))
         if self.down:
             return _drop(request)
-        fault = next((each for each in self._faults if each.matches(request)), None)
+        fault = next((fault for fault in self._faults if fault.matches(request)), None)
         if fault is not None:
             fault.used += 1
             if fault.delay:

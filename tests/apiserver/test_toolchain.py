@@ -27,9 +27,9 @@ def test_the_folder_that_envtest_uses_comes_first(
     programs(empty_cache, *toolchain.NEEDED)
     assets = programs(tmp_path / "assets", "etcd", "kube-apiserver")
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(assets))
-    found = toolchain.find()
-    assert found["etcd"] == str(assets / "etcd")
-    assert found["kube-controller-manager"] == str(empty_cache / "kube-controller-manager")
+    tool = toolchain.find()
+    assert tool["etcd"] == str(assets / "etcd")
+    assert tool["kube-controller-manager"] == str(empty_cache / "kube-controller-manager")
 
 
 def test_what_was_built_before_is_taken_without_go(

@@ -42,13 +42,13 @@ def test_a_ratio_is_the_median_of_pairs_and_the_noise_is_that_of_the_other_check
 ):
     rounds = [_round(100, 102, 100), _round(200, 206, 200), _round(50, 52, 50), _round(10, 30, 10)]
 
-    found = result(_CELL, [[each] for each in (*rounds, _round(100, 103, 104.04))])
+    outcome = result(_CELL, [[each] for each in (*rounds, _round(100, 103, 104.04))])
 
-    assert found.ratio == pytest.approx(1.03)
-    assert found.noise == pytest.approx(1.0)
-    assert found.rate == pytest.approx(1 / 1.03)
-    assert found.microseconds == pytest.approx(102)
-    assert found.error == pytest.approx(1.2533 * 1.4826 * 0.01 / 1.03 / math.sqrt(5), rel=0.05)
+    assert outcome.ratio == pytest.approx(1.03)
+    assert outcome.noise == pytest.approx(1.0)
+    assert outcome.rate == pytest.approx(1 / 1.03)
+    assert outcome.microseconds == pytest.approx(102)
+    assert outcome.error == pytest.approx(1.2533 * 1.4826 * 0.01 / 1.03 / math.sqrt(5), rel=0.05)
 
 
 def test_rounds_after_one_start_count_as_one() -> None:
@@ -95,24 +95,24 @@ def test_a_wire_has_the_geometric_mean_of_its_cells_and_a_bound_of_its_own() -> 
 
 
 def test_few_starts_miss_nothing_for_certain() -> None:
-    found = result(_CELL, [[_round(100, 300, 100)] * 9] * 3)
-    assert found.verdict is Verdict.NOISE
+    outcome = result(_CELL, [[_round(100, 300, 100)] * 9] * 3)
+    assert outcome.verdict is Verdict.NOISE
 
 
 def test_every_wire_has_each_model_and_number_of_connections_and_changing_requests() -> None:
     cells = traffic.cells((1, 8, 64))
     assert len(set(cells)) == len(cells)
     for wire in traffic.WIRES:
-        plain = [each for each in cells if each.wire == wire and each.requests == traffic.SAME]
+        plain = [cell for cell in cells if cell.wire == wire and cell.requests == traffic.SAME]
         assert len(plain) == 9
-        assert {each.requests for each in cells if each.wire == wire} >= {"same", "ids", "shapes"}
-    one_change = [each for each in cells if each.requests not in {traffic.SAME, traffic.CHANGING}]
+        assert {cell.requests for cell in cells if cell.wire == wire} >= {"same", "ids", "shapes"}
+    one_change = [cell for cell in cells if cell.requests not in {traffic.SAME, traffic.CHANGING}]
     assert {each.connections for each in one_change} == {1, 8}
 
 
 def test_the_first_cells_send_what_clients_send() -> None:
     cells = traffic.cells((1, 8, 64))
-    assert {each.requests for each in cells[:9]} == {traffic.CHANGING}
+    assert {cell.requests for cell in cells[:9]} == {traffic.CHANGING}
     assert cells[9].requests == traffic.NEW_CONNECTIONS
 
 

@@ -50,7 +50,7 @@ def unload(target: Target, name: str) -> int:
     """Unloads a model and waits until nothing of it is left: the reference releases it after its reply."""
     status = change(target, "unload", name).status
     wait_until(
-        lambda: not any(each.get("state") == "UNLOADING" for each in entries(target, name)),
+        lambda: not any(entry.get("state") == "UNLOADING" for entry in entries(target, name)),
         what=f"{name} is still unloading",
     )
     return status

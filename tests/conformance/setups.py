@@ -237,10 +237,10 @@ class Servers:
         """Asks all of them to stop at once, so that those that wait for their own time limit do so side by side."""
         for target in targets:
             target.process.ask_to_stop()
-        asked = self.clock()
+        began_s = self.clock()
         for target in targets:
             target.close()
-            left = asked + target.process.program.grace_s - self.clock()
+            left = began_s + target.process.program.grace_s - self.clock()
             target.process.stop(timeout_s=max(left, 0))
 
 

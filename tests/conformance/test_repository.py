@@ -11,8 +11,8 @@ from tests.conformance.wire import Answer, Target, four, value
 
 
 def _index(target: Target, body: str | None = None) -> list[dict[str, str]]:
-    found: list[dict[str, str]] = json.loads(target.http("POST", _INDEX, body).body)
-    return found
+    document: list[dict[str, str]] = json.loads(target.http("POST", _INDEX, body).body)
+    return document
 
 
 def _entries(target: Target, *names: str, body: str | None = None) -> Answer:

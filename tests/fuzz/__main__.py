@@ -40,15 +40,15 @@ def main() -> int:
     parser.add_argument(
         "--keep", action="store_true", help="write what reaches new code into tests/fuzz/corpus"
     )
-    asked = parser.parse_args()
-    names = asked.targets or list(targets.NAMES)
+    arguments = parser.parse_args()
+    names = arguments.targets or list(targets.NAMES)
     unknown = set(names) - set(targets.NAMES)
     if unknown:
         parser.error(
             f"not a target: {', '.join(sorted(unknown))}; choose from {', '.join(targets.NAMES)}"
         )
-    found = {name: _fuzz(name, seconds=max(1, asked.seconds // len(names))) for name in names}
-    if asked.keep:
+    found = {name: _fuzz(name, seconds=max(1, arguments.seconds // len(names))) for name in names}
+    if arguments.keep:
         for name in names:
             _keep(name)
     failures = [path for paths in found.values() for path in paths]
@@ -90,7 +90,7 @@ def _keep(name: str) -> None:
     with tempfile.TemporaryDirectory() as small:
         _write([*corpus.read(name), *targets.load(name).seeds()], _CACHE / name / "inputs")
         _libfuzzer(name, "-merge=1", small, str(_CACHE / name / "inputs"))
-        found = [each.read_bytes() for each in pathlib.Path(small).iterdir()]
+        found = [path.read_bytes() for path in pathlib.Path(small).iterdir()]
     short = sorted((each for each in found if len(each) <= _LONGEST_KEPT), key=len)[:_MOST_KEPT]
     file.write_text(corpus.with_found(file.read_text("utf-8"), short), "utf-8")
     print(f"{name}: {len(short)} of {len(found)} inputs kept in {file}")

@@ -84,7 +84,7 @@ def check(data: bytes) -> None:
 
 
 def _input(choices: Choices, *, as_numbers: bool) -> _Input:
-    names = sorted(_TYPED) if as_numbers else [each.name for each in datatypes.ALL]
+    names = sorted(_TYPED) if as_numbers else [datatype.name for datatype in datatypes.ALL]
     datatype = datatypes.BY_NAME[choices.pick(names)]
     shape = tuple(choices.pick(_SIZES) for _ in range(choices.integer(0, 3)))
     count = math.prod(shape)
@@ -96,7 +96,7 @@ def _input(choices: Choices, *, as_numbers: bool) -> _Input:
         elements = [
             choices.text(3).encode() if as_numbers else choices.binary(3) for _ in range(count)
         ]
-        raw = b"".join(len(each).to_bytes(4, "little") + each for each in elements)
+        raw = b"".join(len(element).to_bytes(4, "little") + element for element in elements)
         return _Input(name, datatype, shape, elements, raw)
     if as_numbers and datatype.kind is not Kind.BOOL:
         wide = np.dtype(_WIDER[datatype.name])

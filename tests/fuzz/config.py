@@ -53,8 +53,8 @@ def check(data: bytes) -> None:
     compare(text)
     document = pbtxt.parse(text, path=_NOWHERE / "config.pbtxt")
     json.dumps(to_json(document.message))
-    found = resolve(_folder(), document=document, backends=Catalog(), complete=lambda _: None)
-    for problem in found.problems:
+    resolution = resolve(_folder(), document=document, backends=Catalog(), complete=lambda _: None)
+    for problem in resolution.problems:
         assert problem.message
         if problem.position is not None:
             assert 1 <= problem.position.line <= text.count("\n") + 1

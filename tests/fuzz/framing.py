@@ -165,7 +165,7 @@ async def _ours(stream: bytes, step: int, *, fast: bool) -> tuple[list[_Request]
         replies = read_replies(
             sent, heads=[len(routes.requests)]
         )  # a HEAD request is refused without a body
-    refused = [each.body.decode() or "HEAD" for each in replies if each.status >= 400]
+    refused = [reply.body.decode() or "HEAD" for reply in replies if reply.status >= 400]
     assert len(refused) <= 1
     assert "fault of the server" not in "".join(refused)
     assert len(replies) == len(routes.requests) + len(refused), "not every request has its reply"

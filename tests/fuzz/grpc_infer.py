@@ -60,15 +60,17 @@ def _read(reader: RequestReader, data: bytes) -> "InferRequest | InferenceError"
     return request
 
 
-def _shown(found: "InferRequest | InferenceError") -> object:
-    return (found.code, found.message) if isinstance(found, InferenceError) else summary(found)
+def _shown(outcome: "InferRequest | InferenceError") -> object:
+    return (
+        (outcome.code, outcome.message) if isinstance(outcome, InferenceError) else summary(outcome)
+    )
 
 
-def _as_protobuf(data: bytes, found: "InferRequest | InferenceError") -> None:
+def _as_protobuf(data: bytes, outcome: "InferRequest | InferenceError") -> None:
     try:
         message: typing.Any = service_pb2.ModelInferRequest.FromString(data)
     except DecodeError:
-        assert isinstance(found, InferenceError), "protobuf refuses what we read"
+        assert isinstance(outcome, InferenceError), "protobuf refuses what we read"
         return
     parts = split(data)
     if parts is not None:
@@ -78,12 +80,12 @@ def _as_protobuf(data: bytes, found: "InferRequest | InferenceError") -> None:
         assert again.SerializeToString(deterministic=True) == message.SerializeToString(
             deterministic=True
         )
-    if isinstance(found, InferenceError):
+    if isinstance(outcome, InferenceError):
         return
-    assert (found.model_name, found.id) == (message.model_name, message.id)
-    assert [each.name for each in found.inputs] == [each.name for each in message.inputs]
-    assert [each.shape for each in found.inputs] == [tuple(each.shape) for each in message.inputs]
-    assert found.output_names == [each.name for each in message.outputs]
-    for tensor, raw in zip(found.inputs, message.raw_input_contents, strict=False):
+    assert (outcome.model_name, outcome.id) == (message.model_name, message.id)
+    assert [each.name for each in outcome.inputs] == [each.name for each in message.inputs]
+    assert [each.shape for each in outcome.inputs] == [tuple(each.shape) for each in message.inputs]
+    assert outcome.output_names == [output.name for output in message.outputs]
+    for tensor, raw in zip(outcome.inputs, message.raw_input_contents, strict=False):
         if tensor.fault is None and tensor.array.dtype != object:
             assert tensor.array.tobytes() == raw

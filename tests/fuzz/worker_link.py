@@ -319,12 +319,12 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
     if host._on_outcome is not None or len(outcomes) > 1:
         raise AssertionError("the batch has no outcome, or two")
     for response in _responses(outcomes, answers):
-        for each in response.outputs:
-            assert each.fault is None
-            assert each.array.shape == each.shape
-            assert each.array.dtype == each.datatype.dtype
-            assert each.array.size == math.prod(each.shape)
-            assert each.array.nbytes <= _MOST_BYTES, (
+        for output in response.outputs:
+            assert output.fault is None
+            assert output.array.shape == output.shape
+            assert output.array.dtype == output.datatype.dtype
+            assert output.array.size == math.prod(output.shape)
+            assert output.array.nbytes <= _MOST_BYTES, (
                 "a worker makes the server hold what it did not send"
             )
     answers.clear()
@@ -336,10 +336,10 @@ async def _batch(far: _Far, packets: list[tuple[bytes, list[int]]]) -> None:
 def _responses(
     outcomes: list[BatchOutcome], answers: list[DeferredResponse]
 ) -> list[InferResponse]:
-    found = [each.response for each in answers]
+    found = [answer.response for answer in answers]
     for outcome in outcomes:
         if outcome.execution is not None:
-            found += [each for each in outcome.execution.responses if each is not None]
+            found += [response for response in outcome.execution.responses if response is not None]
     return found
 
 

@@ -34,17 +34,17 @@ def main() -> int:
                 if wanted and not any(part in case.name for part in wanted):
                     continue
                 try:
-                    found = measure(server, case, size)
+                    measured = measure(server, case, size)
                 except OSError as error:
                     print(f"{case.name:36} failed: {error}", flush=True)
                     bad += 1
                     continue
-                late = found.lag_ms > _BOUND_MS
-                wrong = found.status not in case.statuses
+                late = measured.lag_ms > _BOUND_MS
+                wrong = measured.status not in case.statuses
                 bad += late or wrong
                 print(
-                    f"{case.name:36} {found.status:6} {found.seconds:8.2f} {found.lag_ms:8.1f} {found.run_delay_ms:9.1f}"
-                    f"{'  LATE' if late else ''}{f'  UNEXPECTED {found.reply!r}' if wrong else ''}",
+                    f"{case.name:36} {measured.status:6} {measured.seconds:8.2f} {measured.lag_ms:8.1f} {measured.run_delay_ms:9.1f}"
+                    f"{'  LATE' if late else ''}{f'  UNEXPECTED {measured.reply!r}' if wrong else ''}",
                     flush=True,
                 )
     return 1 if bad else 0

@@ -25,12 +25,12 @@ def values(metrics: Metrics) -> dict[str, float]:
 
 
 def test_gauges_have_the_current_values() -> None:
-    found = values(Metrics())
-    assert found["naiad_operator_queue_depth"] == 3
-    assert found["naiad_operator_queue_oldest_seconds"] == 1.5
-    assert found["naiad_operator_services{state=Ready}"] == 2
-    assert found["naiad_operator_watch_restarts_total{resource=pods}"] == 4
-    assert found["naiad_operator_leader"] == 1
+    by_series = values(Metrics())
+    assert by_series["naiad_operator_queue_depth"] == 3
+    assert by_series["naiad_operator_queue_oldest_seconds"] == 1.5
+    assert by_series["naiad_operator_services{state=Ready}"] == 2
+    assert by_series["naiad_operator_watch_restarts_total{resource=pods}"] == 4
+    assert by_series["naiad_operator_leader"] == 1
 
 
 def test_a_reconcile_is_counted_by_its_result_and_in_every_bucket_above_it() -> None:
@@ -38,12 +38,12 @@ def test_a_reconcile_is_counted_by_its_result_and_in_every_bucket_above_it() -> 
     metrics.observe(0.02, "ok")
     metrics.observe(99.0, "retry")
     metrics.errors["Conflict"] += 1
-    found = values(metrics)
-    assert found["naiad_operator_reconciles_total{result=ok}"] == 1
-    assert found["naiad_operator_reconcile_errors_total{error=Conflict}"] == 1
+    by_series = values(metrics)
+    assert by_series["naiad_operator_reconciles_total{result=ok}"] == 1
+    assert by_series["naiad_operator_reconcile_errors_total{error=Conflict}"] == 1
     buckets = [
-        found[f"naiad_operator_reconcile_seconds_bucket{{le={le}}}"]
+        by_series[f"naiad_operator_reconcile_seconds_bucket{{le={le}}}"]
         for le in ("0.01", "0.025", "30", "+Inf")
     ]
     assert buckets == [0, 1, 1, 2]
-    assert found["naiad_operator_reconcile_seconds_sum"] == 99.02
+    assert by_series["naiad_operator_reconcile_seconds_sum"] == 99.02

@@ -209,7 +209,7 @@ def test_gpus_are_those_of_the_serving_machine(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["{tmp}/none"], "none does not exist: give a model repository"),
         (["{tmp}/file"], "file is a file: give a model repository"),
@@ -224,14 +224,14 @@ def test_gpus_are_those_of_the_serving_machine(
     ],
 )
 def test_a_command_that_cannot_be_meant_says_what_to_give(
-    arguments: list[str], said: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], message: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").touch()
 
     assert main([word.format(tmp=tmp_path) for word in arguments]) == 2
     output = capsys.readouterr()
-    assert said in output.err
+    assert message in output.err
     assert output.out == ""
 
 

@@ -49,8 +49,8 @@ def run(
     repository: pathlib.Path | str, folder: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, str, str]:
     status = fetch.main([str(repository), "--to", str(folder)])
-    said = capsys.readouterr()
-    return status, said.out, said.err
+    output = capsys.readouterr()
+    return status, output.out, output.err
 
 
 def beside(folder: pathlib.Path) -> list[str]:
@@ -179,7 +179,7 @@ def test_links_that_stay_inside_are_copied_as_what_they_point_at(
 
 
 @pytest.mark.parametrize(
-    ("target", "said"),
+    ("target", "message"),
     [
         ("/etc/passwd", "a/extra: this link leads out of the repository, to /etc/passwd"),
         ("../../secret", "a/extra: this link leads out of the repository"),
@@ -194,13 +194,13 @@ def test_a_link_that_leads_elsewhere_is_refused_and_named(
     tmp_path: pathlib.Path,
     capsys: pytest.CaptureFixture[str],
     target: str,
-    said: str,
+    message: str,
 ) -> None:
     (tmp_path / "secret").write_text("secret")
     (repository / "a" / "extra").symlink_to(target)
     status, out, err = run(repository, tmp_path / "fetched", capsys)
     assert (status, out) == (1, "")
-    assert err.startswith(f"naiad fetch: error: {said}")
+    assert err.startswith(f"naiad fetch: error: {message}")
     assert not (tmp_path / "fetched").exists()
 
 

@@ -141,9 +141,9 @@ def test_lines_that_cannot_be_written_are_reported_once_until_some_can(
     with configured(file=str(file)):
         for _ in range(3):
             log.info("lost")
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1
-        assert f"--log-file={file} cannot be written: No space left on device" in said
+        output = capsys.readouterr().err
+        assert output.count("\n") == 1
+        assert f"--log-file={file} cannot be written: No space left on device" in output
         full = False
         log.info("kept")
         full = True

@@ -22,13 +22,13 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--tenants", type=int, default=10_000)
     parser.add_argument("--models", nargs="+", choices=repository.ALL, default=repository.ALL)
-    asked = parser.parse_args()
+    arguments = parser.parse_args()
     plan = Plan(
-        requests=asked.requests,
-        clients=asked.clients,
-        seed=asked.seed,
-        tenants=asked.tenants,
-        models=tuple(asked.models),
+        requests=arguments.requests,
+        clients=arguments.clients,
+        seed=arguments.seed,
+        tenants=arguments.tenants,
+        models=tuple(arguments.models),
     )
     with tempfile.TemporaryDirectory() as folder:
         result = run(pathlib.Path(folder), plan, progress=_show)

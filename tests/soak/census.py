@@ -68,8 +68,8 @@ def _segments(pid: int) -> int:
             if "/memfd:" in line:
                 found.add(line.split()[4])
     with contextlib.suppress(OSError):
-        for each in pathlib.Path(f"/proc/{pid}/fd").iterdir():
+        for path in pathlib.Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
-                if "/memfd:" in str(each.readlink()):
-                    found.add(str(each.stat().st_ino))
+                if "/memfd:" in str(path.readlink()):
+                    found.add(str(path.stat().st_ino))
     return len(found)

@@ -152,8 +152,8 @@ class Soak:
                     for number, each in enumerate(connections, 1)
                 )
             )
-        for each in connections:
-            each.drop()
+        for connection in connections:
+            connection.drop()
         await self._until_ready()
 
     async def _before(self) -> census.Census:
@@ -203,8 +203,8 @@ class Soak:
             fault = _wrong(model, data, reply)
             self._count(model, "wrong" if fault else "answered", fault)
         elif reply.status == _UNAVAILABLE and model in _KILLED:
-            said = reply.error()
-            fault = "" if "worker process" in said else f"503 that does not say why: {said}"
+            error = reply.error()
+            fault = "" if "worker process" in error else f"503 that does not say why: {error}"
             self._count(model, "refused", fault)
         else:
             self._count(model, "failed", f"{reply.status}: {reply.error()}")
@@ -309,8 +309,8 @@ def _wrong(model: str, wanted: list[float], reply: Reply) -> str:
     found = [json.loads(event) for event in events]
     if any("error" in event for event in found):
         # The status went out with the first answer: a worker killed in the middle shows in the last one.
-        said = str(found[-1].get("error", ""))
-        return "" if "worker process" in said else f"an error that does not say why: {said}"
+        text = str(found[-1].get("error", ""))
+        return "" if "worker process" in text else f"an error that does not say why: {text}"
     values = [event["y"] for event in found]
     wanted = wanted[:1] * repository.STREAMED
     return "" if values == wanted else f"asked for {wanted}, got {values}"

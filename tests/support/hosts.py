@@ -177,5 +177,5 @@ class ScriptedInstance(Instance):
 
 def as_made(response: InferResponse) -> Response:
     """A response as an instance makes it."""
-    outputs = [(each.name, each.datatype.name, each.array) for each in response.outputs]
+    outputs = [(output.name, output.datatype.name, output.array) for output in response.outputs]
     return Response(outputs, response.parameters, response.error)

@@ -70,9 +70,9 @@ def waiting(
     **more: typing.Any,
 ) -> Manifest:
     """A pod whose server waits for this reason."""
-    made = container(state={"waiting": {"reason": reason, "message": message}}, **more)
-    made["status"]["conditions"] = list(conditions)
-    return made
+    template = container(state={"waiting": {"reason": reason, "message": message}}, **more)
+    template["status"]["conditions"] = list(conditions)
+    return template
 
 
 def ended(message: str, *, code: int = 1, reason: str = "Error", restarts: int = 3) -> Manifest:

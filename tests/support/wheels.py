@@ -18,7 +18,7 @@ def wheel(
     path = folder / f"{name}-{version}-py3-none-any.whl"
     info = f"{name}-{version}.dist-info"
     metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-    metadata += "".join(f"Requires-Dist: {each}\n" for each in requires)
+    metadata += "".join(f"Requires-Dist: {require}\n" for require in requires)
     files = {
         f"{name}/__init__.py" if package else f"{name}.py": source,
         f"{info}/METADATA": metadata,

@@ -37,9 +37,9 @@ def test_every_request_of_both_protocols_is_a_line_with_fields(
         server.stop()
         lines = [json.loads(line) for line in server.output().splitlines()]
     entries = [line for line in lines if line["logger"] == "naiad.access"]
-    (over_http,) = [each for each in entries if each["path"] == "/v2/models/add/infer"]
-    over_grpc, unknown = [each for each in entries if each["method"] == "ModelInfer"]
-    (config,) = [each for each in entries if each["path"] == "/v2/models/add/config?x=1"]
+    (over_http,) = [entry for entry in entries if entry["path"] == "/v2/models/add/infer"]
+    over_grpc, unknown = [entry for entry in entries if entry["method"] == "ModelInfer"]
+    (config,) = [entry for entry in entries if entry["path"] == "/v2/models/add/config?x=1"]
     for entry, status in ((over_http, 200), (over_grpc, "OK")):
         assert (entry["status"], entry["model"], entry["version"], entry["request_id"]) == (
             status,
@@ -71,5 +71,5 @@ def test_only_slow_requests_are_logged_when_only_they_are_asked_for(
         server.stop()
         lines = [json.loads(line) for line in server.output().splitlines()]
     entries = [line for line in lines if line["logger"] == "naiad.access" and line.get("model")]
-    assert [(each["level"], each["model"]) for each in entries] == [("warning", "slow")]
+    assert [(entry["level"], entry["model"]) for entry in entries] == [("warning", "slow")]
     assert entries[0]["compute_ms"] >= 200

@@ -48,14 +48,14 @@ def ask(server: ServerProcess, model: str) -> Any:
     """The same of a model that is loaded."""
     body = {"inputs": [{"name": "IN", "datatype": "FP32", "shape": [2], "data": [1, 2]}]}
     _, reply = call(server.http, "POST", f"/v2/models/{model}/infer", body)
-    found = json.loads(reply)
-    return found["error"] if "error" in found else found["outputs"][0]["data"]
+    document = json.loads(reply)
+    return document["error"] if "error" in document else document["outputs"][0]["data"]
 
 
 def metric(server: ServerProcess, line: str) -> float | None:
     _, page = get(server.metrics, "/metrics")
-    found = re.search(rf"^{re.escape(line)} (\S+)$", page.decode(), re.MULTILINE)
-    return None if found is None else float(found[1])
+    match = re.search(rf"^{re.escape(line)} (\S+)$", page.decode(), re.MULTILINE)
+    return None if match is None else float(match[1])
 
 
 @pytest.mark.parametrize(

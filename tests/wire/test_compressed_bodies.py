@@ -170,10 +170,12 @@ def test_a_content_length_that_lies_is_found_out(server: ServerProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["0", "1", str(len(_JSON) - 1), str(len(_JSON) + 1), str(2**31 - 1), "-1", "x"]
+    "message", ["0", "1", str(len(_JSON) - 1), str(len(_JSON) + 1), str(2**31 - 1), "-1", "x"]
 )
-def test_a_header_length_is_that_of_the_decompressed_body(server: ServerProcess, said: str) -> None:
-    headers = {"Inference-Header-Content-Length": said}
+def test_a_header_length_is_that_of_the_decompressed_body(
+    server: ServerProcess, message: str
+) -> None:
+    headers = {"Inference-Header-Content-Length": message}
     assert infer(server, "gzip", _GZIP, **headers)[0] in (400, 500)
     assert (
         infer(server, "gzip", _GZIP, **{"Inference-Header-Content-Length": str(len(_JSON))})[0]

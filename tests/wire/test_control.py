@@ -79,8 +79,8 @@ def write_weights(models: pathlib.Path) -> None:
         [value("y", TensorProto.FLOAT, ["N", 4])],
         [numpy_helper.from_array(weights, "w")],
     )
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
-    save(made, models / "add" / "1" / "model.onnx")
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    save(model, models / "add" / "1" / "model.onnx")
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +154,7 @@ def test_tritons_clients_load_ask_and_unload(
         # The reply to an unload does not wait for ever until all is given back.
         unloaded = {"version": "1", "state": "UNAVAILABLE", "reason": "unloaded"}
         wait_until(lambda: {"name": "answer", **unloaded} in entries())
-        assert len([each for each in entries() if each["name"] == "answer"]) == 1
+        assert len([entry for entry in entries() if entry["name"] == "answer"]) == 1
         assert {"name": "add"} in entries()
 
 
@@ -198,8 +198,8 @@ def test_reloads_under_load_lose_no_request(
     with client("http", controlled) as (control, _):
         control.load_model("answer")
         askers = [threading.Thread(target=keep_asking, args=(kind,)) for kind in CLIENTS * 2]
-        for each in askers:
-            each.start()
+        for asker in askers:
+            asker.start()
         try:
             wait_until(lambda: 0 in answers)
             for answer in range(1, 9):
@@ -208,8 +208,8 @@ def test_reloads_under_load_lose_no_request(
                 wait_until(lambda now=answer: now in answers[-8:])  # type: ignore[misc]  # the default binds it
         finally:
             over.set()
-            for each in askers:
-                each.join()
+            for asker in askers:
+                asker.join()
     assert lost == []
     assert set(answers) == set(range(9))
 

@@ -94,7 +94,7 @@ def test_two_versions_of_a_package_at_once_the_servers_packages_in_neither_and_a
         old, new = said(server, "old"), said(server, "new")
         status, reply = call(server.http, "POST", "/v2/repository/models/lost/load")
         _, index = call(server.http, "POST", "/v2/repository/index")
-        reasons = {each["name"]: each.get("reason", "") for each in json.loads(index)}
+        reasons = {load["name"]: load.get("reason", "") for load in json.loads(index)}
         log = server.output()
     assert old[:2] == ["1.0", "True"]
     assert new[:2] == ["2.0", "True"]
@@ -129,4 +129,4 @@ def test_a_server_that_stops_does_not_wait_for_an_installer(
         )
         assert server.stop() == 0, "it waits for no build, or it would be killed"
         loading.close()
-    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]

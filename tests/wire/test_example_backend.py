@@ -87,7 +87,9 @@ def test_requests_of_a_batch_get_their_own_rows(server: ServerProcess, name: str
 
         with concurrent.futures.ThreadPoolExecutor(16) as pool:
             answers = list(pool.map(squares, sizes))
-    assert [each.tolist() for each in answers] == [[[rows**2 - 2.0] * 2] * rows for rows in sizes]
+    assert [answer.tolist() for answer in answers] == [
+        [[rows**2 - 2.0] * 2] * rows for rows in sizes
+    ]
 
 
 def test_its_model_needs_no_config(server: ServerProcess) -> None:
@@ -112,7 +114,7 @@ def test_a_model_that_cannot_be_loaded_says_why(
     server: ServerProcess, name: str, reason: str
 ) -> None:
     _, reply = call(server.http, "POST", "/v2/repository/index")
-    assert reason in next(each["reason"] for each in json.loads(reply) if each["name"] == name)
+    assert reason in next(load["reason"] for load in json.loads(reply) if load["name"] == name)
 
 
 def test_its_options_are_checked_at_start(program: Program, tmp_path: pathlib.Path) -> None:

@@ -82,8 +82,8 @@ def test_a_limit_that_a_thread_cannot_keep_is_refused(loads_in: Loads, limited: 
 def test_a_host_that_there_is_not_is_refused(loads_in: Loads) -> None:
     wrong = 'parameters { key: "naiad.host" value { string_value: "container" } }\n'
     failed_load(loads_in("process"), "contained", wrong, MODEL)
-    said = unavailable(loads_in("process"), "contained")
-    assert "host=container, which is not a valid host: choose thread or process" in said
+    reason = unavailable(loads_in("process"), "contained")
+    assert "host=container, which is not a valid host: choose thread or process" in reason
 
 
 def unavailable(server: ServerProcess, model: str) -> str:

@@ -92,10 +92,10 @@ def test_a_signal_while_the_server_is_imported_ends_it_with_0(
         wait_until(lambda: catches(process.pid, signal.SIGTERM))
         process.send_signal(signal.SIGTERM)
         assert process.stderr is not None
-        said = process.stderr.read()
+        output = process.stderr.read()
         assert process.wait(60) == 0
-    assert "SIGTERM: stopping" in said
-    assert "loading" not in said
+    assert "SIGTERM: stopping" in output
+    assert "loading" not in output
 
 
 def catches(pid: int, number: signal.Signals) -> bool:
@@ -113,11 +113,11 @@ def test_a_log_file_that_cannot_be_written_is_reported_once_and_the_server_serve
     with launched(models, tmp_path, *ADD, "--log-file=/dev/full") as server:
         assert get(server.http, "/v2/health/ready")[0] == 200
         assert server.stop() == 0
-        said = server.output()
-    assert "--log-file=/dev/full cannot be written: No space left on device" in said
-    assert said.count("cannot be written") == 1
-    assert "Traceback" not in said
-    assert "Logging error" not in said
+        output = server.output()
+    assert "--log-file=/dev/full cannot be written: No space left on device" in output
+    assert output.count("cannot be written") == 1
+    assert "Traceback" not in output
+    assert "Logging error" not in output
 
 
 @contextlib.contextmanager
@@ -184,8 +184,8 @@ def test_no_request_is_lost_while_it_drains_under_load(
                 (answered if status == 200 else lost).append(status)
 
         clients = [threading.Thread(target=ask) for _ in range(4)]
-        for each in clients:
-            each.start()
+        for client in clients:
+            client.start()
         wait_until(lambda: len(answered) > 20)
         assert server.process is not None
         server.process.send_signal(signal.SIGTERM)
@@ -193,8 +193,8 @@ def test_no_request_is_lost_while_it_drains_under_load(
         before = len(answered)
         wait_until(lambda: len(answered) > before + 20)
         ready.clear()
-        for each in clients:
-            each.join()
+        for client in clients:
+            client.join()
         assert server.process.wait(20) == 0
     assert lost == []
 

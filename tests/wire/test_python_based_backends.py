@@ -122,7 +122,7 @@ def test_a_name_leads_to_no_other_folder_and_a_folder_without_the_file_is_not_a_
     server: ServerProcess, name: str
 ) -> None:
     _, reply = call(server.http, "POST", "/v2/repository/index")
-    reason = next(each["reason"] for each in json.loads(reply) if each["name"] == name)
+    reason = next(load["reason"] for load in json.loads(reply) if load["name"] == name)
     assert "unable to find backend library for backend" in reason
 
 

@@ -54,8 +54,8 @@ def ask(server: ServerProcess, model: str, what: str) -> tuple[int, str]:
     """The status of one request, and its error or its answer."""
     body = {"inputs": [{"name": "IN", "datatype": "BYTES", "shape": [1], "data": [what]}]}
     status, reply = call(server.http, "POST", f"/v2/models/{model}/infer", body)
-    found = json.loads(reply)
-    return status, found["error"] if "error" in found else found["outputs"][0]["data"][0]
+    document = json.loads(reply)
+    return status, document["error"] if "error" in document else document["outputs"][0]["data"][0]
 
 
 @pytest.mark.parametrize("host", [pytest.param("process", marks=pytest.mark.slow), "thread"])
@@ -83,7 +83,7 @@ def test_whatever_a_model_raises_is_reported_as_an_exception_is_and_it_serves_on
         assert get(server.http, "/v2/models/unready/ready")[0] == 400
         assert ask(server, "unready", "good") == (200, "good")
         _, index = call(server.http, "POST", "/v2/repository/index")
-        reasons = {each["name"]: each.get("reason", "") for each in json.loads(index)}
+        reasons = {load["name"]: load.get("reason", "") for load in json.loads(index)}
         assert server.stop() == 0
         log = server.output()
     for name, told in {

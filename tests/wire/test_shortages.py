@@ -131,14 +131,14 @@ class Load:
         ]
 
     def __enter__(self) -> typing.Self:
-        for each in self._clients:
-            each.start()
+        for client in self._clients:
+            client.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        for each in self._clients:
-            each.join()
+        for client in self._clients:
+            client.join()
 
     def wait(self, *, answers: int, of: collections.abc.Callable[[str], int]) -> None:
         """Until each model has had so many more of something."""

@@ -39,8 +39,8 @@ class TestHttp:
         for model, script, said in (("scripted", "hello", "hello"), ("plain", "a b", "A B")):
             with posted(server, f"{model}/generate", {"SCRIPT": script, "id": "r"}) as reply:
                 assert reply.status == 200
-                found = json.loads(reply.read())
-            assert found == {"WORD": said, "id": "r", "model_name": model, "model_version": "1"}
+                document = json.loads(reply.read())
+            assert document == {"WORD": said, "id": "r", "model_name": model, "model_version": "1"}
 
     def test_events_come_while_the_model_still_works(
         self, server: ServerProcess, tmp_path: pathlib.Path
@@ -69,10 +69,10 @@ class TestHttp:
         self, server: ServerProcess
     ) -> None:
         with posted(server, "scripted/generate_stream", {"SCRIPT": "a b raise"}) as reply:
-            found = words(events(reply))
-        assert found[:2] == ["a", "b"]
-        assert len(found) == 3
-        assert "ValueError: raised on purpose" in found[2]
+            received = words(events(reply))
+        assert received[:2] == ["a", "b"]
+        assert len(received) == 3
+        assert "ValueError: raised on purpose" in received[2]
 
     def test_the_first_error_sets_the_status(self, server: ServerProcess) -> None:
         with posted(server, "scripted/generate_stream", {"SCRIPT": "error a"}) as reply:
@@ -88,9 +88,9 @@ class TestHttp:
         }
         with posted(server, "scripted/infer", body, Accept="text/event-stream") as reply:
             assert reply.headers["Content-Type"] == "text/event-stream; charset=utf-8"
-            found = events(reply)
-        assert [each["outputs"][0]["data"] for each in found] == [["a"], ["b"]]
-        assert {each["id"] for each in found} == {"r"}
+            received = events(reply)
+        assert [each["outputs"][0]["data"] for each in received] == [["a"], ["b"]]
+        assert {each["id"] for each in received} == {"r"}
         with posted(server, "scripted/infer", body) as reply:
             assert reply.status == 501
             assert b"Accept: text/event-stream" in reply.read()
@@ -113,9 +113,9 @@ class TestHttp:
                 before = now
                 time.sleep(0.3)
             assert now < 30  # the kernel's buffers, the connection's, and a megabyte on the way
-            found = events(reply)
-        assert len(found) == megabytes - 1
-        assert {len(each["WORD"]) for each in found} == {1_000_000}
+            received = events(reply)
+        assert len(received) == megabytes - 1
+        assert {len(each["WORD"]) for each in received} == {1_000_000}
 
     @pytest.mark.slow
     def test_a_slow_reader_that_leaves_frees_the_model(self, server: ServerProcess) -> None:

@@ -59,8 +59,8 @@ def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_
             threading.Thread(target=load, args=(model, seconds))
             for model, seconds in (("victim", 0.2), ("victim", 0.2), ("other", 0.0), ("other", 0.0))
         ]
-        for each in clients:
-            each.start()
+        for client in clients:
+            client.start()
         wait_until(lambda: answered.count("victim") > 2)
         kills: list[int] = []
 
@@ -85,8 +85,8 @@ def test_kill_9_of_a_worker_under_load_hurts_its_own_requests_only_and_it_comes_
         so_far = answered.count("victim")
         wait_until(lambda: answered.count("victim") > so_far + 1, seconds=20)
         stop.set()
-        for each in clients:
-            each.join()
+        for client in clients:
+            client.join()
         assert {error.status() for _, error in failed} == {"503"}
         said = [str(error) for _, error in failed]
         assert any("its worker process was ended by SIGKILL" in each for each in said)
@@ -239,10 +239,10 @@ def test_two_instances_are_two_processes_that_work_at_the_same_time(tmp_path: pa
             pids.append(ask(server, "twice"))
 
         clients = [threading.Thread(target=asks) for _ in range(2)]
-        for each in clients:
-            each.start()
-        for each in clients:
-            each.join()
+        for client in clients:
+            client.start()
+        for client in clients:
+            client.join()
         assert sorted(pids) == sorted(workers(server).values())
         assert len(set(pids)) == 2
 

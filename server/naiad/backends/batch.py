@@ -52,13 +52,13 @@ def _readable(array: Array) -> Array:
 
 def wanted_names(batch: collections.abc.Sequence[Call], all_names: list[str]) -> list[str]:
     """The outputs that some request of the batch asks for, in the model's order; `all_names` itself when that is all."""
-    asked: set[str] = set()
+    requested: set[str] = set()
     for inference in batch:
         request = inference.request
         if not request.requested_outputs:
             return all_names
-        asked.update(request.output_names)
-    return [name for name in all_names if name in asked]
+        requested.update(request.output_names)
+    return [name for name in all_names if name in requested]
 
 
 class OutputRule(msgspec.Struct, frozen=True):

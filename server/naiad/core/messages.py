@@ -21,12 +21,12 @@ _MODULES = ("tritonclient.grpc.model_config_pb2", "tritonclient.grpc.service_pb2
 def _load() -> tuple[Any, Any]:
     if "tritonclient.grpc" in sys.modules:
         return importlib.import_module(_MODULES[0]), importlib.import_module(_MODULES[1])
-    found = importlib.util.find_spec("tritonclient")
-    if found is None or found.submodule_search_locations is None:
+    package = importlib.util.find_spec("tritonclient")
+    if package is None or package.submodule_search_locations is None:
         raise ModuleNotFoundError(
             "the package tritonclient is missing: install naiad with its extra, pip install 'naiad[server]'"
         )
-    folder = found.submodule_search_locations[0]
+    folder = package.submodule_search_locations[0]
     before = {name: sys.modules.get(name) for name in _PARENTS}
     for name, path in zip(_PARENTS, (folder, f"{folder}/grpc"), strict=True):
         parent = types.ModuleType(name)

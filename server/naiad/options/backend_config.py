@@ -51,8 +51,8 @@ def backend_setting(text: str) -> BackendSetting:
             f"--backend-config={text}: {key} is '{value}', expected {values.expected}: write {backend}{comma}{key}={values.example}, "
             "or leave it out"
         )
-    found = Catalog().find(backend) if backend else None
-    reason = found.options_without_effect.get(key, "") if found is not None else ""
+    plugin = Catalog().find(backend) if backend else None
+    reason = plugin.options_without_effect.get(key, "") if plugin is not None else ""
     note = f"--backend-config={backend},{key} has no effect here: {reason}" if reason else ""
     return BackendSetting(backend, key, value, note)
 
@@ -60,6 +60,6 @@ def backend_setting(text: str) -> BackendSetting:
 def _values_of(backend: str, key: str) -> OptionValues | None:
     """The values that the backend accepts for the key; None for any."""
     if backend:
-        found = Catalog().find(backend)
-        return found.options.get(key) if found is not None else None
+        plugin = Catalog().find(backend)
+        return plugin.options.get(key) if plugin is not None else None
     return next((entry.options[key] for entry in Catalog() if key in entry.options), None)

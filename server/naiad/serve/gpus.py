@@ -23,39 +23,39 @@ def find_gpus(
     """The GPUs that may be used (rows 17.9, 17.18), by the server's variables and not below a compute capability; blocking."""
     if environ.get("TRITON_SERVER_CPU_ONLY"):
         return ()
-    found = visible(monitor.open(), environ.get(DEVICES))
-    uuids = ",".join(gpu.uuid for gpu in found)
-    if any(gpu.is_slice for gpu in found) and environ.get(DEVICES) != uuids:
+    gpus = visible(monitor.open(), environ.get(DEVICES))
+    uuids = ",".join(gpu.uuid for gpu in gpus)
+    if any(gpu.is_slice for gpu in gpus) and environ.get(DEVICES) != uuids:
         environ[DEVICES] = uuids
         _log.info("found MIG slices: %s=%s", DEVICES, uuids)
-    for gpu in found:
+    for gpu in gpus:
         if gpu.compute_capability < least_capability:
             _log.warning(
                 "GPU %d (%s) is not used: its compute capability %.1f is below %.1f",
                 gpu.index, gpu.name, gpu.compute_capability, least_capability,
             )  # fmt: skip
-    return tuple(gpu for gpu in found if gpu.compute_capability >= least_capability)
+    return tuple(gpu for gpu in gpus if gpu.compute_capability >= least_capability)
 
 
-def visible(found: tuple[Gpu, ...], devices: str | None) -> tuple[Gpu, ...]:
+def visible(gpus: tuple[Gpu, ...], devices: str | None) -> tuple[Gpu, ...]:
     """The GPUs that CUDA_VISIBLE_DEVICES names, numbered in its order; as CUDA does, up to the first name that is unknown. None means every GPU.
 
     A UUID may be shortened. A number is that of a whole GPU, in NVML's order, and means all of its slices.
     """
     if devices is None:
-        return found
+        return gpus
     chosen: list[Gpu] = []
     for name in devices.split(","):
-        named = _named(found, name.strip())
+        named = _named(gpus, name.strip())
         if not named:
             break
         chosen += named
     return tuple(msgspec.structs.replace(gpu, index=index) for index, gpu in enumerate(chosen))
 
 
-def _named(found: tuple[Gpu, ...], name: str) -> list[Gpu]:
+def _named(gpus: tuple[Gpu, ...], name: str) -> list[Gpu]:
     if name.isdecimal():
-        return [gpu for gpu in found if gpu.board == int(name)]
+        return [gpu for gpu in gpus if gpu.board == int(name)]
     if name.startswith(("GPU-", "MIG-")):
-        return [gpu for gpu in found if gpu.uuid.startswith(name)][:1]
+        return [gpu for gpu in gpus if gpu.uuid.startswith(name)][:1]
     return []

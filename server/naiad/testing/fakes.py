@@ -41,21 +41,21 @@ class FakeServer(ModelMetrics):
         self.unloaded = set[str]()
 
     def infer(
-        self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
+        self, outgoing: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
     ) -> collections.abc.Callable[[], None]:
         """See `Server`."""
         request = Request(
             # Copied: the model may use its arrays again.
-            {t.name(): np.array(input_tensor(t, keep=False).array) for t in asked.inputs},
-            asked.parameters,
-            id=asked.id,
-            correlation_id=asked.correlation_id,
-            flags=asked.flags,
-            timeout_us=asked.timeout_us,
-            requested_outputs=asked.output_names,
+            {t.name(): np.array(input_tensor(t, keep=False).array) for t in outgoing.inputs},
+            outgoing.parameters,
+            id=outgoing.id,
+            correlation_id=outgoing.correlation_id,
+            flags=outgoing.flags,
+            timeout_us=outgoing.timeout_us,
+            requested_outputs=outgoing.output_names,
         )
-        self.asked.append((asked.model_name, request))
-        replies = self._replies(asked.model_name, request, decoupled=decoupled)
+        self.asked.append((outgoing.model_name, request))
+        replies = self._replies(outgoing.model_name, request, decoupled=decoupled)
         # Sent one later, so that the last one is known.
         previous: InferResponse | None = None
         for reply in replies:
@@ -63,7 +63,7 @@ class FakeServer(ModelMetrics):
                 deliver(response_for_model(previous), False)
             previous = reply
         if previous is None:
-            previous = _response(asked.model_name, Response({}))
+            previous = _response(outgoing.model_name, Response({}))
         deliver(response_for_model(previous), True)
         return _nothing_to_cancel
 
@@ -136,9 +136,9 @@ def _response(model: str, reply: Reply) -> InferResponse:
 
 
 def _no_reply(model: str, reply: object) -> InferenceError:
-    found = "nothing" if reply is None else type(reply).__name__
+    replied = "nothing" if reply is None else type(reply).__name__
     return invalid(
-        f"the fake of model '{model}' replied {found}: it has to reply a dict of outputs or a naiad.testing.Response"
+        f"the fake of model '{model}' replied {replied}: it has to reply a dict of outputs or a naiad.testing.Response"
     )
 
 

@@ -152,7 +152,7 @@ class ModelUnderTest:
                 responses[place].append(answer.response)
             if answer.response.final:
                 del waited_for[id(answer.inference)]
-        return [[from_response(each) for each in found] for found in responses]
+        return [list(map(from_response, answers)) for answers in responses]
 
     @property
     def calls(self) -> list[tuple[str, Request]]:
@@ -321,12 +321,12 @@ def _with_environment(error: InferenceError, model_dir: pathlib.Path) -> Inferen
     """The error of a model that misses a package, with how to install its requirements.txt for the test."""
     if "No module named" not in error.message:
         return error
-    found = [*model_dir.glob(f"*/{REQUIREMENTS_FILE}"), *model_dir.glob(REQUIREMENTS_FILE)]
-    if not found:
+    files = [*model_dir.glob(f"*/{REQUIREMENTS_FILE}"), *model_dir.glob(REQUIREMENTS_FILE)]
+    if not files:
         return error
     return InferenceError(
         error.code,
-        f"{error.message}\n{found[0]} is not used in a test, which runs in its own environment: pip install -r {found[0]}",
+        f"{error.message}\n{files[0]} is not used in a test, which runs in its own environment: pip install -r {files[0]}",
     )
 
 

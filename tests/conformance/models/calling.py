@@ -64,15 +64,18 @@ def _seen(response: Any) -> Any:
     if response.has_error():
         error = response.error()
         return {"message": error.message(), "code": int(error.code())}
-    return {each.name(): each.as_numpy().tolist() for each in response.output_tensors()}
+    return {
+        output_tensor.name(): output_tensor.as_numpy().tolist()
+        for output_tensor in response.output_tensors()
+    }
 
 
 def _described(**more: Any) -> Any:
     delay = pb_utils.Tensor("DELAY_MS", np.zeros(1, np.int32))
     asked = _ask("report", inputs=[delay], requested_output_names=["REPORT"], **more)
     (output,) = asked.exec().output_tensors()
-    found = json.loads(output.as_numpy()[0])
-    return {key: value for key, value in found.items() if key not in {"instance", "time"}}
+    document = json.loads(output.as_numpy()[0])
+    return {key: value for key, value in document.items() if key not in {"instance", "time"}}
 
 
 async def _many(model: str) -> Any:
@@ -89,24 +92,24 @@ def _streamed(script: str, **more: Any) -> Any:
 
 def _iterated(script: str) -> Any:
     responses = _streamed(script).exec(decoupled=True)
-    first = [_seen(each) for each in responses]
+    first = [_seen(response) for response in responses]
     return {
         "first": first,
-        "again": [_seen(each) for each in responses],
+        "again": [_seen(response) for response in responses],
         "next": next(responses, "over"),
     }
 
 
 async def _awaited(script: str) -> Any:
     found = await asyncio.gather(*(_streamed(script).async_exec(decoupled=True) for _ in range(3)))
-    return [[_seen(each) for each in responses] for responses in found]
+    return [[_seen(response) for response in responses] for responses in found]
 
 
 def _cancelled() -> Any:
     responses = _streamed("1 cancelled end").exec(decoupled=True)
     first = _seen(next(responses))
     responses.cancel()
-    return [first, *(_seen(each) for each in responses)]
+    return [first, *(_seen(response) for response in responses)]
 
 
 def _in_threads() -> Any:
@@ -116,10 +119,10 @@ def _in_threads() -> Any:
         found[number] = _seen(_ask("identity", _FOUR + number).exec())
 
     threads = [threading.Thread(target=ask, args=(number,)) for number in range(3)]
-    for each in threads:
-        each.start()
-    for each in threads:
-        each.join()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
     return found
 
 

@@ -90,7 +90,7 @@ def test_an_entry_that_is_to_go_goes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("patch", "path", "said"),
+    ("patch", "path", "message"),
     [
         ({"containers": {"name": "server"}}, "containers", "write a list"),
         ({"containers": ["server"]}, "containers[0]", "write a mapping"),
@@ -103,12 +103,12 @@ def test_an_entry_that_is_to_go_goes() -> None:
     ],
 )
 def test_a_patch_of_another_shape_is_refused_where_it_is(
-    patch: dict[str, typing.Any], path: str, said: str
+    patch: dict[str, typing.Any], path: str, message: str
 ) -> None:
     with pytest.raises(PatchError) as refused:
         patched(patch)
     assert refused.value.path == f"spec.{path}"
-    assert said in refused.value.message
+    assert message in refused.value.message
 
 
 def test_a_text_in_place_of_a_mapping_is_refused() -> None:

@@ -19,7 +19,7 @@ def built(patch: typing.Any) -> dict[str, typing.Any]:
 
 
 @pytest.mark.parametrize(
-    ("patch", "path", "said"),
+    ("patch", "path", "message"),
     [
         ({"containers": []}, "containers", "write spec.containers"),
         ({"metadata": []}, "metadata", "write a mapping"),
@@ -31,13 +31,13 @@ def built(patch: typing.Any) -> dict[str, typing.Any]:
     ],
 )
 def test_a_patch_that_is_not_a_pod_template_is_refused_with_its_field(
-    patch: dict[str, typing.Any], path: str, said: str
+    patch: dict[str, typing.Any], path: str, message: str
 ) -> None:
     with pytest.raises(InvalidSpec) as refused:
         built(patch)
     (problem,) = refused.value.problems
     assert problem.path == f"spec.predictor.podTemplate.{path}"
-    assert said in problem.message
+    assert message in problem.message
 
 
 @pytest.mark.parametrize("patch", [{}, {"metadata": None}, {"metadata": {"labels": None}}])
@@ -65,13 +65,13 @@ def test_a_sidecar_a_taint_and_a_volume_of_ones_own_are_added() -> None:
 
 
 @pytest.mark.parametrize(
-    ("anti", "said"),
+    ("anti", "message"),
     [
         ("x", "podAntiAffinity: is 'x': write a mapping"),
         ({"requiredDuringSchedulingIgnoredDuringExecution": "x"}, "is 'x': write a list"),
     ],
 )
-def test_an_affinity_that_is_not_a_mapping_is_reported(anti: typing.Any, said: str) -> None:
+def test_an_affinity_that_is_not_a_mapping_is_reported(anti: typing.Any, message: str) -> None:
     manifest = manifests.resource(placement="onePerNode", affinity={"podAntiAffinity": anti})
-    with pytest.raises(InvalidSpec, match=said):
+    with pytest.raises(InvalidSpec, match=message):
         build(service.parse(manifest), manifests.facts())

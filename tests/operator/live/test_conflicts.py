@@ -121,8 +121,8 @@ def test_a_service_made_again_under_its_name_waits_for_the_old_ones_children(
     assert first["metadata"]["uid"] != second["metadata"]["uid"]
 
     def new_ones() -> bool | None:
-        found = kubectl.find("Deployment", "again", namespace)
-        owners = found["metadata"]["ownerReferences"] if found else []
+        resource = kubectl.find("Deployment", "again", namespace)
+        owners = resource["metadata"]["ownerReferences"] if resource else []
         return any(owner["uid"] == second["metadata"]["uid"] for owner in owners) or None
 
     until("the second's Deployment", new_ones, seconds=45)

@@ -67,8 +67,8 @@ def test_a_deleted_child_is_made_again(kubectl: Kubectl, namespace: str, kind: s
     kubectl.delete(kind, "drift", namespace)
 
     def another() -> Object | None:
-        found = kubectl.find(kind, "drift", namespace)
-        return found if found and found["metadata"]["uid"] != uid else None
+        resource = kubectl.find(kind, "drift", namespace)
+        return resource if resource and resource["metadata"]["uid"] != uid else None
 
     until(f"another {kind}", another)
 

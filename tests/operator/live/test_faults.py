@@ -144,7 +144,7 @@ def test_a_version_that_is_too_old_is_listed_again(
     # Changes between two watches arrive with the list.
     kubectl.patch("Deployment", "old", here, body={"spec": {"replicas": 9}}, subresource="scale")
     replicas(kubectl, "old", here, 2)
-    assert any("/deployments?limit=" in each.path for each in proxy.requests[before:])
+    assert any("/deployments?limit=" in request.path for request in proxy.requests[before:])
 
 
 def test_an_api_server_that_goes_away_for_a_while_is_waited_for(

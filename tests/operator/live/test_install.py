@@ -101,8 +101,8 @@ def carried_out(admin: Kubectl, operator: OperatorProcess, namespace: str) -> No
     until(f"a child of every kind among {sorted(wanted)}", there)
 
     def has_status() -> bool | None:
-        found = admin.get("InferenceService", "service-0", namespace)
-        return bool(condition(found, "Ready")) or None
+        resource = admin.get("InferenceService", "service-0", namespace)
+        return bool(condition(resource, "Ready")) or None
 
     until("a status", has_status)
     columns, row = table(admin, namespace, "service-0")

@@ -10,8 +10,8 @@ pytestmark = pytest.mark.usefixtures("operator")
 
 def kept(kubectl: Kubectl, name: str, namespace: str) -> int | None:
     status = kubectl.get("InferenceService", name, namespace).get("status") or {}
-    found: int | None = status.get("keptReplicas")
-    return found
+    value: int | None = status.get("keptReplicas")
+    return value
 
 
 def suspend(kubectl: Kubectl, name: str, namespace: str, *, on: bool) -> None:

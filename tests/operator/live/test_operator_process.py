@@ -142,7 +142,7 @@ def test_an_operator_that_waits_for_the_api_server_logs_it_and_can_be_stopped(
     operator = start(kubeconfig=plane.kubeconfig(OPERATOR_TOKEN, server=proxy.url))
     line = until(
         "a line that says so",
-        lambda: next((each for each in operator.lines() if "waiting" in each["message"]), None),
+        lambda: next((line for line in operator.lines() if "waiting" in line["message"]), None),
     )
     assert "the proxy of the tests says 503" in line["message"]
     assert operator.get("/readyz").status_code == 503
@@ -211,7 +211,7 @@ def test_each_log_line_about_a_service_names_it(kubectl: Kubectl, start: Start) 
     line = until(
         "a line about it",
         lambda: next(
-            (each for each in operator.lines() if "put Deployment" in each["message"]), None
+            (line for line in operator.lines() if "put Deployment" in line["message"]), None
         ),
     )
     assert line["object"] == f"{namespace}/named"

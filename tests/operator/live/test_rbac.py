@@ -63,14 +63,14 @@ def refusals(operator: OperatorProcess) -> list[str]:
 
 
 def everything(admin: Kubectl, namespace: str, labels: str) -> set[str]:
-    found = set()
+    names = set()
     for kind in CHILDREN:
         try:
-            found |= {kind for _ in admin.list(kind, namespace, labels=labels)}
+            names |= {kind for _ in admin.list(kind, namespace, labels=labels)}
         except RefusedError as refused:
             if refused.code not in (404, 429):  # not served yet, or only just
                 raise
-    return found
+    return names
 
 
 def examples(namespace: str) -> list[Object]:
@@ -133,8 +133,8 @@ def disturbed(admin: Kubectl, namespace: str) -> None:
         admin.delete(kind, name, namespace)
 
         def again(kind: str = kind, name: str = name, uid: str = uid) -> bool | None:
-            found = admin.find(kind, name, namespace)
-            return (found is not None and found["metadata"]["uid"] != uid) or None
+            resource = admin.find(kind, name, namespace)
+            return (resource is not None and resource["metadata"]["uid"] != uid) or None
 
         until(f"another {kind} {name}", again)
 

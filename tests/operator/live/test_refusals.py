@@ -44,8 +44,8 @@ def refused(
     kubectl: Kubectl, name: str, namespace: str, *, words: str, kind: str = "Ready"
 ) -> Object:
     def look() -> Object | None:
-        found = condition(kubectl.get("InferenceService", name, namespace), kind)
-        return found if words in found.get("message", "") else None
+        shown = condition(kubectl.get("InferenceService", name, namespace), kind)
+        return shown if words in shown.get("message", "") else None
 
     return until(f"{name} to say {words}", look, seconds=15)
 
@@ -58,10 +58,10 @@ def test_a_typo_in_a_kubernetes_object_is_reported(
     kubectl.create(inference_service(case, namespace, **predictor))
     # Starting pods are reported before the autoscaler.
     kind = "AutoscalingReady" if case == "behavior" else "Ready"
-    found = refused(kubectl, case, namespace, words=words, kind=kind)
-    assert found["status"] == "False"
-    assert found["reason"] in ("ApplyFailed", "InvalidSpec")
-    assert "valueUnstructured" not in found["message"]
+    reason = refused(kubectl, case, namespace, words=words, kind=kind)
+    assert reason["status"] == "False"
+    assert reason["reason"] in ("ApplyFailed", "InvalidSpec")
+    assert "valueUnstructured" not in reason["message"]
     kubectl.delete("InferenceService", case, namespace)
 
 
@@ -122,8 +122,8 @@ def test_a_webhook_that_is_down_is_reported_and_blocks_only_its_own_kind(
             lambda: is_refused(kubectl, any_deployment, words="down.example.com"),
         )
         kubectl.create(inference_service("hooked", namespace))
-        found = refused(kubectl, "hooked", namespace, words="down.example.com")
-        assert found["reason"] == "ApplyFailed"
+        reason = refused(kubectl, "hooked", namespace, words="down.example.com")
+        assert reason["reason"] == "ApplyFailed"
         assert kubectl.find("Service", "hooked", namespace), "the others are made"
     finally:
         kubectl.request("DELETE", f"{hooks}/down")

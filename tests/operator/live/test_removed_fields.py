@@ -25,8 +25,8 @@ def says(
 
     def look() -> Object | None:
         kubelet.step(namespace)
-        found = condition(kubectl.get("InferenceService", name, namespace), "Ready")
-        return found if found.get("reason") == reason else None
+        shown = condition(kubectl.get("InferenceService", name, namespace), "Ready")
+        return shown if shown.get("reason") == reason else None
 
     found = until(f"Ready to say {reason}", look)
     return found["status"], found["message"]

@@ -28,8 +28,8 @@ def reported(
 
     def look() -> Object | None:
         kubelet.step(namespace, become=become)
-        found = condition(kubectl.get("InferenceService", name, namespace), "Ready")
-        return found if found.get("reason") == reason else None
+        shown = condition(kubectl.get("InferenceService", name, namespace), "Ready")
+        return shown if shown.get("reason") == reason else None
 
     message: str = until(f"Ready to say {reason}", look)["message"]
     return message

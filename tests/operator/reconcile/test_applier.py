@@ -64,10 +64,10 @@ class Api(Client):
         version = "resourceVersion" in manifest["metadata"]
         if version and (self.present is not None or self.rejects_versions):
             raise errors.Conflict(f"apply {ref}")
-        made: dict[str, Any] = json.loads(json.dumps(manifest))
-        made["metadata"].update(uid=self.uid, resourceVersion="7", managedFields=[])
-        self.present = made
-        return made
+        document: dict[str, Any] = json.loads(json.dumps(manifest))
+        document["metadata"].update(uid=self.uid, resourceVersion="7", managedFields=[])
+        self.present = document
+        return document
 
 
 def foreign() -> dict[str, Any]:
@@ -145,7 +145,7 @@ async def test_an_object_of_another_owner_is_left_alone_and_its_owner_named(
     result = await apply(api, is_new=is_new)
     assert api.present == foreign()
     assert (result.created, result.writes) == (False, 0)
-    assert [(each.kind, each.name, each.owner) for each in result.conflicts] == [
+    assert [(conflict.kind, conflict.name, conflict.owner) for conflict in result.conflicts] == [
         ("Service", "demo", "ConfigMap boss")
     ]
 

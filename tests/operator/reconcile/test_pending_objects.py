@@ -19,9 +19,9 @@ class Clock:
 
 
 def service(version: str) -> dict[str, typing.Any]:
-    made = manifests.resource()
-    made["metadata"] |= {"resourceVersion": version, "managedFields": [{"manager": "kubectl"}]}
-    return made
+    resource = manifests.resource()
+    resource["metadata"] |= {"resourceVersion": version, "managedFields": [{"manager": "kubectl"}]}
+    return resource
 
 
 def version_of(manifest: dict[str, typing.Any] | None) -> str:

@@ -98,7 +98,7 @@ def ignore(response: InferResponse) -> None:
 def values(response: InferResponse) -> dict[str, Any]:
     """What a response holds, as lists; fails when it holds an error."""
     assert response.error is None, response.error
-    return {each.name: each.array.tolist() for each in response.outputs}
+    return {output.name: output.array.tolist() for output in response.outputs}
 
 
 class Instance(LocalInstance):
@@ -126,4 +126,4 @@ class Loaded:
 
 def run(instance: Instance, *batch: Inference) -> list[InferResponse]:
     """The answers that `execute` returns to a batch."""
-    return [each for each in instance.execute(batch).responses if each is not None]
+    return [response for response in instance.execute(batch).responses if response is not None]

@@ -26,7 +26,9 @@ def test_a_gpu_group_gives_each_of_its_devices_the_whole_count() -> None:
         outputs=(),
         instance_groups=(InstanceGroup(name="g", kind=InstanceKind.GPU, count=2, gpus=(1, 3)),),
     )
-    assert [(each.name, each.device_id) for each in instance_specs(config)] == [
+    assert [
+        (instance_spec.name, instance_spec.device_id) for instance_spec in instance_specs(config)
+    ] == [
         ("g_0", 1),
         ("g_0", 3),
         ("g_1", 1),

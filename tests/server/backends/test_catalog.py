@@ -67,8 +67,8 @@ def test_the_servers_own_backends_are_declared_as_entry_points() -> None:
 
 def test_a_backend_of_an_installed_package_is_found_by_its_entry_point(site: pathlib.Path) -> None:
     install(site, "acme", "acme_backend:PLUGIN", PLUGIN)
-    made = Registry(clock=ManualClock()).get("acme")
-    assert made is sys.modules["acme_backend"].MADE
+    backend = Registry(clock=ManualClock()).get("acme")
+    assert backend is sys.modules["acme_backend"].MADE
 
 
 def test_its_models_are_known_by_their_files_and_get_its_defaults(site: pathlib.Path) -> None:
@@ -142,9 +142,9 @@ def test_a_package_may_bring_a_backend_that_the_server_only_knows_by_name(
     site: pathlib.Path,
 ) -> None:
     install(site, "tensorrt", "acme_tensorrt:PLUGIN", PLUGIN.replace('"acme"', '"tensorrt"'))
-    found = Catalog().find("tensorrt")
-    assert found is not None
-    assert found.supported
+    backend = Catalog().find("tensorrt")
+    assert backend is not None
+    assert backend.supported
 
 
 @pytest.mark.slow

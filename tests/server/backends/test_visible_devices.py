@@ -21,9 +21,9 @@ def gpu(number: int) -> InstanceSpec:
 
 
 def test_a_worker_sees_the_gpu_of_its_instance_and_calls_it_0() -> None:
-    found = seen(gpu(3))
-    assert found.variables == {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
-    assert found.spec == gpu(0)
+    worker_sees = seen(gpu(3))
+    assert worker_sees.variables == {"CUDA_VISIBLE_DEVICES": "3", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
+    assert worker_sees.spec == gpu(0)
 
 
 def test_where_the_server_sees_only_some_its_numbers_count_among_those() -> None:
@@ -44,8 +44,8 @@ def test_instances_without_a_gpu_of_their_own_see_what_the_server_sees(kind: Ins
 
 
 def test_a_model_can_ask_to_see_all() -> None:
-    found = seen(gpu(3), {"naiad.visible_gpus": "all"})
-    assert found == Seen(spec=gpu(3), variables={})
+    worker_sees = seen(gpu(3), {"naiad.visible_gpus": "all"})
+    assert worker_sees == Seen(spec=gpu(3), variables={})
     with pytest.raises(InferenceError, match=r"naiad\.visible_gpus is 'some'.*own.*all"):
         seen(gpu(3), {"naiad.visible_gpus": "some"})
 

@@ -195,7 +195,7 @@ def test_unused_ones_go_after_some_days_and_used_ones_stay(tmp_path: pathlib.Pat
     for name, age in (("used", 40), ("recent", 20), ("old", 31)):
         os.utime(tmp_path / name / MARK, (1e9 - age * DAY, 1e9 - age * DAY))
     assert cache(tmp_path).remove_unused(days=30, now_s=1e9) == ["half", "old"]
-    assert sorted(each.name for each in tmp_path.iterdir() if each.is_dir()) == ["recent", "used"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_dir()) == ["recent", "used"]
     assert cache(tmp_path).remove_unused(days=0, now_s=2e9) == []
 
 

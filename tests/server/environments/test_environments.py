@@ -80,8 +80,8 @@ def test_a_server_without_pip_builds_all_the_same(
     wheel(tmp_path / "wheels", "greeting", "1.0", "WORD = 'hello'\n")
     wheel(tmp_path / "wheels", "numpy", "1.99", "", package=True)
     options = {"environment-cache": str(tmp_path / "cache")}
-    found = environments.get("m", required(tmp_path, "greeting\nnumpy"), options)
-    assert printed(found, "import greeting; print(greeting.WORD)") == "hello"
+    environment = environments.get("m", required(tmp_path, "greeting\nnumpy"), options)
+    assert printed(environment, "import greeting; print(greeting.WORD)") == "hello"
 
 
 @pytest.mark.slow
@@ -97,7 +97,7 @@ def test_a_failed_build_shows_the_output_of_the_installer_and_leaves_nothing(
     assert "ERROR: No matching distribution found for nonesuch==99" in message
     assert f"from the wheels in {spec.wheels} only" in message
     assert 'naiad.requirements to "ignore"' in message
-    assert not [each for each in (tmp_path / "cache").iterdir() if each.is_dir()]
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
 
 
 def test_requirements_that_bring_no_wheels_folder_say_so(
@@ -118,10 +118,10 @@ def test_requirements_that_are_not_text_are_named(
 
 
 def test_a_folder_is_taken_as_it_stands(environments: Environments, packed: pathlib.Path) -> None:
-    found = environments.get("m", Packed(path=packed), {})
-    assert found.executable == str(packed / "bin" / "python")
-    assert found.variables["VIRTUAL_ENV"] == str(packed)
-    assert printed(found, "import packed_word, numpy; print(packed_word.WORD)") == "packed"
+    environment = environments.get("m", Packed(path=packed), {})
+    assert environment.executable == str(packed / "bin" / "python")
+    assert environment.variables["VIRTUAL_ENV"] == str(packed)
+    assert printed(environment, "import packed_word, numpy; print(packed_word.WORD)") == "packed"
 
 
 def test_a_folder_that_was_changed_is_looked_at_again(
@@ -159,12 +159,12 @@ def test_a_tarball_is_unpacked_once(
 ) -> None:
     caplog.set_level(logging.INFO, logger="naiad")
     options = {"environment-cache": str(tmp_path)}
-    found = environments.get("m", Packed(path=packed_tarball), options)
-    folder = pathlib.Path(found.executable).parents[1]
+    environment = environments.get("m", Packed(path=packed_tarball), options)
+    folder = pathlib.Path(environment.executable).parents[1]
     assert folder.parent == tmp_path
-    assert found.variables["VIRTUAL_ENV"] == str(folder)
-    assert printed(found, "import packed_word, sys; print(sys.prefix)") == str(folder)
-    assert environments.get("other", Packed(path=packed_tarball), options) == found
+    assert environment.variables["VIRTUAL_ENV"] == str(folder)
+    assert printed(environment, "import packed_word, sys; print(sys.prefix)") == str(folder)
+    assert environments.get("other", Packed(path=packed_tarball), options) == environment
     assert caplog.text.count("unpacking") == 1
 
 
@@ -189,8 +189,8 @@ def test_conda_unpack_is_run_where_the_environment_is_then(
     with tarfile.open(tmp_path / "e.tar", "w") as archive:
         archive.add(spec.path, ".")
     options = {"environment-cache": str(tmp_path / "cache")}
-    found = environments.get("m", Packed(path=tmp_path / "e.tar"), options)
-    assert pathlib.Path(found.executable).with_name("done").read_text() == "yes"
+    environment = environments.get("m", Packed(path=tmp_path / "e.tar"), options)
+    assert pathlib.Path(environment.executable).with_name("done").read_text() == "yes"
 
 
 def test_without_the_interpreter_the_servers_takes_the_environments_packages(
@@ -200,9 +200,9 @@ def test_without_the_interpreter_the_servers_takes_the_environments_packages(
     shutil.copytree(packed / "bin", folder / "bin", ignore=shutil.ignore_patterns("python*"))
     (folder / "lib").symlink_to(packed / "lib")
     (folder / "bin" / "python").symlink_to("/nonesuch/python3.11")
-    found = environments.get("m", Packed(path=folder), {})
-    assert found.executable == getattr(sys, "_base_executable", sys.executable)
-    assert printed(found, "import packed_word, numpy; print(numpy.__file__)").startswith(
+    environment = environments.get("m", Packed(path=folder), {})
+    assert environment.executable == getattr(sys, "_base_executable", sys.executable)
+    assert printed(environment, "import packed_word, numpy; print(numpy.__file__)").startswith(
         str(folder)
     )
     (folder / "lib").unlink()

@@ -34,8 +34,8 @@ def test_a_path_is_taken_as_it_is(tmp_path: pathlib.Path) -> None:
 
 
 def test_the_models_folder_is_put_in(tmp_path: pathlib.Path) -> None:
-    found = needed(tmp_path, {"EXECUTION_ENV_PATH": "$$TRITON_MODEL_DIRECTORY/envs/../a.tar.gz"})
-    assert found == Packed(path=tmp_path / "a.tar.gz")
+    spec = needed(tmp_path, {"EXECUTION_ENV_PATH": "$$TRITON_MODEL_DIRECTORY/envs/../a.tar.gz"})
+    assert spec == Packed(path=tmp_path / "a.tar.gz")
 
 
 @pytest.mark.parametrize(
@@ -62,9 +62,9 @@ def test_wheels_are_looked_for_beside_the_file_then_at_the_model_then_in_the_opt
     tmp_path: pathlib.Path,
 ) -> None:
     def wheels() -> pathlib.Path | None:
-        found = needed(tmp_path, options={"wheel-dir": "/wheels"})
-        assert isinstance(found, Required)
-        return found.wheels
+        spec = needed(tmp_path, options={"wheel-dir": "/wheels"})
+        assert isinstance(spec, Required)
+        return spec.wheels
 
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "requirements.txt").touch()

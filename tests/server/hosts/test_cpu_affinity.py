@@ -211,9 +211,9 @@ def test_a_worker_that_is_let_go_takes_the_threads_along_that_it_started_while_b
         started = worker.do("start")
         assert os.sched_getaffinity(started) == {each}
     bind(worker.pid, set(ALLOWED))
-    threads = [int(each.name) for each in pathlib.Path(f"/proc/{worker.pid}/task").iterdir()]
+    threads = [int(path.name) for path in pathlib.Path(f"/proc/{worker.pid}/task").iterdir()]
     assert len(threads) == 5
-    assert [os.sched_getaffinity(each) for each in threads] == [set(ALLOWED)] * 5
+    assert [os.sched_getaffinity(thread) for thread in threads] == [set(ALLOWED)] * 5
 
 
 @several

@@ -55,16 +55,16 @@ def journey(
 
 def shown(responses: "collections.abc.Sequence[InferResponse | None]") -> list[Any]:
     return [
-        None if each is None else [(one.name, one.array.tolist()) for one in each.outputs]
-        for each in responses
+        None if response is None else [(one.name, one.array.tolist()) for one in response.outputs]
+        for response in responses
     ]
 
 
 def test_batches_of_one_layout_carry_each_their_own_numbers() -> None:
     answers = ResponseReader(CONFIG, 1)
     for start in (1.0, 5.0, 9.0):
-        found = journey(answers, ok(numbers(start, 2)), ok(numbers(start + 1, 3)))
-        assert shown(found) == [[("OUT", [[start, 2]])], [("OUT", [[start + 1, 3]])]]
+        arrived = journey(answers, ok(numbers(start, 2)), ok(numbers(start + 1, 3)))
+        assert shown(arrived) == [[("OUT", [[start, 2]])], [("OUT", [[start + 1, 3]])]]
 
 
 def test_layouts_that_differ_only_in_who_has_an_output_are_distinguished() -> None:
@@ -84,8 +84,8 @@ def test_layouts_that_differ_only_in_who_has_an_output_are_distinguished() -> No
 def test_words_empty_tensors_other_shapes_and_no_answer_yet_come_as_they_are() -> None:
     answers = ResponseReader(CONFIG, 1)
     for word in (b"a", b"longer", b""):
-        found = journey(answers, ok(words(word), numbers(7)), None, ok(numbers()))
-        assert shown(found) == [
+        arrived = journey(answers, ok(words(word), numbers(7)), None, ok(numbers()))
+        assert shown(arrived) == [
             [("WORDS", [[word]]), ("OUT", [[7]])],
             None,
             [("OUT", [[]])],
@@ -127,17 +127,17 @@ def test_more_layouts_than_are_remembered_change_nothing() -> None:
     answers = ResponseReader(CONFIG, 1)
     for _ in range(2):
         for length in range(1, 600):
-            found = journey(answers, ok(numbers(*[length] * length)))
-            assert shown(found) == [[("OUT", [[length] * length])]]
+            arrived = journey(answers, ok(numbers(*[length] * length)))
+            assert shown(arrived) == [[("OUT", [[length] * length])]]
 
 
 def test_requests_of_one_layout_carry_each_their_own_numbers() -> None:
     for start in (1.0, 5.0):
         batch = [inference(tensor("IN", np.array([[start, each]], F))) for each in range(3)]
         header, payload = pack(batch)
-        found = RequestReader().read(bytearray(payload.joined()), header, 40)
-        assert [each.number for each in found] == [40, 41, 42]
-        assert [each.inputs[0].array.tolist() for each in found] == [
+        request = RequestReader().read(bytearray(payload.joined()), header, 40)
+        assert [each.number for each in request] == [40, 41, 42]
+        assert [each.inputs[0].array.tolist() for each in request] == [
             [[start, each]] for each in range(3)
         ]
 

@@ -94,7 +94,7 @@ def test_a_model_completes_its_config_in_a_process_that_is_gone_afterwards(
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("what", "code", "said"),
+    ("what", "code", "message"),
     [
         ("raise ValueError('two configs')", ErrorCode.INVALID_ARG, "ValueError: two configs"),
         ("return 7", ErrorCode.INVALID_ARG, "must return a valid pb.ModelConfig object"),
@@ -105,7 +105,7 @@ def test_a_model_completes_its_config_in_a_process_that_is_gone_afterwards(
     ],
 )
 def test_a_completion_that_fails_says_how(
-    tmp_path: pathlib.Path, what: str, code: ErrorCode, said: str
+    tmp_path: pathlib.Path, what: str, code: ErrorCode, message: str
 ) -> None:
     before = open_descriptors()
     with pytest.raises(InferenceError) as failure:
@@ -120,7 +120,7 @@ def test_a_completion_that_fails_says_how(
             timeout_s=1 if "60" in what else GIVE_UP_S,
         )
     assert failure.value.code is code
-    assert said in failure.value.message
+    assert message in failure.value.message
     assert open_descriptors() == before
 
 

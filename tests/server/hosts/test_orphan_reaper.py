@@ -41,13 +41,13 @@ def test_what_a_killed_server_leaves_is_ended_and_what_was_over_before_is_not_to
         assert all(map(exists, groups))
         server.kill()
         server.wait()
-        wait_until(lambda: [exists(each) for each in groups] == [False, True, False, True])
+        wait_until(lambda: [exists(group) for group in groups] == [False, True, False, True])
         assert bystander.poll() is None
     finally:
         server.stdin.close()
         server.stdout.close()
-        for each in groups[1::2]:
-            os.kill(each, 9)
+        for group in groups[1::2]:
+            os.kill(group, 9)
         bystander.kill()
         bystander.wait()
 

@@ -52,10 +52,10 @@ async def test_a_decoupled_model_responds_many_times_and_every_response_arrives_
     assert outcome.execution is not None
     assert outcome.execution.responses == [None, None]
     assert told_by_then == [0, 1, "end!", "end!"]
-    assert [each.inference for each in hosted.answers] == [first, first, first, second]
+    assert [answer.inference for answer in hosted.answers] == [first, first, first, second]
     assert all(
-        outcome.compute_start_ns <= each.begun_ns <= outcome.compute_end_ns
-        for each in hosted.answers
+        outcome.compute_start_ns <= answer.begun_ns <= outcome.compute_end_ns
+        for answer in hosted.answers
     )
 
 
@@ -80,7 +80,7 @@ async def test_large_answers_and_answers_of_words_come_whole(hosts: Hosts) -> No
         outputs=[spec("OUT", datatypes.BYTES, (2,))],
     )
     await hosted.run()
-    *answers, end = [each.response for each in hosted.answers]
+    *answers, end = [answer.response for answer in hosted.answers]
     assert end.empty
     for size, answer in zip((1, 10_000, 300_000), answers, strict=True):
         assert values(answer) == {"OUT": [[b"x" * size, b""]]}
@@ -256,7 +256,9 @@ async def test_a_cancel_is_seen_while_the_batch_runs(hosts: Hosts, tmp_path: pat
     batch[1].cancel()
     outcome = await asyncio.wait_for(out, GIVE_UP_S)
     assert outcome.execution is not None
-    assert [values(each) for each in outcome.execution.responses if each is not None] == [
+    assert [
+        values(response) for response in outcome.execution.responses if response is not None
+    ] == [
         {"OUT": [[0, 0]]},
         {"OUT": [[1, 0]]},
     ]
@@ -310,8 +312,8 @@ async def test_a_flood_of_cancels_to_a_worker_that_does_not_listen_arrives_later
     out = hosted.submit(*batch)
     await until((tmp_path / "begun").exists)
     os.kill(hosted.worker.pid, signal.SIGSTOP)
-    for each in batch:
-        each.cancel()
+    for inference in batch:
+        inference.cancel()
     os.kill(hosted.worker.pid, signal.SIGCONT)
     outcome = await asyncio.wait_for(out, GIVE_UP_S)
     assert outcome.execution is not None

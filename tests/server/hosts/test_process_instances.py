@@ -70,7 +70,7 @@ async def test_instances_share_a_process_and_what_it_loaded_and_run_at_the_same_
         for place in (0, 1, 2, 0, 1, 2)
     ]
     assert threads[:3] == threads[3:]
-    assert len({str(each) for each in threads}) == 3
+    assert len({str(thread) for thread in threads}) == 3
     assert notes(tmp_path) == ["loaded"]
 
 

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
-    ("body", "said"),
+    ("body", "message"),
     [
         ("raise ValueError('no such weights')", "ValueError: no such weights"),
         ("def initialize(self, args): raise KeyError('vocab')", "KeyError: 'vocab'"),
@@ -36,12 +36,14 @@ pytestmark = pytest.mark.slow
         ("def initialize(self, args): sys.exit('no GPU')", "SystemExit: no GPU"),
     ],
 )
-async def test_a_model_that_cannot_be_loaded_says_why(hosts: Hosts, body: str, said: str) -> None:
+async def test_a_model_that_cannot_be_loaded_says_why(
+    hosts: Hosts, body: str, message: str
+) -> None:
     hosted = hosts.make(body if body == "pass" else f"{body}\n{SAME}")
     with pytest.raises(InferenceError) as refusal:
         await hosted.worker.start()
     assert refusal.value.code is ErrorCode.INVALID_ARG
-    assert said in refusal.value.message
+    assert message in refusal.value.message
     assert "model.py" in refusal.value.message
     assert hosted.worker.pid == 0
 

@@ -29,9 +29,9 @@ async def test_prints_and_log_lines_come_out_with_the_model_s_and_the_instance_s
     )
     await hosted.host.close()
     said = [
-        (each.levelname, each.getMessage())
-        for each in caplog.records
-        if each.name == "naiad.models.m"
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.name == "naiad.models.m"
     ]
     assert said == [
         ("INFO", "[m m_0_0] first"),
@@ -40,7 +40,7 @@ async def test_prints_and_log_lines_come_out_with_the_model_s_and_the_instance_s
         ("INFO", "[m m_0_0] fourth"),
         ("INFO", "[m m_0_0] unfinished"),
     ]
-    record = next(each for each in caplog.records if each.getMessage().endswith("third"))
+    record = next(record for record in caplog.records if record.getMessage().endswith("third"))
     assert record.filename == "model.py"
 
 
@@ -75,7 +75,7 @@ async def test_a_model_that_leads_its_output_away_can_log_and_fail_as_ever(
     await hosted.host.close()
     assert hosted.worker.pid in {0, pid}
     assert hosted.usable == []
-    said = [each.getMessage() for each in caplog.records if each.name == "naiad.models.m"]
+    said = [record.getMessage() for record in caplog.records if record.name == "naiad.models.m"]
     assert said[:2] == ["[m m_0_0] before", "[m m_0_0] a log line"]
 
 

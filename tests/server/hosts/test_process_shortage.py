@@ -212,7 +212,7 @@ async def test_an_answer_that_cannot_be_sent_is_an_error_for_the_model_and_keeps
     with monkeypatch.context() as without:
         without.setattr(os, "memfd_create", failing(errno.EMFILE))
         outcomes = [await hosted.run(ask((number, 0))) for number in (102, 3, 104)]
-    assert [value_of(each) for each in outcomes] == [-1, 1, -1]
+    assert [value_of(outcome) for outcome in outcomes] == [-1, 1, -1]
     assert value_of(await hosted.run(ask((105, 0)))) == 1
     assert await hosted.host.ready()
     assert hosted.restarts == []

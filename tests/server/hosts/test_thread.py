@@ -52,8 +52,8 @@ async def test_a_batch_runs_on_a_thread_with_the_instance_s_name_and_its_outcome
     assert outcome.batch is batch
     assert outcome.error is None
     assert outcome.execution is not None
-    assert [each and each.id for each in outcome.execution.responses] == [
-        each.request.id for each in batch
+    assert [response and response.id for response in outcome.execution.responses] == [
+        inference.request.id for inference in batch
     ]
     assert 0 < outcome.compute_start_ns <= outcome.compute_end_ns
 
@@ -254,9 +254,9 @@ class AnsweringInstance(ScriptedInstance):
     def answer(
         self, batch: collections.abc.Sequence[Inference], number: int, *, final: bool
     ) -> None:
-        for each in batch:
+        for inference in batch:
             response = Response([], {"number": number})
-            self.responder.send(each, response, final=final, begun_ns=0)
+            self.responder.send(inference, response, final=final, begun_ns=0)
 
 
 async def test_deferred_responses_come_to_the_loop_those_sent_before_the_outcome_before_it(

@@ -48,13 +48,13 @@ def files() -> list[pathlib.Path]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    found: list[str] = json.loads(done.stdout)
-    return [pathlib.Path(each) for each in found]
+    document: list[str] = json.loads(done.stdout)
+    return [pathlib.Path(each) for each in document]
 
 
 def test_a_worker_needs_the_standard_library_and_numpy_only(files: list[pathlib.Path]) -> None:
     top = pathlib.Path(naiad.__file__).parent
-    names = {str(each.relative_to(top)) for each in files}
+    names = {str(file.relative_to(top)) for file in files}
     assert "backends/python/instance.py" in names
     assert not any(
         name.startswith(("config/", "core/", "engine/", "scheduling/")) for name in names
@@ -92,7 +92,9 @@ def _newer(tree: ast.AST) -> collections.abc.Iterator[tuple[int, str]]:
     for node in _executed(tree, in_function=False):
         if isinstance(node, ast.Subscript) and _name(node.value) in _GENERIC:
             yield node.lineno, "a subscript of what 3.8 cannot subscript"
-        elif isinstance(node, ast.Call) and any(each.arg == "strict" for each in node.keywords):
+        elif isinstance(node, ast.Call) and any(
+            keyword.arg == "strict" for keyword in node.keywords
+        ):
             yield node.lineno, "strict="
         elif isinstance(node, ast.Attribute) and node.attr in {"removeprefix", "removesuffix"}:
             yield node.lineno, node.attr

@@ -185,15 +185,15 @@ class Hosts:
         model(self._folder, body)
         of_model = python_config(**config)
         worker_plan = worker_plan or plan(self._folder, of_model)
-        made = Hosted(
+        hosted = Hosted(
             worker_plan,
             of_model,
             timeout_s=timeout_s,
             load_timeout_s=load_timeout_s,
             rpc_handler=rpc_handler,
         )
-        self._made.append(made)
-        return made
+        self._made.append(hosted)
+        return hosted
 
     async def close(self) -> None:
         """Close them all."""
@@ -224,9 +224,9 @@ def open_descriptors() -> int:
 def lines(caplog: Any, logger: str) -> list[str]:
     """What a logger and those below it said."""
     return [
-        each.getMessage()
-        for each in caplog.records
-        if each.name.startswith(logger) and each.levelno >= logging.INFO
+        record.getMessage()
+        for record in caplog.records
+        if record.name.startswith(logger) and record.levelno >= logging.INFO
     ]
 
 
@@ -234,7 +234,7 @@ def answers(outcome: BatchOutcome) -> list[dict[str, object]]:
     """What each request of a batch that went well got."""
     assert outcome.error is None, outcome.error
     assert outcome.execution is not None
-    return [values(each) for each in outcome.execution.responses if each is not None]
+    return [values(response) for response in outcome.execution.responses if response is not None]
 
 
 def told(hosted: Hosted) -> list[Any]:

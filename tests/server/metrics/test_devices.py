@@ -46,17 +46,17 @@ def test_no_new_ticks_mean_a_utilisation_of_zero(tmp_path: pathlib.Path) -> None
 
 def test_used_memory_is_total_minus_available(tmp_path: pathlib.Path) -> None:
     write(tmp_path, "1 0 0 1 0 0 0 0 0 0")
-    found = values(ProcessorMeter(tmp_path))
-    assert found["nv_cpu_memory_total_bytes"] == 4000 * 1024
-    assert found["nv_cpu_memory_used_bytes"] == 1000 * 1024
+    by_series = values(ProcessorMeter(tmp_path))
+    assert by_series["nv_cpu_memory_total_bytes"] == 4000 * 1024
+    assert by_series["nv_cpu_memory_used_bytes"] == 1000 * 1024
 
 
 def test_this_machine_tells_fractions_and_bytes() -> None:
     meter = ProcessorMeter()
     values(meter)
-    found = values(meter)
-    assert 0 <= found["nv_cpu_utilization"] <= 1
-    assert 0 < found["nv_cpu_memory_used_bytes"] < found["nv_cpu_memory_total_bytes"]
+    by_series = values(meter)
+    assert 0 <= by_series["nv_cpu_utilization"] <= 1
+    assert 0 < by_series["nv_cpu_memory_used_bytes"] < by_series["nv_cpu_memory_total_bytes"]
 
 
 def test_without_a_driver_there_are_no_gpus_and_no_binding_is_imported() -> None:

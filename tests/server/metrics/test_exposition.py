@@ -52,40 +52,40 @@ MODEL = (("model", "m"), ("version", "1"))
 
 
 def test_tritons_counters_have_their_exact_names_and_values() -> None:
-    found = samples(page(model_series([counted()], counter_latencies=True)))
-    assert found["nv_inference_request_success"][MODEL] == 2
-    assert found["nv_inference_count"][MODEL] == 3
-    assert found["nv_inference_exec_count"][MODEL] == 1
-    assert found["nv_inference_request_duration_us"][MODEL] == 8_000
-    assert found["nv_inference_queue_duration_us"][MODEL] == 2_000
-    assert found["nv_inference_compute_input_duration_us"][MODEL] == 3
-    assert found["nv_inference_pending_request_count"][MODEL] == 2
-    assert found["nv_model_load_duration_secs"][MODEL] == 1.25
+    series = samples(page(model_series([counted()], counter_latencies=True)))
+    assert series["nv_inference_request_success"][MODEL] == 2
+    assert series["nv_inference_count"][MODEL] == 3
+    assert series["nv_inference_exec_count"][MODEL] == 1
+    assert series["nv_inference_request_duration_us"][MODEL] == 8_000
+    assert series["nv_inference_queue_duration_us"][MODEL] == 2_000
+    assert series["nv_inference_compute_input_duration_us"][MODEL] == 3
+    assert series["nv_inference_pending_request_count"][MODEL] == 2
+    assert series["nv_model_load_duration_secs"][MODEL] == 1.25
 
 
 def test_every_failure_reason_has_a_series_from_the_start() -> None:
-    found = samples(
+    series = samples(
         page(model_series([counted(statistics=ModelStatistics())], counter_latencies=True))
     )
     reasons = {
         dict(labels)["reason"]: value
-        for labels, value in found["nv_inference_request_failure"].items()
+        for labels, value in series["nv_inference_request_failure"].items()
     }
     assert reasons == {"REJECTED": 0, "CANCELED": 0, "BACKEND": 0, "OTHER": 0}
 
 
 def test_histograms_are_cumulative_and_end_in_their_count() -> None:
-    found = samples(page(model_series([counted()], counter_latencies=True)))
+    series = samples(page(model_series([counted()], counter_latencies=True)))
     buckets = {
         dict(labels)["le"]: value
-        for labels, value in found["naiad_request_duration_seconds_bucket"].items()
+        for labels, value in series["naiad_request_duration_seconds_bucket"].items()
     }
     assert buckets["0.0025"] == 1  # the rejected one
     assert buckets["0.005"] == 3
     assert buckets["+Inf"] == 3
-    assert found["naiad_request_duration_seconds_count"][MODEL] == 3
-    assert math.isclose(found["naiad_request_duration_seconds_sum"][MODEL], 0.00801)
-    assert found["naiad_batch_size_sum"][MODEL] == 3
+    assert series["naiad_request_duration_seconds_count"][MODEL] == 3
+    assert math.isclose(series["naiad_request_duration_seconds_sum"][MODEL], 0.00801)
+    assert series["naiad_batch_size_sum"][MODEL] == 3
 
 
 def test_each_memory_of_a_model_has_a_series() -> None:
@@ -105,9 +105,10 @@ def test_each_memory_of_a_model_has_a_series() -> None:
 
 
 def test_why_batches_closed_is_counted() -> None:
-    found = samples(page(model_series([counted()], counter_latencies=True)))
+    series = samples(page(model_series([counted()], counter_latencies=True)))
     closes = {
-        dict(labels)["reason"]: value for labels, value in found["naiad_batch_closed_total"].items()
+        dict(labels)["reason"]: value
+        for labels, value in series["naiad_batch_closed_total"].items()
     }
     assert closes["idle_instance"] == 1
     assert closes["full"] == 0
@@ -119,10 +120,10 @@ def test_labels_stand_in_tritons_order() -> None:
 
 
 def test_latency_counters_can_be_switched_off() -> None:
-    found = samples(page(model_series([counted()], counter_latencies=False)))
-    assert "nv_inference_request_duration_us" not in found
-    assert found["nv_inference_request_success"][MODEL] == 0
-    assert found["naiad_request_duration_seconds_count"][MODEL] == 3
+    series = samples(page(model_series([counted()], counter_latencies=False)))
+    assert "nv_inference_request_duration_us" not in series
+    assert series["nv_inference_request_success"][MODEL] == 0
+    assert series["naiad_request_duration_seconds_count"][MODEL] == 3
 
 
 def test_metric_tags_and_gpus_are_labels() -> None:
@@ -144,12 +145,12 @@ def test_no_model_writes_lines_of_another_or_breaks_the_page() -> None:
             [counted(name=name, tags={"tag": name}) for name in names], counter_latencies=True
         )
     )
-    found = samples(text)
-    assert len(found["nv_inference_count"]) == len(names)
+    series = samples(text)
+    assert len(series["nv_inference_count"]) == len(names)
     for name in names:
         labels = (("_tag", name), ("model", name), ("version", "1"))
-        assert found["nv_inference_count"][labels] == 3
-        assert found["naiad_request_duration_seconds_count"][labels] == 3
+        assert series["nv_inference_count"][labels] == 3
+        assert series["naiad_request_duration_seconds_count"][labels] == 3
 
 
 def test_only_models_with_workers_have_restarts() -> None:

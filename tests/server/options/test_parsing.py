@@ -97,7 +97,7 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         ([], "--model-repository is missing"),
         ([REPOSITORY, "--http-prot=1"], "did you mean --http-port?"),
@@ -132,10 +132,10 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--allow-http=0", "--allow-grpc=0", "--allow-metrics=0"], "nothing would be served"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_answered_with_what_to_write(words: list[str], said: str) -> None:
+def test_a_mistake_is_answered_with_what_to_write(words: list[str], message: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse(words)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 def test_the_repository_is_polled_in_mode_poll_only() -> None:

@@ -39,7 +39,7 @@ def test_no_pattern_forwards_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pattern", "said"),
+    ("pattern", "message"),
     [
         ("x-(a", "missing ) at its end."),
         ("ab[z-a]", "invalid character class range at character 4, 'z-a'."),
@@ -49,11 +49,11 @@ def test_no_pattern_forwards_nothing() -> None:
         ("\udcff", "invalid UTF-8"),
     ],
 )
-def test_what_is_not_a_pattern_names_option_place_and_reason(pattern: str, said: str) -> None:
+def test_what_is_not_a_pattern_names_option_place_and_reason(pattern: str, message: str) -> None:
     with pytest.raises(ValueError, match="not a regular expression that RE2 accepts") as caught:
         HeaderPattern(pattern, option=OPTION)
     assert str(caught.value).startswith(OPTION)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize("name", ["timeout", "Sequence_ID", "triton_x", "Triton_Enable"])

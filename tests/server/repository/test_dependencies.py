@@ -14,10 +14,10 @@ EDGES = st.lists(st.tuples(st.sampled_from(MODELS), st.sampled_from(MODELS)), ma
 def reachable(edges: collections.abc.Iterable[tuple[str, str]], start: str) -> set[str]:
     """The models that a model depends on, itself or through others; as simple as can be."""
     known = list(edges)
-    found: set[str] = set()
+    names: set[str] = set()
     for _ in MODELS:
-        found |= {needed for model, needed in known if model == start or model in found}
-    return found
+        names |= {needed for model, needed in known if model == start or model in names}
+    return names
 
 
 def built(edges: collections.abc.Iterable[tuple[str, str]]) -> DependencyGraph:

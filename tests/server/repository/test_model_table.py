@@ -55,7 +55,9 @@ def test_models_that_are_loaded_again_or_missing_are_forgotten() -> None:
 def held() -> int:
     """Plans of versions, and what holds them, that live in this process."""
     gc.collect()
-    return sum(isinstance(each, Config | Version | VersionPlan) for each in gc.get_objects())
+    return sum(
+        isinstance(get_object, Config | Version | VersionPlan) for get_object in gc.get_objects()
+    )
 
 
 @pytest.mark.slow

@@ -131,7 +131,7 @@ async def test_a_failure_reaches_every_caller_and_the_next_call_tries_again() ->
 
     reader = RepositoryReader([Failing()])
     results = await asyncio.gather(*(reader.models() for _ in range(3)), return_exceptions=True)
-    assert [str(each) for each in results] == ["no such folder"] * 3
+    assert [str(result) for result in results] == ["no such folder"] * 3
     assert await reader.models() == []
     await reader.aclose()
 

@@ -166,7 +166,7 @@ class Scheduling(RuleBasedStateMachine):
         assert len(executed) == len(set(executed))
         assert not self.left_queue.intersection(executed)
         for batch in self.log:
-            assert sum(each.batch_size for each in batch) <= MAX_ROWS
+            assert sum(inference.batch_size for inference in batch) <= MAX_ROWS
             assert len(batch) == 1 or self.batching is not None
 
     @invariant()
@@ -194,7 +194,7 @@ class Scheduling(RuleBasedStateMachine):
     def responses_keep_the_order_with_preserve_ordering(self) -> None:
         if self.batching is not None and self.batching.preserve_ordering:
             executed = [each.request.id for each in self.executed()]
-            answered = [each for each in self.answers if each in set(executed)]
+            answered = [answer for answer in self.answers if answer in set(executed)]
             assert answered == executed[: len(answered)]
 
     @override

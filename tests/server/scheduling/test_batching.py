@@ -107,7 +107,7 @@ def test_without_a_delay(
     left: list[tuple[list[int], CloseReason]] = []
     while batcher.queue:
         batch, reason = batcher.dispatch()
-        left.append(([each.batch_size for each in batch], reason))
+        left.append(([inference.batch_size for inference in batch], reason))
     assert left == batches
 
 
@@ -144,7 +144,7 @@ def test_with_a_delay(
     else:
         assert decision is not None
         batch, reason = batcher.take(decision)
-        assert ([each.batch_size for each in batch], reason) == expected
+        assert ([inference.batch_size for inference in batch], reason) == expected
 
 
 def test_the_delay_counts_from_the_oldest_request_of_the_batch() -> None:

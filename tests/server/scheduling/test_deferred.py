@@ -305,6 +305,6 @@ async def test_a_batch_that_hangs_while_its_client_waits_fails_at_last_with_the_
     await model.scheduler.stop()
     assert asyncio.get_running_loop().time() - began == UNLOAD_LIMIT_S
     errors = [response.error for _, _, response in model.answered]
-    assert [each and each.code for each in errors] == [ErrorCode.UNAVAILABLE] * 2
-    assert all(each is not None and "did not end" in each.message for each in errors)
+    assert [error and error.code for error in errors] == [ErrorCode.UNAVAILABLE] * 2
+    assert all(error is not None and "did not end" in error.message for error in errors)
     model.nothing_left()

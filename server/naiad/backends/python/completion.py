@@ -34,7 +34,7 @@ def may_complete(path: pathlib.Path) -> bool:
         ]
     except (OSError, ValueError, SyntaxError):
         return False  # it cannot be loaded either, and that tells why
-    return not classes or any(each.bases or each.decorator_list for each in classes)
+    return not classes or any(cls.bases or cls.decorator_list for cls in classes)
 
 
 def complete(settings: "dict[str, Any]") -> "dict[str, Any] | None":

@@ -129,8 +129,10 @@ class PythonInstance(Instance):
         self, call: Any, response: "InferenceResponse | None", *, final: bool, begun_ns: int
     ) -> None:
         """See `ResponseChannel`."""
-        made = None if response is None else self._response(response, call.request.output_names)
-        self._responder.send(call, made, final=final, begun_ns=begun_ns)
+        converted = (
+            None if response is None else self._response(response, call.request.output_names)
+        )
+        self._responder.send(call, converted, final=final, begun_ns=begun_ns)
 
     def pace(self, call: Any) -> None:
         """See `ResponseChannel`."""

@@ -307,5 +307,5 @@ _TEMPLATE_IN_TEXT = re.compile(r"\$\{[^}]*\}|\{\{[^{}]*\}\}")
 
 def placeholder_in(text: str, *, quoted_text: bool = False) -> str | None:
     """The placeholder that a value without its quotes holds, or None. In `quoted_text`, `$`, `@` and `<` are letters like others."""
-    found = (_TEMPLATE_IN_TEXT if quoted_text else TEMPLATE).search(text)
-    return None if found is None else found[0]
+    match = (_TEMPLATE_IN_TEXT if quoted_text else TEMPLATE).search(text)
+    return None if match is None else match[0]

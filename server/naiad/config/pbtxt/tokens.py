@@ -139,8 +139,8 @@ def _end_of_open_string(text: str, start: int, end: int) -> int:
     """Where to go on after a string without closing quote: at its first separator, else at the end of the line."""
     if end - start > _LONGEST_NAME:
         return end  # reading the rest again and again would take time quadratic in its length
-    found = _NAME_ENDS.search(text, start + 1, end)
-    return end if found is None else found.start()
+    separator = _NAME_ENDS.search(text, start + 1, end)
+    return end if separator is None else separator.start()
 
 
 def line_starts(text: str) -> list[int]:

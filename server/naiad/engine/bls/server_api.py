@@ -116,11 +116,11 @@ class ServerApi(ModelMetrics):
         return ModelRpcHandler(self, model, instance)
 
     def infer(
-        self, asked: Asked, *, caller: Running, decoupled: bool, deliver: Deliver
+        self, outgoing: Asked, *, caller: Running, decoupled: bool, deliver: Deliver
     ) -> collections.abc.Callable[[], None]:
         """See `Server`."""
         blocks = caller.thread == threading.get_ident()
-        request = _request(asked, keep=decoupled or not blocks)
+        request = _request(outgoing, keep=decoupled or not blocks)
         calling = Caller(caller.model, caller.instance, caller.batch, blocks)
         begun: list[ModelCall] = []
 
@@ -207,17 +207,17 @@ def _model_tensor(tensor: Tensor) -> ModelTensor:
     return wrap(tensor.name, array, codes.CODES[datatype.dtype])
 
 
-def _request(asked: Asked, *, keep: bool) -> InferRequest:
+def _request(outgoing: Asked, *, keep: bool) -> InferRequest:
     return InferRequest(
-        model_name=asked.model_name,
-        model_version=asked.model_version,
-        id=asked.id,
-        inputs=[input_tensor(tensor, keep=keep) for tensor in asked.inputs],
-        requested_outputs=[RequestedOutput(name) for name in asked.output_names],
-        parameters=asked.parameters,
-        timeout_us=asked.timeout_us,
-        correlation_id=asked.correlation_id,
-        flags=asked.flags,
+        model_name=outgoing.model_name,
+        model_version=outgoing.model_version,
+        id=outgoing.id,
+        inputs=[input_tensor(tensor, keep=keep) for tensor in outgoing.inputs],
+        requested_outputs=[RequestedOutput(name) for name in outgoing.output_names],
+        parameters=outgoing.parameters,
+        timeout_us=outgoing.timeout_us,
+        correlation_id=outgoing.correlation_id,
+        flags=outgoing.flags,
     )
 
 

@@ -1,4 +1,4 @@
-"""One infer route: a whole HTTP request in, the engine asked, a whole HTTP reply out. The fast lane's work.
+"""One infer route: a whole HTTP request in, the engine called, a whole HTTP reply out. The fast lane's work.
 
 Callbacks all the way: no task, no future, no validation class per request. Only large bodies leave the loop: for a thread while they are
 (de)compressed, for a codec process while they are decoded or encoded. The order of checks is row 3.1's: model and decoupled, decompression, header length, JSON.

@@ -343,8 +343,8 @@ def test_magika_tells_file_types_apart(tmp_path: pathlib.Path) -> None:
     answers = run(
         instance,
         *(
-            inference(tensor("bytes", [magika_features.features(each)], datatypes.INT32))
-            for each in samples.values()
+            inference(tensor("bytes", [magika_features.features(sample)], datatypes.INT32))
+            for sample in samples.values()
         ),
     )
     best = [labels[int(answer.outputs[0].array.argmax())] for answer in answers]

@@ -137,7 +137,7 @@ def test_batches_that_the_graph_cannot_take_are_refused(tmp_path: pathlib.Path) 
 
 
 @pytest.mark.parametrize(
-    ("tensor", "said"),
+    ("tensor", "message"),
     [
         (
             helper.make_tensor_sequence_value_info("s", TensorProto.FLOAT, [1]),
@@ -149,12 +149,12 @@ def test_batches_that_the_graph_cannot_take_are_refused(tmp_path: pathlib.Path) 
     ids=["sequence", "complex", "unknown rank"],
 )
 def test_an_output_that_cannot_be_described_is_named(
-    tmp_path: pathlib.Path, tensor: onnx.ValueInfoProto, said: str
+    tmp_path: pathlib.Path, tensor: onnx.ValueInfoProto, message: str
 ) -> None:
     with pytest.raises(CompletionError) as caught:
         completed(tmp_path, model([value("x", [1])], [tensor]))
-    assert said in caught.value.message
-    assert ("{'zipmap': False}" in caught.value.message) == ("SEQUENCE" in said)
+    assert message in caught.value.message
+    assert ("{'zipmap': False}" in caught.value.message) == ("SEQUENCE" in message)
     given = 'output { name: "other" data_type: TYPE_FP32 dims: 1 }'
     assert len(completed(tmp_path, model([value("x", [1])], [tensor]), given)["input"]) == 1
 

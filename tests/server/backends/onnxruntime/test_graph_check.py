@@ -124,9 +124,9 @@ def problems_of(
 def test_what_disagrees_is_said_at_its_place(
     tmp_path: pathlib.Path, config: str, expected: list[Shown], suggestion: str
 ) -> None:
-    found = problems_of(tmp_path, config)
-    assert shown(found) == expected
-    assert [problem.suggestion for problem in found] == [suggestion] * len(expected)
+    problems = problems_of(tmp_path, config)
+    assert shown(problems) == expected
+    assert [problem.suggestion for problem in problems] == [suggestion] * len(expected)
 
 
 TWO = model([value("a", ["N", 2]), value("b", ["N"])], [value("y", ["N", 2]), value("z", ["N", 2])])
@@ -181,8 +181,8 @@ def test_an_optional_input_does_not_go_with_batches(tmp_path: pathlib.Path) -> N
     )
     x = 'input { name: "x" data_type: TYPE_FP32 dims: 2 }'
     w = 'input { name: "w" data_type: TYPE_FP32 dims: 2 optional: true }'
-    found = problems_of(tmp_path, f"max_batch_size: 2\n{x}\n{w}\n{Y}", proto)
-    assert shown(found) == [
+    problems = problems_of(tmp_path, f"max_batch_size: 2\n{x}\n{w}\n{Y}", proto)
+    assert shown(problems) == [
         (3, 58, f"{LOAD}optional input 'w' is not supported for models that support batching")
     ]
 
@@ -191,8 +191,8 @@ FIXED = model([value("a", [1, 2])], [value("y", [1, 2]), value("z", ["N", 2])])
 
 
 def test_a_fixed_first_dimension_takes_no_batches(tmp_path: pathlib.Path) -> None:
-    found = problems_of(tmp_path, f"max_batch_size: 8\n{A}\n{Y}", FIXED)
-    assert shown(found) == [
+    problems = problems_of(tmp_path, f"max_batch_size: 8\n{A}\n{Y}", FIXED)
+    assert shown(problems) == [
         (
             1,
             17,
@@ -203,7 +203,9 @@ def test_a_fixed_first_dimension_takes_no_batches(tmp_path: pathlib.Path) -> Non
             ),
         )
     ]
-    assert "write max_batch_size: 0 and the whole shape as dims, here [1, 2]" in found[0].suggestion
+    assert (
+        "write max_batch_size: 0 and the whole shape as dims, here [1, 2]" in problems[0].suggestion
+    )
 
 
 SCALAR = model([value("a", [])], [value("y", [])])
@@ -296,10 +298,10 @@ def test_the_advice_for_one_value_per_row_works(
 
 
 def test_an_unfilled_batch_size_does_not_make_the_dims_wrong(tmp_path: pathlib.Path) -> None:
-    found = problems_of(tmp_path, f"max_batch_size: ${{size}}\n{GOOD_IN}\n{GOOD_OUT}")
-    assert [problem.position and problem.position.line for problem in found] == [1]
-    found = problems_of(tmp_path, f"zzz: 3\n{GOOD_IN}\n{GOOD_OUT}")
-    assert [problem.position and problem.position.line for problem in found] == [1]
+    problems = problems_of(tmp_path, f"max_batch_size: ${{size}}\n{GOOD_IN}\n{GOOD_OUT}")
+    assert [problem.position and problem.position.line for problem in problems] == [1]
+    problems = problems_of(tmp_path, f"zzz: 3\n{GOOD_IN}\n{GOOD_OUT}")
+    assert [problem.position and problem.position.line for problem in problems] == [1]
 
 
 def test_dims_that_could_not_be_read_are_not_compared_and_the_rest_is(

@@ -153,7 +153,7 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: pathlib.Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [
         (b"", "is empty: copy the model again"),
         (b"version https://git-lfs.github.com/spec/v1\noid sha256:0", "Git LFS pointer"),
@@ -165,11 +165,11 @@ def test_a_missing_file_is_said_to_be_missing(tmp_path: pathlib.Path) -> None:
     ],
 )
 def test_a_file_that_is_not_a_model_is_refused_in_words(
-    tmp_path: pathlib.Path, content: bytes, said: str
+    tmp_path: pathlib.Path, content: bytes, message: str
 ) -> None:
     path = tmp_path / "model.onnx"
     path.write_bytes(content)
-    with pytest.raises(OnnxFileError, match=said):
+    with pytest.raises(OnnxFileError, match=message):
         read(path)
 
 

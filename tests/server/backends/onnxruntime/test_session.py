@@ -53,10 +53,10 @@ def test_cpu_instances_share_one_session_and_run_side_by_side(
     with concurrent.futures.ThreadPoolExecutor(3) as pool:
         list(pool.map(work, range(3)))
     assert len(sessions) == 1
-    for each in instances:
-        assert each.ready()
-        each.close()
-        assert not each.ready()
+    for instance in instances:
+        assert instance.ready()
+        instance.close()
+        assert not instance.ready()
     model.close()
 
 
@@ -148,13 +148,13 @@ def test_session_settings_are_accepted_by_onnxruntime(
     instance = instance_of(write_add(tmp_path), config)
     assert values(run(instance, add([[1, 2]], [[1, 2]]))[0])["SUM"] == [[2, 4]]
     [session] = sessions
-    made = session.get_session_options()
-    assert made.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    assert made.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
-    assert (made.intra_op_num_threads, made.inter_op_num_threads) == (1, 2)
-    assert not made.enable_cpu_mem_arena
-    assert not made.enable_mem_pattern
-    assert made.get_session_config_entry("session.intra_op.allow_spinning") == "0"
+    options = session.get_session_options()
+    assert options.graph_optimization_level == onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    assert options.execution_mode == onnxruntime.ExecutionMode.ORT_PARALLEL
+    assert (options.intra_op_num_threads, options.inter_op_num_threads) == (1, 2)
+    assert not options.enable_cpu_mem_arena
+    assert not options.enable_mem_pattern
+    assert options.get_session_config_entry("session.intra_op.allow_spinning") == "0"
 
 
 def test_bf16_and_text_in_one_model_are_refused(tmp_path: pathlib.Path) -> None:

@@ -40,7 +40,7 @@ RESPONSE = 'pb_utils.InferenceResponse([pb_utils.Tensor("OUT", np.zeros((1, 2), 
 def test_each_request_gets_its_own_answer_in_order(tmp_path: pathlib.Path) -> None:
     instance = instance_of(tmp_path, IDENTITY)
     answers = run(instance, ask([1, 2], request_id="a"), ask([3, 4], request_id="b"))
-    assert [(each.id, values(each)) for each in answers] == [
+    assert [(answer.id, values(answer)) for answer in answers] == [
         ("a", {"OUT": [[1, 2]]}),
         ("b", {"OUT": [[3, 4]]}),
     ]
@@ -49,7 +49,7 @@ def test_each_request_gets_its_own_answer_in_order(tmp_path: pathlib.Path) -> No
 
 @pytest.mark.parametrize(
     "datatype",
-    [each for each in datatypes.ALL if each is not datatypes.BF16],
+    [datatype for datatype in datatypes.ALL if datatype is not datatypes.BF16],
     ids=lambda each: each.name,
 )
 def test_every_datatype_goes_through_a_model(tmp_path: pathlib.Path, datatype: DataType) -> None:

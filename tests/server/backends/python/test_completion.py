@@ -68,8 +68,8 @@ return config"""
         "root": str(tmp_path),
         "version_dir": str(tmp_path / "1"),
     }
-    found = apart(tmp_path, settings)
-    assert found["result"]["input"][0]["dims"] == [2, 3]
+    completed = apart(tmp_path, settings)
+    assert completed["result"]["input"][0]["dims"] == [2, 3]
 
 
 def apart(folder: pathlib.Path, settings: dict[str, str]) -> Any:

@@ -70,7 +70,7 @@ def test_two_instances_are_two_objects(tmp_path: pathlib.Path) -> None:
         python_config(outputs=[spec("OUT", datatypes.BYTES, ())]),
     )
     names = [make_instance(model, name) for name in ("m_0_0", "m_0_1")]
-    assert [values(run(each, ask())[0])["OUT"] for each in names] == [[b"m_0_0"], [b"m_0_1"]]
+    assert [values(run(name, ask())[0])["OUT"] for name in names] == [[b"m_0_0"], [b"m_0_1"]]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_the_log_of_a_model_has_its_name_and_its_line(
             def execute(self, requests): ...
         """,
     )
-    seen = [(each.levelname, each.getMessage(), each.lineno) for each in caplog.records]
+    seen = [(record.levelname, record.getMessage(), record.lineno) for record in caplog.records]
     assert seen == [
         ("INFO", "plain", 7),
         ("ERROR", "loud", 8),
@@ -195,7 +195,7 @@ def test_the_log_of_a_model_has_its_name_and_its_line(
         ("ERROR", "e", 11),
         ("DEBUG", "100 % v", 12),
     ]
-    assert {each.name for each in caplog.records} == {"naiad.models.m"}
+    assert {record.name for record in caplog.records} == {"naiad.models.m"}
 
 
 def test_force_cpu_is_yes_or_no(tmp_path: pathlib.Path) -> None:

@@ -161,7 +161,7 @@ def test_closing_a_model_leaves_nothing_of_it_behind(tmp_path: pathlib.Path) -> 
 def test_a_repository_is_not_written_to(tmp_path: pathlib.Path) -> None:
     files = {"1/helper.py": "", "1/model.py": telling("'x'", imports="import helper")}
     tell(tmp_path, files)
-    assert sorted(each.name for each in (tmp_path / "1").iterdir()) == ["helper.py", "model.py"]
+    assert sorted(path.name for path in (tmp_path / "1").iterdir()) == ["helper.py", "model.py"]
 
 
 def test_unpickling_finds_modules_by_their_bare_name(tmp_path: pathlib.Path) -> None:

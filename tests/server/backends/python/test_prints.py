@@ -42,7 +42,7 @@ def as_model(work: object, *, instance: str = "m_0_1") -> None:
 
 
 def said(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [each.getMessage() for each in caplog.records]
+    return [record.getMessage() for record in caplog.records]
 
 
 def test_lines_of_a_model_are_logged_when_they_are_complete(

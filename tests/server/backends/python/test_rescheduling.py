@@ -75,7 +75,7 @@ def test_a_model_may_take_its_list_of_requests_apart(tmp_path: pathlib.Path) -> 
         decoupled=False,
     )
     outcome = instance.execute([ask(), ask(), ask()])
-    assert [each if each is None else seen(each) for each in outcome.responses] == [
+    assert [response if response is None else seen(response) for response in outcome.responses] == [
         [1, 1],
         None,
         [1, 1],

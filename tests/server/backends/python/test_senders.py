@@ -123,8 +123,8 @@ WRONG_OF_ORDINARY = {
 
 @pytest.mark.parametrize(
     ("kind", "line", "fragment"),
-    [("decoupled", *each) for each in WRONG.items()]
-    + [("ordinary", *each) for each in WRONG_OF_ORDINARY.items()],
+    [("decoupled", *item) for item in WRONG.items()]
+    + [("ordinary", *item) for item in WRONG_OF_ORDINARY.items()],
 )
 def test_what_cannot_be_sent_raises_in_the_model_in_tritons_words(
     tmp_path: pathlib.Path, kind: str, line: str, fragment: str

@@ -155,7 +155,7 @@ def test_a_tensor_given_twice_is_a_warning_as_it_loads_in_triton(tmp_path: pathl
 
 
 @pytest.mark.parametrize(
-    ("label", "said"),
+    ("label", "message"),
     [
         ("../labels.txt", "is outside model directory"),
         ("/etc/passwd", "is outside model directory"),
@@ -164,7 +164,7 @@ def test_a_tensor_given_twice_is_a_warning_as_it_loads_in_triton(tmp_path: pathl
     ],
 )
 def test_a_label_file_is_in_the_folder(
-    tmp_path: pathlib.Path, label: str, said: str | None
+    tmp_path: pathlib.Path, label: str, message: str | None
 ) -> None:
     config = (
         'backend: "python" output { name: "y" data_type: TYPE_FP32 dims: 1\n'
@@ -173,8 +173,8 @@ def test_a_label_file_is_in_the_folder(
     (tmp_path / "labels.txt").write_text("a")
     folder = make_model(tmp_path, config, files={"labels.txt": b"a", "1/model.py": b""})
     problems = resolve(folder).problems
-    assert [(line, column) for line, column, _ in shown(problems)] == ([(2, 17)] if said else [])
-    assert all(said is not None and said in problem.message for problem in problems)
+    assert [(line, column) for line, column, _ in shown(problems)] == ([(2, 17)] if message else [])
+    assert all(message is not None and message in problem.message for problem in problems)
 
 
 def _problems(tmp_path: pathlib.Path, config: str) -> tuple[Problem, ...]:

@@ -109,23 +109,23 @@ def test_the_homes_of_a_field_are_all_blocks_that_have_it() -> None:
 
 
 def test_a_near_name_here_wins_over_the_same_name_elsewhere() -> None:
-    found = explain(_INPUT, "dim", block=("input",))
+    explanation = explain(_INPUT, "dim", block=("input",))
 
-    assert found.suggestion == 'did you mean "dims"?'
-    assert found.meant is not None
+    assert explanation.suggestion == 'did you mean "dims"?'
+    assert explanation.meant is not None
 
 
 def test_the_same_name_elsewhere_wins_over_a_far_one_here() -> None:
-    found = explain(_BATCHING, "level", block=("dynamic_batching",))
+    explanation = explain(_BATCHING, "level", block=("dynamic_batching",))
 
-    assert found.suggestion == "level belongs in optimization { graph { level: … } }"
-    assert found.meant is None
+    assert explanation.suggestion == "level belongs in optimization { graph { level: … } }"
+    assert explanation.meant is None
 
 
 def test_a_block_without_fields_says_so() -> None:
     policy = _CONFIG.fields_by_name["version_policy"].message_type
     everything = policy.fields_by_name["all"].message_type
 
-    found = explain(everything, "xyz", block=("version_policy", "all"))
+    explanation = explain(everything, "xyz", block=("version_policy", "all"))
 
-    assert found.suggestion == "all takes no fields: write all { }"
+    assert explanation.suggestion == "all takes no fields: write all { }"

@@ -64,7 +64,7 @@ class ScriptedModels:
     """Who has them."""
 
     def __init__(self, *models: ScriptedModel) -> None:
-        self._models = {each.name: each for each in models}
+        self._models = {model.name: model for model in models}
 
     def model(self, name: str, version: int) -> Any:
         if name not in self._models:

@@ -35,7 +35,9 @@ def test_a_request_comes_back_as_it_was() -> None:
     assert tensor.array.flags.writeable
 
 
-@pytest.mark.parametrize("datatype", [each for each in datatypes.ALL if each is not BYTES])
+@pytest.mark.parametrize(
+    "datatype", [datatype for datatype in datatypes.ALL if datatype is not BYTES]
+)
 @pytest.mark.parametrize("shape", [(), (0, 3), (3,), (2, 2)])
 def test_every_datatype_and_shape(datatype: datatypes.DataType, shape: tuple[int, ...]) -> None:
     array = np.ones(shape, datatype.dtype)

@@ -190,7 +190,7 @@ async def test_load_and_unload_are_handed_on_with_their_parameters() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "parameter", "value", "said"),
+    ("name", "parameter", "value", "message"),
     [
         ("RepositoryModelLoad", "colour", PARAMETER(string_param="red"), "unrecognized load parameter"),
         ("RepositoryModelLoad", "config", PARAMETER(int64_param=1), "expected string_param."),
@@ -199,12 +199,12 @@ async def test_load_and_unload_are_handed_on_with_their_parameters() -> None:
     ],
 )  # fmt: skip
 async def test_parameters_that_cannot_be_used_change_nothing(
-    name: str, parameter: str, value: typing.Any, said: str
+    name: str, parameter: str, value: typing.Any, message: str
 ) -> None:
     engine = ScriptedEngine()
     refused = await call(served(engine), name, model_name="m", parameters={parameter: value})
     assert refused.status == INVALID_ARGUMENT
-    assert said in refused.message
+    assert message in refused.message
     assert not engine.changes
 
 

@@ -219,7 +219,7 @@ def test_a_cancel_cancels_all_that_is_in_flight() -> None:
     bidi_stream.ask("b", model="d")
     bidi_stream.stream.cancel()
     bidi_stream.stream.cancel()
-    assert [each.cancelled for each in scripted(bidi_stream).inferences] == [True, True]
+    assert [inference.cancelled for inference in scripted(bidi_stream).inferences] == [True, True]
     scripted(bidi_stream).respond(0)
     assert (bidi_stream.sent, bidi_stream.end_of) == ([], [])
 
@@ -231,7 +231,7 @@ def test_a_client_that_does_not_read_holds_its_decoupled_models_also_those_asked
     assert not bidi_stream.stream.may_take()
     bidi_stream.ask("b", model="d")
     bidi_stream.ask("c")
-    flows = [each.flow for each in scripted(bidi_stream).inferences]
+    flows = [inference.flow for inference in scripted(bidi_stream).inferences]
     assert [flow is not None and flow.is_full() for flow in flows] == [True, True, False]
     bidi_stream.stream.resume()
     assert bidi_stream.stream.may_take()
@@ -338,7 +338,7 @@ def test_metadata_become_parameters_of_each_request() -> None:
     bidi_stream = BidiStream(("x-user", "me"), header_forward_pattern="^x-")
     bidi_stream.ask("a")
     bidi_stream.ask("b", model="d")
-    assert [each.parameters for each in bidi_stream.engine.requests] == [{"x-user": "me"}] * 2
+    assert [request.parameters for request in bidi_stream.engine.requests] == [{"x-user": "me"}] * 2
 
 
 def test_a_bug_is_an_error_of_its_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,8 +40,8 @@ class Client:
     def answer(self, *responses: InferResponse) -> HttpReply:
         """The reply to a request that is answered so."""
         self.send()
-        for each in responses:
-            self.engine.callbacks[-1](each)
+        for response in responses:
+            self.engine.callbacks[-1](response)
         return self.replies.only
 
 
@@ -73,9 +73,9 @@ def test_one_answer_is_the_reply(answers: tuple[InferResponse, ...]) -> None:
     reply = client.answer(*answers)
     assert (reply.status, reply.request_id) == (200, "r")
     assert json_of(reply) == {"OUT": 5.0, "id": "r", "model_name": "m", "model_version": "1"}
-    asked = client.engine.request
-    assert (asked.id, asked.model_version) == ("r", LATEST)
-    assert asked.inputs[0].shape == (1, 4)
+    request = client.engine.request
+    assert (request.id, request.model_version) == ("r", LATEST)
+    assert request.inputs[0].shape == (1, 4)
 
 
 @pytest.mark.parametrize(

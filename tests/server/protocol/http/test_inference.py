@@ -125,8 +125,8 @@ def test_the_engine_adds_the_inference_to_the_context(traits: ModelTraits) -> No
     engine = ScriptedEngine(traits)
     context = RequestContext(1)
     headers = {b"accept": b"text/event-stream"}
-    made = HttpRequest(b"POST", "/v2/models/m/infer", headers, BODY, context)
-    Client(engine).route(made, Replies())
+    request = HttpRequest(b"POST", "/v2/models/m/infer", headers, BODY, context)
+    Client(engine).route(request, Replies())
     assert context.inference is engine.inferences[0]
 
 

@@ -23,10 +23,10 @@ def example(path: ApiPath) -> str:
 
 @pytest.mark.parametrize("path", API, ids=lambda path: path.template)
 def test_every_path_is_found_by_its_own_template(path: ApiPath) -> None:
-    found = find(example(path))
-    assert found is not None
-    assert found[0] is path
-    assert set(found[1]) == {name[1:-1] for name in path.segments if name.startswith("{")}
+    handler = find(example(path))
+    assert handler is not None
+    assert handler[0] is path
+    assert set(handler[1]) == {name[1:-1] for name in path.segments if name.startswith("{")}
 
 
 @pytest.mark.parametrize("path", API, ids=lambda path: path.template)

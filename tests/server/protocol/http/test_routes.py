@@ -30,10 +30,10 @@ def engine() -> ScriptedEngine:
 def ask(
     routes: Routes, method: bytes, path: str, headers: Headers | None = None, body: bytes = b""
 ) -> HttpReply:
-    found = routes.find(method, path, headers or {})
-    assert found is not None
+    handler = routes.find(method, path, headers or {})
+    assert handler is not None
     replies = Replies()
-    found(HttpRequest(method, path, headers or {}, body), replies)
+    handler(HttpRequest(method, path, headers or {}, body), replies)
     return replies.only
 
 
@@ -170,10 +170,10 @@ def test_binary_tensors_are_bounded_by_what_a_length_can_say() -> None:
 
 def test_a_compressed_body_may_be_a_little_longer_than_what_it_holds() -> None:
     for header in (b"0", b"100"):
-        said = limit(
+        limited = limit(
             "/v2/models/m/infer", content_encoding=b"gzip", inference_header_content_length=header
         )
-        assert 10_000 < said < 20_000
+        assert 10_000 < limited < 20_000
 
 
 def test_a_restricted_category_asks_for_its_header_before_the_verb() -> None:

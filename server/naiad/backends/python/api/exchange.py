@@ -56,7 +56,7 @@ class ResponseIterator:
             self._cancel()
 
 
-def ask(asked: Asked, running: "context.Running | None", *, decoupled: bool) -> Any:
+def ask(outgoing: Asked, running: "context.Running | None", *, decoupled: bool) -> Any:
     """Ask and wait: the response, or, decoupled, the iterator over all of them once the first is there.
 
     Raises:
@@ -67,13 +67,13 @@ def ask(asked: Asked, running: "context.Running | None", *, decoupled: bool) -> 
     def deliver(response: InferenceResponse, final: bool) -> None:  # noqa: FBT001 - a callback
         arrived.put((response, final))
 
-    cancel = _send(asked, running, decoupled, deliver)
+    cancel = _send(outgoing, running, decoupled, deliver)
     first = arrived.get()
     return ResponseIterator(first, arrived, cancel) if decoupled else first[0]
 
 
 def ask_async(
-    asked: Asked, running: "context.Running | None", *, decoupled: bool
+    outgoing: Asked, running: "context.Running | None", *, decoupled: bool
 ) -> "asyncio.Future[Any]":
     """The same for the running event loop: a future of what `ask` gives back. Cancelling it cancels the request.
 
@@ -103,13 +103,13 @@ def ask_async(
             ResponseIterator((response, final), arrived, cancel) if decoupled else response
         )
 
-    cancel = _send(asked, running, decoupled, deliver)
+    cancel = _send(outgoing, running, decoupled, deliver)
     future.add_done_callback(lambda done: cancel() if done.cancelled() else None)
     return future
 
 
 def _send(
-    asked: Asked,
+    outgoing: Asked,
     running: "context.Running | None",
     decoupled: bool,  # noqa: FBT001 - from this module only
     deliver: Deliver,
@@ -121,6 +121,6 @@ def _send(
     if not running.executes:
         raise TritonModelException("BLS is only supported during the 'execute' function.")
     cancel: Callable[[], None] = here(running.server).infer(
-        asked, caller=running, decoupled=decoupled, deliver=deliver
+        outgoing, caller=running, decoupled=decoupled, deliver=deliver
     )
     return cancel

@@ -78,7 +78,11 @@ def _running() -> "dict[int, context.Running]":
     every = [context.current.get(), context.only]
     for instances in tuple(context.of_module.values()):
         every += instances
-    return {id(each): each for each in every if each is not None and each.server is not NO_SERVER}
+    return {
+        id(instance): instance
+        for instance in every
+        if instance is not None and instance.server is not NO_SERVER
+    }
 
 
 class Relay:
@@ -91,9 +95,9 @@ class Relay:
         self._answers: dict[int, Any] = {}
         self._listens = False
 
-    def infer(self, asked: Any, *, caller: Any, decoupled: bool, deliver: Any) -> Any:
+    def infer(self, outgoing: Any, *, caller: Any, decoupled: bool, deliver: Any) -> Any:
         """See `Server`."""
-        number = self._post("infer", id(caller), (asked, decoupled), deliver)
+        number = self._post("infer", id(caller), (outgoing, decoupled), deliver)
         return lambda: self._post("cancel", id(caller), (number,), None)
 
     def close_family(self, family: int) -> None:
@@ -173,15 +177,15 @@ class _Answering:
             if cancel is not None:
                 cancel()
         elif what == "infer":
-            asked, decoupled = content
-            self._infer(running, number, asked, decoupled=decoupled)
+            outgoing, decoupled = content
+            self._infer(running, number, outgoing, decoupled=decoupled)
         else:
             answer = _answer(running, *content)
             if what == "call":
                 self._put((number, True, answer))
 
     def _infer(
-        self, running: "context.Running", number: int, asked: Any, *, decoupled: bool
+        self, running: "context.Running", number: int, outgoing: Any, *, decoupled: bool
     ) -> None:
         over: list[bool] = []
 
@@ -193,7 +197,7 @@ class _Answering:
 
         try:
             cancel = here(running.server).infer(
-                asked, caller=running, decoupled=decoupled, deliver=deliver
+                outgoing, caller=running, decoupled=decoupled, deliver=deliver
             )
         except TritonModelException as error:
             deliver(InferenceResponse(error=TritonError(str(error))), True)

@@ -100,7 +100,7 @@ class ModelConfig:
             if key not in keys:
                 raise ValueError(
                     "{} {} contains property other than {}: '{}'".format(
-                        what, where, ", ".join(repr(each) for each in keys), key
+                        what, where, ", ".join(repr(allowed) for allowed in keys), key
                     )
                 )
         for key in ("name", "data_type", "dims"):

@@ -118,16 +118,16 @@ class InferenceRequest:
         trace: InferenceTrace = NO_TRACE,
         parameters: "dict[str, Any] | None" = None,
     ) -> None:
-        asked = Asked()
-        asked.id = _text("request_id", request_id)
-        asked.model_name = _text("model_name", model_name)
-        asked.inputs = _sequence("inputs", inputs)
+        outgoing = Asked()
+        outgoing.id = _text("request_id", request_id)
+        outgoing.model_name = _text("model_name", model_name)
+        outgoing.inputs = _sequence("inputs", inputs)
         names = {
             _text("requested_output_names", name)
             for name in _sequence("requested_output_names", requested_output_names)
         }
-        where = f"for request with id '{asked.id}' and model name '{asked.model_name}' should not be empty."
-        for tensor in asked.inputs:
+        where = f"for request with id '{outgoing.id}' and model name '{outgoing.model_name}' should not be empty."
+        for tensor in outgoing.inputs:
             if tensor is None:
                 raise TritonModelException("Input tensor " + where)
             if not isinstance(tensor, Tensor):
@@ -142,18 +142,18 @@ class InferenceRequest:
             correlation_id = _number("correlation_id", correlation_id, 0, _UINT64)
         else:
             raise _no_correlation_id(correlation_id)
-        asked.correlation_id = correlation_id
-        asked.output_names = sorted(names)
-        asked.model_version = _number("model_version", model_version, -1, _INT64)
-        asked.flags = _number("flags", flags, 0, _UINT32)
-        asked.timeout_us = _number("timeout", timeout, 0, _INT64)
-        asked.preferred_memory = _instance("preferred_memory", preferred_memory, PreferredMemory)
-        asked.trace = _instance("trace", trace, InferenceTrace)
-        asked.parameters = {} if parameters is None else checked_parameters(parameters)
-        self._received = asked
+        outgoing.correlation_id = correlation_id
+        outgoing.output_names = sorted(names)
+        outgoing.model_version = _number("model_version", model_version, -1, _INT64)
+        outgoing.flags = _number("flags", flags, 0, _UINT32)
+        outgoing.timeout_us = _number("timeout", timeout, 0, _INT64)
+        outgoing.preferred_memory = _instance("preferred_memory", preferred_memory, PreferredMemory)
+        outgoing.trace = _instance("trace", trace, InferenceTrace)
+        outgoing.parameters = {} if parameters is None else checked_parameters(parameters)
+        self._received = outgoing
         self._call = None
-        self._tensors = asked.inputs
-        self._flags = asked.flags
+        self._tensors = outgoing.inputs
+        self._flags = outgoing.flags
         self._channel = None
         self._running = context.running()
 
@@ -266,13 +266,13 @@ class InferenceRequest:
             self._channel.has_rescheduled = True
 
     def _asked(self) -> Asked:
-        asked = self._received
-        if not isinstance(asked, Asked):
+        outgoing = self._received
+        if not isinstance(outgoing, Asked):
             raise TritonModelException(
                 "exec() and async_exec() send requests that the model made; this one came in: make a pb_utils.InferenceRequest"
             )
-        asked.flags = self._flags
-        return asked
+        outgoing.flags = self._flags
+        return outgoing
 
     def _caller(self) -> "context.Running | None":
         """The instance whose code runs now, or, in an unknown thread, the one whose code made the request."""

@@ -57,12 +57,12 @@ class Server(Protocol):
     """The server. Every method may be called in any thread of a model; all but `infer` wait."""
 
     def infer(
-        self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
+        self, outgoing: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
     ) -> "Callable[[], None]":
         """Ask another model; gives back what cancels the request.
 
         Args:
-            asked: the request; its tensors may change once this returns, unless the caller's thread waits for the one response.
+            outgoing: the request; its tensors may change once this returns, unless the caller's thread waits for the one response.
             caller: the `context.Running` whose code calls; None when it is not known.
             decoupled: any number of responses is fine.
             deliver: called with each response, failures included (row 15.21), and whether it is the last.

@@ -214,8 +214,8 @@ def is_model_ready(model_name: str, model_version: str = "") -> bool:
 def _by_name(model_config: "dict[str, Any]", side: str, name: str) -> "dict[str, Any] | None":
     for properties in model_config.get(side, ()):
         if properties["name"] == name:
-            found: dict[str, Any] = properties
-            return found
+            named: dict[str, Any] = properties
+            return named
     return None
 
 

@@ -183,7 +183,7 @@ def _parameter(name: str, value: Json) -> bool | int | float | str:
 
 def _bytes_of(values: list[Json]) -> int:
     """The size of strings, with four bytes of length each; other types are refused later."""
-    return 4 * len(values) + sum(len(each) for each in values if type(each) is str)
+    return 4 * len(values) + sum(len(value) for value in values if type(value) is str)
 
 
 def _look_for_repeats(
@@ -192,12 +192,12 @@ def _look_for_repeats(
     """Handle a key that occurs twice (row 6.6): as in the fast parser the last one counts, but inputs are refused."""
 
     def members(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
-        found: dict[str, Json] = {}
+        unique: dict[str, Json] = {}
         for name, value in pairs:
-            if name in found and name in inputs:
+            if name in unique and name in inputs:
                 raise _twice(request, name)
-            found[name] = value
-        return found
+            unique[name] = value
+        return unique
 
     json.loads(body.decode("utf-8", "surrogateescape"), object_pairs_hook=members)
 

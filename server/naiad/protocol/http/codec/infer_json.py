@@ -210,10 +210,10 @@ def _not_one_source(entry: Members, parameters: Members) -> InferenceError:
         )
         if source in place
     ]
-    found = f"set {' '.join(present)}" if present else "no field is set"
+    fields = f"set {' '.join(present)}" if present else "no field is set"
     return invalid(
         "Input must set only one of the following fields: 'data', 'binary_data_size' in 'parameters', "
-        f"'shared_memory_region' in 'parameters'. But {found}"
+        f"'shared_memory_region' in 'parameters'. But {fields}"
     )
 
 

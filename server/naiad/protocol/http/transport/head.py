@@ -119,10 +119,10 @@ def glimpse(data: bytes) -> RequestHead:
 
     A target that is incomplete, or too long for a log line, ends in three dots.
     """
-    found = _ASKED.match(data)
-    if found is None:
+    match = _ASKED.match(data)
+    if match is None:
         return NO_HEAD
-    method, target, behind = found.groups()
+    method, target, behind = match.groups()
     head_only = method == b"HEAD"
     return msgspec.structs.replace(
         NO_HEAD,

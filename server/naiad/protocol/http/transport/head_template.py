@@ -85,12 +85,12 @@ class Varying:
         values: list[bytes] = []
         for at, line in enumerate(lines):
             name = line.partition(b":")[0].lower()
-            match = self._lines.get(name)
-            found = None if match is None else match(line)
-            if found is not None:
-                lines[at] = found[1] + _CUT + found[3]
+            pattern = self._lines.get(name)
+            match = None if pattern is None else pattern(line)
+            if match is not None:
+                lines[at] = match[1] + _CUT + match[3]
                 names.append(name)
-                values.append(found[2])
+                values.append(match[2])
         return Cut(b"\r\n".join(lines), names, values)
 
     def template(
@@ -150,10 +150,10 @@ class HeadTemplate(Record, frozen=True):
         if data.startswith(self.block):
             at, headers, length = self.size, head.headers, head.length
         else:
-            found = None if self.match is None else self.match(data)
-            if found is None or (at := found.end()) > longest:
+            match = None if self.match is None else self.match(data)
+            if match is None or (at := match.end()) > longest:
                 return None
-            headers = self._headers(found)
+            headers = self._headers(match)
             length = int(headers.get(_CONTENT_LENGTH, b"0"))
         if at + length != len(data) or length > self.limit:
             return PARTIAL
@@ -163,16 +163,16 @@ class HeadTemplate(Record, frozen=True):
         """The head of a complete block; None for one of another template."""
         if block == self.block:
             return self.head
-        found = None if self.match is None else self.match(block)
-        if found is None:
+        match = None if self.match is None else self.match(block)
+        if match is None:
             return None
-        headers = self._headers(found)
+        headers = self._headers(match)
         length = int(headers.get(_CONTENT_LENGTH, b"0"))
         return msgspec.structs.replace(self.head, headers=headers, length=length)
 
-    def _headers(self, found: re.Match[bytes]) -> Headers:
+    def _headers(self, match: re.Match[bytes]) -> Headers:
         headers = SpelledHeaders(self.head.headers)
         headers.spelling = self.spelling
-        for name, value in zip(self.names, found.groups(), strict=True):
+        for name, value in zip(self.names, match.groups(), strict=True):
             headers[name] = value
         return headers

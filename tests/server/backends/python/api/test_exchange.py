@@ -24,9 +24,9 @@ class ScriptedServer:
         self.on_ask: collections.abc.Callable[[Deliver], None] = self.delivers.append
 
     def infer(
-        self, asked: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
+        self, outgoing: Asked, *, caller: Any, decoupled: bool, deliver: Deliver
     ) -> collections.abc.Callable[[], None]:
-        self.asked.append((asked, caller, decoupled))
+        self.asked.append((outgoing, caller, decoupled))
         self.on_ask(deliver)
         return self._cancel
 
@@ -66,9 +66,9 @@ def numbers(responses: collections.abc.Iterable[pb_utils.InferenceResponse]) -> 
 
 def test_exec_gives_the_one_response(server: ScriptedServer) -> None:
     server.on_ask = lambda deliver: deliver(response(1), True)
-    asked = request(request_id="7", correlation_id=5, flags=1, timeout=9, parameters={"k": True})
-    asked.set_flags(3)
-    assert numbers([asked.exec()]) == [1]
+    outgoing = request(request_id="7", correlation_id=5, flags=1, timeout=9, parameters={"k": True})
+    outgoing.set_flags(3)
+    assert numbers([outgoing.exec()]) == [1]
     ((sent, caller, decoupled),) = server.asked
     assert (sent.model_name, sent.id, sent.correlation_id, sent.flags) == ("other", "7", 5, 3)
     assert (sent.timeout_us, sent.parameters) == (9, {"k": True})
@@ -165,8 +165,8 @@ def test_async_exec_needs_a_loop(server: ScriptedServer) -> None:
 
 def test_a_thread_asks_for_the_model_that_made_its_request(server: ScriptedServer) -> None:
     server.on_ask = lambda deliver: deliver(response(1), True)
-    asked = request()
-    thread = threading.Thread(target=asked.exec)
+    outgoing = request()
+    thread = threading.Thread(target=outgoing.exec)
     thread.start()
     thread.join()
     assert server.asked[0][1].instance == "m_0"

@@ -13,7 +13,7 @@ def test_lines_of_a_model_carry_its_name_and_reach_the_log(
     caplog.set_level(logging.INFO, "naiad")
     model_logger("resnet").info("ready")
     model_logger("").info("all")
-    assert [(each.name, each.getMessage()) for each in caplog.records] == [
+    assert [(record.name, record.getMessage()) for record in caplog.records] == [
         ("naiad.models.resnet", "ready"),
         ("naiad.models", "all"),
     ]

@@ -14,18 +14,18 @@ def config(**more: Any) -> ModelConfig:
 
 
 def test_tensors_are_added_and_repeating_them_changes_nothing() -> None:
-    made = config()
-    made.add_input({**A, "optional": True})
-    made.add_input(A)
-    made.add_output(A)
-    assert made.as_dict()["input"] == [{**A, "optional": True}]
-    assert made.as_dict()["output"] == [A]
+    model_config = config()
+    model_config.add_input({**A, "optional": True})
+    model_config.add_input(A)
+    model_config.add_output(A)
+    assert model_config.as_dict()["input"] == [{**A, "optional": True}]
+    assert model_config.as_dict()["output"] == [A]
 
 
 def test_what_the_config_leaves_open_is_filled_in() -> None:
-    made = config(input=[{"name": "A", "data_type": "TYPE_INVALID", "dims": []}])
-    made.add_input(A)
-    assert made.as_dict()["input"] == [A]
+    model_config = config(input=[{"name": "A", "data_type": "TYPE_INVALID", "dims": []}])
+    model_config.add_input(A)
+    assert model_config.as_dict()["input"] == [A]
 
 
 @pytest.mark.parametrize(
@@ -53,28 +53,28 @@ def test_an_output_cannot_be_optional() -> None:
 
 
 def test_the_batch_size_only_grows() -> None:
-    made = config(max_batch_size=4)
-    made.set_max_batch_size(8)
-    assert made.as_dict()["max_batch_size"] == 8
+    model_config = config(max_batch_size=4)
+    model_config.set_max_batch_size(8)
+    assert model_config.as_dict()["max_batch_size"] == 8
     with pytest.raises(ValueError, match="configuration specified max_batch_size 8, but in auto"):
-        made.set_max_batch_size(2)
+        model_config.set_max_batch_size(2)
 
 
 def test_dynamic_batching_is_set_beside_no_other_scheduler() -> None:
-    made = config(dynamic_batching={"preferred_batch_size": [4]})
-    made.set_dynamic_batching()
-    assert made.as_dict()["dynamic_batching"] == {"preferred_batch_size": [4]}
+    model_config = config(dynamic_batching={"preferred_batch_size": [4]})
+    model_config.set_dynamic_batching()
+    assert model_config.as_dict()["dynamic_batching"] == {"preferred_batch_size": [4]}
     for other in ("sequence_batching", "ensemble_scheduling"):
         with pytest.raises(ValueError, match=f"specified scheduling_choice as '{other}'"):
             config(**{other: {}}).set_dynamic_batching()
 
 
 def test_the_transaction_policy_is_set_once() -> None:
-    made = config()
-    made.set_model_transaction_policy({"decoupled": True})
-    made.set_model_transaction_policy({"decoupled": True})
-    assert made.as_dict()["model_transaction_policy"] == {"decoupled": True}
+    model_config = config()
+    model_config.set_model_transaction_policy({"decoupled": True})
+    model_config.set_model_transaction_policy({"decoupled": True})
+    assert model_config.as_dict()["model_transaction_policy"] == {"decoupled": True}
     with pytest.raises(ValueError, match="which is already set to 'True'"):
-        made.set_model_transaction_policy({"decoupled": False})
+        model_config.set_model_transaction_policy({"decoupled": False})
     with pytest.raises(ValueError, match="contains property other than 'decoupled': 'fast'"):
-        made.set_model_transaction_policy({"fast": True})
+        model_config.set_model_transaction_policy({"fast": True})

@@ -47,7 +47,7 @@ def test_a_file_is_python_38_and_quotes_annotations_that_38_cannot_evaluate(
         if isinstance(node, ast.FunctionDef):
             arguments = node.args
             every = [*arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg]
-            annotations = [node.returns, *(each.annotation for each in every if each)]
+            annotations = [node.returns, *(running.annotation for running in every if running)]
         elif (
             isinstance(node, ast.AnnAssign) and node not in local
         ):  # a function's own are never evaluated

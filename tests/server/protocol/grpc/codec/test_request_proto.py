@@ -34,14 +34,14 @@ def test_names_id_version_and_outputs_arrive_in_order() -> None:
     add_input(request, "B", "INT32", [1], np.array([3], np.int32).tobytes())
     request.outputs.add(name="Y")
     request.outputs.add(name="X")
-    found = decode(request)
-    assert (found.model_name, found.model_version, found.id) == ("m", 3, "ab")
-    assert [(tensor.name, tensor.array.tolist()) for tensor in found.inputs] == [
+    decoded = decode(request)
+    assert (decoded.model_name, decoded.model_version, decoded.id) == ("m", 3, "ab")
+    assert [(tensor.name, tensor.array.tolist()) for tensor in decoded.inputs] == [
         ("A", [1, 2]),
         ("B", [3]),
     ]
-    assert found.output_names == ["Y", "X"]
-    assert found.parameters == {}
+    assert decoded.output_names == ["Y", "X"]
+    assert decoded.parameters == {}
 
 
 def test_a_raw_tensor_is_a_view_of_the_message() -> None:
@@ -243,11 +243,11 @@ def test_parameters_reach_their_places() -> None:
     }
     for name, value in given.items():
         request.parameters[name].CopyFrom(service_pb2.InferParameter(**value))
-    found = decode(request)
-    assert found.correlation_id == 5
-    assert found.flags == SEQUENCE_START | SEQUENCE_END
-    assert (found.priority, found.timeout_us) == (2, 1000)
-    assert found.parameters == {"text": "t", "flag": False, "half": 0.5}
+    decoded = decode(request)
+    assert decoded.correlation_id == 5
+    assert decoded.flags == SEQUENCE_START | SEQUENCE_END
+    assert (decoded.priority, decoded.timeout_us) == (2, 1000)
+    assert decoded.parameters == {"text": "t", "flag": False, "half": 0.5}
 
 
 def test_a_shared_memory_input_has_no_region_to_be_in() -> None:
@@ -302,9 +302,9 @@ def test_classification_is_refused_by_name(value: dict[str, typing.Any], code: E
 
 def test_a_message_with_fields_of_a_newer_client_is_read_by_protobuf() -> None:
     body = small_request(request_id="7") + b"\xfa\x06\x03new"  # field 111
-    found = decode(body)
-    assert found.id == "7"
-    assert [tensor.array.tolist() for tensor in found.inputs] == [[[1, 1, 1, 1]], [[0, 1, 2, 3]]]
+    decoded = decode(body)
+    assert decoded.id == "7"
+    assert [tensor.array.tolist() for tensor in decoded.inputs] == [[[1, 1, 1, 1]], [[0, 1, 2, 3]]]
 
 
 SMALL = [
@@ -368,7 +368,7 @@ def test_mutated_requests_are_refused_or_well_formed(data: st.DataObject) -> Non
 @hypothesis.given(body=st.binary(max_size=60))
 def test_random_bytes_are_refused_or_well_formed(body: bytes) -> None:
     try:
-        found = decode(body)
+        decoded = decode(body)
     except InferenceError:
         return
-    assert isinstance(found, InferRequest)
+    assert isinstance(decoded, InferRequest)

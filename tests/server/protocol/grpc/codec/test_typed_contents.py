@@ -48,7 +48,7 @@ def test_small_integers_keep_their_low_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("datatype", "field", "values", "said"),
+    ("datatype", "field", "values", "message"),
     [
         ("INT32", "fp32_contents", [1.0], "of type 'FP32', expected datatype 'INT32'"),
         ("FP32", "fp64_contents", [1.0], "of type 'FP64', expected datatype 'FP32'"),
@@ -59,12 +59,12 @@ def test_small_integers_keep_their_low_bytes() -> None:
     ],
 )
 def test_a_list_of_another_datatype_is_refused(
-    datatype: str, field: str, values: list[typing.Any], said: str
+    datatype: str, field: str, values: list[typing.Any], message: str
 ) -> None:
     with pytest.raises(InferenceError, match="unexpected explicit tensor data") as caught:
         read(datatype, (1,), **{field: values})
     assert caught.value.code is ErrorCode.INVALID_ARG
-    assert said in caught.value.message
+    assert message in caught.value.message
 
 
 def test_two_lists_are_refused() -> None:

@@ -39,24 +39,24 @@ def test_files_that_fit_are_credentials(files: Certificates) -> None:
 
 def test_a_missing_file_is_named(files: Certificates, tmp_path: pathlib.Path) -> None:
     absent = tmp_path / "absent.pem"
-    said = refused(server_cert=absent, server_key=files.server_key)
-    assert said == f"--grpc-server-cert={absent} cannot be read: No such file or directory"
-    said = refused(server_cert=files.server_cert, server_key=absent)
-    assert said == f"--grpc-server-key={absent} cannot be read: No such file or directory"
-    said = refused(server_cert=files.server_cert, server_key=files.server_key, root_cert=absent)
-    assert said == f"--grpc-root-cert={absent} cannot be read: No such file or directory"
+    reason = refused(server_cert=absent, server_key=files.server_key)
+    assert reason == f"--grpc-server-cert={absent} cannot be read: No such file or directory"
+    reason = refused(server_cert=files.server_cert, server_key=absent)
+    assert reason == f"--grpc-server-key={absent} cannot be read: No such file or directory"
+    reason = refused(server_cert=files.server_cert, server_key=files.server_key, root_cert=absent)
+    assert reason == f"--grpc-root-cert={absent} cannot be read: No such file or directory"
 
 
 def test_a_folder_is_not_a_file(files: Certificates, tmp_path: pathlib.Path) -> None:
-    said = refused(server_cert=tmp_path, server_key=files.server_key)
-    assert said == f"--grpc-server-cert={tmp_path} cannot be read: Is a directory"
+    reason = refused(server_cert=tmp_path, server_key=files.server_key)
+    assert reason == f"--grpc-server-cert={tmp_path} cannot be read: Is a directory"
 
 
 def test_options_that_were_not_given_are_named(files: Certificates) -> None:
     assert "--grpc-server-cert" in refused(server_cert="", server_key=files.server_key)
     assert "--grpc-server-key" in refused(server_cert=files.server_cert, server_key="")
-    said = refused(server_cert=files.server_cert, server_key=files.server_key, mutual=True)
-    assert said.startswith("--grpc-use-ssl-mutual needs --grpc-root-cert")
+    reason = refused(server_cert=files.server_cert, server_key=files.server_key, mutual=True)
+    assert reason.startswith("--grpc-use-ssl-mutual needs --grpc-root-cert")
 
 
 def test_a_file_that_is_not_pem_is_named(files: Certificates, tmp_path: pathlib.Path) -> None:
@@ -68,10 +68,10 @@ def test_a_file_that_is_not_pem_is_named(files: Certificates, tmp_path: pathlib.
 
 
 def test_a_key_of_another_certificate_is_found_out(files: Certificates) -> None:
-    said = refused(server_cert=files.server_cert, server_key=files.client_key)
-    assert "--grpc-server-cert" in said
-    assert "--grpc-server-key" in said
-    assert "KEY_VALUES_MISMATCH" in said
+    reason = refused(server_cert=files.server_cert, server_key=files.client_key)
+    assert "--grpc-server-cert" in reason
+    assert "--grpc-server-key" in reason
+    assert "KEY_VALUES_MISMATCH" in reason
 
 
 def test_an_encrypted_key_does_not_ask_on_the_terminal(
@@ -82,7 +82,7 @@ def test_an_encrypted_key_does_not_ask_on_the_terminal(
 
 
 def test_an_authority_file_without_certificates_is_named(files: Certificates) -> None:
-    said = refused(
+    reason = refused(
         server_cert=files.server_cert, server_key=files.server_key, root_cert=files.server_key
     )
-    assert said.startswith(f"--grpc-root-cert={files.server_key} holds no certificate authority")
+    assert reason.startswith(f"--grpc-root-cert={files.server_key} holds no certificate authority")

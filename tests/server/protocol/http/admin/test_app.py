@@ -129,7 +129,7 @@ async def test_base64_may_have_line_ends_and_lack_its_padding(browse: Browser, t
 
 
 @pytest.mark.parametrize(
-    ("action", "body", "status", "said"),
+    ("action", "body", "status", "message"),
     [
         ("load", b'{"parameters":{"colour":"red"}}', 500, "unexpected error on creating Triton parameter"),
         ("load", b'{"parameters":{"config":1}}', 500, "'config' must be a string"),
@@ -141,11 +141,11 @@ async def test_base64_may_have_line_ends_and_lack_its_padding(browse: Browser, t
     ],
 )  # fmt: skip
 async def test_parameters_that_cannot_be_used_change_nothing(
-    browse: Browser, action: str, body: bytes, status: int, said: str
+    browse: Browser, action: str, body: bytes, status: int, message: str
 ) -> None:
     reply = await browse("POST", f"/v2/repository/models/m/{action}", content=body)
     assert reply.status_code == status
-    assert said in reply.json()["error"]
+    assert message in reply.json()["error"]
     assert not browse.engine.changes
 
 

@@ -59,7 +59,7 @@ def entries(draw: some.DrawFn) -> tuple[dict[str, typing.Any], bytes]:
     else:
         if datatype is datatypes.BYTES:
             elements = draw(some.lists(some.binary(max_size=4), min_size=count, max_size=count))
-            tail = b"".join(struct.pack("<I", len(each)) + each for each in elements)
+            tail = b"".join(struct.pack("<I", len(element)) + element for element in elements)
         else:
             tail = bytes(count * datatype.size)
         entry["parameters"] = {"binary_data_size": len(tail)}

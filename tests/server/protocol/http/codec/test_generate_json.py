@@ -94,7 +94,7 @@ def test_values_that_fill_no_shape_are_refused(body: typing.Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "code", "said"),
+    ("body", "code", "message"),
     [
         ({"a": [1]}, ErrorCode.INVALID_ARG, "parameter 'a' has invalid type"),
         ({"a": {}}, ErrorCode.INVALID_ARG, "parameter 'a' has invalid type"),
@@ -118,11 +118,11 @@ def test_values_that_fill_no_shape_are_refused(body: typing.Any) -> None:
     ],
 )  # fmt: skip
 def test_what_cannot_be_read_is_refused_with_tritons_words(
-    body: typing.Any, code: ErrorCode, said: str
+    body: typing.Any, code: ErrorCode, message: str
 ) -> None:
     error = refused(body)
     assert error.code is code
-    assert said in error.message
+    assert message in error.message
 
 
 def test_an_input_called_parameters_cannot_be_sent() -> None:
@@ -179,13 +179,13 @@ def test_nested_shapes_come_flat_and_one_element_of_any_rank_is_a_scalar() -> No
     one = np.full((1, 1, 1), 3, np.int32)
     two = np.array([[1, 2], [3, 4]], np.int32)
     answer = InferResponse("m", 1, "", [tensor_of("ONE", one), tensor_of("TWO", two)], {})
-    found = written(answer)
-    assert (found["ONE"], found["TWO"]) == (3, [1, 2, 3, 4])
+    text = written(answer)
+    assert (text["ONE"], text["TWO"]) == (3, [1, 2, 3, 4])
 
 
 def tensor_of(name: str, array: "np.ndarray[typing.Any, typing.Any]") -> typing.Any:
-    made = tensor(name, INT32, [0])
-    return type(made)(name, INT32, array.shape, array)
+    output = tensor(name, INT32, [0])
+    return type(output)(name, INT32, array.shape, array)
 
 
 def test_what_json_has_no_word_for_is_a_bare_literal() -> None:

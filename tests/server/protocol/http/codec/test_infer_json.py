@@ -307,7 +307,7 @@ def test_each_listed_output_goes_its_own_way() -> None:
     reply = infer_json.encode(response(*outputs), form)
     length = int(header_of(reply, b"Inference-Header-Content-Length") or b"")
     members = orjson.loads(body_of(reply)[:length])["outputs"]
-    assert [sorted(set(each) & {"data", "parameters"}) for each in members] == [
+    assert [sorted(set(member) & {"data", "parameters"}) for member in members] == [
         ["parameters"], ["data"], ["data"]
     ]  # fmt: skip
 

@@ -18,9 +18,9 @@ from tests.server.protocol.http.scripted import (
 
 def error_of(body: bytes) -> str:
     """The message of an error body, which holds nothing else (row 1.2)."""
-    found = json.loads(body)
-    assert list(found) == ["error"]
-    return str(found["error"])
+    document = json.loads(body)
+    assert list(document) == ["error"]
+    return str(document["error"])
 
 
 async def test_a_known_head_gives_the_same_answer_as_an_unknown_one() -> None:

@@ -314,7 +314,7 @@ def test_patterns_are_compiled_for_heads_that_come_often_and_stay_bounded() -> N
             assert (template.match is not None) is (number >= 8)
         assert cache._compiled <= 128
     assert cache.recent is template
-    assert sum(each.match is not None for each in cache._templates.values()) <= 128
+    assert sum(template.match is not None for template in cache._templates.values()) <= 128
 
 
 @pytest.mark.parametrize("name", ["TraceParent", "traceparent", "X-Mesh"])

@@ -90,14 +90,14 @@ async def test_a_body_of_small_chunks_takes_several_turns_and_reading_stops_mean
     head = b"POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
     peer.send(head + body + post("/echo", b"next"))
     turns = 0
-    while not (found := peer.replies()):
+    while not (replies := peer.replies()):
         assert not peer.is_reading()
         turns += 1
         await turn()
     assert turns > 3
     await settle()
-    found += peer.replies()
-    assert [each.body for each in found] == [b"x" * 8000, b"next"]
+    replies += peer.replies()
+    assert [each.body for each in replies] == [b"x" * 8000, b"next"]
     assert peer.is_reading()
 
 
@@ -121,7 +121,7 @@ async def test_a_client_that_has_ended_its_side_still_gets_every_reply() -> None
     assert peer.connection.eof_received()
     await settle()
     # An interim reply between them finds out whether the client still listens.
-    assert [each.status for each in peer.replies() if each.status != 100] == [200] * 5
+    assert [reply.status for reply in peer.replies() if reply.status != 100] == [200] * 5
     assert peer.is_closed()
 
 

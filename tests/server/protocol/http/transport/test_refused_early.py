@@ -76,7 +76,7 @@ async def test_the_refusal_waits_for_the_replies_before_it() -> None:
         peer.send(request("POST", "/echo", "Content-Length: 500"))
         assert peer.replies() == []
         peer.routes.held[0].answer(b"done")
-        assert [each.status for each in peer.replies()] == [200, status]
+        assert [reply.status for reply in peer.replies()] == [200, status]
 
 
 async def test_while_the_server_drains_a_refusal_is_the_last_reply() -> None:
