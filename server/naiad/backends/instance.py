@@ -226,7 +226,7 @@ class LoadedModel:
     leaves_cycles = False
 
     def make_instance(self, spec: InstanceSpec) -> Instance:
-        """Make one instance.
+        """Make one instance: at the load, or later while others run batches (row 7.24).
 
         Raises:
             InferenceError: it cannot be made; the message is the reason shown in the index.

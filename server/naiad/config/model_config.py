@@ -152,3 +152,15 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     metric_tags: collections.abc.Mapping[str, str]
     op_library_filenames: tuple[str, ...]
     message: Any
+
+    def needs_reload_for(self, other: "ModelConfig") -> bool:
+        """Whether a model has to be loaded again for another config: the two differ in more than `instance_group` and `version_policy` (row 7.24)."""
+        return bool(_lasting(self.message) != _lasting(other.message))
+
+
+def _lasting(message: Any) -> Any:
+    lasting = type(message)()
+    lasting.CopyFrom(message)
+    lasting.ClearField("instance_group")
+    lasting.ClearField("version_policy")
+    return lasting

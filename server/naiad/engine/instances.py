@@ -6,13 +6,14 @@ A model without a backend has no instances; the rest of the server takes an empt
 import asyncio
 import collections.abc
 import contextlib
+import functools
 import math
 import typing
 
 import msgspec
 
 from naiad.backends.backend import ModelSource, PlansWorkers, WorkerPlan, instance_specs
-from naiad.backends.instance import Instance, LoadedModel
+from naiad.backends.instance import Instance, InstanceSpec, LoadedModel
 from naiad.backends.plugin import HostKind
 from naiad.backends.registry import Registry
 from naiad.backends.visible_devices import beyond_a_thread
@@ -52,17 +53,30 @@ def nothing() -> None:
     """For instances that share nothing: there is nothing to release."""
 
 
+Specs = collections.abc.Sequence[InstanceSpec]
+MoreInstances = collections.abc.Callable[
+    [VersionPlan, Specs], collections.abc.Awaitable[collections.abc.Sequence[Host]]
+]
+
+
+async def no_more(_plan: VersionPlan, _specs: Specs) -> list[Host]:
+    """For a model without instances."""
+    return []
+
+
 class ModelInstances(msgspec.Struct, frozen=True):
     """The instances of a model version.
 
     Attributes:
         hosts: one per instance.
+        more: makes further instances of the same version; its config may differ in `instance_group`.
         release: releases what the instances share; blocking; called once, after the hosts are closed.
         leaves_cycles: whether their objects form reference cycles after that.
         pids: of their worker processes; empty for threads.
     """
 
     hosts: collections.abc.Sequence[Host] = ()
+    more: MoreInstances = no_more
     release: collections.abc.Callable[[], None] = nothing
     leaves_cycles: bool = False
     pids: frozenset[int] = frozenset()
@@ -102,12 +116,27 @@ class InstanceFactory:
         Raises:
             InferenceError: the model cannot be loaded; nothing of it is left then.
         """
-        config = plan.config
-        plugin = await self._in_thread(self._registry.plugin, config.backend)
-        host = host_of(config, plugin.default_host, self.options_of(config.backend), self._slices)
-        if host == "process":
-            return await self._in_processes(plan, statistics)
-        return await self._in_threads(plan)
+        specs = instance_specs(plan.config)
+        in_processes = functools.partial(self._in_processes, statistics)
+        if await self._host_of(plan.config) == "process":
+            workers = await in_processes(plan, specs)
+            return ModelInstances(
+                workers, in_processes, pids=frozenset(worker.pid for worker in workers)
+            )
+        limits = limits_of(plan.config)
+        for limit in (limits.execute, limits.load):
+            if limit.seconds:
+                raise _needs_a_process(plan.config, limit)
+        loaded, instances = await self._in_thread(self._load, plan)
+
+        async def more(changed: VersionPlan, specs: Specs) -> collections.abc.Sequence[Host]:
+            if await self._host_of(changed.config) == "process":
+                return await in_processes(changed, specs)
+            made = await self._in_thread(functools.partial(_make_instances, loaded), specs)
+            return self._thread_hosts(changed, made)
+
+        hosts = self._thread_hosts(plan, instances)
+        return ModelInstances(hosts, more, loaded.close, loaded.leaves_cycles)
 
     def stop(self) -> None:
         """The server stops: end the worker processes that are still loading their model, and start no more of them."""
@@ -119,14 +148,13 @@ class InstanceFactory:
         """A backend's options: what is meant for all, overridden by what is meant for it (row 17.10)."""
         return {**self._backend_options.get("", {}), **self._backend_options.get(backend, {})}
 
-    async def _in_threads(self, plan: VersionPlan) -> ModelInstances:
-        limits = limits_of(plan.config)
-        for limit in (limits.execute, limits.load):
-            if limit.seconds:
-                raise _needs_a_process(plan.config, limit)
-        loaded, instances = await self._in_thread(self._load, plan)
+    async def _host_of(self, config: ModelConfig) -> HostKind:
+        plugin = await self._in_thread(self._registry.plugin, config.backend)
+        return host_of(config, plugin.default_host, self.options_of(config.backend), self._slices)
+
+    def _thread_hosts(self, plan: VersionPlan, instances: list[tuple[str, Instance]]) -> list[Host]:
         loop = asyncio.get_running_loop()
-        hosts = [
+        return [
             ThreadHost(
                 name,
                 LocalInstance(instance, plan.config, plan.version),
@@ -135,24 +163,22 @@ class InstanceFactory:
             )
             for name, instance in instances
         ]
-        return ModelInstances(hosts, loaded.close, loaded.leaves_cycles)
 
     def _load(self, plan: VersionPlan) -> tuple[LoadedModel, list[tuple[str, Instance]]]:
-        config = plan.config
-        loaded = self._registry.get(config.backend, for_model=True).load(self._source(plan))
+        loaded = self._registry.get(plan.config.backend, for_model=True).load(self._source(plan))
         with contextlib.ExitStack() as undo:
             undo.callback(loaded.close)
-            instances: list[tuple[str, Instance]] = []
-            for spec in instance_specs(config):
-                instance = loaded.make_instance(spec)
-                undo.callback(instance.close)
-                instances.append((spec.name, instance))
+            instances = _make_instances(loaded, instance_specs(plan.config))
             undo.pop_all()
         return loaded, instances
 
-    async def _in_processes(self, plan: VersionPlan, statistics: ModelStatistics) -> ModelInstances:
+    async def _in_processes(
+        self, statistics: ModelStatistics, plan: VersionPlan, specs: Specs
+    ) -> list["ProcessHost"]:
+        if not specs:
+            return []
         limits = limits_of(plan.config)
-        workers = await self._in_thread(self._workers, plan)
+        workers = await self._in_thread(functools.partial(self._workers, plan), specs)
         if self._stopping:
             raise _server_stops(plan)
         starting = asyncio.get_running_loop().create_task(workers.start(statistics, limits=limits))
@@ -167,9 +193,9 @@ class InstanceFactory:
             if _is_cancelled():
                 raise
             raise _server_stops(plan) from None
-        return ModelInstances(hosts, pids=frozenset(host.pid for host in hosts))
+        return hosts
 
-    def _workers(self, plan: VersionPlan) -> "Workers":
+    def _workers(self, plan: VersionPlan, specs: Specs) -> "Workers":
         # In a thread, with the first model that has workers: without any the server imports a tenth less at its start.
         from naiad.backends import backend_runner  # noqa: PLC0415
         from naiad.engine.workers import Workers  # noqa: PLC0415
@@ -184,7 +210,7 @@ class InstanceFactory:
         return Workers(
             plan,
             processes_of(
-                [plan_of(source, spec) for spec in instance_specs(plan.config)],
+                [plan_of(source, spec) for spec in specs],
                 shared=plugin.shares_processes,
             ),
             rpc_handler_of=self._rpc_handler_of,
@@ -198,6 +224,18 @@ class InstanceFactory:
             model_dir=plan.model_dir,
             options=self.options_of(plan.config.backend),
         )
+
+
+def _make_instances(loaded: LoadedModel, specs: Specs) -> list[tuple[str, Instance]]:
+    """All of them or, after an error, none."""
+    with contextlib.ExitStack() as undo:
+        instances: list[tuple[str, Instance]] = []
+        for spec in specs:
+            instance = loaded.make_instance(spec)
+            undo.callback(instance.close)
+            instances.append((spec.name, instance))
+        undo.pop_all()
+    return instances
 
 
 def processes_of(plans: list[WorkerPlan], *, shared: bool) -> list[WorkerPlan]:

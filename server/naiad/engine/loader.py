@@ -139,8 +139,7 @@ class Loader:
             config=plan.config,
             version=plan.version,
             scheduler=scheduler,
-            release=instances.release,
-            leaves_cycles=instances.leaves_cycles,
+            instances=instances,
             clock=self._clock,
         )
         try:

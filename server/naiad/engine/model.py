@@ -5,7 +5,9 @@ Made by the loader, owned by the repository, called by the engine. All of it bel
 
 import asyncio
 import collections.abc
+import functools
 
+from naiad.backends.backend import instance_specs
 from naiad.config.model_config import ModelConfig, TensorSpec
 from naiad.core.clock import Clock
 from naiad.core.flow import Flow
@@ -13,9 +15,13 @@ from naiad.core.inference import Inference, OnResponse, RequestContext
 from naiad.core.request import InferRequest
 from naiad.core.response import failure
 from naiad.engine.api import ModelTraits, TensorMetadata
+from naiad.engine.instance_update import Change, InstanceUpdate, change, hosted
+from naiad.engine.instances import ModelInstances
 from naiad.engine.validation import RequestValidator
 from naiad.errors import InferenceError
+from naiad.hosts.host import Host
 from naiad.metrics.memory import MemoryUsage
+from naiad.repository.plan import VersionPlan
 from naiad.scheduling.scheduler import Occupancy, Scheduler
 
 
@@ -23,8 +29,7 @@ class Model:
     """A loaded version.
 
     Args:
-        release: releases what the instances shared; blocking; called once, after the scheduler has stopped. None: there is nothing.
-        leaves_cycles: whether its objects form reference cycles after that.
+        instances: those of the scheduler, and what they share, released with the model.
     """
 
     def __init__(
@@ -33,16 +38,17 @@ class Model:
         config: ModelConfig,
         version: int,
         scheduler: Scheduler,
+        instances: ModelInstances,
         clock: Clock,
-        release: collections.abc.Callable[[], None] | None = None,
-        leaves_cycles: bool = False,
     ) -> None:
         self.config = config
         self.version = version
         self.statistics = scheduler.statistics
         self._scheduler = scheduler
-        self._release = release
-        self.leaves_cycles = leaves_cycles
+        self._release: collections.abc.Callable[[], None] | None = instances.release
+        self.leaves_cycles = instances.leaves_cycles
+        self._more = instances.more
+        self._hosts = hosted(instance_specs(config), instances.hosts)
         self._clock = clock
         self._validator = RequestValidator(config)
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
@@ -108,6 +114,31 @@ class Model:
     async def ready(self) -> bool:
         """Whether it could execute an inference now (rows 2.7, 2.12)."""
         return await self._scheduler.ready()
+
+    async def prepare(self, plan: VersionPlan) -> InstanceUpdate:
+        """Make the instances that another config adds, which differs in nothing but `instance_group` and `version_policy` (row 7.24).
+
+        Raises:
+            InferenceError: one of them cannot be made; nothing changes.
+        """
+        changed = change([spec for spec, _ in self._hosts], plan.config)
+        hosts = await self._more(plan, changed.added)
+        return InstanceUpdate(hosts, functools.partial(self._commit, plan.config, changed, hosts))
+
+    def _commit(
+        self, config: ModelConfig, changed: Change, added: collections.abc.Sequence[Host]
+    ) -> str:
+        left = list(changed.removed)
+        removed: list[Host] = []
+        for spec, host in tuple(self._hosts):
+            if spec in left:
+                left.remove(spec)
+                removed.append(host)
+                self._hosts.remove((spec, host))
+        self._hosts += hosted(changed.added, added)
+        self.config = config
+        self._scheduler.resize(added, removed)
+        return changed.in_words()
 
     async def stop(self) -> None:
         """Finish the requests in flight, close the instances, release memory. Idempotent."""

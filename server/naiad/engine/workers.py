@@ -58,7 +58,8 @@ class Workers:
             InferenceError: one of them cannot load the model; the others are ended then.
         """
         config = self._plan.config
-        statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
+        if not statistics.worker_restarts:
+            statistics.worker_restarts = dict.fromkeys(RestartReason, 0)
         supervisors: list[WorkerSupervisor] = []
         hosts: list[ProcessHost] = []
         for worker_plan in self._processes:

@@ -214,8 +214,8 @@ class ProcessHost:
             self._supervisor.late(how)
 
     async def close(self) -> None:
-        """See `Host`. The process ends, with all its instances."""
-        await self._supervisor.close()
+        """See `Host`. The process ends with the last of its instances."""
+        await self._supervisor.close_instance(self)
 
     @property
     def busy(self) -> bool:

@@ -83,6 +83,7 @@ class WorkerSupervisor:
         self._watchdog = Watchdog(identity, loop=loop)
         self._drained = asyncio.Event()
         self._closing: asyncio.Task[None] | None = None
+        self._closed = set[WorkerInstance]()
 
     @property
     def pid(self) -> int:
@@ -126,6 +127,12 @@ class WorkerSupervisor:
         worker.place.add(threads)
         self._fire(Event.LOADED)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
+
+    async def close_instance(self, instance: WorkerInstance) -> None:
+        """Take the process from one of its instances, which has no batch. It ends with the last one; until then the instance stays in it, unused."""
+        self._closed.add(instance)
+        if self._closed.issuperset(self.instances):
+            await self.close()
 
     async def close(self) -> None:
         """Wait for the batches in execution, and end the process. Idempotent."""

@@ -94,7 +94,11 @@ def failed_plan(plan: ModelPlan, *, serving: bool) -> InferenceError:
 
 
 def failed_load(
-    name: str, reasons: collections.abc.Mapping[int, str], *, serving: bool
+    name: str,
+    reasons: collections.abc.Mapping[int, str],
+    *,
+    serving: bool,
+    state: State = State.UNAVAILABLE,
 ) -> InferenceError:
     """A load that failed.
 
@@ -102,9 +106,10 @@ def failed_load(
         name: the model.
         reasons: why each version failed, by its number.
         serving: whether the versions that were loaded before go on serving.
+        state: of the versions that failed; READY for one that failed to change.
     """
     failures = "".join(
-        f"version {number} is at {State.UNAVAILABLE.value} state: {reason};"
+        f"version {number} is at {state.value} state: {reason};"
         for number, reason in reasons.items()
     )
     return _failed(name, failures, serving=serving)

@@ -23,6 +23,7 @@ class Event(enum.Enum):
     LOAD = "load"
     LOADED = "loaded"
     FAILED = "failed"
+    UPDATE = "update"
     UNLOAD = "unload"
     UNLOADED = "unloaded"
 
@@ -32,6 +33,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.UNAVAILABLE, Event.LOAD): State.LOADING,
     (State.LOADING, Event.LOADED): State.READY,
     (State.LOADING, Event.FAILED): State.UNAVAILABLE,
+    (State.READY, Event.UPDATE): State.READY,
     (State.READY, Event.UNLOAD): State.UNLOADING,
     (State.UNLOADING, Event.UNLOADED): State.UNAVAILABLE,
     (State.UNAVAILABLE, Event.UNLOADED): State.UNAVAILABLE,

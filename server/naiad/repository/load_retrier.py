@@ -7,10 +7,10 @@ import logging
 import typing
 
 from naiad.core.clock import Clock
-from naiad.errors import InferenceError
+from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import Event
 from naiad.repository.plan import VersionPlan
-from naiad.repository.version import Progress, S, Version
+from naiad.repository.version import Progress, S, Update, Version
 
 log = logging.getLogger("naiad.repository")
 
@@ -83,6 +83,22 @@ class LoadRetrier(typing.Generic[S]):
             if served is None:
                 version.copy.release()
         return None
+
+    async def prepare(self, version: Version[S], plan: VersionPlan) -> Update:
+        """Prepare an update of a READY version, as one of the loads that may run at the same time.
+
+        Raises:
+            InferenceError: it cannot be updated; nothing changes.
+        """
+        assert version.served is not None, "it is READY"
+        async with self._slots:
+            try:
+                return await version.served.prepare(plan)
+            except InferenceError:
+                raise
+            except Exception as error:
+                log.exception("updating %s version %d failed", plan.config.name, plan.version)
+                raise internal(f"{type(error).__name__}: {error}") from error
 
     async def _attempt(self, version: Version[S]) -> S | None:
         plan = version.plan

@@ -92,10 +92,10 @@ def untouched(
     before: LoadedFrom | None,
     now: LoadedFrom,
 ) -> frozenset[int]:
-    """The versions that a reload keeps as they are: nothing that they depend on has changed (rows 7.21, 7.22, 7.25).
+    """The versions that a reload does not load again: what they were loaded from has not changed (rows 7.21, 7.22, 7.24, 7.25).
 
     A version depends on its own folder, on what all versions share (files and folders other than versions), and on the
-    config; a config file that was rewritten with the same meaning is not a change.
+    config; a config file that was rewritten with the same meaning is not a change, and other instances need no reload.
 
     Args:
         plans: the versions to serve.
@@ -112,7 +112,7 @@ def untouched(
         plan.version
         for plan in plans
         if (old := serving.get(plan.version)) is not None
-        and old.config == plan.config
+        and not old.config.needs_reload_for(plan.config)
         and old_files.get(str(plan.version)) == files.get(str(plan.version))
     )
 

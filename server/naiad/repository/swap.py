@@ -1,25 +1,32 @@
 """Replaces the versions of a model by those of a plan, in one step of the event loop (row 7.22).
 
-New versions are loaded beside those that serve. A request finds an old version or a new one, and the old one finishes its requests. A load
-that fails changes nothing for clients.
+New versions are loaded beside those that serve. A request finds an old version or a new one, and the old one finishes its requests. A version
+for which only the number or the places of its instances change stays, and gets other instances (row 7.24). A load that fails changes nothing for
+clients.
 """
 
 import asyncio
 import collections.abc
 import functools
+import itertools
 import typing
 
+import msgspec
+
+from naiad.config.model_config import ModelConfig
 from naiad.errors import InferenceError
 from naiad.repository.errors import TryAgainError, failed_load
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.load_progress import LoadTable
 from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
-from naiad.repository.plan import LoadedFrom, ModelPlan, untouched
+from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, untouched
 from naiad.repository.polling.fingerprint import changed_paths, in_words
 from naiad.repository.reading import LocalCopy, RepositoryReader
 from naiad.repository.unloads import Unloads
-from naiad.repository.version import S, Version
+from naiad.repository.version import S, Update, Version
+
+_Update = tuple[Version[S], VersionPlan, Update]
 
 
 class VersionSwap(typing.Generic[S]):
@@ -70,7 +77,7 @@ class VersionSwap(typing.Generic[S]):
             What the model is loaded from now.
 
         Raises:
-            InferenceError: a version fails to load, or its files changed meanwhile: what served before goes on serving.
+            InferenceError: a version fails to load or to change, or its files changed meanwhile: what served before goes on serving.
         """
         name, table = plan.name, self._table
         table.drop_failed_plan(name)
@@ -88,22 +95,32 @@ class VersionSwap(typing.Generic[S]):
             if version.version not in stay
         ]
         self._progress.begin_versions(name, [version.plan.version for version in coming])
+        updating = [
+            (serving[version.version], version.config)
+            for version in plan.versions
+            if version.version in stay and serving[version.version].plan.config != version.config
+        ]
         for version in coming:
             # The index shows the progress of a version that did not serve; one that does shows READY all the time.
             if version.plan.version not in serving:
                 table.put(version)
         made = await asyncio.gather(*map(self._retrier.load, coming))
+        updates: list[_Update[S]] = []
         try:
             _check_loaded(name, coming, serving=bool(serving))
+            updates = await self._prepare(name, updating)
             if written is not None:
                 source = await self._unchanged(source, written)
         except InferenceError:
+            await asyncio.gather(*(update.discard() for _, _, update in updates))
             for version, served in zip(coming, made, strict=True):
                 if served is not None:
                     # It loaded, but another version of its model did not, or not from the files that it was to be loaded from.
                     self.serve(version, served)
                     self.unload([version])
             raise
+        for version, version_plan, update in updates:
+            self._commit(version, version_plan, update)
         for version, served in zip(coming, made, strict=True):
             assert served is not None, "checked above"
             table.put(version)
@@ -132,6 +149,39 @@ class VersionSwap(typing.Generic[S]):
             task.add_done_callback(functools.partial(self._unloaded, version))
             unloads.add(task)
         return unloads
+
+    async def _prepare(
+        self, name: str, updating: list[tuple[Version[S], ModelConfig]]
+    ) -> list["_Update[S]"]:
+        """Prepare the updates of versions that stay. All of them or, after an error, none."""
+        plans = [
+            (version, msgspec.structs.replace(version.plan, config=config))
+            for version, config in updating
+        ]
+        outcomes = await asyncio.gather(
+            *itertools.starmap(self._retrier.prepare, plans), return_exceptions=True
+        )
+        failed = {
+            version.plan.version: outcome.message
+            for (version, _), outcome in zip(plans, outcomes, strict=True)
+            if isinstance(outcome, InferenceError)
+        }
+        updates = [
+            (version, version_plan, outcome)
+            for (version, version_plan), outcome in zip(plans, outcomes, strict=True)
+            if not isinstance(outcome, BaseException)
+        ]
+        if failed:
+            await asyncio.gather(*(update.discard() for _, _, update in updates))
+            raise failed_load(name, failed, serving=True, state=State.READY)
+        return updates
+
+    def _commit(self, version: Version[S], plan: VersionPlan, update: Update) -> None:
+        version.plan = plan
+        words = update.commit()
+        version.apply(Event.UPDATE)
+        if words:
+            self._progress.changed(msgspec.structs.replace(version.snapshot(), updated=words))
 
     def _unloaded(self, version: Version[S], _: asyncio.Task[None]) -> None:
         self._table.drop_unloaded(version)

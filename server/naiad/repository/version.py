@@ -14,6 +14,18 @@ from naiad.repository.reading import LocalCopy
 UNLOADED = "unloaded"
 
 
+class Update(typing.Protocol):
+    """A change of a served version that is prepared."""
+
+    def commit(self) -> str:
+        """Apply it, in one step; returns what changed, in words for the log, "" for nothing."""
+        ...
+
+    async def discard(self) -> None:
+        """Drop it; nothing changes."""
+        ...
+
+
 class Served(typing.Protocol):
     """A loaded version, as far as the repository uses it.
 
@@ -26,6 +38,14 @@ class Served(typing.Protocol):
     @property
     def memory(self) -> tuple[MemoryUsage, ...]:
         """What loading it took, as far as that is known now."""
+        ...
+
+    async def prepare(self, plan: VersionPlan) -> Update:
+        """Prepare what a config asks for that needs no reload (row 7.24).
+
+        Raises:
+            InferenceError: it cannot be done; nothing changes.
+        """
         ...
 
     async def stop(self) -> None:
@@ -82,6 +102,7 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
         resident: the process's resident memory in bytes before and after the version was unloaded; None before that.
         replaces: whether it is, or was to be, loaded beside versions that serve, which go on serving if it fails.
         memory: what loading it took; empty if it is not READY.
+        updated: what just changed without a load, in words; "" if nothing did.
     """
 
     name: str
@@ -93,6 +114,7 @@ class VersionState(msgspec.Struct, frozen=True, kw_only=True):
     resident: tuple[int, int] | None = None
     replaces: bool = False
     memory: tuple[MemoryUsage, ...] = ()
+    updated: str = ""
 
 
 def failed_plan_state(plan: ModelPlan, *, replaces: bool = False) -> VersionState:

@@ -138,6 +138,14 @@ class DynamicScheduler:
         """See `Scheduler`."""
         return await self._pool.ready()
 
+    def resize(
+        self,
+        added: collections.abc.Iterable[Host],
+        removed: collections.abc.Collection[Host],
+    ) -> None:
+        """See `Scheduler`."""
+        self._pool.resize(added, removed)
+
     async def stop(self) -> None:
         """See `Scheduler`."""
         if not self._stopping:

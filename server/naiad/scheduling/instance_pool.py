@@ -6,11 +6,14 @@ batch comes back its instance is free at once, and gets the next batch before th
 
 Ownership: an inference that is sent belongs to the pool until its final response: it is in exactly one batch, in a batch that waits for
 an earlier one (`preserve_ordering`), or deferred (its batch came back before its responses).
+
+Instances come and go while the model serves (row 7.24). One that is removed gets no more batches, and is closed once it owes no response.
 """
 
 import asyncio
 import collections.abc
 import functools
+import logging
 
 from naiad.core.clock import Clock
 from naiad.core.inference import Inference
@@ -19,6 +22,8 @@ from naiad.hosts.host import BatchOutcome, DeferredResponse, Host, OnOutcome
 from naiad.scheduling.ordering import Reordering
 from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
+
+_log = logging.getLogger(__name__)
 
 OnFree = collections.abc.Callable[[list[Inference] | None], None]
 
@@ -32,11 +37,15 @@ class InstanceSlot:
         batch: the batch in execution; None if there is none.
         ticket: the position of that batch in the order of all batches.
         usable: whether it can run batches.
+        removed: whether it is to be closed.
+        deferred: the inferences whose batch came back before their responses.
         on_outcome: gets the outcome of its batch.
         retry: called when its resources may be available.
     """
 
-    __slots__ = ("batch", "host", "name", "on_outcome", "retry", "ticket", "usable")
+    __slots__ = (
+        "batch", "deferred", "host", "name", "on_outcome", "removed", "retry", "ticket", "usable",
+    )  # fmt: skip
 
     def __init__(self, pool: "InstancePool", host: Host) -> None:
         self.host = host
@@ -44,6 +53,8 @@ class InstanceSlot:
         self.batch: list[Inference] | None = None
         self.ticket = 0
         self.usable = True
+        self.removed = False
+        self.deferred = set[Inference]()
         self.on_outcome: OnOutcome = functools.partial(pool.came_back, self)
         self.retry = functools.partial(pool.retry, self)
 
@@ -69,7 +80,7 @@ class InstancePool:
     """
 
     __slots__ = (
-        "_clock", "_deferred", "_dispatcher", "_loop", "_model", "_on_free", "_on_lost", "_order", "_resources",
+        "_clock", "_closing", "_deferred", "_dispatcher", "_loop", "_model", "_on_free", "_on_lost", "_order", "_resources",
         "_slots", "_waiting", "free", "inflight", "last_used", "on_completed", "usable",
     )  # fmt: skip
 
@@ -98,6 +109,7 @@ class InstancePool:
         self.on_completed: collections.abc.Callable[[], None] | None = None
         self._waiting = set[InstanceSlot]()
         self._deferred = set[Inference]()
+        self._closing = set[asyncio.Task[None]]()
 
     def open(
         self,
@@ -115,8 +127,27 @@ class InstancePool:
         self._on_free = on_free
         self._on_lost = on_lost
         for slot in self._slots:
-            slot.host.deferred_to(self._on_deferred)
-            slot.host.watch(functools.partial(self._usable_changed, slot))
+            self._watch(slot)
+
+    def resize(
+        self,
+        added: collections.abc.Iterable[Host],
+        removed: collections.abc.Collection[Host],
+    ) -> None:
+        """Add instances, and remove others: these finish what they have, and are closed (row 7.24). After `open`."""
+        for host in added:
+            slot = InstanceSlot(self, host)
+            self._slots.append(slot)
+            self._watch(slot)
+            self.free.insert(0, slot)
+            self.usable += 1
+        for slot in [slot for slot in self._slots if slot.host in removed]:
+            slot.removed = True
+            if slot.usable:
+                self.usable -= 1
+            self._take_out(slot)
+            self._close_if_idle(slot)
+        self._on_free(None)
 
     def acquire(self, preferred: InstanceSlot | None) -> InstanceSlot | None:
         """Take a free instance, with its resources, to send it a batch.
@@ -159,9 +190,19 @@ class InstancePool:
             return  # it was aborted before
         ticket = slot.ticket
         slot.batch = None
-        self.last_used = slot
-        if slot.usable:
-            self.free.append(slot)
+        execution = outcome.execution
+        if execution is not None and None in execution.responses:
+            slot.deferred.update(
+                inference
+                for inference, response in zip(outcome.batch, execution.responses, strict=True)
+                if response is None and not inference.completed
+            )
+        if slot.removed:
+            self._close_if_idle(slot)
+        else:
+            self.last_used = slot
+            if slot.usable:
+                self.free.append(slot)
         self._resources.release(slot)
         self._on_free(outcome.batch)
         if self._order is None:
@@ -195,7 +236,7 @@ class InstancePool:
 
     def ready_now(self) -> bool | None:
         """The result of `ready` if it is known without a call to an instance; None: call `ready`."""
-        known = [slot.host.ready_now() for slot in self._slots]
+        known = [slot.host.ready_now() for slot in self._slots if not slot.removed]
         if False in known:
             return False
         return None if None in known else True
@@ -205,7 +246,9 @@ class InstancePool:
         known = self.ready_now()
         if known is not None:
             return known
-        unknown = [slot.host for slot in self._slots if slot.host.ready_now() is None]
+        unknown = [
+            slot.host for slot in self._slots if not slot.removed and slot.host.ready_now() is None
+        ]
         return all(await asyncio.gather(*(host.ready() for host in unknown)))
 
     def abandoned(self) -> set[Inference]:
@@ -239,11 +282,40 @@ class InstancePool:
         for slot in self._waiting:
             self._resources.withdraw(slot)
         self._waiting.clear()
-        await asyncio.gather(*(slot.host.close() for slot in self._slots))
+        await asyncio.gather(*(slot.host.close() for slot in self._slots), *self._closing)
+
+    def _watch(self, slot: InstanceSlot) -> None:
+        slot.host.deferred_to(functools.partial(self._on_deferred, slot))
+        slot.host.watch(functools.partial(self._usable_changed, slot))
+
+    def _take_out(self, slot: InstanceSlot) -> None:
+        """Take an instance out of those that may get a batch."""
+        if slot in self._waiting:
+            self._waiting.remove(slot)
+            self._resources.withdraw(slot)
+        elif slot in self.free:
+            self.free.remove(slot)
+
+    def _close_if_idle(self, slot: InstanceSlot) -> None:
+        """Close an instance that was removed, once it owes no response."""
+        if slot.batch is not None or slot.deferred or slot not in self._slots:
+            return
+        self._slots.remove(slot)
+        if self.last_used is slot:
+            self.last_used = None
+        closing = self._loop.create_task(self._close_removed(slot))
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    async def _close_removed(self, slot: InstanceSlot) -> None:
+        try:
+            await slot.host.close()
+        except Exception:  # noqa: BLE001  whatever a host raises, the others serve on
+            _log.exception("closing instance '%s', which was removed, failed", slot.name)
 
     def _usable_changed(self, slot: InstanceSlot, usable: bool) -> None:  # noqa: FBT001  the signature of the callback
         """An instance cannot run batches any more, or can again."""
-        if slot.usable is usable:
+        if slot.usable is usable or slot.removed:
             return
         slot.usable = usable
         if usable:
@@ -253,11 +325,7 @@ class InstancePool:
             self._on_free(None)
             return
         self.usable -= 1
-        if slot in self._waiting:
-            self._waiting.remove(slot)
-            self._resources.withdraw(slot)
-        elif slot in self.free:
-            self.free.remove(slot)
+        self._take_out(slot)
         if not self.usable:
             self._on_lost()
 
@@ -272,12 +340,16 @@ class InstancePool:
         if self.on_completed is not None:
             self.on_completed()
 
-    def _on_deferred(self, deferred: DeferredResponse) -> None:
+    def _on_deferred(self, slot: InstanceSlot, deferred: DeferredResponse) -> None:
         """A deferred response came, perhaps before its batch."""
         inference = deferred.inference
-        if deferred.response.final and inference in self._deferred:
-            self._deferred.remove(inference)
-            self.inflight -= 1
+        if deferred.response.final:
+            slot.deferred.discard(inference)
+            if slot.removed:
+                self._close_if_idle(slot)
+            if inference in self._deferred:
+                self._deferred.remove(inference)
+                self.inflight -= 1
         flow = inference.flow
         if flow is not None:
             flow.coming(deferred.weight)

@@ -8,6 +8,7 @@ import typing
 from naiad.core.inference import Inference
 from naiad.core.record import Record
 from naiad.errors import ErrorCode, FailureReason
+from naiad.hosts.host import Host
 from naiad.metrics.statistics import ModelStatistics
 
 UNLOAD_GRACE_S = 30.0
@@ -71,6 +72,14 @@ class Scheduler(typing.Protocol):
 
     async def ready(self) -> bool:
         """Whether it could execute an inference now (rows 2.7, 2.12)."""
+        ...
+
+    def resize(
+        self,
+        added: collections.abc.Iterable[Host],
+        removed: collections.abc.Collection[Host],
+    ) -> None:
+        """Use further instances, and close others once they have finished what they have (row 7.24)."""
         ...
 
     async def stop(self) -> None:

@@ -95,6 +95,8 @@ class LoadingLines:
                     self._console.print(f"  … {escape(title)} [dim]loading[/]")
             case State.LOADING:
                 log.info("loading: %s", title, extra=extra)
+            case State.READY if state.updated:
+                log.info("updated %s without a reload; %s", title, state.updated, extra=extra)
             case State.READY:
                 self._done += 1
                 seconds = state.load_ns / _NS_PER_SECOND

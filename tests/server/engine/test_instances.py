@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from naiad.backends.backend import WorkerPlan
+from naiad.backends.backend import WorkerPlan, instance_specs
 from naiad.backends.instance import InstanceSpec
 from naiad.config.model_config import InstanceGroup, InstanceKind, ModelConfig
 from naiad.core.clock import ManualClock
-from naiad.engine.instances import InstanceFactory, ModelInstances, host_of, processes_of
+from naiad.engine.instances import InstanceFactory, host_of, processes_of
 from naiad.errors import InferenceError
 from naiad.hosts.host import Limits
+from naiad.hosts.process import ProcessHost
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.plan import VersionPlan
 from tests.server.backends.configs import model_config
@@ -105,9 +106,11 @@ def factory_of(workers: Workers) -> InstanceFactory:
     )
 
 
-def load(factory: InstanceFactory) -> "asyncio.Task[ModelInstances]":
+def load(factory: InstanceFactory) -> "asyncio.Task[list[ProcessHost]]":
     plan = VersionPlan(config=on_gpus(0), version=1, model_dir=pathlib.Path("m"))
-    return asyncio.create_task(factory._in_processes(plan, ModelStatistics()))
+    return asyncio.create_task(
+        factory._in_processes(ModelStatistics(), plan, instance_specs(plan.config))
+    )
 
 
 async def test_a_stop_ends_workers_that_are_still_loading_and_starts_no_more() -> None:

@@ -12,6 +12,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.core.response import InferResponse
 from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
 from naiad.engine.engine import ServingEngine
+from naiad.engine.instances import ModelInstances
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, not_found, unavailable
 from naiad.hosts.host import DeferredResponse
@@ -71,6 +72,9 @@ class ForwardingScheduler:
     async def ready(self) -> bool:
         return not self._stopping
 
+    def resize(self, added: object, removed: object) -> None:
+        raise AssertionError("it has no instances")
+
     async def stop(self) -> None:
         self._stopping = True
         self._check_drained()
@@ -116,7 +120,13 @@ class Models:
         self.scheduled = ScheduledModel(name=STEP)
         self.front = ForwardingScheduler(self.calls, clock)
         self._models = {
-            name: Model(config=make_config(name=name), version=1, scheduler=scheduler, clock=clock)
+            name: Model(
+                config=make_config(name=name),
+                version=1,
+                scheduler=scheduler,
+                instances=ModelInstances(),
+                clock=clock,
+            )
             for name, scheduler in self._schedulers().items()
         }
         self.calls.open(self.model, loop)

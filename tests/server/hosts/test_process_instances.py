@@ -211,7 +211,7 @@ async def test_an_unload_that_gives_up_ends_the_batches_of_all(
 ) -> None:
     hosted = await start(hosts, tmp_path)
     outs = await begin(hosted, tmp_path)
-    closing = asyncio.ensure_future(hosted.hosts[0].close())
+    closing = asyncio.gather(*(host.close() for host in hosted.hosts))
     await asyncio.sleep(0)
     hosted.hosts[1].abort("a test says so")
     for out in outs:
@@ -258,3 +258,18 @@ async def test_an_instance_whose_thread_ends_takes_the_process_with_it(
     await until(lambda: hosted.usable == [False, False, True, True])
     assert hosted.restarts == [RestartReason.DIED]
     answers(await asyncio.wait_for(hosted.submit(ask((WHERE, 0)), to=1), GIVE_UP_S))
+
+
+async def test_an_instance_that_is_removed_leaves_the_process_to_the_others_and_the_last_one_ends_it(
+    hosts: Hosts, tmp_path: pathlib.Path
+) -> None:
+    hosted = await start(hosts, tmp_path)
+    pid = hosted.worker.pid
+    other = hosted.submit(ask((WAITS, 0)), to=1)
+    await until((tmp_path / "begun m_1").exists)
+    await asyncio.wait_for(hosted.hosts[0].close(), GIVE_UP_S)
+    let_go(tmp_path, "m_1")
+    answers(await asyncio.wait_for(other, GIVE_UP_S))
+    assert exists(pid)
+    await asyncio.wait_for(hosted.hosts[1].close(), GIVE_UP_S)
+    assert not exists(pid)

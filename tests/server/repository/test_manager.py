@@ -15,6 +15,7 @@ from naiad.repository.manager import Repository, VersionState
 from naiad.repository.overrides import Value
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.version import Update
 from tests.server.repository.stores import FakeStore
 
 
@@ -28,6 +29,9 @@ class FakeServed:
         self.title = title
         self.stopped = False
         self._fails_to_stop = fails_to_stop
+
+    async def prepare(self, plan: VersionPlan) -> Update:
+        raise NotImplementedError
 
     async def stop(self) -> None:
         self.stopped = True

@@ -8,12 +8,13 @@ import pytest
 from naiad.repository.plan import LoadedFrom, VersionPlan, untouched
 from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.store import LocalStore, StoredModel
+from tests.server.repository.world import Config
 
 HERE, ELSEWHERE = (StoredModel(LocalStore(root), "m") for root in ("/r", "/other"))
 
 
 def plans(*versions: int, config: str = "config") -> list[VersionPlan]:
-    any_config: Any = config
+    any_config: Any = Config("m", config)
     return [
         VersionPlan(config=any_config, version=version, model_dir=pathlib.Path("/r/m"))
         for version in versions
@@ -38,11 +39,12 @@ def files(**times: int) -> Fingerprint:
         (plans(1, 2), files(v1=9, v2=1, config=1), {2}),
         (plans(1, 2), files(v1=1, v2=1, config=9), {1, 2}),
         (plans(1, 2, config="other"), files(v1=1, v2=1, config=9), set()),
+        (plans(1, 2, config="config,2"), files(v1=1, v2=1, config=9), {1, 2}),
         (plans(1, 2), files(v1=1, v2=1, config=1, labels=1), set()),
     ],
     ids=[
         "nothing changed", "a version came", "a version went", "a version changed", "the config says the same",
-        "the config says something else", "a shared file came",
+        "the config says something else", "the config has other instances", "a shared file came",
     ],
 )  # fmt: skip
 def test_unchanged_versions_go_on_serving(

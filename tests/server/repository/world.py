@@ -5,6 +5,7 @@ import collections.abc
 import dataclasses
 import os
 import pathlib
+import typing
 
 from naiad.core.clock import ManualClock
 from naiad.errors import internal
@@ -24,9 +25,28 @@ class Config:
     name: str
     text: str
 
+    def needs_reload_for(self, other: "Config") -> bool:
+        """What follows a comma is for the instances only."""
+        return self.text.partition(",")[0] != other.text.partition(",")[0]
+
+
+class Updating:
+    """Instances that are prepared; `served` has them once they serve."""
+
+    def __init__(self, served: "Served", instances: str) -> None:
+        self._served = served
+        self._instances = instances
+
+    def commit(self) -> str:
+        before, self._served.instances = self._served.instances, self._instances
+        return f"{before} -> {self._instances}" if before != self._instances else ""
+
+    async def discard(self) -> None:
+        self._served.discarded += 1
+
 
 class Served:
-    """A version in service with the text of its file; stopping takes `seconds`."""
+    """A version in service with the text of its file; stopping takes `seconds`. Instances named "bad" cannot be made."""
 
     memory: tuple[MemoryUsage, ...] = ()
 
@@ -35,6 +55,14 @@ class Served:
         self.leaves_cycles = text.startswith("cycles")
         self.stopped = False
         self.seconds = seconds
+        self.instances = ""
+        self.discarded = 0
+
+    async def prepare(self, plan: VersionPlan) -> Updating:
+        instances = typing.cast("Config", plan.config).text.partition(",")[2]
+        if instances == "bad":
+            raise internal("no such place")
+        return Updating(self, instances)
 
     async def stop(self) -> None:
         await asyncio.sleep(self.seconds)

@@ -1,0 +1,73 @@
+"""Changes the instances of a model version while it serves, without a reload (row 7.24).
+
+Which instances stay is a pure decision. New ones are made first, beside those that serve; then they take the place of others in one step.
+"""
+
+import asyncio
+import collections
+import collections.abc
+
+import msgspec
+
+from naiad.backends.backend import instance_specs
+from naiad.backends.instance import InstanceSpec
+from naiad.config.model_config import ModelConfig
+from naiad.hosts.host import Host
+
+Commit = collections.abc.Callable[[], str]
+
+
+class Change(msgspec.Struct, frozen=True):
+    """What turns the running instances into those of a config."""
+
+    kept: list[InstanceSpec]
+    added: list[InstanceSpec]
+    removed: list[InstanceSpec]
+
+    def in_words(self) -> str:
+        """For the log; "" if nothing changes."""
+        counts = {"added": len(self.added), "removed": len(self.removed)}
+        words = [f"{count} {verb}" for verb, count in counts.items() if count]
+        return f"instances: {', '.join(words)}, {len(self.kept)} kept" if words else ""
+
+
+def change(running: collections.abc.Iterable[InstanceSpec], config: ModelConfig) -> Change:
+    """Decide which instances stay: those that are wanted as they are, then any of the same kind and device. They keep their names."""
+    kept: list[InstanceSpec] = []
+    wanted, left = instance_specs(config), list(running)
+    for same_name in (True, False):
+        for want in tuple(wanted):
+            for spec in left:
+                if spec == want or (not same_name and spec[1:] == want[1:]):
+                    left.remove(spec)
+                    wanted.remove(want)
+                    kept.append(spec)
+                    break
+    return Change(kept, wanted, left)
+
+
+def hosted(
+    specs: collections.abc.Iterable[InstanceSpec], hosts: collections.abc.Iterable[Host]
+) -> list[tuple[InstanceSpec, Host]]:
+    """The host of each instance. Those of one name, on several devices, have their hosts in the order of the devices."""
+    by_name = collections.defaultdict[str, collections.deque[InstanceSpec]](collections.deque)
+    for spec in specs:
+        by_name[spec.name].append(spec)
+    return [(by_name[host.name].popleft(), host) for host in hosts]
+
+
+class InstanceUpdate:
+    """New instances that are ready to run batches, and serve with `commit`.
+
+    Args:
+        hosts: the new ones.
+        commit: makes them serve; returns what changed, in words.
+    """
+
+    def __init__(self, hosts: collections.abc.Sequence[Host], commit: Commit) -> None:
+        self._hosts = hosts
+        self.commit = commit
+
+    async def discard(self) -> None:
+        """Close the new instances instead; nothing changes."""
+        await asyncio.gather(*(host.close() for host in self._hosts))
