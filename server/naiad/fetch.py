@@ -22,7 +22,7 @@ import typing
 
 from naiad.errors import InferenceError, invalid
 from naiad.repository import contents
-from naiad.repository.store import LocalStore, local_root
+from naiad.repository.source import Holdings, Source, open_source
 
 DONE, FAILED, USAGE = 0, 1, 2
 
@@ -99,41 +99,39 @@ def fetch(uri: str, folder: pathlib.Path) -> str:
         InferenceError: the repository cannot be read or copied, or the folder holds something else.
         OSError: the folder cannot be written.
     """
-    root = local_root(uri, option="")
-    models = len(LocalStore(root, option="").names())
-    source = pathlib.Path(root)
     folder = folder.absolute()
-    _check_overlap(source, folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder):
-        entries = contents.contents(source)
-        wanted = contents.digest(entries)
-        files, size = sum(not e.is_folder for e in entries), sum(e.size for e in entries)
-        summary = (
-            f"{_counted(models, 'model')}, {_counted(files, 'file')}, {_amount(size)}, in {folder}"
-        )
-        if _is_there(folder, wanted):
-            return f"{summary}: there already"
-        aside = _beside(folder, "fetching")
+    with contextlib.closing(open_source(uri, objects=_beside(folder, "objects"))) as source:
+        source.check_target(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _alone(folder):
+            return _fetch(source, folder)
+
+
+def _fetch(source: Source, folder: pathlib.Path) -> str:
+    holdings = source.holdings()
+    if _is_there(folder, holdings.digest):
+        return f"{_summary(holdings, folder, folder)}: there already"
+    aside = _beside(folder, "fetching")
+    _remove(aside)
+    try:
+        _check_space(folder.parent, holdings.size)
+        aside.mkdir()
+        progress = Progress(models=holdings.models, size=holdings.size)
+        source.copy(aside, progress.advance)
+        summary = _summary(holdings, aside, folder)
+        present = contents.digest(contents.contents(aside))
+        mark = {"source": source.location, "digest": holdings.digest, "present": present}
+        (aside / _MARK).write_text(json.dumps(mark) + "\n")
+        _put(aside, folder)
+    finally:
         _remove(aside)
-        try:
-            _check_space(folder.parent, size)
-            aside.mkdir()
-            progress = Progress(files=files, size=size)
-            contents.copy(entries, aside, advance=progress.advance)
-            (aside / _MARK).write_text(json.dumps({"source": uri, "digest": wanted}) + "\n")
-            _put(aside, folder)
-        finally:
-            _remove(aside)
-        return summary
+    return summary
 
 
-def _check_overlap(source: pathlib.Path, folder: pathlib.Path) -> None:
-    inside, around = folder.resolve(), source.resolve()
-    if inside.is_relative_to(around) or around.is_relative_to(inside):
-        raise invalid(
-            f"--to={folder}: this folder and the repository {source} overlap; give another one"
-        )
+def _summary(holdings: Holdings, made: pathlib.Path, folder: pathlib.Path) -> str:
+    files = sum(not entry.is_folder for entry in contents.contents(made))
+    models = _counted(holdings.models, "model")
+    return f"{models}, {_counted(files, 'file')}, {_amount(holdings.size)}, in {folder}"
 
 
 @contextlib.contextmanager
@@ -174,7 +172,7 @@ def _is_there(folder: pathlib.Path, wanted: str) -> bool:
         present = contents.digest(contents.contents(folder))
     except InferenceError:
         return False  # the files were changed: copy them again
-    return isinstance(mark, dict) and mark.get("digest") == wanted == present
+    return isinstance(mark, dict) and (mark.get("digest"), mark.get("present")) == (wanted, present)
 
 
 def _check_space(folder: pathlib.Path, size: int) -> None:
@@ -223,7 +221,7 @@ class Progress:
     """Reports the progress of a copy, a line now and then.
 
     Args:
-        files: how many there are.
+        models: how many there are.
         size: bytes of them all.
         clock: seconds.
         say: where the line goes.
@@ -232,12 +230,12 @@ class Progress:
     def __init__(
         self,
         *,
-        files: int,
+        models: int,
         size: int,
         clock: collections.abc.Callable[[], float] = time.monotonic,
         say: collections.abc.Callable[[str], None] | None = None,
     ) -> None:
-        self._files = files
+        self._models = models
         self._size = size
         self._clock = clock
         self._say = say if say is not None else _say
@@ -252,7 +250,7 @@ class Progress:
             self._reported = now
             done = 100 * self._copied // max(self._size, 1)
             self._say(
-                f"{_amount(self._copied)} of {_amount(self._size)} in {_counted(self._files, 'file')} ({done} %)"
+                f"{_amount(self._copied)} of {_amount(self._size)} in {_counted(self._models, 'model')} ({done} %)"
             )
 
 

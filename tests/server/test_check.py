@@ -216,7 +216,7 @@ def test_gpus_are_those_of_the_serving_machine(
         (["{tmp}/empty"], "empty holds no model: a repository holds one folder per model"),
         (
             ["s3://bucket/models"],
-            "naiad check: s3://bucket/models: s3:// repositories are not served yet",
+            "naiad check: s3://bucket/models: only local folders can be read here; run naiad fetch",
         ),
         (["{tmp}/empty", "--backend-config", "onnxruntime"], "write BACKEND,KEY=VALUE"),
         ([], "the following arguments are required: DIR"),

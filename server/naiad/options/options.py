@@ -35,6 +35,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         repository_poll_secs: from one poll of the repository to the next one; 0: do not poll (row 7.30).
         repository_quiet_secs: how long the files of a changed model must stay the same before a poll loads it; None: the poll interval, at
             most 5 s.
+        repository_cache_directory: "" is a temporary folder.
+        repository_cache_bytes: 0 means no limit.
         load_model: names of models to load at start; `*` alone means all of them (row 7.31).
         http_max_input_size: bytes (row 1.11).
         grpc_keepalive_time: and the other gRPC times: milliseconds (row 10.38).
@@ -112,6 +114,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     access_log: bool = False
     slow_request_ms: float = 0.0
     auth_token_file: str = ""
+    repository_cache_directory: str = ""
+    repository_cache_bytes: int = 0
     http_idle_timeout_secs: float = 75.0
     http_body_timeout_secs: float = 60.0
     shutdown_delay_secs: float = 0.0
@@ -194,7 +198,8 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("exit-timeout-secs", _I, "Seconds to finish requests in flight when stopping.", minimum=0),
     ),
     "Model repository": (
-        _special("model-repository", "Folder that holds one folder per model; may be given several times."),
+        _special("model-repository", "Folder that holds one folder per model, or the address of one in an object store (s3://bucket/prefix); "
+                 "may be given several times."),
         _special("model-store", "The same as --model-repository."),
         _flag("exit-on-error", _B, "Exit with 1 when a model fails to load at start."),
         _flag("disable-auto-complete-config", _B, "Do not fill in what a config.pbtxt leaves out."),
@@ -306,6 +311,9 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
               "Read again when it changes."),
         _flag("shutdown-delay-secs", _F, "Seconds after SIGTERM in which the server says not ready and goes on accepting.",
               minimum=0),
+        _flag("repository-cache-directory", _S, "Folder for models of object stores, which several servers may share; a temporary one, removed at the end, "
+              "when not given."),
+        _flag("repository-cache-bytes", _I, "Largest size of that folder; 0 is no limit.", minimum=0),
         _flag("http-idle-timeout-secs", _F, "Seconds until an idle HTTP connection is closed.", minimum=0.1),
         _flag("http-body-timeout-secs", _F, "Seconds that a request body may stand still.", minimum=0.1),
     ),

@@ -1,21 +1,19 @@
 """Where model repositories are stored: the store interface, and the local folder, which implements it.
 
 A store lists the names of its models, tells whether a model has changed, and makes a model available as a local folder; each for one model
-at a time, so that listing a repository reads no model. Object-store addresses are refused here, before anything else starts.
+at a time, so that listing a repository reads no model. The stores that are not local folders are in `stores/`.
 """
 
 import collections.abc
 import os
 import pathlib
-import re
 import typing
 
 import msgspec
 
 from naiad.errors import invalid
 from naiad.repository.polling.fingerprint import Fingerprint, fingerprint
-
-_SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
+from naiad.repository.stores import address
 
 OPTION = "--model-repository="
 """Precedes a location in the messages of the server; other commands take a location by itself."""
@@ -182,26 +180,39 @@ def check_name(name: str) -> None:
         )
 
 
-def open_store(location: str, *, option: str = OPTION) -> Store:
-    """The store of a `--model-repository` value; `option` precedes it in messages.
+def open_store(
+    location: str,
+    *,
+    option: str = OPTION,
+    remote: collections.abc.Callable[[str], Store] | None = None,
+) -> Store:
+    """The store of a `--model-repository` value.
+
+    Args:
+        location: the value.
+        option: what precedes it in messages.
+        remote: opens addresses; None where only local folders can be read.
 
     Raises:
-        InferenceError: this kind of store is not supported.
+        InferenceError: the address is wrong, or only local folders can be read here.
     """
-    return LocalStore(local_root(location, option=option), option=option)
-
-
-def local_root(location: str, *, option: str = OPTION) -> str:
-    """The folder that a `--model-repository` value names; `naiad fetch` reads the same values.
-
-    Raises:
-        InferenceError: this kind of store is not supported.
-    """
-    scheme = _SCHEME.match(location)
-    if scheme is None:
-        return location
-    if scheme[1].lower() == "file":
-        return location[scheme.end() :] or "/"
+    root = local_root(location)
+    if root is not None:
+        return LocalStore(root, option=option)
+    if remote is not None:
+        return remote(location)
+    place = address.parse(location)
     raise invalid(
-        f"{option}{location}: {scheme[1]}:// repositories are not served yet; copy the models to a local folder and give that"
+        f"{option}{place}: only local folders can be read here; run naiad fetch {place} --to FOLDER, and give that folder"
     )
+
+
+def local_root(location: str) -> str | None:
+    """The folder that a `--model-repository` value names; None for the address of another store."""
+    match address.scheme(location):
+        case "":
+            return location
+        case "file":
+            return location[len("file://") :] or "/"
+        case _:
+            return None

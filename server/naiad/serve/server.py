@@ -35,6 +35,7 @@ from naiad.repository.manager import Repository, VersionState
 from naiad.repository.polling.poller import Poller
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.store import open_store
+from naiad.repository.stores.process import StoreProcess
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve import interpreter
 from naiad.serve.console import LoadingLines, show_addresses, show_models
@@ -67,6 +68,11 @@ class Server:
         self._lag = LoopLag(clock=self._clock)
         self._watchdog = StallWatchdog(lag=self._lag, clock=self._clock)
         self._stopping = asyncio.Event()
+        self._stores = StoreProcess(
+            directory=options.repository_cache_directory,
+            limit=options.repository_cache_bytes,
+            environ=os.environ,
+        )
 
     async def run(self) -> int:
         """Serve until a signal stops the server.
@@ -113,7 +119,10 @@ class Server:
                 pathlib.Path(options.repoagent_directory), read=loader.read, plan=loader.plan
             )
             reader = RepositoryReader(
-                [open_store(location) for location in options.model_repository]
+                [
+                    open_store(location, remote=self._stores.open)
+                    for location in options.model_repository
+                ]
             )
             repository = self._repository(loader, agents, reader)
             poller = self._poller(reader, repository)
@@ -158,6 +167,7 @@ class Server:
             return 1
         finally:
             await system_metrics.stop()
+            await asyncio.to_thread(self._stores.close)
             loader.close()
             monitor.close()
 

@@ -6,6 +6,7 @@ import pytest
 
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.store import check_name, open_store
+from tests.server.repository.stores import FakeStore
 
 
 def test_a_local_repository_lists_its_models_sorted(tmp_path: pathlib.Path) -> None:
@@ -18,13 +19,17 @@ def test_a_local_repository_lists_its_models_sorted(tmp_path: pathlib.Path) -> N
         assert store.checkout("a").folder == tmp_path / "a"
 
 
-@pytest.mark.parametrize("location", ["s3://bucket/x", "gs://bucket", "as://account/container"])
-def test_an_object_store_is_refused_with_one_sentence(location: str) -> None:
+def test_addresses_are_refused_where_only_folders_can_be_read() -> None:
     with pytest.raises(InferenceError) as caught:
-        open_store(location)
+        open_store("https://host/models.tar?signature=SECRET")
     assert caught.value.code is ErrorCode.INVALID_ARG
-    assert location in caught.value.message
-    assert "copy the models to a local folder" in caught.value.message
+    assert "run naiad fetch https://host/models.tar --to FOLDER" in caught.value.message
+    assert "SECRET" not in caught.value.message
+
+
+def test_addresses_go_to_the_remote_stores() -> None:
+    remote = FakeStore()
+    assert open_store("s3://bucket/models", remote=lambda location: remote) is remote
 
 
 def test_a_missing_folder_and_a_file_are_distinguished(tmp_path: pathlib.Path) -> None:

@@ -8,8 +8,8 @@ import os
 import pathlib
 import stat
 
-File = tuple[str, int, int]
-"""Path below the model's folder, modification time in nanoseconds, size in bytes."""
+File = tuple[str, int | str, int]
+"""Path below the model's folder, modification time in nanoseconds or the version in an object store, size in bytes."""
 
 Fingerprint = collections.abc.Mapping[str, frozenset[File]]
 """By entry of the model's folder (a version, a file, any other folder): the files there. An empty version folder has an empty set."""

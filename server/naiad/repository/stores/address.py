@@ -113,8 +113,8 @@ def _objects(name: str, rest: str) -> Address:
     account = segments.pop(0) if name == "as" and segments else ""
     bucket = segments.pop(0) if segments else ""
     for part in (account, bucket):
-        if "@" in part or ":" in part:
-            raise _unusable(name, "there is a ':' or '@' where the bucket is expected")
+        if part and ":" in _host(name, part):
+            raise _unusable(name, "there is a ':' where the bucket is expected")
     if not bucket:
         raise _unusable(name, "the container is missing" if account else "the bucket is missing")
     if name == "gs" and endpoint:

@@ -1,1 +1,42 @@
 """The clients of the object stores, one file per kind of store; each imports its SDK when it is used first."""
+
+import pathlib
+
+from naiad.errors import invalid
+from naiad.repository.stores.address import Address
+from naiad.repository.stores.objects import ObjectClient
+
+_EXTRAS = {"s3": "s3", "gs": "gcs"}
+"""The extra of the distribution that brings the packages of a scheme."""
+
+
+def connect(address: Address, *, scratch: pathlib.Path) -> ObjectClient:
+    """The client for an address. It sends no request yet.
+
+    Args:
+        address: of the repository.
+        scratch: a folder for what a client unpacks, removed with the server; it exists when a request is sent.
+
+    Raises:
+        InferenceError: INVALID_ARG: its package is not installed, or its scheme is not supported.
+    """
+    try:
+        match address.scheme:
+            case "s3":
+                from naiad.repository.stores.clients.s3 import S3Client  # noqa: PLC0415 - 0.3 s
+
+                return S3Client(address)
+            case "gs":
+                from naiad.repository.stores.clients.gcs import GcsClient  # noqa: PLC0415 - 0.5 s
+
+                return GcsClient(address)
+            case "http" | "https":
+                from naiad.repository.stores.clients.archive import ArchiveClient  # noqa: PLC0415
+
+                return ArchiveClient(address, scratch)
+            case _:
+                raise invalid(f"{address}: {address.scheme}:// repositories are not supported yet")
+    except ModuleNotFoundError as error:
+        raise invalid(
+            f"{address}: the package {error.name} is missing; install it with: pip install 'naiad[{_EXTRAS.get(address.scheme, 'server')}]'"
+        ) from None

@@ -1,0 +1,209 @@
+"""A whole repository as `naiad fetch` copies it: what it holds now, and a copy of all its models in a folder. Blocking."""
+
+import concurrent.futures
+import hashlib
+import pathlib
+import shutil
+import threading
+import typing
+
+import msgspec
+
+from naiad.core.clock import SystemClock
+from naiad.errors import invalid
+from naiad.repository import contents
+from naiad.repository.contents import Advance
+from naiad.repository.store import LocalStore, local_root
+from naiad.repository.stores import address
+from naiad.repository.stores.cache import Cache, Lease
+from naiad.repository.stores.clients import connect
+from naiad.repository.stores.download import Downloader
+from naiad.repository.stores.object_store import ObjectStore
+from naiad.repository.stores.objects import ObjectClient
+
+_MODELS_AT_A_TIME = 4
+
+
+class Holdings(msgspec.Struct, frozen=True):
+    """What a repository holds.
+
+    Attributes:
+        models: how many there are.
+        digest: changes with every file.
+        size: bytes of all files.
+    """
+
+    models: int
+    digest: str
+    size: int
+
+
+class Source(typing.Protocol):
+    """A repository. `close` ends its use.
+
+    Attributes:
+        location: its address, for people.
+    """
+
+    location: str
+
+    def check_target(self, folder: pathlib.Path) -> None:
+        """Check what can be known before anything is written.
+
+        Args:
+            folder: where the copy is to be.
+
+        Raises:
+            InferenceError: this is not a repository, or the folder is part of it.
+        """
+        ...
+
+    def holdings(self) -> Holdings:
+        """What it holds; `copy` copies just that.
+
+        Raises:
+            InferenceError: it cannot be read.
+        """
+        ...
+
+    def copy(self, target: pathlib.Path, advance: Advance) -> None:
+        """Copy every model into an empty folder, and report the bytes since the last report.
+
+        Raises:
+            InferenceError: it cannot be read, or changes meanwhile.
+            OSError: the folder cannot be written.
+        """
+        ...
+
+    def close(self) -> None:
+        """Remove what the next fetch cannot use. Idempotent."""
+        ...
+
+
+def open_source(location: str, *, objects: pathlib.Path) -> Source:
+    """The repository at a location; nothing is read or written yet.
+
+    Args:
+        location: as `--model-repository` takes it.
+        objects: a folder of this fetch, on the disk of the copy: keeps the objects that were downloaded when a fetch is interrupted.
+
+    Raises:
+        InferenceError: the location is wrong.
+    """
+    root = local_root(location)
+    if root is not None:
+        return LocalSource(root)
+    return RemoteSource(address.parse(location), objects)
+
+
+class LocalSource:
+    """A folder of this machine; implements `Source`."""
+
+    def __init__(self, root: str) -> None:
+        self.location = root
+        self._entries: list[contents.Entry] = []
+
+    def check_target(self, folder: pathlib.Path) -> None:
+        """See `Source`."""
+        LocalStore(self.location, option="").names()
+        inside, around = folder.resolve(), pathlib.Path(self.location).resolve()
+        if inside.is_relative_to(around) or around.is_relative_to(inside):
+            raise invalid(
+                f"--to={folder}: this folder and the repository {self.location} overlap; give another one"
+            )
+
+    def holdings(self) -> Holdings:
+        """See `Source`."""
+        models = len(LocalStore(self.location, option="").names())
+        self._entries = contents.contents(pathlib.Path(self.location))
+        size = sum(entry.size for entry in self._entries)
+        return Holdings(models, contents.digest(self._entries), size)
+
+    def copy(self, target: pathlib.Path, advance: Advance) -> None:
+        """See `Source`."""
+        contents.copy(self._entries, target, advance=advance)
+
+    def close(self) -> None:
+        """See `Source`."""
+
+
+class RemoteSource:
+    """An address; implements `Source` with the server's own store, in this process.
+
+    Args:
+        place: the address.
+        objects: the cache folder.
+    """
+
+    def __init__(self, place: address.Address, objects: pathlib.Path) -> None:
+        self.location = str(place)
+        self._place = place
+        self._objects = objects
+        self._downloader = Downloader()
+        self._lease: Lease | None = None
+        self._client: ObjectClient | None = None
+        self._store: ObjectStore | None = None
+        self._names: list[str] = []
+
+    def check_target(self, folder: pathlib.Path) -> None:
+        """See `Source`."""
+
+    def holdings(self) -> Holdings:
+        """See `Source`."""
+        store = self._opened()
+        self._names = store.names()
+        if not self._names:
+            raise invalid(f"{self.location}: there is no model; check the bucket and the prefix")
+        text, size = hashlib.sha256(), 0
+        for name in self._names:
+            for entry, files in sorted(store.fingerprint(name).items()):
+                text.update(f"{name}\0{entry}\0{sorted(files)}\n".encode())
+                size += sum(file_size for _, _, file_size in files)
+        return Holdings(len(self._names), text.hexdigest(), size)
+
+    def copy(self, target: pathlib.Path, advance: Advance) -> None:
+        """See `Source`."""
+        store, adding = self._opened(), threading.Lock()
+
+        def copy_model(name: str) -> None:
+            before = 0
+
+            def on_bytes(done: int, _: int) -> None:
+                nonlocal before
+                with adding:
+                    advance(done - before)
+                before = done
+
+            store.checkout(name, on_bytes).folder.rename(target / name)
+
+        with concurrent.futures.ThreadPoolExecutor(_MODELS_AT_A_TIME) as threads:
+            list(threads.map(copy_model, self._names))
+        shutil.rmtree(self._objects / "objects")
+
+    def close(self) -> None:
+        """See `Source`."""
+        self._downloader.close()
+        if self._client is not None:
+            self._client.close()
+        if self._lease is not None:
+            self._lease.close()
+            objects = self._objects / "objects"
+            if not objects.is_dir() or not any(objects.iterdir()):
+                shutil.rmtree(self._objects, ignore_errors=True)
+
+    def _opened(self) -> ObjectStore:
+        if self._store is None:
+            clock = SystemClock()
+            self._lease = Lease(self._objects)
+            cache = Cache(self._objects, limit=0, is_temporary=False, clock=clock)
+            cache.clean()
+            self._client = connect(self._place, scratch=self._lease.folder)
+            self._store = ObjectStore(
+                self._place,
+                self._client,
+                cache,
+                self._lease.folder,
+                downloader=self._downloader,
+                clock=clock,
+            )
+        return self._store

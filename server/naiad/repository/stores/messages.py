@@ -1,0 +1,127 @@
+"""The messages between a server and its store process: MessagePack with a length in front, over a socket pair."""
+
+import collections.abc
+import socket
+import threading
+import typing
+
+import msgspec
+
+from naiad.repository.polling.fingerprint import File
+
+_LENGTH_BYTES = 4
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """Where the models of a store are cached.
+
+    Attributes:
+        root: the cache folder.
+        lease: the server's folder in it.
+        limit: bytes; 0: no limit.
+        is_temporary: whether the folder is removed with the server.
+    """
+
+    root: str
+    lease: str
+    limit: int
+    is_temporary: bool
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A call of a method of a store.
+
+    Attributes:
+        number: of the replies.
+        method: of `Store`.
+        location: the repository's address as the user wrote it.
+        name: the model; "" for `names`.
+    """
+
+    number: int
+    method: typing.Literal["names", "fingerprint", "checkout"]
+    location: str
+    name: str
+    settings: Settings
+
+
+class Names(msgspec.Struct, frozen=True, tag=True):
+    """The result of `names`."""
+
+    number: int
+    names: list[str]
+
+
+class Files(msgspec.Struct, frozen=True, tag=True):
+    """The result of `fingerprint`."""
+
+    number: int
+    files: dict[str, frozenset[File]]
+
+
+class CheckedOut(msgspec.Struct, frozen=True, tag=True):
+    """The result of `checkout`: the model's folder, in a folder of its own."""
+
+    number: int
+    folder: str
+
+
+class Failed(msgspec.Struct, frozen=True, tag=True):
+    """A call raised an InferenceError."""
+
+    number: int
+    code: str
+    message: str
+
+
+class Downloaded(msgspec.Struct, frozen=True, tag=True):
+    """The progress of a checkout, in bytes."""
+
+    number: int
+    done: int
+    total: int
+
+
+class Logged(msgspec.Struct, frozen=True, tag=True):
+    """A line for the server's log."""
+
+    level: int
+    message: str
+
+
+class Alive(msgspec.Struct, frozen=True, tag=True):
+    """Sent every few seconds, so that a process that is stopped or stuck is noticed."""
+
+
+Result = Names | Files | CheckedOut | Failed
+Reply = Result | Downloaded | Logged | Alive
+
+_Message = typing.TypeVar("_Message")
+
+
+class Sender:
+    """Sends messages; thread-safe."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._encoder = msgspec.msgpack.Encoder()
+        self._sending = threading.Lock()
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send one message; blocks while the other end does not read.
+
+        Raises:
+            OSError: the other end is gone.
+        """
+        data = self._encoder.encode(message)
+        with self._sending:
+            self._connection.sendall(len(data).to_bytes(_LENGTH_BYTES, "big") + data)
+
+
+def received(
+    connection: socket.socket, decoder: "msgspec.msgpack.Decoder[_Message]"
+) -> collections.abc.Iterator[_Message]:
+    """Every message until the other end is closed."""
+    with connection.makefile("rb") as file:
+        while length := file.read(_LENGTH_BYTES):
+            yield decoder.decode(file.read(int.from_bytes(length, "big")))

@@ -1,0 +1,144 @@
+"""versitygw, an S3 server with real signatures: built once from its Go module, started on a folder (each bucket is a folder in it).
+
+python -m tests.stores.versitygw FOLDER      serves FOLDER on 127.0.0.1 until Ctrl-C, and prints the variables for clients
+"""
+
+import collections.abc
+import contextlib
+import fcntl
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import typing
+
+from tests.stores.ports import free_port, wait_for_port
+
+VERSION = "v1.8.0"
+ACCESS_KEY, SECRET_KEY = "naiadtests", "naiadtestssecret"
+_MODULE = "github.com/versity/versitygw"
+_EVERY_PACKAGES = 100
+
+
+class Gateway(typing.NamedTuple):
+    """A running server.
+
+    Attributes:
+        root: holds one folder per bucket.
+        port: on 127.0.0.1.
+        process: the server.
+    """
+
+    root: pathlib.Path
+    port: int
+    process: "subprocess.Popen[bytes]"
+
+    def address(self, path: str) -> str:
+        """The address of `bucket/prefix`."""
+        return f"s3://127.0.0.1:{self.port}/{path}"
+
+
+@contextlib.contextmanager
+def gateway(
+    folder: pathlib.Path, *, port: int = 0, keys: tuple[str, str] = (ACCESS_KEY, SECRET_KEY)
+) -> collections.abc.Iterator[Gateway]:
+    """A server for a context; it is built first if needed.
+
+    Args:
+        folder: for its data: `data` holds the buckets, `users` further keys, if there is such a folder.
+        port: where to listen; 0: a free port.
+        keys: of its administrator.
+    """
+    port = port or free_port()
+    root = folder / "data"
+    root.mkdir(parents=True, exist_ok=True)
+    users = folder / "users"
+    users.mkdir(exist_ok=True)
+    sidecar = folder / "attributes"
+    sidecar.mkdir(exist_ok=True)
+    command = [
+        str(program()), "--port", f"127.0.0.1:{port}", "--access", keys[0], "--secret", keys[1], "--iam-dir", str(users), "--quiet",
+        "posix", "--sidecar", str(sidecar), str(root),
+    ]  # fmt: skip
+    with (
+        (folder / "log").open("ab") as log,
+        subprocess.Popen(command, stdout=log, stderr=log) as process,
+    ):
+        try:
+            wait_for_port(port, process)
+            yield Gateway(root, port, process)
+        finally:
+            process.terminate()
+
+
+def program() -> pathlib.Path:
+    """The program, built first if it is not in `$XDG_CACHE_HOME/naiad`: about two minutes on two cores.
+
+    Raises:
+        RuntimeError: Go is missing, or the build failed.
+    """
+    home = (
+        pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "naiad"
+    )
+    built = home / f"versitygw-{VERSION}"
+    if not built.exists():
+        home.mkdir(parents=True, exist_ok=True)
+        with built.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not built.exists():
+                _build(built)
+    return built
+
+
+def _build(built: pathlib.Path) -> None:
+    if shutil.which("go") is None:
+        raise RuntimeError(
+            "the tests of object stores build versitygw, and Go is not installed: install Go 1.24 or newer (https://go.dev/dl)"
+        )
+    started = time.monotonic()
+    _say(f"building versitygw {VERSION} into {built}: once, about two minutes on two cores")
+    with tempfile.TemporaryDirectory(dir=built.parent) as name:
+        folder = pathlib.Path(name)
+        (folder / "go.mod").write_text("module build\n\ngo 1.24\n")
+        package = f"{_MODULE}/cmd/versitygw"
+        _go(["get", "-tool", f"{package}@{VERSION}"], folder)
+        _go(["build", "-v", "-trimpath", "-ldflags=-s -w", "-o", "versitygw", package], folder)
+        (folder / "versitygw").rename(built)
+    _say(f"built in {time.monotonic() - started:.0f} s")
+
+
+def _go(arguments: list[str], folder: pathlib.Path) -> None:
+    environ = {**os.environ, "CGO_ENABLED": "0", "GO111MODULE": "on", "GOWORK": "off"}
+    lines: list[str] = []
+    with subprocess.Popen(
+        ["go", *arguments], cwd=folder, env=environ, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines.append(line)
+            if len(lines) % _EVERY_PACKAGES == 0:
+                _say(f"{len(lines)} packages")
+    if process.returncode:
+        raise RuntimeError(
+            f"go {' '.join(arguments)} exited {process.returncode}: {''.join(lines[-20:])}"
+        )
+
+
+def _say(line: str) -> None:
+    """Progress past pytest's capture: two minutes of silence look like a hang."""
+    print(f"[versitygw] {line}", file=sys.__stderr__, flush=True)
+
+
+if __name__ == "__main__":
+    with gateway(pathlib.Path(sys.argv[1])) as server:
+        for variable, value in (
+            ("AWS_ACCESS_KEY_ID", ACCESS_KEY),
+            ("AWS_SECRET_ACCESS_KEY", SECRET_KEY),
+            ("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{server.port}"),
+        ):
+            print(f"export {variable}={value}", flush=True)
+        with contextlib.suppress(KeyboardInterrupt):
+            server.process.wait()
