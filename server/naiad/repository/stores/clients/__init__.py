@@ -6,7 +6,7 @@ from naiad.errors import invalid
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.objects import ObjectClient
 
-_EXTRAS = {"s3": "s3", "gs": "gcs"}
+_EXTRAS = {"s3": "s3", "gs": "gcs", "hf": "huggingface"}
 """The extra of the distribution that brings the packages of a scheme."""
 
 
@@ -34,6 +34,16 @@ def connect(address: Address, *, scratch: pathlib.Path) -> ObjectClient:
                 from naiad.repository.stores.clients.archive import ArchiveClient  # noqa: PLC0415
 
                 return ArchiveClient(address, scratch)
+            case "oci":
+                from naiad.repository.stores.clients.oci import OciClient  # noqa: PLC0415
+
+                return OciClient(address, scratch)
+            case "hf":
+                from naiad.repository.stores.clients.huggingface import (  # noqa: PLC0415 - 0.5 s
+                    HuggingFaceClient,
+                )
+
+                return HuggingFaceClient(address)
             case _:
                 raise invalid(f"{address}: {address.scheme}:// repositories are not supported yet")
     except ModuleNotFoundError as error:
