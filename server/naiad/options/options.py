@@ -313,7 +313,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
               minimum=0),
         _flag("repository-cache-directory", _S, "Folder for models of object stores, which several servers may share; a temporary one, removed at the end, "
               "when not given."),
-        _flag("repository-cache-bytes", _I, "Largest size of that folder; 0 is no limit.", minimum=0),
+        _flag("repository-cache-bytes", _I, "Largest size of that folder; 0 means unlimited.", minimum=0),
         _flag("http-idle-timeout-secs", _F, "Seconds until an idle HTTP connection is closed.", minimum=0.1),
         _flag("http-body-timeout-secs", _F, "Seconds that a request body may stand still.", minimum=0.1),
     ),
