@@ -7,7 +7,7 @@ BIN     = $(VENV)/bin
 PYTEST  = PYTHONDONTWRITEBYTECODE= PATH="$(abspath $(BIN)):$$PATH:/usr/local/go/bin" $(BIN)/pytest -n 4 --dist loadgroup --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help run smoke test test-fast test-full lint format generate bench bench-against bench-operator large-requests soak fuzz clean
+.PHONY: help run smoke test test-fast test-stores test-full lint format generate bench bench-against bench-operator large-requests soak fuzz clean
 
 help: ## show these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,11 +18,14 @@ run: $(VENV)/.server ## serve the example models, send a real request, keep serv
 smoke: $(VENV)/.server ## the same, but answer once and exit
 	@$(BIN)/python examples/first_request.py --once
 
-test: $(VENV)/.dev ## run every test, in four processes
-	@$(PYTEST) --durations=25
+test: $(VENV)/.dev ## run every test but those of test-stores, in four processes
+	@$(PYTEST) -m "not stores" --durations=25
 
 test-fast: $(VENV)/.dev ## the unit tests and the tests of the real server, without the slow ones, Triton and Kubernetes
-	@$(PYTEST) -m "not slow" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
+	@$(PYTEST) -m "not slow and not stores" $(addprefix --ignore=tests/,conformance operator/live soak benchmarks fuzz large_requests)
+
+test-stores: $(VENV)/.dev ## the tests of object stores, also those of Azure (needs npm) and the long ones
+	@$(PYTEST) tests/stores --durations=10
 
 test-full: $(VENV)/.dev ## every test, with many more random examples
 	@HYPOTHESIS_PROFILE=full $(PYTEST) --durations=25

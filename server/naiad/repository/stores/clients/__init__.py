@@ -6,7 +6,7 @@ from naiad.errors import invalid
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.objects import ObjectClient
 
-_EXTRAS = {"s3": "s3", "gs": "gcs", "hf": "huggingface"}
+_EXTRAS = {"s3": "s3", "gs": "gcs", "as": "azure", "hf": "huggingface"}
 """The extra of the distribution that brings the packages of a scheme."""
 
 
@@ -18,7 +18,7 @@ def connect(address: Address, *, scratch: pathlib.Path) -> ObjectClient:
         scratch: a folder for what a client unpacks, removed with the server; it exists when a request is sent.
 
     Raises:
-        InferenceError: INVALID_ARG: its package is not installed, or its scheme is not supported.
+        InferenceError: INVALID_ARG: its package is not installed.
     """
     try:
         match address.scheme:
@@ -30,6 +30,10 @@ def connect(address: Address, *, scratch: pathlib.Path) -> ObjectClient:
                 from naiad.repository.stores.clients.gcs import GcsClient  # noqa: PLC0415 - 0.5 s
 
                 return GcsClient(address)
+            case "as":
+                from naiad.repository.stores.clients.azure import AzureClient  # noqa: PLC0415 - 0.5 s
+
+                return AzureClient(address)
             case "http" | "https":
                 from naiad.repository.stores.clients.archive import ArchiveClient  # noqa: PLC0415
 
@@ -45,7 +49,7 @@ def connect(address: Address, *, scratch: pathlib.Path) -> ObjectClient:
 
                 return HuggingFaceClient(address)
             case _:
-                raise invalid(f"{address}: {address.scheme}:// repositories are not supported yet")
+                raise AssertionError(address.scheme)
     except ModuleNotFoundError as error:
         raise invalid(
             f"{address}: the package {error.name} is missing; install it with: pip install 'naiad[{_EXTRAS.get(address.scheme, 'server')}]'"
