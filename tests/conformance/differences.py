@@ -239,11 +239,6 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "starts",
         "not supported yet, and an option that would be ignored is refused by name",
     ),
-    (
-        "an option refused: a limit on GPU memory",
-        "starts",
-        "not supported yet, and an option that would be ignored is refused by name",
-    ),
 )
 
 DIFFERENCES: tuple[Difference, ...] = tuple(Difference(*one) for one in (*_OLDER, *_DECIDED))

@@ -327,12 +327,15 @@ SCENARIOS = [
         metrics=200,
         informs=False,
     ),
+    start(
+        "a limit on GPU memory",
+        "17.9",
+        partial(_starts, option="--model-load-gpu-limit=0:0.5"),
+        starts=True,
+    ),
     *(
         start(f"an option refused: {name}", "17.9", partial(_starts, option=option), starts=False)
-        for name, option in (
-            ("a host policy", "--host-policy=cpu,cpu-cores=0-1"),
-            ("a limit on GPU memory", "--model-load-gpu-limit=0:0.5"),
-        )
+        for name, option in (("a host policy", "--host-policy=cpu,cpu-cores=0-1"),)
     ),
     start(
         "log of a start, and SIGINT",

@@ -1,14 +1,17 @@
 """What loading a model took of memory, as clients see it on the real server."""
 
 import json
+import pathlib
 import re
 import typing
 
+import numpy as np
 import pytest
 
-from tests.reference.process import ServerProcess
+from tests.reference.process import ServerProcess, naiad_program
+from tests.support.waiting import wait_until
 from tests.wire.plain_http import call
-from tests.wire.test_clients import CLIENTS, client
+from tests.wire.test_clients import CLIENTS, client, tensor
 
 MB = 1_000_000
 
@@ -60,3 +63,85 @@ def index(server: ServerProcess, **wanted: bool) -> list[dict[str, typing.Any]]:
     entries = json.loads(body)
     assert isinstance(entries, list)
     return entries
+
+
+_CONFIG = """\
+backend: "python"
+max_batch_size: 8
+input { name: "X" data_type: TYPE_FP32 dims: 1 }
+output { name: "Y" data_type: TYPE_FP32 dims: 1 }
+"""
+
+_MODEL = """\
+import triton_python_backend_utils as pb_utils
+
+WEIGHTS = bytearray(60_000_000)
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.answer(request) for request in requests]
+
+    def answer(self, request):
+        x = pb_utils.get_input_tensor_by_name(request, "X").as_numpy()
+        return pb_utils.InferenceResponse([pb_utils.Tensor("Y", x + 1)])
+"""
+
+
+def write_models(folder: pathlib.Path, *names: str) -> pathlib.Path:
+    """Models of about 80 MB each, with small files."""
+    for name in names:
+        version = folder / "models" / name / "1"
+        version.mkdir(parents=True)
+        (version.parent / "config.pbtxt").write_text(_CONFIG)
+        (version / "model.py").write_text(_MODEL)
+    return folder / "models"
+
+
+def states(server: ServerProcess) -> dict[str, str]:
+    return {entry["name"]: entry.get("reason", entry["state"]) for entry in index(server)}
+
+
+@pytest.mark.slow
+def test_requests_load_evicted_models_again_within_the_limit(tmp_path: pathlib.Path) -> None:
+    models = write_models(tmp_path, "a", "b", "c")
+    options = ["--model-memory-limit=180MB", "--evicted-model-wait-secs=60"]
+    x = np.array([[1]], np.float32)
+    with ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options) as server:
+        for round_ in range(2):
+            for name in ("a", "b", "c"):
+                with client(CLIENTS[round_], server) as (asked, module):
+                    result = asked.infer(name, [tensor(module, "X", x, "FP32")])
+                    np.testing.assert_array_equal(result.as_numpy("Y"), x + 1)
+                    assert asked.is_server_ready()
+                assert states(server)[name] == "READY"
+        assert sorted(states(server).values()) == ["READY", "READY", "evicted"]
+        status, body = call(server.http, "GET", "/v2/models/stats")
+        assert status == 200
+        used = sum(
+            usage["byte_size"]
+            for model in json.loads(body)["model_stats"]
+            for usage in model["memory_usage"]
+        )
+        assert used <= 180 * MB
+
+
+@pytest.mark.slow
+def test_without_a_wait_a_request_for_an_evicted_model_is_refused_until_a_client_loads_it(
+    tmp_path: pathlib.Path,
+) -> None:
+    models = write_models(tmp_path, "a", "b")
+    options = ["--model-memory-limit=100MB", "--model-control-mode=explicit"]
+    x = np.array([[1]], np.float32)
+    with (
+        ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options) as server,
+        client("grpc", server) as (asked, module),
+    ):
+        for name in ("a", "b"):
+            asked.load_model(name)
+        wait_until(lambda: states(server) == {"a": "evicted", "b": "READY"})
+        assert asked.is_server_ready()
+        with pytest.raises(module.InferenceServerException, match=r"UNAVAILABLE \(evicted\)"):
+            asked.infer("a", [tensor(module, "X", x, "FP32")])
+        asked.load_model("a")
+        asked.infer("a", [tensor(module, "X", x, "FP32")])

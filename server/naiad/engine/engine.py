@@ -20,13 +20,15 @@ from naiad.engine.api import (
     ModelVersionStatistics,
     ServerMetadata,
 )
+from naiad.engine.memory.evicted import EvictedModel, EvictedModels
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, InferenceError, invalid, unavailable
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.load_progress import LoadProgress
-from naiad.repository.manager import UNLOADED, Repository, VersionState
+from naiad.repository.manager import Repository, VersionState
 from naiad.repository.overrides import NO_PARAMETERS, Parameters
+from naiad.repository.version import UNLOADED_REASONS
 
 EXTENSIONS = (
     "model_repository",
@@ -60,6 +62,7 @@ class ServingEngine:
         version: the server's version.
         strict_readiness: whether the server is ready only if every model is (rows 2.4, 2.5).
         control_mode: whether models may be loaded and unloaded, and what the index lists.
+        evicted: loads evicted models again for requests; None: these are refused.
     """
 
     def __init__(
@@ -70,11 +73,13 @@ class ServingEngine:
         version: str,
         strict_readiness: bool,
         control_mode: ControlMode = ControlMode.NONE,
+        evicted: EvictedModels | None = None,
     ) -> None:
         self._repository = repository
         self._metadata = ServerMetadata(name=server_id, version=version, extensions=EXTENSIONS)
         self._strict_readiness = strict_readiness
         self._control_mode = control_mode
+        self._evicted = evicted
         self.phase = Phase.STARTING
         """Set by `serve`."""
         self.not_served = collections.Counter[ErrorCode]()
@@ -99,13 +104,17 @@ class ServingEngine:
     def inflight(self) -> int:
         """Inferences that were accepted and have no final response yet, over all models."""
         serving = sum(model.inflight() for _, _, model in self._repository.served())
-        return serving + sum(model.inflight() for model in self._repository.unloading())
+        waiting = 0 if self._evicted is None else self._evicted.inflight()
+        return serving + waiting + sum(model.inflight() for model in self._repository.unloading())
 
-    def look_up(self, name: str, version: int = LATEST) -> Model:
+    def look_up(self, name: str, version: int = LATEST) -> Model | EvictedModel:
         """See `Engine`."""
         try:
             return self._repository.get(name, version)
         except InferenceError as error:
+            evicted = None if self._evicted is None else self._evicted.find(name, version)
+            if evicted is not None:
+                return evicted
             self.not_served[error.code] += 1
             raise
 
@@ -239,4 +248,4 @@ class ServingEngine:
 
 
 def _counts_as_ready(state: VersionState) -> bool:
-    return state.state is State.READY or state.reason == UNLOADED
+    return state.state is State.READY or state.reason in UNLOADED_REASONS

@@ -10,6 +10,7 @@ import concurrent.futures
 import functools
 import logging
 import pathlib
+import types
 import typing
 
 from naiad.backends.backend import ModelsComplete
@@ -23,6 +24,7 @@ from naiad.config.report import render
 from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFactory, known_host
+from naiad.engine.memory.gpu_limit import GpuLoadLimit
 from naiad.engine.memory.load_meter import LoadMeter
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal
@@ -59,6 +61,7 @@ class Loader:
         threads: how many models are read or loaded at the same time.
         rpc_handler_of: makes the handler of the requests of an instance's workers, by names of model and instance.
         devices: the memory of the GPUs, to measure what loads take; None without any.
+        gpu_limits: the fraction of each device's memory that may be in use (row 7.38).
     """
 
     def __init__(
@@ -75,6 +78,7 @@ class Loader:
         resources: Resources,
         rpc_handler_of: collections.abc.Callable[[str, str], "WorkerRpcHandler"],
         devices: DeviceMemory | None = None,
+        gpu_limits: collections.abc.Mapping[int, float] = types.MappingProxyType({}),
     ) -> None:
         self._registry = registry
         self._resources = resources
@@ -95,9 +99,9 @@ class Loader:
             clock=clock,
             rpc_handler_of=rpc_handler_of,
         )
-        self._meter = LoadMeter(
-            in_thread=self._in_a_thread, devices=devices or DeviceMemory(GpuMonitor(), {})
-        )
+        devices = devices or DeviceMemory(GpuMonitor(), {})
+        self._meter = LoadMeter(in_thread=self._in_a_thread, devices=devices)
+        self._gpu_limit = GpuLoadLimit(gpu_limits, devices)
 
     async def read(self, folder: pathlib.Path, config: Value | None = None) -> Document:
         """Read the config of a model folder, or the one of a load request (JSON) in place of it (row 7.15).
@@ -117,6 +121,7 @@ class Loader:
         Raises:
             InferenceError: it cannot be loaded; the message is for the index.
         """
+        await self._in_a_thread(self._gpu_limit.check, plan.config)
         started_ns = self._clock.monotonic_ns()
         statistics = ModelStatistics()
         measurement = await self._meter.begin(plan, statistics)
@@ -144,6 +149,7 @@ class Loader:
         )
         try:
             await self._meter.end(measurement, instances.pids)
+            await self._in_a_thread(self._gpu_limit.check, plan.config)
         except BaseException:
             await model.stop()
             raise

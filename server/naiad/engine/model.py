@@ -53,11 +53,7 @@ class Model:
         self._validator = RequestValidator(config)
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
-        self.traits = ModelTraits(
-            decoupled=config.decoupled,
-            max_batch_size=config.max_batch_size,
-            inputs=_metadata(config.inputs, batched=False),
-        )
+        self.traits = traits_of(config)
 
     def infer(
         self,
@@ -146,6 +142,15 @@ class Model:
         release, self._release = self._release, None
         if release is not None:
             await asyncio.to_thread(release)
+
+
+def traits_of(config: ModelConfig) -> ModelTraits:
+    """What decoders need to know of a model."""
+    return ModelTraits(
+        decoupled=config.decoupled,
+        max_batch_size=config.max_batch_size,
+        inputs=_metadata(config.inputs, batched=False),
+    )
 
 
 def _metadata(

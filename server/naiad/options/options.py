@@ -22,7 +22,7 @@ DEFAULT_BACKEND_DIRECTORY = "/opt/tritonserver/backends"
 DEFAULT_AGENT_DIRECTORY = "/opt/tritonserver/repoagents"
 
 
-_NOTHING: types.MappingProxyType[str, typing.Any] = types.MappingProxyType({})
+_NOTHING: types.MappingProxyType[typing.Any, typing.Any] = types.MappingProxyType({})
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,6 +45,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
         log_format: "default", "ISO8601" or, ours, "json".
         metrics_address: "" follows http_address (row 8.13).
         counter_latencies: whether latency counters are kept (row 8.18).
+        model_load_gpu_limit: by device, the fraction of its memory that may be in use when a model is loaded (row 7.38).
+        model_memory_limit: bytes by device; `memory_limits.HOST` for the host.
         notes: one line for every option that was accepted and has no effect here, said once in the log.
     """
 
@@ -62,6 +64,9 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     model_load_thread_count: int = 4
     model_load_retry_count: int = 0
     min_supported_compute_capability: float = 0.0
+    model_load_gpu_limit: collections.abc.Mapping[int, float] = _NOTHING
+    model_memory_limit: collections.abc.Mapping[int, int] = _NOTHING
+    evicted_model_wait_secs: float = 0.0
 
     allow_http: bool = True
     http_address: str = "0.0.0.0"  # noqa: S104 - Triton's default: a container's server is meant to be reached
@@ -280,7 +285,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _idle("cuda-virtual-address-size", _S, "frameworks allocate GPU memory themselves"),
         _idle("buffer-manager-thread-count", _I, "a batch is put together where it runs"),
         _missing("host-policy", _S, "host policies"),
-        _missing("model-load-gpu-limit", _S, "a limit on GPU memory while loading"),
+        _special("model-load-gpu-limit", "ID:FRACTION: no model is loaded on GPU ID while more than this part of its memory is in use; may be given several times."),
         _missing("allow-client-shm", _B, "shared memory with clients", *_NO),
     ),
     "Features that are not supported yet": (
@@ -305,6 +310,10 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _missing("vertex-ai-default-model", _S, "the Vertex AI front end", ""),
     ),
     "Naiad's own": (
+        _special("model-memory-limit", "BYTES (12GiB) for the host's memory, ID:BYTES for a GPU's; may be given several times. Before a load that "
+                 "would not fit, the least recently used models are unloaded."),
+        _flag("evicted-model-wait-secs", _F, "Seconds that a request for a model that was unloaded by --model-memory-limit waits until it is loaded again; 0 "
+              "refuses the request.", minimum=0),
         _flag("repository-quiet-secs", _F, "Seconds in which the files of a changed model must stay the same until a poll loads it; 0 loads it at "
               "once, as Triton does. Default: --repository-poll-secs, at most 5.", minimum=0),
         _flag("auth-token-file", _S, "File with one token per line; all calls except those about health must send one of them as Authorization. "

@@ -10,6 +10,7 @@ import math
 import types
 from typing import Any
 
+from naiad.options.memory_limits import gpu_fraction, memory_limit
 from naiad.options.options import FLAGS, Flag, Kind, Options
 from naiad.options.usage import HelpAsked, UsageError
 from naiad.repository.control_mode import EVERY_MODEL, ControlMode
@@ -217,6 +218,16 @@ def _backend_config(fields: _Fields, flag: Flag, value: str) -> None:
         fields["notes"].append(setting.note)
 
 
+def _memory_limit(fields: _Fields, flag: Flag, value: str) -> None:
+    device, size = memory_limit(flag.name, value)
+    fields.setdefault("model_memory_limit", {})[device] = size
+
+
+def _gpu_limit(fields: _Fields, flag: Flag, value: str) -> None:
+    device, fraction = gpu_fraction(flag.name, value)
+    fields.setdefault("model_load_gpu_limit", {})[device] = fraction
+
+
 def _restricted(fields: _Fields, flag: Flag, value: str) -> None:
     names, colon, rest = value.partition(":")
     key, equals, secret = rest.partition("=")
@@ -248,6 +259,8 @@ SPECIAL: dict[str, collections.abc.Callable[[_Fields, Flag, str], None]] = {
     "strict-model-config": _strict_model_config,
     "metrics-config": _metrics_config,
     "backend-config": _backend_config,
+    "model-memory-limit": _memory_limit,
+    "model-load-gpu-limit": _gpu_limit,
     "http-restricted-api": _restricted,
     "grpc-restricted-protocol": _restricted,
 }
@@ -270,9 +283,27 @@ def _check_models(options: Options) -> None:
         )
 
 
+def _check_memory(options: Options) -> None:
+    """Check that an evicted model can be loaded again."""
+    if options.evicted_model_wait_secs and not options.model_memory_limit:
+        raise UsageError(
+            "--evicted-model-wait-secs needs --model-memory-limit: no other option unloads models"
+        )
+    if not (
+        not options.model_memory_limit
+        or options.evicted_model_wait_secs
+        or options.model_control_mode.allows_requests
+    ):
+        raise UsageError(
+            f"--model-memory-limit with --model-control-mode={options.model_control_mode.value}: nothing would load a model again that was unloaded: "
+            "give --evicted-model-wait-secs as well, so that requests do, or take --model-control-mode=explicit"
+        )
+
+
 def _check_together(options: Options) -> None:
     """Check the rules that concern several options (row 17.11)."""
     _check_models(options)
+    _check_memory(options)
     ports: dict[tuple[str, int], str] = {}
     listeners = (
         ("http-port", options.allow_http, options.http_address, options.http_port),

@@ -14,7 +14,7 @@ import msgspec
 from naiad.core.clock import Clock
 from naiad.repository.lifecycle import State
 from naiad.repository.plan import ModelPlan
-from naiad.repository.version import UNLOADED, Progress, VersionState
+from naiad.repository.version import UNLOADED_REASONS, Progress, VersionState
 
 KEPT_RESULTS = 1_000
 """Loads that have ended, the last ones; a server may load ever new names."""
@@ -172,7 +172,7 @@ class LoadTable:
     def changed(self, state: VersionState) -> None:
         """See `Progress`."""
         # The version that a reload replaces may be unloaded during the next reload.
-        phase = None if state.reason == UNLOADED else _PHASES.get(state.state)
+        phase = None if state.reason in UNLOADED_REASONS else _PHASES.get(state.state)
         key = (state.name, state.version)
         if phase is Phase.LOADING and key in self._ended:
             self._running.setdefault(key, self._ended.pop(key))  # a retry

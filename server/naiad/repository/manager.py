@@ -21,6 +21,7 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
 from naiad.repository.dependents import DependentUnloads
 from naiad.repository.errors import failed_plan, not_polled
+from naiad.repository.evictions import Evictions
 from naiad.repository.lifecycle import State
 from naiad.repository.load_progress import LoadTable, Phase, enter
 from naiad.repository.load_retrier import LoadRetrier
@@ -38,7 +39,6 @@ from naiad.repository.store import StoredModel, check_name
 from naiad.repository.swap import VersionSwap
 from naiad.repository.unloads import Memory, Unloads
 from naiad.repository.version import (
-    UNLOADED,
     Progress,
     S,
     Served,
@@ -47,7 +47,7 @@ from naiad.repository.version import (
     failed_plan_state,
 )
 
-__all__ = ["UNLOADED", "Progress", "Repository", "Served", "Version", "VersionState"]
+__all__ = ["Progress", "Repository", "Served", "Version", "VersionState"]
 
 log = logging.getLogger("naiad.repository")
 
@@ -109,6 +109,9 @@ class Repository(typing.Generic[S]):
         self._dependents = DependentUnloads(
             dependencies=self._dependencies, locks=self._locks, unload=self._unload_model
         )
+        self.evictions = Evictions(
+            table=self._table, swap=self._swap, locks=self._locks, dependencies=self._dependencies, loaded_from=self._loaded_from
+        )  # fmt: skip
         self._closed = False
         self.unloading = self._unloads.unloading
         # The table's own methods: one call less per request.
@@ -125,7 +128,7 @@ class Repository(typing.Generic[S]):
             names: the models to load; None: all.
 
         Returns:
-            Whether every version is READY.
+            Whether every version is READY, or was before it made room for another one.
 
         Raises:
             InferenceError: a repository cannot be read.
@@ -159,7 +162,7 @@ class Repository(typing.Generic[S]):
                 load = functools.partial(self._load_at_start, plan.name, copy, source)
                 loads.append(self._locks.run(plan.name, load))
         await asyncio.gather(*loads)
-        return not missing and all(state.state is State.READY for state in self.states())
+        return not missing and all(map(self.evictions.is_ready_or_evicted, self.states()))
 
     async def load(
         self, name: str, parameters: Parameters = NO_PARAMETERS, *, requested_by: str = ""
@@ -187,6 +190,14 @@ class Repository(typing.Generic[S]):
             # A model that was loaded again may load one that needs the old version of it.
             with contextlib.suppress(DependencyCycleError):
                 self._dependencies.add(requested_by, name)
+
+    async def load_evicted(self, name: str) -> None:
+        """Load a model again that was evicted, from the files that its store has now. Nothing happens if it is no longer evicted.
+
+        Raises:
+            InferenceError: it cannot be loaded, and stays evicted; or it is no longer in the repository.
+        """
+        await self._locks.run(name, functools.partial(self._load_evicted, name))
 
     async def load_from(
         self, source: LoadedFrom, *, again: bool, written: frozenset[str]
@@ -330,6 +341,14 @@ class Repository(typing.Generic[S]):
             source = LoadedFrom(model, await self._reader.fingerprint(model))
         await self._load_source(source, config=overrides.config)
 
+    async def _load_evicted(self, name: str) -> None:
+        if self.evictions.evicted(name):
+            try:
+                await self._load_model(name, Overrides(), is_explicit=False)
+            except InferenceError:
+                self.evictions.load_failed(name)
+                raise
+
     async def _find(self, name: str) -> StoredModel:
         """The one model of this name in the stores.
 
@@ -342,6 +361,7 @@ class Repository(typing.Generic[S]):
             self._record_failed_plan(refused[0])
             raise not_polled(name, refused[0].details)
         if not unique:
+            self.evictions.unloaded(name)
             self._table.drop_missing(name)
             if not self._table.versions(name):
                 self._dependencies.drop(name)
@@ -378,6 +398,8 @@ class Repository(typing.Generic[S]):
             self._loaded_from[name] = await self._swap.replace(
                 plan, copy, source, before=self._loaded_from.get(name), written=written
             )
+            # Files of a load request are in no repository, which would give them times.
+            self.evictions.loaded(name, by_request=config is not None or not source.fingerprint)
             await copy.notify(AgentEvent.COMPLETE)
         finally:
             copy.release()
@@ -400,6 +422,7 @@ class Repository(typing.Generic[S]):
         self._dependents.explicit.discard(name)
         self._dependencies.drop(name)
         self._table.clear_failures(name)
+        self.evictions.unloaded(name)
         unloads = self._swap.unload(self._table.ready(name).values())
         if unloads:
             self._table.choose_latest(name)

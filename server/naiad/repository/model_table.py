@@ -10,11 +10,13 @@ import collections
 import collections.abc
 import typing
 
+import msgspec
+
 from naiad.core.request import LATEST
 from naiad.repository.errors import Versions, not_served
 from naiad.repository.lifecycle import Event, State
 from naiad.repository.plan import ModelPlan
-from naiad.repository.version import UNLOADED, S, Version, VersionState, failed_plan_state
+from naiad.repository.version import EVICTED, UNLOADED, S, Version, VersionState, failed_plan_state
 
 KEPT_MODELS = 1_000
 """For models that were unloaded before these, the index shows the name only, as for a model that was never loaded."""
@@ -109,12 +111,18 @@ class ModelTable(typing.Generic[S]):
         """Forget that a model's config could not be used, if so."""
         self._failed_plans.pop(name, None)
 
-    def clear_failures(self, name: str) -> None:
+    def clear_failures(self, name: str, *, reason: str = UNLOADED) -> None:
         """Mark failed versions as unloaded: once it is no longer requested, a version does not make the server unready (row 2.4)."""
         for version in tuple(self.versions(name).values()):
             if version.state is State.UNAVAILABLE:
-                version.apply(Event.UNLOADED, reason=UNLOADED)
+                version.apply(Event.UNLOADED, reason=reason)
                 self.drop_unloaded(version)
+
+    def end_eviction(self, name: str) -> None:
+        """Mark the evicted versions of a model as unloaded: it is no longer wanted."""
+        for number, state in tuple(self._unloaded.of(name).items()):
+            if state.reason == EVICTED:
+                self._unloaded.remember(number, msgspec.structs.replace(state, reason=UNLOADED))
 
     def drop_unloaded(self, version: Version[S]) -> None:
         """Keep only the state of an unloaded version, unless another one of the same number has taken its place."""

@@ -26,6 +26,8 @@ class PerModelLock:
         self._last: dict[str, asyncio.Task[InferenceError | None]] = {}
         self._tasks = set[asyncio.Task[InferenceError | None]]()
         self._waits_for = DependencyGraph()
+        self.on_change: collections.abc.Callable[[], None] = _ignore
+        """Called when the last operation on a model is done, and when one waits for another one."""
 
     async def run(self, name: str, operation: Operation, *, requested_by: str = "") -> None:
         """Run an operation after all earlier ones on this model. Cancelling the caller does not cancel the operation.
@@ -48,6 +50,7 @@ class PerModelLock:
                 f"model '{name}' cannot be loaded or unloaded from initialize of model '{requested_by}', which it would wait for: "
                 + " waits for ".join(f"'{model}'" for model in (*error.cycle, requested_by))
             ) from None
+        self.on_change()
         try:
             await self._run(name, operation)
         finally:
@@ -63,6 +66,22 @@ class PerModelLock:
         if failure is not None:
             raise failure
 
+    def is_busy(self, name: str) -> bool:
+        """Whether an operation on a model is in progress."""
+        return name in self._last
+
+    def busy_but_for(self, waiting: collections.abc.Collection[str]) -> set[str]:
+        """The models with operations in progress that need not wait for those of these models."""
+        blocked = set(waiting)
+        while (
+            more := {
+                name for name in self._last if not blocked.isdisjoint(self._waits_for.needs(name))
+            }
+            - blocked
+        ):
+            blocked |= more
+        return set(self._last) - blocked
+
     async def cancel_all(self) -> None:
         """Cancel every operation and wait for its end; the callers get UNAVAILABLE. For the end of the server."""
         while self._tasks:
@@ -74,6 +93,7 @@ class PerModelLock:
         self._tasks.discard(task)
         if self._last.get(name) is task:
             del self._last[name]
+            self.on_change()
 
 
 async def _outcome(
@@ -94,3 +114,7 @@ async def _outcome(
             f"changing model '{name}' failed inside the server ({type(error).__name__}: {error}); see its log"
         )
     return None
+
+
+def _ignore() -> None:
+    """What is called if nothing depends on the operations."""

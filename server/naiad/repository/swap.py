@@ -24,7 +24,7 @@ from naiad.repository.plan import LoadedFrom, ModelPlan, VersionPlan, untouched
 from naiad.repository.polling.fingerprint import changed_paths, in_words
 from naiad.repository.reading import LocalCopy, RepositoryReader
 from naiad.repository.unloads import Unloads
-from naiad.repository.version import S, Update, Version
+from naiad.repository.version import UNLOADED, S, Update, Version
 
 _Update = tuple[Version[S], VersionPlan, Update]
 
@@ -137,7 +137,9 @@ class VersionSwap(typing.Generic[S]):
         version.apply(Event.LOADED)
         self._progress.changed(version.snapshot())
 
-    def unload(self, versions: collections.abc.Iterable[Version[S]]) -> set[asyncio.Task[None]]:
+    def unload(
+        self, versions: collections.abc.Iterable[Version[S]], *, reason: str = UNLOADED
+    ) -> set[asyncio.Task[None]]:
         """Unload READY versions; once a version is unloaded, only its state is kept.
 
         Returns:
@@ -145,10 +147,14 @@ class VersionSwap(typing.Generic[S]):
         """
         unloads = set[asyncio.Task[None]]()
         for version in versions:
-            (task,) = self._unloads.start([version])
+            (task,) = self._unloads.start([version], reason=reason)
             task.add_done_callback(functools.partial(self._unloaded, version))
             unloads.add(task)
         return unloads
+
+    def is_unloading(self) -> bool:
+        """Whether a version is being unloaded."""
+        return self._unloads.in_progress
 
     async def _prepare(
         self, name: str, updating: list[tuple[Version[S], ModelConfig]]

@@ -45,8 +45,10 @@ class Unloads(typing.Generic[S]):
         self._memory = memory
         self._tasks: dict[asyncio.Task[None], S | None] = {}
 
-    def start(self, versions: collections.abc.Iterable[Version[S]]) -> set[asyncio.Task[None]]:
-        """Begin to unload READY versions. They are UNLOADING at once, and UNAVAILABLE when their task is done.
+    def start(
+        self, versions: collections.abc.Iterable[Version[S]], *, reason: str = UNLOADED
+    ) -> set[asyncio.Task[None]]:
+        """Begin to unload READY versions. They are UNLOADING at once, and UNAVAILABLE for this reason when their task is done.
 
         Returns:
             The task of each version, which never fails.
@@ -58,11 +60,16 @@ class Unloads(typing.Generic[S]):
             version.apply(Event.UNLOAD)
             version.served = None
             self._progress.changed(version.snapshot())
-            task = asyncio.get_running_loop().create_task(self._unload(version, served))
+            task = asyncio.get_running_loop().create_task(self._unload(version, served, reason))
             self._tasks[task] = served
             task.add_done_callback(self._done)
             tasks.add(task)
         return tasks
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether any is in progress, the release of its memory included."""
+        return bool(self._tasks)
 
     def unloading(self) -> list[S]:
         """The versions that finish their requests in flight."""
@@ -80,7 +87,7 @@ class Unloads(typing.Generic[S]):
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.pop(task, None)
 
-    async def _unload(self, version: Version[S], served: S) -> None:
+    async def _unload(self, version: Version[S], served: S, reason: str) -> None:
         memory = self._memory
         before = 0
         if memory is not None:
@@ -102,5 +109,5 @@ class Unloads(typing.Generic[S]):
         if memory is not None:
             await asyncio.to_thread(memory.give_back, collect=leaves_cycles)
             version.resident = (before, await asyncio.to_thread(memory.resident))
-        version.apply(Event.UNLOADED, reason=UNLOADED)
+        version.apply(Event.UNLOADED, reason=reason)
         self._progress.changed(version.snapshot())

@@ -13,6 +13,12 @@ from naiad.repository.reading import LocalCopy
 
 UNLOADED = "unloaded"
 
+EVICTED = "evicted"
+"""The reason of a version that was unloaded to make room for another model."""
+
+UNLOADED_REASONS = frozenset((UNLOADED, EVICTED))
+"""The reasons of versions that are UNAVAILABLE on purpose: the server is ready without them."""
+
 
 class Update(typing.Protocol):
     """A change of a served version that is prepared."""

@@ -13,8 +13,9 @@ import msgspec
 
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
-from naiad.repository.manager import UNLOADED, VersionState
+from naiad.repository.manager import VersionState
 from naiad.repository.plan import ModelPlan
+from naiad.repository.version import UNLOADED_REASONS
 
 if typing.TYPE_CHECKING:
     from rich.console import Console
@@ -112,10 +113,11 @@ class LoadingLines:
                         self._count(),
                         extra=extra | _memory_fields(state.memory),
                     )
-            case State.UNAVAILABLE if state.reason == UNLOADED:
+            case State.UNAVAILABLE if state.reason in UNLOADED_REASONS:
                 log.log(
                     self._unload_level,
-                    "successfully unloaded %s%s",
+                    "successfully %s %s%s",
+                    state.reason,
                     title,
                     _memory_change(state.resident),
                     extra=extra,

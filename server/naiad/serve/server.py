@@ -23,6 +23,9 @@ from naiad.engine.bls.model_calls import ModelCalls
 from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.engine import Phase, ServingEngine
 from naiad.engine.loader import Loader
+from naiad.engine.memory.evicted import EvictedModels
+from naiad.engine.memory.pool import MemoryPool
+from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
@@ -108,6 +111,7 @@ class Server:
             resources=UnlimitedResources(),
             rpc_handler_of=api.rpc_handler,
             devices=DeviceMemory(monitor, {gpu.index: gpu.uuid for gpu in gpus}),
+            gpu_limits=options.model_load_gpu_limit,
         )
         system_metrics = SystemMetrics(
             gpus=monitor if gpus and options.allow_gpu_metrics else None,
@@ -132,6 +136,11 @@ class Server:
                 version=__version__,
                 strict_readiness=options.strict_readiness,
                 control_mode=options.model_control_mode,
+                evicted=EvictedModels(
+                    repository, wait_seconds=options.evicted_model_wait_secs, clock=self._clock
+                )
+                if options.evicted_model_wait_secs
+                else None,
             )
             frontends = Frontends(
                 options=options,
@@ -175,16 +184,28 @@ class Server:
         self, loader: Loader, agents: AgentResolver, reader: RepositoryReader
     ) -> Repository[Model]:
         options = self._options
-        return Repository(
+        pool = MemoryPool(
+            loader.load,
+            limits={
+                HOST if device < 0 else ("GPU", device): size
+                for device, size in options.model_memory_limit.items()
+            },
+            progress=self._lines,
+            clock=self._clock,
+        )
+        limited = bool(options.model_memory_limit)
+        repository = Repository(
             reader=reader,
             resolve=agents.resolve,
-            load=loader.load,
+            load=pool.load if limited else loader.load,
             load_thread_count=options.model_load_thread_count,
             retry_count=options.model_load_retry_count,
-            progress=self._lines,
+            progress=pool if limited else self._lines,
             clock=self._clock,
             memory=interpreter.ProcessMemory(),
         )
+        pool.open(repository)
+        return repository
 
     def _poller(self, reader: RepositoryReader, repository: Repository[Model]) -> Poller | None:
         """Polls the stores of `reader`; None if that is switched off (row 7.30)."""

@@ -11,6 +11,7 @@ from naiad.options.usage import HelpAsked, UsageError, markdown, usage
 from naiad.repository.control_mode import ControlMode
 
 REPOSITORY = "--model-repository=/models"
+EXPLICIT = ("--model-control-mode=explicit",)
 
 
 def test_defaults_are_tritons() -> None:
@@ -40,6 +41,9 @@ def test_defaults_are_tritons() -> None:
         (["--model-control-mode", "explicit"], "model_control_mode", ControlMode.EXPLICIT),
         (["--model-control-mode=explicit", "--load-model=a", "--load-model=b"], "load_model", ("a", "b")),
         (["--load-model=*", "--model-control-mode=explicit"], "load_model", ("*",)),
+        (["--model-memory-limit=12GiB", "--model-memory-limit=1:1.5GB", *EXPLICIT], "model_memory_limit", {-1: 12 << 30, 1: 1_500_000_000}),
+        (["--model-memory-limit=4096", "--evicted-model-wait-secs=5"], "evicted_model_wait_secs", 5.0),
+        (["--model-load-gpu-limit=0:0.9", "--model-load-gpu-limit", "1:1"], "model_load_gpu_limit", {0: 0.9, 1: 1.0}),
         (["--rate-limit=off", "--allow-sagemaker=false"], "http_port", 8000),
     ],
 )  # fmt: skip
@@ -130,6 +134,12 @@ def test_what_sizes_tritons_python_processes_is_accepted_and_said() -> None:
         ([REPOSITORY, "--grpc-use-ssl"], "--grpc-server-cert"),
         ([REPOSITORY, "serve"], "unexpected argument"),
         ([REPOSITORY, "--allow-http=0", "--allow-grpc=0", "--allow-metrics=0"], "nothing would be served"),
+        ([REPOSITORY, "--model-memory-limit=lots"], "expected BYTES for the host's memory or ID:BYTES for a GPU's"),
+        ([REPOSITORY, "--model-memory-limit=0"], "expected BYTES"),
+        ([REPOSITORY, "--model-memory-limit=4GiB"], "nothing would load a model again"),
+        ([REPOSITORY, "--evicted-model-wait-secs=4"], "needs --model-memory-limit"),
+        ([REPOSITORY, "--model-load-gpu-limit=0.5"], "expected ID:FRACTION"),
+        ([REPOSITORY, "--model-load-gpu-limit=0:1.5"], "expected ID:FRACTION"),
     ],
 )  # fmt: skip
 def test_a_mistake_is_answered_with_what_to_write(words: list[str], message: str) -> None:

@@ -1,0 +1,154 @@
+"""Models that make room for others: which may be unloaded for that, and what is left of them."""
+
+import pathlib
+
+import pytest
+
+from naiad.errors import InferenceError
+from naiad.repository.lifecycle import State
+from tests.server.repository.world import World
+
+pytestmark = pytest.mark.looptime
+
+
+async def loaded(tmp_path: pathlib.Path, *names: str) -> World:
+    world = World(tmp_path)
+    for name in names:
+        world.write(name, f"{name} one")
+    await world.repository.load_all()
+    return world
+
+
+async def evicted(tmp_path: pathlib.Path) -> World:
+    world = await loaded(tmp_path, "m", "other")
+    world.repository.evictions.evict("m")
+    assert ("m", 1, State.UNLOADING, "") in world.states()
+    await world.repository._unloads.join()
+    return world
+
+
+async def test_an_evicted_model_is_unavailable_for_that_reason(tmp_path: pathlib.Path) -> None:
+    world = await evicted(tmp_path)
+    assert world.states() == [
+        ("m", 1, State.UNAVAILABLE, "evicted"),
+        ("other", 1, State.READY, ""),
+    ]
+    with pytest.raises(InferenceError, match="no available versions: version 1 is UNAVAILABLE"):
+        world.repository.get("m")
+    evictions = world.repository.evictions
+    assert list(evictions.evicted("m")) == [1]
+    assert not evictions.evicted("other")
+    assert all(map(evictions.is_ready_or_evicted, world.repository.states()))
+
+
+async def test_it_is_loaded_again_from_the_files_that_are_there_now(tmp_path: pathlib.Path) -> None:
+    world = await evicted(tmp_path)
+    world.write("m", "m two")
+    await world.repository.load_evicted("m")
+    assert world.repository.get("m").text == "m two"
+    assert not world.repository.evictions.evicted("m")
+    loads = len(world.loads)
+    await world.repository.load_evicted("m")
+    await world.repository.load("m")
+    assert len(world.loads) == loads
+
+
+async def test_a_load_request_loads_it_as_well(tmp_path: pathlib.Path) -> None:
+    world = await evicted(tmp_path)
+    await world.repository.load("m")
+    assert world.repository.get("m").text == "m one"
+    assert not world.repository.evictions.evicted("m")
+
+
+async def test_an_unload_request_ends_the_eviction(tmp_path: pathlib.Path) -> None:
+    world = await evicted(tmp_path)
+    await world.repository.unload("m")
+    assert world.states()[0] == ("m", 1, State.UNAVAILABLE, "unloaded")
+    assert not world.repository.evictions.evicted("m")
+
+
+@pytest.mark.parametrize("broken", ["model", "config"])
+async def test_one_that_cannot_be_loaded_again_stays_evicted(
+    tmp_path: pathlib.Path, broken: str
+) -> None:
+    world = await evicted(tmp_path)
+    if broken == "model":
+        world.write("m", "bad weights")
+    else:
+        world.write("m", "m one", config="bad config")
+    with pytest.raises(InferenceError, match=f"bad {'weights' if broken == 'model' else broken}"):
+        await world.repository.load_evicted("m")
+    assert world.states()[0] == ("m", 1, State.UNAVAILABLE, "evicted")
+    assert world.repository.evictions.evicted("m")
+    world.write("m", "m three")
+    await world.repository.load_evicted("m")
+    assert world.repository.get("m").text == "m three"
+
+
+async def test_one_that_has_left_the_repository_is_no_longer_evicted(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = await evicted(tmp_path)
+    (tmp_path / "m").rename(tmp_path.parent / "gone")
+    with pytest.raises(InferenceError, match="not found in any model repository"):
+        await world.repository.load_evicted("m")
+    assert [state[0] for state in world.states()] == ["other"]
+    assert not world.repository.evictions.evicted("m")
+
+
+async def test_a_model_that_another_one_needs_is_no_candidate(tmp_path: pathlib.Path) -> None:
+    world = await loaded(tmp_path, "caller", "callee")
+    repository = world.repository
+    assert repository.evictions.candidates() == ["callee", "caller"]
+    await repository.load("callee", requested_by="caller")
+    assert repository.evictions.candidates() == ["caller"]
+    repository.evictions.evict("caller")
+    await repository._unloads.join()
+    assert repository.evictions.candidates() == ["callee"]
+
+
+async def test_a_model_with_a_config_of_a_load_request_is_no_candidate(
+    tmp_path: pathlib.Path,
+) -> None:
+    """Nothing could load it again."""
+    world = await loaded(tmp_path, "m")
+    await world.repository.load("m", {"config": "given"})
+    assert world.repository.evictions.candidates() == []
+    world.write("m", "m two")
+    await world.repository.load("m")
+    assert world.repository.evictions.candidates() == ["m"]
+
+
+async def test_a_model_that_is_being_loaded_is_no_candidate(tmp_path: pathlib.Path) -> None:
+    world = await loaded(tmp_path, "m")
+    inside = list[list[str]]()
+    operation = world.repository._locks.run
+
+    async def look() -> None:
+        inside.append(world.repository.evictions.candidates())
+
+    await operation("m", look)
+    assert inside == [[]]
+    assert world.repository.evictions.candidates() == ["m"]
+
+
+async def test_an_operation_may_change_something_unless_it_waits_for_one_that_waits(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = await loaded(tmp_path, "m")
+    evictions, locks = world.repository.evictions, world.repository._locks
+    seen = list[bool]()
+    changes = list[int]()
+    evictions.watch(lambda: changes.append(1))
+
+    async def inner() -> None:
+        seen.append(evictions.may_change({"inner"}))
+        seen.append(evictions.may_change({"other"}))
+
+    async def outer() -> None:
+        await locks.run("inner", inner, requested_by="outer")
+
+    await locks.run("outer", outer)
+    assert seen == [False, True]
+    assert not evictions.may_change(set())
+    assert len(changes) >= 3
