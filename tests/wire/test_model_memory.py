@@ -127,7 +127,7 @@ def test_requests_load_evicted_models_again_within_the_limit(tmp_path: pathlib.P
 
 
 @pytest.mark.slow
-def test_without_a_wait_a_request_for_an_evicted_model_is_refused_until_a_client_loads_it(
+def test_requests_for_evicted_models_are_refused_by_default_until_a_client_loads_them(
     tmp_path: pathlib.Path,
 ) -> None:
     models = write_models(tmp_path, "a", "b")

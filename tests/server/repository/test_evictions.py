@@ -96,7 +96,7 @@ async def test_one_that_has_left_the_repository_is_no_longer_evicted(
     assert not world.repository.evictions.evicted("m")
 
 
-async def test_a_model_that_another_one_needs_is_no_candidate(tmp_path: pathlib.Path) -> None:
+async def test_a_model_that_another_one_needs_stays(tmp_path: pathlib.Path) -> None:
     world = await loaded(tmp_path, "caller", "callee")
     repository = world.repository
     assert repository.evictions.candidates() == ["callee", "caller"]
@@ -107,7 +107,7 @@ async def test_a_model_that_another_one_needs_is_no_candidate(tmp_path: pathlib.
     assert repository.evictions.candidates() == ["callee"]
 
 
-async def test_a_model_with_a_config_of_a_load_request_is_no_candidate(
+async def test_a_model_with_a_config_of_a_load_request_stays(
     tmp_path: pathlib.Path,
 ) -> None:
     """Nothing could load it again."""
@@ -119,7 +119,7 @@ async def test_a_model_with_a_config_of_a_load_request_is_no_candidate(
     assert world.repository.evictions.candidates() == ["m"]
 
 
-async def test_a_model_that_is_being_loaded_is_no_candidate(tmp_path: pathlib.Path) -> None:
+async def test_a_model_that_is_being_loaded_stays(tmp_path: pathlib.Path) -> None:
     world = await loaded(tmp_path, "m")
     inside = list[list[str]]()
     operation = world.repository._locks.run

@@ -84,7 +84,7 @@ async def test_loads_at_start_follow_each_other_when_they_do_not_fit_together(
 ) -> None:
     world = World(tmp_path, limit=150)
     world.write(a=100, b=100, c=100)
-    assert await world.repository.load_all(), "an evicted model is no failure"
+    assert await world.repository.load_all(), "an evicted model has not failed"
     assert sorted(world.states().values()) == ["READY", "evicted", "evicted"]
 
 
