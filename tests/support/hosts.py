@@ -25,11 +25,13 @@ def answer_all(batch: collections.abc.Sequence[Inference]) -> list[InferResponse
 
 
 class ScriptedHost:
-    """Implements `Host`: a batch is out until the test ends it, or for `takes_s` seconds of the loop's time.
+    """Implements `Host`: a batch is in execution until the test ends it, or for `takes_s` seconds of the loop's time.
 
     Attributes:
-        batches: every batch it was given.
-        out: the batch that is out; None when it is free.
+        batches: every batch that began, in order.
+        prefetches: see `Host`.
+        out: the batch in execution; None when it is free.
+        prefetched: the batch that begins next; None if there is none.
         takes_s: None: the test calls `finish` or `fail`.
         respond: makes the response to each inference.
         usable: tells the scheduler whether it can run batches; the test calls it.
@@ -47,10 +49,13 @@ class ScriptedHost:
         name: str = "m_0_0",
         takes_s: float | None = None,
         respond: Respond = make_response,
+        prefetches: bool = False,
     ) -> None:
         self.name = name
         self.batches: list[list[Inference]] = []
+        self.prefetches = prefetches
         self.out: list[Inference] | None = None
+        self.prefetched: list[Inference] | None = None
         self.takes_s = takes_s
         self.respond = respond
         self.on_deferred: OnDeferred | None = None
@@ -59,6 +64,7 @@ class ScriptedHost:
         self._clock = clock
         self._loop = loop
         self._on_outcome: OnOutcome | None = None
+        self._on_prefetched: OnOutcome | None = None
         self._started_ns = 0
 
     @property
@@ -67,8 +73,15 @@ class ScriptedHost:
         return [[inference.request.id for inference in batch] for batch in self.batches]
 
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
-        assert self.out is None, "a batch is out"
         assert not self.closed, "closed"
+        if self.out is not None:
+            assert self.prefetches, "a batch is in execution"
+            assert self.prefetched is None, "two batches are there"
+            self.prefetched, self._on_prefetched = batch, on_outcome
+            return
+        self.begin(batch, on_outcome)
+
+    def begin(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         self.batches.append(batch)
         self.out = batch
         self._on_outcome = on_outcome
@@ -103,6 +116,23 @@ class ScriptedHost:
         """The batch that is out fails as a whole."""
         self._end(None, error, self._clock.monotonic_ns())
 
+    def fail_prefetched(self, error: InferenceError) -> None:
+        """The prefetched batch fails, before the one in execution comes back."""
+        batch, on_outcome = self.prefetched, self._on_prefetched
+        assert batch is not None
+        assert on_outcome is not None
+        self.prefetched = self._on_prefetched = None
+        now = self._clock.monotonic_ns()
+        on_outcome(BatchOutcome(batch, None, error, now, now))
+
+    def die(self, error: InferenceError) -> None:
+        """Its worker dies: all that it has fails."""
+        self.usable(False)
+        if self.prefetched is not None:
+            self.fail_prefetched(error)
+        if self.out is not None:
+            self.fail(error)
+
     def _end(
         self,
         execution: Execution[InferResponse] | None,
@@ -112,8 +142,13 @@ class ScriptedHost:
         batch, on_outcome = self.out, self._on_outcome
         assert batch is not None
         assert on_outcome is not None
+        started = self._started_ns
         self.out = self._on_outcome = None
-        on_outcome(BatchOutcome(batch, execution, error, self._started_ns, ended_ns))
+        following, on_following = self.prefetched, self._on_prefetched
+        if following is not None and on_following is not None:
+            self.prefetched = self._on_prefetched = None
+            self.begin(following, on_following)
+        on_outcome(BatchOutcome(batch, execution, error, started, ended_ns))
 
     def watch(self, usable: collections.abc.Callable[[bool], None]) -> None:
         self.usable = usable

@@ -12,6 +12,8 @@ class CountedResources:
         waiting: the instances that wait, in order.
     """
 
+    unlimited = False
+
     def __init__(self, available: int) -> None:
         self.available = available
         self.users: list[ResourceUser] = []

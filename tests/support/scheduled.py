@@ -36,11 +36,18 @@ class ScheduledModel:
         inputs: collections.abc.Sequence[TensorSpec] = (make_spec(),),
         name: str = "m",
         resources: Resources | None = None,
+        prefetches: bool = False,
     ) -> None:
         loop = asyncio.get_running_loop()
         self.clock = LoopClock(loop)
         self.hosts = [
-            ScriptedHost(clock=self.clock, loop=loop, name=f"{name}_0_{k}", takes_s=takes_s)
+            ScriptedHost(
+                clock=self.clock,
+                loop=loop,
+                name=f"{name}_0_{k}",
+                takes_s=takes_s,
+                prefetches=prefetches,
+            )
             for k in range(instances)
         ]
         self.statistics = ModelStatistics()

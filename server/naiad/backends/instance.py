@@ -172,12 +172,16 @@ class Instance:
             otherwise it is called on the event loop.
         defers: responses may be deferred.
         keeps_arrays: the model may write to arrays that it returned, so a host that does not send them at once copies them.
+        prefetches: a second batch may be handed over while one is in execution; it begins when that one has ended. Its requests are bound to
+            this instance from then on, so an instance must not declare it whose batches may wait for other requests, as those of a model that
+            calls models do, or take very different times.
     """
 
     holds_interpreter = False
     asks_model = False
     defers = False
     keeps_arrays = False
+    prefetches = False
 
     def execute(self, batch: "Sequence[Any]") -> "Execution[Response]":
         """Run a batch of `Call`s whose tensors agree in shape.

@@ -16,7 +16,8 @@ from naiad.core.response import InferResponse
 from naiad.errors import InferenceError
 
 if typing.TYPE_CHECKING:
-    from naiad.hosts.worker.link import Payload, SegmentLostError
+    from naiad.hosts.worker.link import SegmentLostError
+    from naiad.hosts.worker.payload import Payload
 
 
 class BatchOutcome(Record, frozen=True):
@@ -26,7 +27,7 @@ class BatchOutcome(Record, frozen=True):
         batch: the inferences, as submitted.
         execution: the responses; None if the whole batch failed.
         error: why the whole batch failed; None if it did not.
-        compute_start_ns: when the host got the batch (monotonic).
+        compute_start_ns: when the host got the batch, or when a second batch began (monotonic).
         compute_end_ns: when the backend was done with it (monotonic).
     """
 
@@ -58,16 +59,26 @@ OnDeferred = collections.abc.Callable[[DeferredResponse], None]
 
 
 class Host(typing.Protocol):
-    """Runs one instance. All methods are called on the event loop, `submit` only while no batch is in execution.
+    """Runs one instance. All methods are called on the event loop, `submit` only while no batch is in execution, or one if it prefetches.
 
     Attributes:
         name: the instance's name (row 11.32).
+        prefetches: whether it takes a second batch while one is in execution, so that no hand-over comes between them.
     """
 
     name: str
 
+    @property
+    def prefetches(self) -> bool:
+        """See above."""
+        ...
+
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
-        """Execute a batch; `on_outcome` is called on the loop exactly once, also when the instance dies."""
+        """Execute a batch; `on_outcome` is called on the loop exactly once, also when the instance dies.
+
+        A second batch begins when the first one has ended, and fails with it when the instance dies. If it cannot be handed over, its
+        outcome comes before the first one's.
+        """
         ...
 
     def deferred_to(self, on_deferred: OnDeferred) -> None:

@@ -1,4 +1,4 @@
-"""The requests that an instance of a worker process has, by number: its batch, and those with deferred responses.
+"""The requests that an instance of a worker process has, by number: its batches, and those with deferred responses.
 
 Plain state: `process` looks up the request of a message, and the requests that fail when the worker dies.
 """
@@ -21,28 +21,35 @@ class InFlight:
     Attributes:
         batch: the batch in execution; None if there is none.
         first: the number of its first request.
+        prefetched: the batch that the worker executes next; None if there is none.
     """
 
-    __slots__ = ("_answered_early", "_deferred", "_left", "_next", "_numbers", "batch", "first")
+    __slots__ = (
+        "_answered_early", "_deferred", "_left", "_next", "_numbers", "_prefetched_first", "batch", "first", "prefetched",
+    )  # fmt: skip
 
     def __init__(self, first: int) -> None:
         self.batch: list[Inference] | None = None
-        self.first = self._next = first
+        self.prefetched: list[Inference] | None = None
+        self.first = self._prefetched_first = self._next = first
         self._deferred: dict[int, Inference] = {}
         self._numbers: dict[Inference, int] = {}
         self._left: dict[tuple[int, int], list[Inference]] = {}
         self._answered_early: set[int] = set()
 
     def begin(self, batch: list[Inference]) -> int:
-        """A batch is sent; returns the number of its first request."""
-        self.batch = batch
-        self.first = first = self._next
+        """A batch is sent, the second one while another is in execution; returns the number of its first request."""
+        first = self._next
         self._next = first + len(batch)
+        if self.batch is None:
+            self.batch, self.first = batch, first
+        else:
+            self.prefetched, self._prefetched_first = batch, first
         return first
 
     def end(self) -> None:
-        """The batch has ended."""
-        self.batch = None
+        """The batch in execution has ended; the prefetched one begins."""
+        self.batch, self.first, self.prefetched = self.prefetched, self._prefetched_first, None
         if self._answered_early:
             self._answered_early.clear()
 

@@ -23,7 +23,7 @@ from naiad.errors import InferenceError
 from naiad.hosts.host import DeferredResponse
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.codec import RESPONSE, TIMES, Reader
-from naiad.hosts.worker.link import Payload
+from naiad.hosts.worker.payload import Payload
 
 COPIED = 1 << 18
 """Outputs of a batch up to this many bytes are copied out; more stay where they are."""

@@ -2,7 +2,8 @@
 
 A process has one instance, or several that share what the model has loaded. Each has a `ProcessHost`, a link of its own to the process and
 a thread in it; the `supervisor` starts, restarts and ends the process. A batch is sent with one wake-up and its outcome comes back with one
-(`worker/link.py`). When the process dies the batches of all its instances fail with UNAVAILABLE at once, and the scheduler sends no
+(`worker/link.py`); a second batch may lie there meanwhile (`Instance.prefetches`), which begins for the server with the outcome of the first.
+When the process dies the batches of all its instances fail with UNAVAILABLE at once, those that have not begun too, and the scheduler sends no
 more until a new one serves. The `Watchdog` kills a process that exceeds the time limit of a batch.
 Requests with deferred responses are known by number, and fail with the process as well.
 Every wait here ends: a batch with its outcome or the process's death, `ready` and `close` with a timeout.
@@ -128,8 +129,11 @@ class ProcessHost:
         self._usable: collections.abc.Callable[[bool], None] = _ignore
         self._on_deferred: OnDeferred = _ignore
         self._in_flight = InFlight(self._number)
-        self._on_outcome: OnOutcome | None = None
+        self._on_outcome: OnOutcome = _ignore
+        self._on_prefetched: OnOutcome = _ignore
         self._started_ns = 0
+        self._copying: list[Inference] | None = None
+        self._unsent: tuple[list[Inference], int] | None = None
         self._watchdog = Watchdog(identity, loop=loop)
         self._heartbeat = Heartbeat(identity, limits.execute, number=self._number, loop=loop)
         self._probe = Probe(loop)
@@ -147,45 +151,80 @@ class ProcessHost:
         """See `Host`."""
         self._usable = usable
 
+    @property
+    def prefetches(self) -> bool:
+        """See `Host`."""
+        return self._supervisor.prefetches
+
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
-        first = self._in_flight.begin(batch)
+        in_flight = self._in_flight
+        first = in_flight.begin(batch)
+        if batch is in_flight.prefetched:
+            self._on_prefetched = on_outcome
+            if self._copying is not None:  # it must not overtake that one
+                self._unsent = batch, first
+            else:
+                self._send(batch, first)
+            return
         self._on_outcome = on_outcome
         self._started_ns = self._now()
+        if self._send(batch, first):
+            self._watch(batch)
+
+    def _send(self, batch: list[Inference], first: int) -> bool:
+        """Send a batch to the worker; returns False if that failed, so that the batch ends soon."""
         worker = self._supervisor.serving
         if worker is None:
             down = worker_life.is_down(self._identity, "is not running")
-            self._loop.call_soon(self._end, None, down)
-            return
+            self._loop.call_soon(self._end, batch, None, down)
+            return False
         try:
             header, payload = pack(batch)
             if payload.size > COPIED_ASIDE:
                 sent = functools.partial(self._sent, batch)
                 worker.send_aside(self._place, link.BATCH, header, payload, first, done=sent)
+                self._copying = batch
             else:
                 worker.send(self._place, link.BATCH, header, payload, first)
         except Exception as error:  # noqa: BLE001  no memory, or something that JSON does not have: only this batch fails
-            self._loop.call_soon(self._end, None, self._not_handed_over(error))
-            return
+            self._loop.call_soon(self._end, batch, None, self._not_handed_over(error))
+            return False
+        return True
+
+    def _watch(self, batch: list[Inference]) -> None:
+        """A batch is in execution: have its cancellations, its clients' pace and its time limit observed."""
         on_cancel = self._cancelled
         for inference in batch:
             inference.on_cancel = on_cancel
             if inference.flow is not None:
                 inference.flow.watch(functools.partial(self._paused, inference))
         limit = self._limits.execute
-        if limit.seconds:
+        worker = self._supervisor.serving
+        if limit.seconds and worker is not None:
             what = f"a batch of {len(batch)} requests"
             self._watchdog.watch(worker, what, limit, self._supervisor.late)
 
     def _sent(self, batch: list[Inference], error: Exception | None) -> None:
         """A large batch was sent, or could not be sent."""
-        if self._in_flight.batch is not batch:
-            return
+        self._copied(batch)
         if error is not None:
-            self._end(None, self._not_handed_over(error))
-            return
+            self._end(batch, None, self._not_handed_over(error))
+        elif batch is self._in_flight.batch:
+            self._notify_cancelled(batch)
+
+    def _copied(self, batch: list[Inference]) -> None:
+        """A batch is no longer being copied: another may be sent."""
+        if self._copying is batch:
+            self._copying = None
+            unsent, self._unsent = self._unsent, None
+            if unsent is not None:
+                self._send(*unsent)
+
+    def _notify_cancelled(self, batch: list[Inference]) -> None:
+        """A batch is in the worker, which perhaps got cancellations before it, or none."""
         for inference in batch:
-            if inference.cancelled:  # perhaps the worker got the cancellation before the batch
+            if inference.cancelled:
                 self._cancelled(inference)
 
     def _not_handed_over(self, error: Exception) -> InferenceError:
@@ -235,7 +274,10 @@ class ProcessHost:
         self._heartbeat.stop()
         self._probe.answer(False)
         error = worker_life.is_down(self._identity, how)
-        self._end(None, error)
+        self._copying = self._unsent = None
+        for batch in (self._in_flight.prefetched, self._in_flight.batch):
+            if batch is not None:
+                self._end(batch, None, error)
         for inference in self._in_flight.take_deferred():
             self._on_deferred(self._responses.failed(inference, error, self._now()))
 
@@ -256,7 +298,7 @@ class ProcessHost:
         execution: Ran | None = None
         error: InferenceError | None = None
         try:
-            # No reference to the segment may stay in a frame: the next batch, which `_end` may send, says that it is in use.
+            # First of all, because the next message says whether its segment is in use; no reference may stay in a frame.
             execution = self._responses.outcome(worker.links[self._place].base, header, batch)
             if None in execution.responses:
                 self._in_flight.defer(execution)
@@ -266,18 +308,35 @@ class ProcessHost:
         except Exception as failure:  # noqa: BLE001  an invalid message ends the worker only
             self._supervisor.refuse("outcome", failure)
             return
-        self._end(execution, error)
+        self._copied(batch)  # the outcome may come before `_sent` is called
+        self._end(batch, execution, error)
         if execution is not None:
             worker.place.ran(execution.output_start_ns - execution.input_end_ns, len(batch))
 
-    def _end(self, execution: Ran | None, error: InferenceError | None) -> None:
-        batch, on_outcome = self._in_flight.batch, self._on_outcome
-        if batch is None or on_outcome is None:
+    def _end(
+        self, batch: list[Inference], execution: Ran | None, error: InferenceError | None
+    ) -> None:
+        in_flight = self._in_flight
+        now = self._now()
+        if batch is in_flight.batch:
+            started, on_outcome = self._started_ns, self._on_outcome
+            if execution is not None and execution.input_end_ns < started:
+                # A prefetched batch began when the one before it had ended, which the loop noticed later.
+                started = execution.input_end_ns
+            in_flight.end()
+            self._watchdog.cancel()
+            self._on_outcome, self._on_prefetched = self._on_prefetched, _ignore
+            if in_flight.batch is not None:
+                self._started_ns = now
+                self._watch(in_flight.batch)
+                self._notify_cancelled(in_flight.batch)
+        elif batch is in_flight.prefetched:
+            started, on_outcome = now, self._on_prefetched
+            in_flight.prefetched = None
+            self._on_prefetched = _ignore
+        else:
             return
-        self._in_flight.end()
-        self._on_outcome = None
-        self._watchdog.cancel()
-        on_outcome(BatchOutcome(batch, execution, error, self._started_ns, self._now()))
+        on_outcome(BatchOutcome(batch, execution, error, started, now))
         self._supervisor.on_batch_end()
 
     def on_notification(self, kind: int, number: int, header: bytes | bytearray, base: Any) -> None:
@@ -308,8 +367,8 @@ class ProcessHost:
         """See `WorkerInstance`."""
         _log.error("%s: a message of its worker process is lost: %s", self._identity, lost)
         error = worker_life.not_received(self._identity, lost)
-        if lost.kind == link.OUTCOME:
-            self._end(None, error)
+        if lost.kind == link.OUTCOME and self._in_flight.batch is not None:
+            self._end(self._in_flight.batch, None, error)
         elif lost.kind == link.RESPONSE:
             inference = self._in_flight.waiting(lost.number)
             if inference is not None:

@@ -12,6 +12,7 @@ import contextlib
 import logging
 
 from naiad.core.clock import Clock
+from naiad.core.record import Record
 from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import Limit
 from naiad.hosts.output_log import Identity
@@ -69,6 +70,18 @@ class Watchdog:
         on_late(because)
 
 
+class Loaded(Record, frozen=True):
+    """What a worker says of a model that it has loaded.
+
+    Attributes:
+        threads: the system's ids of the threads that it started for further instances.
+        prefetches: see `Instance`; of all its instances.
+    """
+
+    threads: list[int]
+    prefetches: bool
+
+
 class Loading:
     """A load in progress; only its first end counts. All methods are called on the event loop.
 
@@ -76,14 +89,13 @@ class Loading:
         loop: the event loop.
 
     Attributes:
-        ended: done when the worker said so, or the server found that it will not load; the result is the system's ids of the
-            threads that it started for further instances.
+        ended: done when the worker said so, or the server found that it will not load.
     """
 
     __slots__ = ("ended",)
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.ended: asyncio.Future[list[int]] = loop.create_future()
+        self.ended: asyncio.Future[Loaded] = loop.create_future()
 
     def take(self, kind: int, header: bytes | bytearray) -> bool:
         """A message of the worker came; returns whether it was this load's end.
@@ -94,7 +106,9 @@ class Loading:
         if self.ended.done() or kind not in (link.LOADED, link.REFUSED):
             return False
         if kind == link.LOADED:
-            self.ended.set_result(list(map(int, codec.read_json(header).get("threads", ()))))
+            loaded = codec.read_json(header)
+            threads = list(map(int, loaded.get("threads", ())))
+            self.ended.set_result(Loaded(threads, loaded.get("prefetches") is True))
         else:
             code, message = codec.read_json(header)
             self.ended.set_exception(InferenceError(ErrorCode[code], message))

@@ -48,6 +48,7 @@ class WorkerSupervisor:
         worker: the process; None while there is none.
         serving: the same while it runs batches, else None.
         instances: those in the process, in their order.
+        prefetches: whether they take a second batch while one is in execution; known once the process has loaded them.
     """
 
     def __init__(
@@ -79,6 +80,7 @@ class WorkerSupervisor:
         self.worker: WorkerProcess | None = None
         self.serving: WorkerProcess | None = None
         self.instances: collections.abc.Sequence[WorkerInstance] = ()
+        self.prefetches = False
         self._loading = Loading(loop)
         self._watchdog = Watchdog(identity, loop=loop)
         self._drained = asyncio.Event()
@@ -114,7 +116,7 @@ class WorkerSupervisor:
             worker.send(0, link.LOAD, order(self._plan))
             if self._load_limit.seconds:
                 self._watchdog.watch(worker, "its load", self._load_limit, _ignore)
-            threads = await self._loading.ended
+            loaded = await self._loading.ended
             if self._state is not State.LOADING:  # the loop was busy, and both came at once
                 how = worker.ended.result() if worker.ended.done() else "was no longer needed"
                 raise worker_life.not_loaded(self._identity, how, worker.output_tail)  # noqa: TRY301 - as one that failed while it loaded
@@ -124,7 +126,8 @@ class WorkerSupervisor:
             raise
         finally:
             self._watchdog.cancel()
-        worker.place.add(threads)
+        worker.place.add(loaded.threads)
+        self.prefetches = loaded.prefetches
         self._fire(Event.LOADED)
         _log.debug("worker process %d serves %s", worker.pid, self._identity)
 

@@ -210,6 +210,11 @@ class ThreadHost:
         self._ended: asyncio.Future[None] | None = None
         self._aborted = False
 
+    @property
+    def prefetches(self) -> bool:
+        """See `Host`."""
+        return self._instance.prefetches
+
     def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         """See `Host`."""
         jobs = self._jobs or self._start()

@@ -33,9 +33,9 @@ from naiad.hosts.worker.link import (
     RESULT,
     Link,
     LinkBrokenError,
-    Payload,
     SegmentLostError,
 )
+from naiad.hosts.worker.payload import Payload, Prepared
 
 _log = logging.getLogger(__name__)
 
@@ -161,23 +161,33 @@ class WorkerProcess:
             place: the position of the instance.
             message: as of `Link.send`.
             done: called on the loop once it is sent, with the exception if that failed; not if the link is broken or the worker has ended.
+                No other message may be sent to the instance before that.
+
+        Raises:
+            OSError: there is no memory or descriptor for the message.
+            MemoryError: the same.
         """
         if self._copier is None:
             self._copier = concurrent.futures.ThreadPoolExecutor(
                 len(self.links), f"{self._identity.instance}-copies"
             )
-        send = functools.partial(self.links[place].send, *message)
-        sending = self._loop.run_in_executor(self._copier, send)
-        sending.add_done_callback(functools.partial(self._sent, done))
+        link = self.links[place]
+        prepared = link.prepare(*message)
+        sending = self._loop.run_in_executor(self._copier, link.send_prepared, prepared)
+        sending.add_done_callback(functools.partial(self._sent, link, prepared, done))
 
     def _sent(
         self,
+        link: Link,
+        prepared: Prepared,
         done: collections.abc.Callable[[Exception | None], None],
         sending: "asyncio.Future[None]",
     ) -> None:
         error = sending.exception()
         if self.ended.done():
             return
+        if error is not None:
+            link.not_sent(prepared)
         if isinstance(error, LinkBrokenError):
             self._on_broken_link(f"does not listen ({error})")
         else:

@@ -31,6 +31,8 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
         same_values: inputs whose values must agree: shape tensors.
         same_inputs: requests must bring the same set of inputs, for some are optional (row 12.8).
         append_only: whether a new request always goes behind the queued ones and could share a batch with any of them.
+        prefetches: whether a batch may be formed before an instance is free: no request could overtake it.
+        prefetch_rows: with fewer rows in the queue none is, which saves looking at them with each arrival.
     """
 
     single: bool
@@ -41,6 +43,8 @@ class BatchingPolicy(msgspec.Struct, frozen=True, kw_only=True):
     same_values: frozenset[str]
     same_inputs: bool
     append_only: bool
+    prefetches: bool
+    prefetch_rows: int
 
 
 class Dispatch(Record, frozen=True):
@@ -67,6 +71,7 @@ class WaitUntil(Record, frozen=True):
     rows: int
 
 
+_MOST_ROWS = 1 << 62
 _SINGLE = Dispatch(1, CloseReason.SINGLE)
 _IDLE = CloseReason.IDLE  # looking up a member of an enum takes longer
 
@@ -82,16 +87,19 @@ def plan_batching(config: ModelConfig) -> BatchingPolicy:
         batching, single = DynamicBatching(), True
     else:
         single = False
+    preferred = tuple(sorted(set(batching.preferred_batch_sizes))) or (max_rows,)
+    in_order = _first_in_first_out(batching)
     return BatchingPolicy(
         single=single,
         max_rows=max_rows,
-        preferred=tuple(sorted(set(batching.preferred_batch_sizes))) or (max_rows,),
+        preferred=preferred,
         delay_ns=batching.max_queue_delay_us * MICROSECOND_NS,
         same_shape=same_shape,
         same_values=same_values,
         same_inputs=same_inputs,
-        append_only=not (same_shape or same_values or same_inputs)
-        and _first_in_first_out(batching),
+        append_only=in_order and not (same_shape or same_values or same_inputs),
+        prefetches=in_order,
+        prefetch_rows=1 if single else preferred[-1] if in_order else _MOST_ROWS,
     )
 
 
@@ -127,6 +135,32 @@ def next_batch(
             enough = next(size for size in policy.preferred if size > run.rows)
         return WaitUntil(run.oldest_ns + delay, enough)
     return Dispatch(run.count, because)
+
+
+def next_prefetch(
+    queue: InferenceQueue, now: int, policy: BatchingPolicy, *, draining: bool = False
+) -> Dispatch | None:
+    """The batch that a busy instance gets in advance: the next one, if it is the same whatever arrives before the instance is free.
+
+    A batch that could still grow stays in the queue, even if its delay is over: handed over early it would be smaller, and each request
+    that arrives later would wait for one more execution.
+
+    Args:
+        queue: as for `next_batch`.
+        now: monotonic nanoseconds.
+        policy: the model's.
+        draining: no more requests will arrive, so no batch can grow.
+    """
+    if not policy.prefetches or (queue.rows < policy.prefetch_rows and not draining):
+        return None
+    decision = next_batch(queue, now, policy, draining=draining)
+    if not isinstance(decision, Dispatch):
+        return None
+    if policy.single or draining:
+        return decision
+    run = _longest_run(queue, policy)
+    cut = decision.reason is CloseReason.PREFERRED and run.rows >= policy.preferred[-1]
+    return decision if cut or run.closed is not None else None
 
 
 class _Run(Record, frozen=True):

@@ -5,12 +5,17 @@ in one iteration of the loop are considered together at its end, so that they sh
 several clients send requests, those of the next iterations as well: a hand-over costs as much as several requests. The default scheduler
 has nothing to wait for and sends at once.
 
+A batch that is complete may be handed over before the instance is free (`next_prefetch`). Until it begins, its requests are waiting as those in
+the queue: they count as pending and for `max_queue_size`, and a cancellation or the end of their timeout completes them at once. The instance still executes the batch with
+them, and their responses are dropped.
+
 Ownership: from `submit` on, an inference is in the queue, in the pool of instances, or completed. The state is consistent when a response
 callback is called, because that may submit and cancel.
 """
 
 import asyncio
 import collections.abc
+import itertools
 import logging
 import os
 
@@ -20,13 +25,19 @@ from naiad.core.inference import Inference
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unavailable
 from naiad.hosts.host import Host
 from naiad.metrics.statistics import MICROSECOND, ModelStatistics
-from naiad.scheduling.batching import BatchingPolicy, WaitUntil, next_batch, plan_batching
+from naiad.scheduling.batching import (
+    BatchingPolicy,
+    WaitUntil,
+    next_batch,
+    next_prefetch,
+    plan_batching,
+)
 from naiad.scheduling.instance_pool import InstancePool
 from naiad.scheduling.queue import InferenceQueue
 from naiad.scheduling.resources import Resources
 from naiad.scheduling.response_dispatcher import ResponseDispatcher
 from naiad.scheduling.scheduler import Occupancy, Scheduler, drain
-from naiad.scheduling.timer import Timer
+from naiad.scheduling.timer import NEVER, Timer
 
 _log = logging.getLogger(__name__)
 
@@ -84,9 +95,10 @@ class DynamicScheduler:
         self._gathering_until_ns = 0
         self._several_clients = False
         self._timer = Timer(loop=loop, clock=clock, callback=self._schedule)
+        self._prefetched_due_ns = NEVER
         self._stopping = False
         self._drained = asyncio.Event()
-        pool.open(on_free=self._on_free, on_lost=self._on_lost)
+        pool.open(on_free=self._on_free, on_begun=self._on_begun, on_lost=self._on_lost)
 
     def submit(self, inference: Inference) -> None:
         """See `Scheduler`. A refused inference is not counted here: the error's `reason` names its counter."""
@@ -107,7 +119,13 @@ class DynamicScheduler:
             self._hold -= 1
         if self._scheduling_is_due or self._hold:
             return
-        if self._free and queue.rows >= self._enough_rows:
+        if (
+            queue.rows >= self._enough_rows
+            if self._free
+            else self._pool.prefetcher is not None
+            and queue.rows >= self._policy.prefetch_rows
+            and self._pool.may_prefetch()
+        ):
             if self._policy.single:
                 self._schedule(now)
             else:
@@ -196,10 +214,14 @@ class DynamicScheduler:
         self._scheduling = True
         try:
             self._send_batches(now)
+            if self._pool.prefetcher is not None or self._queue.prefetched:
+                self._prefetch(now)
         finally:
             self._scheduling = False
         if self._queue.deadlines and (due := self._queue.next_deadline()):
             self._timer.set(due, now, exact=False)
+        if self._prefetched_due_ns != NEVER:
+            self._timer.set(self._prefetched_due_ns, now, exact=False)
 
     def _send_batches(self, now: int) -> None:
         queue, free, pool = self._queue, self._free, self._pool
@@ -222,6 +244,29 @@ class DynamicScheduler:
             self.statistics.pending -= decision.count
             pool.send(slot, queue.take(decision.count))
 
+    def _prefetch(self, now: int) -> None:
+        """Reject requests of a prefetched batch whose timeout is over; send the next batch if the instance may have it."""
+        pool, queue = self._pool, self._queue
+        if self._prefetched_due_ns <= now:
+            waiting = list(itertools.chain.from_iterable(pool.prefetched()))
+            for inference in waiting:
+                if 0 < inference.deadline_ns <= now and not inference.completed:
+                    queue.prefetched -= 1
+                    self._reject_expired(inference, now)
+            self._prefetched_due_ns = _earliest_deadline(waiting)
+        if not pool.may_prefetch():
+            return
+        decision = next_prefetch(queue, now, self._policy, draining=self._stopping)
+        if decision is not None:
+            self.statistics.record_close(decision.reason)
+            has_deadlines = bool(queue.deadlines)
+            batch = queue.take(decision.count)
+            if has_deadlines:
+                due = _earliest_deadline(batch)
+                self._prefetched_due_ns = min(due, self._prefetched_due_ns)
+            queue.prefetched += decision.count
+            pool.prefetch(batch)
+
     def _on_free(self, batch: list[Inference] | None) -> None:
         """An instance is free: its batch came back (see `InstancePool.open`), or for another reason (None)."""
         queue = self._queue
@@ -230,17 +275,26 @@ class DynamicScheduler:
         if queue.size:
             self._schedule_now()
 
+    def _on_begun(self, batch: list[Inference]) -> None:
+        """A prefetched batch no longer waits; those of its requests that are completed do not any more."""
+        waiting = sum(not inference.completed for inference in batch)
+        self.statistics.pending -= waiting
+        self._queue.prefetched -= waiting
+
     def _on_lost(self) -> None:
         """There is no usable instance: queued requests fail, because a restart may take long, or for ever."""
         for inference in self._queue.take(self._queue.size):
             self._drop(inference, self._no_instance())
 
     def _withdraw(self, inference: Inference) -> None:
-        """The client has gone. In a batch the inference stays (a flag tells the model, row 12.16), in the queue it ends now."""
-        if self._queue.remove(inference):
-            self._drop(
-                inference, InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
-            )
+        """The client has gone. In a batch that has begun the inference stays (a flag tells the model, row 12.16), before that it ends now."""
+        if not self._queue.remove(inference):
+            if not any(inference in batch for batch in self._pool.prefetched()):
+                return
+            self._queue.prefetched -= 1
+        self._drop(
+            inference, InferenceError(ErrorCode.CANCELLED, "", reason=FailureReason.CANCELED)
+        )
 
     def _reject_expired(self, inference: Inference, now: int) -> None:
         waited_ms = (now - inference.queued_ns) / (1_000 * MICROSECOND)
@@ -324,6 +378,14 @@ def make_scheduler(
         statistics=statistics,
         clock=clock,
         loop=loop,
+    )
+
+
+def _earliest_deadline(batch: list[Inference]) -> int:
+    """Of the inferences that wait; NEVER if none has one."""
+    return min(
+        (each.deadline_ns for each in batch if each.deadline_ns and not each.completed),
+        default=NEVER,
     )
 
 

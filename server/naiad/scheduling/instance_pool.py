@@ -4,8 +4,13 @@ A scheduler decides which requests run together and when; it acquires an instanc
 busy (it executes a batch), waiting (it is idle, and its resources are used by others) or unusable (its worker is being restarted). When a
 batch comes back its instance is free at once, and gets the next batch before the responses are sent: it works while the loop writes.
 
+The only instance of a model may have a second batch handed over while it executes one (`Instance.prefetches`), which begins as soon as that one
+has ended. Of several instances none gets one: whichever is free first takes the batch, so it does not wait for a busy one while another is free, and
+while one executes, the batch of another is handed over anyway.
+
 Ownership: an inference that is sent belongs to the pool until its final response: it is in exactly one batch, in a batch that waits for
-an earlier one (`preserve_ordering`), or deferred (its batch came back before its responses).
+an earlier one (`preserve_ordering`), or deferred (its batch came back before its responses). One that the scheduler completes before its prefetched
+batch begins, because its client has gone or its timeout is over, belongs to it until that batch has come back.
 
 Instances come and go while the model serves (row 7.24). One that is removed gets no more batches, and is closed once it owes no response.
 """
@@ -36,6 +41,8 @@ class InstanceSlot:
         name: the instance's name.
         batch: the batch in execution; None if there is none.
         ticket: the position of that batch in the order of all batches.
+        prefetched: the batch that begins when that one has ended; None if there is none.
+        prefetched_ticket: the position of this one.
         usable: whether it can run batches.
         removed: whether it is to be closed.
         deferred: the inferences whose batch came back before their responses.
@@ -44,7 +51,7 @@ class InstanceSlot:
     """
 
     __slots__ = (
-        "batch", "deferred", "host", "name", "on_outcome", "removed", "retry", "ticket", "usable",
+        "batch", "deferred", "host", "name", "on_outcome", "prefetched", "prefetched_ticket", "removed", "retry", "ticket", "usable",
     )  # fmt: skip
 
     def __init__(self, pool: "InstancePool", host: Host) -> None:
@@ -52,6 +59,8 @@ class InstanceSlot:
         self.name = host.name
         self.batch: list[Inference] | None = None
         self.ticket = 0
+        self.prefetched: list[Inference] | None = None
+        self.prefetched_ticket = 0
         self.usable = True
         self.removed = False
         self.deferred = set[Inference]()
@@ -75,13 +84,14 @@ class InstancePool:
         free: the instances that `acquire` may return, the one that was freed last at the end. Read only.
         usable: how many instances can run batches, whether free or not.
         inflight: how many inferences it owns.
+        prefetcher: the only instance, if it may have two batches; else None.
         last_used: the instance whose batch came back last, whose memory is warm; None at first.
         on_completed: called when it owns fewer inferences than before; set by a scheduler that waits for that, None otherwise.
     """
 
     __slots__ = (
-        "_clock", "_closing", "_deferred", "_dispatcher", "_loop", "_model", "_on_free", "_on_lost", "_order", "_resources",
-        "_slots", "_waiting", "free", "inflight", "last_used", "on_completed", "usable",
+        "_clock", "_closing", "_deferred", "_dispatcher", "_loop", "_model", "_on_begun", "_on_free", "_on_lost", "_order", "_resources",
+        "_slots", "_waiting", "free", "inflight", "last_used", "on_completed", "prefetcher", "usable",
     )  # fmt: skip
 
     def __init__(
@@ -110,21 +120,25 @@ class InstancePool:
         self._waiting = set[InstanceSlot]()
         self._deferred = set[Inference]()
         self._closing = set[asyncio.Task[None]]()
+        self.prefetcher = self._prefetcher()
 
     def open(
         self,
         *,
         on_free: OnFree,
+        on_begun: collections.abc.Callable[[list[Inference]], None],
         on_lost: collections.abc.Callable[[], None],
     ) -> None:
         """Set the scheduler's callbacks; called once, before anything else.
 
         Args:
             on_free: an instance is free: its batch came back (that batch, whose responses are not sent yet), it is usable again, or its
-                resources may be available (None).
+                resources may be available (None). Or it may be given a batch in advance, because the one that it had begins.
+            on_begun: a prefetched batch no longer waits: it begins, or has failed.
             on_lost: the last usable instance is lost: queued requests would wait for a restart, which may take for ever.
         """
         self._on_free = on_free
+        self._on_begun = on_begun
         self._on_lost = on_lost
         for slot in self._slots:
             self._watch(slot)
@@ -147,6 +161,7 @@ class InstancePool:
                 self.usable -= 1
             self._take_out(slot)
             self._close_if_idle(slot)
+        self.prefetcher = self._prefetcher()
         self._on_free(None)
 
     def acquire(self, preferred: InstanceSlot | None) -> InstanceSlot | None:
@@ -171,10 +186,38 @@ class InstancePool:
 
     def send(self, slot: InstanceSlot, batch: list[Inference]) -> None:
         """Execute a batch on an instance that was acquired. Whatever fails, each inference gets its final response."""
-        self.inflight += len(batch)
         slot.batch = batch
         if self._order is not None:
             slot.ticket = self._order.sent()
+        self._submit(slot, batch)
+
+    def may_prefetch(self) -> bool:
+        """Whether the only instance is busy and may be given a batch in advance."""
+        slot = self.prefetcher
+        return (
+            slot is not None and slot.prefetched is None and slot.batch is not None and slot.usable
+        )
+
+    def prefetch(self, batch: list[Inference]) -> None:
+        """Give the only instance, which is busy, a batch in advance, as `send`."""
+        slot = self.prefetcher
+        assert slot is not None
+        slot.prefetched = batch
+        if self._order is not None:
+            slot.prefetched_ticket = self._order.sent()
+        self._submit(slot, batch)
+
+    def prefetched(self) -> list[list[Inference]]:
+        """The batches that wait in instances; of several only while instances are added and removed."""
+        return [slot.prefetched for slot in self._slots if slot.prefetched is not None]
+
+    def _prefetcher(self) -> InstanceSlot | None:
+        slots = [slot for slot in self._slots if not slot.removed]
+        only = slots[0] if len(slots) == 1 and self._resources.unlimited else None
+        return only if only is not None and only.host.prefetches else None
+
+    def _submit(self, slot: InstanceSlot, batch: list[Inference]) -> None:
+        self.inflight += len(batch)
         try:
             slot.host.submit(batch, slot.on_outcome)
         except Exception as failure:  # noqa: BLE001  whatever a host raises, no client may wait for ever
@@ -185,11 +228,14 @@ class InstancePool:
             self._loop.call_soon(slot.on_outcome, self._failed(batch, error))
 
     def came_back(self, slot: InstanceSlot, outcome: BatchOutcome) -> None:
-        """A batch came back: free its instance, then respond."""
-        if slot.batch is not outcome.batch:
+        """A batch came back: free its instance, or have it begin the prefetched batch, then respond."""
+        batch, prefetched, ticket = outcome.batch, slot.prefetched, slot.ticket
+        if batch is slot.batch:
+            slot.batch, slot.ticket = prefetched, slot.prefetched_ticket
+        elif batch is prefetched:
+            ticket = slot.prefetched_ticket
+        else:
             return  # it was aborted before
-        ticket = slot.ticket
-        slot.batch = None
         execution = outcome.execution
         if execution is not None and None in execution.responses:
             slot.deferred.update(
@@ -197,6 +243,20 @@ class InstancePool:
                 for inference, response in zip(outcome.batch, execution.responses, strict=True)
                 if response is None and not inference.completed
             )
+        if prefetched is not None:
+            slot.prefetched = None
+            self._on_begun(prefetched)
+        else:
+            self._set_free(slot)
+        self._on_free(batch)
+        if self._order is None:
+            self._deliver(outcome)
+        else:
+            for due in self._order.came_back(ticket, outcome):
+                self._deliver(due)
+
+    def _set_free(self, slot: InstanceSlot) -> None:
+        """An instance has no batch any more."""
         if slot.removed:
             self._close_if_idle(slot)
         else:
@@ -204,12 +264,6 @@ class InstancePool:
             if slot.usable:
                 self.free.append(slot)
         self._resources.release(slot)
-        self._on_free(outcome.batch)
-        if self._order is None:
-            self._deliver(outcome)
-        else:
-            for due in self._order.came_back(ticket, outcome):
-                self._deliver(due)
 
     def retry(self, slot: InstanceSlot) -> None:
         """The resources of an instance that waits may be available."""
@@ -253,8 +307,11 @@ class InstancePool:
 
     def abandoned(self) -> set[Inference]:
         """All inferences it owns, if no client waits for any of them; else none."""
-        left = self._deferred.union(*(slot.batch for slot in self._slots if slot.batch is not None))
-        if self.inflight != len(left) or not all(inference.cancelled for inference in left):
+        batches = [slot.batch for slot in self._slots if slot.batch is not None]
+        left = self._deferred.union(*batches, *self.prefetched())
+        if self.inflight != len(left) or not all(
+            inference.cancelled or inference.completed for inference in left
+        ):
             return set()
         return left
 
@@ -270,6 +327,8 @@ class InstancePool:
         for inference in deferred:
             self._dispatcher.fail(inference, error)
         for slot in self._slots:
+            if slot.prefetched is not None:
+                self.came_back(slot, self._failed(slot.prefetched, error))
             if slot.batch is not None:
                 slot.host.abort(why)
             if slot.batch is not None:  # a thread

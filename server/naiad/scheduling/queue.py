@@ -43,10 +43,11 @@ class InferenceQueue:
         size: how many requests are queued; as `len`, without a call.
         rows: batch rows of all queued requests.
         deadlines: a heap; empty if no request has a deadline. Read only.
+        prefetched: requests that were taken and wait in an instance (`next_prefetch`): they count for `max_queue_size`. The scheduler sets it.
     """
 
     __slots__ = (
-        "_batching", "_levels", "_model", "_only", "_order", "_pushed", "deadlines", "rows", "size",
+        "_batching", "_levels", "_model", "_only", "_order", "_pushed", "deadlines", "prefetched", "rows", "size",
     )  # fmt: skip
 
     def __init__(self, *, model: str, batching: DynamicBatching | None) -> None:
@@ -60,6 +61,7 @@ class InferenceQueue:
             self._order.append(0)
         self.deadlines: list[tuple[int, int, Inference]] = []
         self._pushed = 0
+        self.prefetched = 0
         self.size = 0
         self.rows = 0
 
@@ -95,7 +97,7 @@ class InferenceQueue:
             level = self._level_at(priority)
         policy = level.policy
         limit = policy.max_queue_size
-        if limit and len(level.waiting) + len(level.delayed) >= limit:
+        if limit and len(level.waiting) + len(level.delayed) + self.prefetched >= limit:
             raise self._full(inference, limit=limit, priority=priority)
         inference.queued_ns = now
         inference.priority_level = priority

@@ -21,7 +21,16 @@ class ResourceUser(typing.Protocol):
 
 
 class Resources(typing.Protocol):
-    """Grants resources. All methods are called on the event loop."""
+    """Grants resources. All methods are called on the event loop.
+
+    Attributes:
+        unlimited: `acquire` always grants. Otherwise no batch is prefetched: it would begin without them being granted again.
+    """
+
+    @property
+    def unlimited(self) -> bool:
+        """See above."""
+        ...
 
     def acquire(self, user: ResourceUser) -> bool:
         """Take the resources of an instance for one batch.
@@ -43,6 +52,8 @@ class Resources(typing.Protocol):
 
 class UnlimitedResources:
     """Grants everything."""
+
+    unlimited = True
 
     def acquire(self, user: ResourceUser) -> bool:
         """See `Resources`."""

@@ -24,8 +24,8 @@ from naiad.backends.instance import (
 )
 from naiad.errors import invalid
 
-WHERE, WAITS, RAISES, DIES, DEFERS, PRINTS = range(6)
-"""The first value of a request: give the process and the thread, wait for a file, …"""
+WHERE, WAITS, RAISES, DIES, DEFERS, PRINTS, SAME = range(7)
+"""The first value of a request: give the process and the thread, wait for a file, …, give back the input."""
 
 
 class Model(LoadedModel):
@@ -61,6 +61,8 @@ class Model(LoadedModel):
 class One(Instance):
     """One of its instances."""
 
+    prefetches = True
+
     def __init__(self, model: Model, name: str) -> None:
         self.model = model
         self.name = name
@@ -80,7 +82,8 @@ class One(Instance):
 
     def respond(self, call: Any) -> "Response | None":
         """The response to one request."""
-        what, value = call.request.inputs[0].array[0]
+        array = call.request.inputs[0].array
+        what, value = array[0][:2]
         if what == WAITS:
             self.wait()
             return output(os.getpid(), int(call.cancelled))
@@ -92,6 +95,8 @@ class One(Instance):
             thread = threading.Thread(target=self.send_later, args=(call, value))
             thread.start()
             return None
+        if what == SAME:
+            return Response([("OUT", "FP32", array.copy())], {})
         if what == PRINTS:
             sys.stdout.write(f"from {self.name}\n")
         return output(os.getpid(), threading.get_native_id())

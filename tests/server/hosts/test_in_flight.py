@@ -31,6 +31,22 @@ def test_requests_are_numbered_on_from_batch_to_batch() -> None:
     assert [in_flight.waiting(number) for number in range(2, 6)] == [None, *two, None]
 
 
+def test_the_second_batch_is_found_by_its_numbers_once_the_first_has_ended() -> None:
+    in_flight = InFlight(0)
+    one, two, three = asked(2), asked(3), asked(1)
+    assert [in_flight.begin(each) for each in (one, two)] == [0, 2]
+    assert (in_flight.batch, in_flight.prefetched) == (one, two)
+    assert in_flight.waiting(2) is None
+    in_flight.end()
+    assert (in_flight.batch, in_flight.first, in_flight.prefetched) == (two, 2, None)
+    assert [in_flight.waiting(number) for number in range(1, 6)] == [None, *two, None]
+    assert in_flight.begin(three) == 5
+    in_flight.prefetched = None  # it could not be handed over
+    assert in_flight.begin(asked(1)) == 6
+    in_flight.end()
+    assert in_flight.first == 6
+
+
 def test_who_got_no_response_with_the_batch_waits_for_one_apart_until_the_last() -> None:
     in_flight = InFlight(0)
     batch = asked(3)

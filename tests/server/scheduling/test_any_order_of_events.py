@@ -15,6 +15,7 @@ from naiad.errors import ErrorCode, InferenceError
 from naiad.hosts.host import OnOutcome
 from naiad.metrics.statistics import ModelStatistics
 from naiad.scheduling.dynamic import make_scheduler
+from naiad.scheduling.resources import UnlimitedResources
 from tests.support.clock import LoopClock
 from tests.support.hosts import ScriptedHost
 from tests.support.inferences import make_config, make_inference
@@ -40,31 +41,36 @@ BATCHINGS = st.none() | st.builds(
 
 
 class LoggingHost(ScriptedHost):
-    """Writes every batch of every host into one log."""
+    """Writes every batch of every host into one log when it begins."""
 
     log: list[list[Inference]]
 
     @override
-    def submit(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
+    def begin(self, batch: list[Inference], on_outcome: OnOutcome) -> None:
         self.log.append(batch)
-        super().submit(batch, on_outcome)
+        super().begin(batch, on_outcome)
 
 
 class Scheduling(RuleBasedStateMachine):
     """The model: what was taken, in order of arrival, and the log of all batches."""
 
     @initialize(
-        batching=BATCHINGS, instances=st.integers(1, 3), resources=st.sampled_from([1, 2, 3])
+        batching=BATCHINGS,
+        instances=st.integers(1, 3),
+        resources=st.sampled_from([1, 2, 3, None, None]),
     )
-    def start(self, batching: DynamicBatching | None, instances: int, resources: int) -> None:
+    def start(
+        self, batching: DynamicBatching | None, instances: int, resources: int | None
+    ) -> None:
         self.loop = looptime.new_event_loop()
         self.clock = LoopClock(self.loop)
         self.batching = batching
-        self.resources = CountedResources(resources)
+        self.resources = None if resources is None else CountedResources(resources)
         self.most_busy = resources
         self.log: list[list[Inference]] = []
         self.hosts = [
-            LoggingHost(clock=self.clock, loop=self.loop, name=f"m_0_{k}") for k in range(instances)
+            LoggingHost(clock=self.clock, loop=self.loop, name=f"m_0_{k}", prefetches=True)
+            for k in range(instances)
         ]
         for host in self.hosts:
             host.log = self.log
@@ -72,13 +78,14 @@ class Scheduling(RuleBasedStateMachine):
         self.taken: list[Inference] = []
         self.answers: list[str] = []
         self.left_queue: set[str] = set()
+        self.left_prefetched: set[str] = set()
         self.stopping: asyncio.Task[None] | None = None
         config = make_config(batching=batching, max_batch_size=MAX_ROWS)
         self.scheduler = make_scheduler(
             config=config,
             version=1,
             hosts=self.hosts,
-            resources=self.resources,
+            resources=self.resources or UnlimitedResources(),
             statistics=self.statistics,
             clock=self.clock,
             loop=self.loop,
@@ -86,6 +93,11 @@ class Scheduling(RuleBasedStateMachine):
 
     def on_response(self, response: InferResponse) -> None:
         self.answers.append(response.id)
+        if response.id in {each.request.id for each in self.prefetched()}:
+            self.left_prefetched.add(response.id)
+
+    def prefetched(self) -> list[Inference]:
+        return [each for host in self.hosts for each in host.prefetched or ()]
 
     @rule(
         rows=st.integers(1, MAX_ROWS),
@@ -121,7 +133,8 @@ class Scheduling(RuleBasedStateMachine):
             inference.cancel()
             if queued:
                 assert inference.completed
-                self.left_queue.add(inference.request.id)
+                if inference not in self.prefetched():
+                    self.left_queue.add(inference.request.id)
 
     @rule(ms=st.sampled_from([0, 0, 1, 4, 30]))
     def advance(self, ms: int) -> None:
@@ -136,6 +149,12 @@ class Scheduling(RuleBasedStateMachine):
                 host.finish()
             else:
                 host.fail(InferenceError(ErrorCode.INTERNAL, "broken"))
+
+    @rule()
+    def cannot_be_handed_over(self) -> None:
+        for host in self.hosts:
+            if host.prefetched is not None:
+                host.fail_prefetched(InferenceError(ErrorCode.INTERNAL, "broken"))
 
     @hypothesis.stateful.precondition(lambda self: self.stopping is None)
     @rule(really=st.integers(0, 9))
@@ -156,7 +175,9 @@ class Scheduling(RuleBasedStateMachine):
     def the_gauges_are_right(self) -> None:
         executed = {each.request.id for each in self.executed()}
         unsettled = [each for each in self.taken if not each.completed]
-        assert self.scheduler.inflight() == len(unsettled)
+        out = [each for host in self.hosts for each in host.out or ()] + self.prefetched()
+        left = [each for each in out if each.request.id in self.left_prefetched]
+        assert self.scheduler.inflight() == len(unsettled) + len(left)
         waiting = [each for each in unsettled if each.request.id not in executed]
         assert self.statistics.pending == len(waiting)
 
@@ -171,6 +192,9 @@ class Scheduling(RuleBasedStateMachine):
 
     @invariant()
     def a_busy_instance_has_its_resources(self) -> None:
+        if self.resources is None or self.most_busy is None:
+            return
+        assert not self.prefetched()
         busy = [host.name for host in self.hosts if host.out is not None]
         assert sorted(self.resources.names()) == busy
         assert len(busy) + self.resources.available == self.most_busy
@@ -193,7 +217,7 @@ class Scheduling(RuleBasedStateMachine):
     @invariant()
     def responses_keep_the_order_with_preserve_ordering(self) -> None:
         if self.batching is not None and self.batching.preserve_ordering:
-            executed = [each.request.id for each in self.executed()]
+            executed = [each.request.id for each in self.executed() if each.request.id not in self.left_prefetched]  # fmt: skip
             answered = [answer for answer in self.answers if answer in set(executed)]
             assert answered == executed[: len(answered)]
 
@@ -212,7 +236,8 @@ class Scheduling(RuleBasedStateMachine):
         assert (self.statistics.pending, self.scheduler.inflight()) == (0, 0)
         assert self.statistics.success_count + self.statistics.fail_count == len(self.taken)
         assert all(host.closed for host in self.hosts)
-        assert (self.resources.users, self.resources.waiting) == ([], [])
+        if self.resources is not None:
+            assert (self.resources.users, self.resources.waiting) == ([], [])
         self.loop.close()
 
 

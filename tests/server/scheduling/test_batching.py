@@ -11,7 +11,7 @@ from naiad.core.datatypes import INT32
 from naiad.core.inference import Inference
 from naiad.core.tensor import Tensor
 from naiad.metrics.statistics import CloseReason
-from naiad.scheduling.batching import Dispatch, WaitUntil, next_batch, plan_batching
+from naiad.scheduling.batching import Dispatch, WaitUntil, next_batch, next_prefetch, plan_batching
 from naiad.scheduling.queue import InferenceQueue
 from tests.support.inferences import make_config, make_inference, make_spec, make_tensor
 
@@ -61,6 +61,13 @@ class Batcher:
         decision = self.decide(now, draining=draining)
         assert isinstance(decision, Dispatch)
         return self.take(decision)
+
+    def ahead(self, now: int = 0, *, draining: bool = False) -> Batch | None:
+        """The batch that a busy instance gets in advance."""
+        queued = list(self.queue)
+        decision = next_prefetch(self.queue, now, self.policy, draining=draining)
+        assert list(self.queue) == queued, "a decision changes nothing"
+        return None if decision is None else self.take(decision)
 
     def take(self, decision: Dispatch) -> Batch:
         return Batch(self.queue.take(decision.count), decision.reason)
@@ -281,3 +288,90 @@ def test_shape_tensors_are_compared_by_shape_too() -> None:
     for shape in ((1, 2, 3), (1, 3, 2)):
         batcher.push(Tensor("s", INT32, shape, np.ones(shape, np.int32)))
     assert len(batcher.dispatch().batch) == 1
+
+
+# Preferred sizes, rows of the queued requests, then the rows of the batch that a busy instance gets in advance, and why it is complete.
+IN_ADVANCE = [
+    pytest.param((), [], None, id="nothing is queued"),
+    pytest.param((), [1] * 7, None, id="another request could join"),
+    pytest.param((), [1] * 8, ([1] * 8, FULL), id="exactly full"),
+    pytest.param((), [1] * 9, ([1] * 8, FULL), id="more than full"),
+    pytest.param((), [5, 5], ([5], FULL), id="the next request does not fit"),
+    pytest.param((4,), [1] * 3, None, id="below the preferred size"),
+    pytest.param(
+        (4,), [1] * 4, ([1] * 4, PREFERRED), id="cut to the preferred size whatever comes"
+    ),
+    pytest.param((4,), [6], ([6], PREFERRED), id="above every preferred size"),
+    pytest.param((2, 4), [1] * 3, None, id="it could reach a larger preferred size"),
+    pytest.param((2, 4), [1] * 5, ([1] * 4, PREFERRED), id="the largest preferred size"),
+]
+
+
+@pytest.mark.parametrize("delay_us", [0, 100])
+@pytest.mark.parametrize(("preferred", "queued", "batch"), IN_ADVANCE)
+def test_a_batch_is_prefetched_only_if_no_arrival_can_change_it(
+    preferred: tuple[int, ...],
+    queued: list[int],
+    batch: tuple[list[int], CloseReason] | None,
+    delay_us: int,
+) -> None:
+    batcher = Batcher(DynamicBatching(preferred_batch_sizes=preferred, max_queue_delay_us=delay_us))
+    for rows in queued:
+        batcher.push(rows=rows)
+    ahead = batcher.ahead()
+    shown = None
+    if ahead is not None:
+        shown = [each.batch_size for each in ahead.batch], ahead.reason
+    assert shown == batch
+
+
+def test_a_batch_whose_delay_is_over_is_not_prefetched_because_it_still_grows() -> None:
+    batcher = Batcher(DynamicBatching(max_queue_delay_us=100))
+    for _ in range(7):
+        batcher.push()
+    assert batcher.ahead(now=200 * US) is None
+    assert batcher.dispatch(now=200 * US).reason is DELAY
+
+
+def test_a_batch_that_ends_with_another_shape_is_prefetched_once_there_is_enough_for_a_full_one() -> None:  # fmt: skip
+    batcher = Batcher(DynamicBatching(), inputs=[make_spec("x", -1)])
+    short = [batcher.push(make_tensor("x", 1, 2)) for _ in range(3)]
+    for _ in range(4):
+        batcher.push(make_tensor("x", 1, 3))
+    assert batcher.ahead() is None
+    batcher.push(make_tensor("x", 1, 3))
+    assert batcher.ahead() == (short, SHAPE)
+
+
+def test_each_request_that_runs_alone_is_prefetched() -> None:
+    batcher = Batcher(None)
+    first, second = batcher.push(rows=2), batcher.push()
+    assert batcher.ahead() == ([first], SINGLE)
+    assert batcher.ahead() == ([second], SINGLE)
+
+
+def test_when_no_other_request_will_come_every_batch_is_prefetched() -> None:
+    batcher = Batcher(DynamicBatching(max_queue_delay_us=100))
+    only = batcher.push()
+    assert batcher.ahead() is None
+    assert batcher.ahead(draining=True) == ([only], STOP)
+
+
+@pytest.mark.parametrize(
+    "batching",
+    [
+        DynamicBatching(priority_levels=2, default_priority_level=2),
+        DynamicBatching(
+            default_queue_policy=QueuePolicy(
+                timeout_action=TimeoutAction.DELAY, default_timeout_us=100
+            )
+        ),
+    ],
+    ids=["priority levels", "delayed requests"],
+)
+def test_a_batch_that_a_request_could_overtake_is_not_prefetched(batching: DynamicBatching) -> None:
+    batcher = Batcher(batching)
+    for _ in range(8):
+        batcher.push()
+    assert batcher.ahead() is None
+    assert batcher.dispatch().reason is FULL

@@ -45,6 +45,7 @@ class Pool:
         self.responses: list[InferResponse] = []
         self.pool.open(
             on_free=lambda batch: self.events.append(f"free {len(batch or ())}"),
+            on_begun=lambda batch: self.events.append(f"begun {len(batch)}"),
             on_lost=lambda: self.events.append("lost"),
         )
 
@@ -98,7 +99,11 @@ async def test_an_instance_is_free_before_the_responses_of_its_batch_are_sent() 
     pool = Pool(1)
     pool.run(count=3)
     seen: list[int] = []
-    pool.pool.open(on_free=lambda _: seen.append(len(pool.responses)), on_lost=lambda: None)
+    pool.pool.open(
+        on_free=lambda _: seen.append(len(pool.responses)),
+        on_begun=lambda _: None,
+        on_lost=lambda: None,
+    )
     pool.pool.on_completed = lambda: seen.append(len(pool.responses))
     pool.hosts[0].finish()
     assert seen == [0, 3]

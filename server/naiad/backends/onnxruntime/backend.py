@@ -100,6 +100,8 @@ class OnnxModel(LoadedModel):
 class OnnxInstance(Instance):
     """An instance: runs batches on its session."""
 
+    prefetches = True
+
     def __init__(self, name: str, runner: SessionRunner, *, clock: Clock) -> None:
         self._name = name
         self._runner: SessionRunner | None = runner

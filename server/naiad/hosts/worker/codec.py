@@ -35,7 +35,7 @@ import numpy as np
 from naiad.backends.instance import Execution, Request, Response, host_array
 from naiad.backends.python.api.datatypes import serialize_byte_tensor
 from naiad.errors import ErrorCode, FailureReason, InferenceError, unsupported
-from naiad.hosts.worker.link import ALIGNED, Payload
+from naiad.hosts.worker.payload import ALIGNED, Payload
 
 DTYPES = {
     "BOOL": np.dtype(np.bool_), "UINT8": np.dtype(np.uint8), "UINT16": np.dtype(np.uint16), "UINT32": np.dtype(np.uint32),

@@ -1,12 +1,14 @@
 """The link between the server and a worker process: short messages on sockets, large payloads in shared memory.
 
-SOCK_SEQPACKET socket pairs: one per instance, and the control socket. The former carry calls: a batch, then its outcome. A message has 32 bytes and costs one wake-up. Its
+SOCK_SEQPACKET socket pairs: one per instance, and the control socket. The former carry calls: a batch, then its outcome; a second batch may
+be sent before the outcome of the first (`Instance.prefetches`). A message has 32 bytes and costs one wake-up. Its
 payload is in a segment of the sender, an anonymous file (memfd) whose descriptor is sent with the first message that uses
 it: tensors first, each at a multiple of 64 bytes, then the header, in JSON. Up to 32 KiB follow the 32 bytes instead. Segments have no
 name in the file system, so nothing is left when both processes are gone.
 
 The receiver uses tensors without a copy. Its next message says which of the sender's segments are still in use;
-the sender reuses the others, because a mapped page of memory costs a tenth of a new one. A sender keeps
+the sender reuses the others, because a mapped page of memory costs a tenth of a new one. It also says how many call messages the receiver
+has read, because it says nothing of those that it has not. A sender keeps
 up to four segments, larger ones instead of smaller ones; if all four are in use, a message gets a segment of its own.
 
 All other messages are notifications, sent from any thread; a large one has a segment of its own. A worker sends its notifications on
@@ -19,7 +21,6 @@ that the reply repeats.
 """
 
 import array
-import mmap
 import os
 import socket
 import struct
@@ -28,6 +29,7 @@ from typing import Any
 
 import numpy as np
 
+from naiad.hosts.worker.payload import Payload, Prepared
 from naiad.hosts.worker.segments import CUT_OFF, SHORTAGES, Segment, create, discard, received
 
 LOAD, BATCH, CLOSE, ONE_SHOT = 1, 2, 3, 4
@@ -58,7 +60,7 @@ would let hundreds of messages pass, however large what they are about."""
 
 GONE = "the other side is gone"
 
-_MESSAGE = struct.Struct("<BBBxxxxxQQQ")
+_MESSAGE = struct.Struct("<BBBBxxxxQQQ")
 _DESCRIPTOR = array.array("i").itemsize
 _ANCILLARY = socket.CMSG_SPACE(_DESCRIPTOR)
 _INLINE = 1 << 15
@@ -67,59 +69,12 @@ _INLINE = 1 << 15
 _IN_THE_PACKET = 255
 """Instead of a slot."""
 
-ALIGNED = 64
-"""The offset of a tensor is a multiple of this many bytes."""
 _SLOTS = 4
 _LEAST = 1 << 16
-_COPIED = 1 << 16
 _CLOSED_ON_EXEC = int(socket.MSG_CMSG_CLOEXEC)
 _ALL_HELD = (1 << _SLOTS) - 1
-
-
-class Payload:
-    """The payload of a message that is being built.
-
-    Args:
-        parts: initial parts, each with its offset, as `places` of another payload gave for such parts.
-        size: bytes of these.
-
-    Attributes:
-        size: bytes of its tensors so far.
-    """
-
-    __slots__ = ("_parts", "size")
-
-    def __init__(self, parts: "list[tuple[int, Any]] | None" = None, size: int = 0) -> None:
-        self._parts = [] if parts is None else parts
-        self.size = size
-
-    def add(self, part: Any) -> "tuple[int, int]":
-        """Add bytes, or an array of numbers in any layout; returns its offset and its size in bytes."""
-        size = len(part) if type(part) is bytes else part.nbytes
-        at = self.size
-        if size:
-            self._parts.append((at, part))
-            self.size = (at + size + ALIGNED - 1) & -ALIGNED
-        return at, size
-
-    def places(self) -> "list[int]":
-        """The offset of each part that is not empty."""
-        return [at for at, _ in self._parts]
-
-    def joined(self) -> bytes:
-        """Everything as bytes."""
-        whole = [(part if type(part) is bytes else part.tobytes()) for _, part in self._parts]
-        return b"".join([each.ljust(len(each) + ALIGNED - 1 & -ALIGNED, b"\0") for each in whole])
-
-    def write(self, memory: mmap.mmap, base: Any) -> None:
-        """Put everything into a segment."""
-        for at, part in self._parts:
-            if type(part) is bytes:
-                memory[at : at + len(part)] = part
-            elif part.nbytes <= _COPIED:
-                memory[at : at + part.nbytes] = part.tobytes()
-            else:
-                np.copyto(np.ndarray(part.shape, part.dtype, base, at), part)
+_COUNTED = 255
+"""Call messages are counted modulo 256."""
 
 
 class LinkBrokenError(Exception):
@@ -156,6 +111,9 @@ class Link:
         self._socket = connection
         self._ours: list[Segment] = []
         self._others_look_at = 0
+        self._sent = 0
+        self._received = 0
+        self._unread: dict[int, int] = {}
         self._theirs: list[Any] = []
         self._lost = 0
         self._current = 0
@@ -189,26 +147,62 @@ class Link:
         at = 0 if payload is None else payload.size
         needed = at + len(header)
         if needed <= _INLINE:
-            message = _MESSAGE.pack(kind, self._held(), _IN_THE_PACKET, number, at, len(header))
+            message = _MESSAGE.pack(
+                kind, self._held(), _IN_THE_PACKET, self._received, number, at, len(header)
+            )
             tensors = b"" if payload is None else payload.joined()
             self._pass(message + tensors + header, -1)
+            self._sent += 1
             return
-        fresh, slot, segment = self._free_segment(needed)
+        prepared = self.prepare(kind, header, payload, number)
         try:
-            memory = segment.memory
-            if payload is not None:
-                payload.write(memory, segment.written)
-            memory[at:needed] = header
-            self._pass(_MESSAGE.pack(kind, self._held(), slot, number, at, len(header)), fresh)
+            self.send_prepared(prepared)
         except BaseException:
-            if fresh >= 0:
-                segment.capacity = (
-                    0  # the other side does not have it, so the next message must not use it
-                )
+            self.not_sent(prepared)
             raise
+
+    def prepare(
+        self, kind: int, header: bytes, payload: "Payload | None" = None, number: int = 0
+    ) -> Prepared:
+        """Give a call message its segment; `send_prepared` comes next, before any other call message.
+
+        Raises:
+            OSError: there is no memory or descriptor for the segment.
+            MemoryError: the same.
+        """
+        at = 0 if payload is None else payload.size
+        fresh, slot, segment = self._free_segment(at + len(header))
+        held = self._held()
+        message = _MESSAGE.pack(kind, held, slot, self._received, number, at, len(header))
+        self._sent += 1
+        self._unread[self._sent] = slot
+        return Prepared(message, header, payload, segment, fresh)
+
+    def send_prepared(self, prepared: Prepared) -> None:
+        """Copy and send a call message, in any thread; if it fails, `not_sent` comes next.
+
+        Raises:
+            LinkBrokenError: the other side is gone.
+            OSError: there is no descriptor left; nothing was sent.
+        """
+        message, header, payload, segment, fresh = prepared
+        try:
+            at = 0 if payload is None else payload.size
+            if payload is not None:
+                payload.write(segment.memory, segment.written)
+            segment.memory[at : at + len(header)] = header
+            self._pass(message, fresh)
         finally:
             if fresh >= 0:
                 os.close(fresh)
+
+    def not_sent(self, prepared: Prepared) -> None:
+        """The last call message was not sent."""
+        del self._unread[self._sent]
+        self._sent -= 1
+        if prepared.fresh >= 0:
+            # The other side does not have it, so the next message must not use it.
+            prepared.segment.capacity = 0
 
     def notify(
         self, kind: int, header: bytes, payload: "Payload | None" = None, number: int = 0
@@ -224,12 +218,12 @@ class Link:
         at = 0 if payload is None else payload.size
         size = at + len(header)
         if size <= _INLINE:
-            message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, number, at, len(header))
+            message = _MESSAGE.pack(kind, 0, _IN_THE_PACKET, 0, number, at, len(header))
             if payload is not None:
                 message += payload.joined()
             self._pass(message + header, -1)
             return
-        message = _MESSAGE.pack(kind, 0, 0, number, at, len(header))
+        message = _MESSAGE.pack(kind, 0, 0, 0, number, at, len(header))
         fresh, memory = create(size)
         try:
             if payload is not None:
@@ -261,14 +255,15 @@ class Link:
         if length < _MESSAGE.size:
             discard(ancillary)
             raise LinkBrokenError("an invalid message" if length else GONE)
-        kind, held, slot, number, at, size = _MESSAGE.unpack_from(packet)
+        kind, held, slot, read, number, at, size = _MESSAGE.unpack_from(packet)
         if slot == _IN_THE_PACKET:
             base = packet[_MESSAGE.size : length]
             if kind < NOTIFICATIONS:
                 self._packed = base
+                self._received = self._received + 1 & _COUNTED
                 self._others_look_at = held
-                if held > _ALL_HELD:
-                    self._replace(held >> _SLOTS)
+                if held > _ALL_HELD or self._unread:
+                    self._take_note(held >> _SLOTS, read)
             else:
                 self.notification = base
             if at + size != len(base) or ancillary:
@@ -286,9 +281,10 @@ class Link:
             self.notification = segment
         else:
             self._packed = None
+            self._received = self._received + 1 & _COUNTED
             self._others_look_at = held
-            if held > _ALL_HELD:
-                self._replace(held >> _SLOTS)
+            if held > _ALL_HELD or self._unread:
+                self._take_note(held >> _SLOTS, read)
             segment, lost = self._seen(slot, segment, lost)
         if lost:
             raise SegmentLostError(kind, number, at + size, lost)
@@ -316,8 +312,10 @@ class Link:
             raise LinkBrokenError(str(error)) from error
 
     def _free_segment(self, needed: int) -> "tuple[int, int, Segment]":
-        """A segment that is large enough and that no view uses: its descriptor if it is new, else -1, its slot, and the segment."""
+        """A segment that is large enough and that no view and no unread message uses: its descriptor if it is new, else -1, its slot, and the segment."""
         looked_at = self._others_look_at
+        for slot in self._unread.values():
+            looked_at |= 1 << slot
         free = _SLOTS
         for slot, segment in enumerate(self._ours):
             if not looked_at >> slot & 1:
@@ -334,8 +332,12 @@ class Link:
             self._ours.append(segment)
         return fresh, free, segment
 
-    def _replace(self, lost: int) -> None:
-        """The other side does not have these segments, a bit for each slot: new ones take their place."""
+    def _take_note(self, lost: int, read: int) -> None:
+        """The other side has read so many call messages, and does not have these segments, a bit for each slot: new ones take their place."""
+        behind = self._sent - read & _COUNTED
+        self._unread = {
+            number: slot for number, slot in self._unread.items() if number > self._sent - behind
+        }
         for slot, segment in enumerate(self._ours):
             if lost >> slot & 1:
                 segment.capacity = 0
@@ -360,8 +362,6 @@ class Link:
             self._lost |= 1 << slot & _ALL_HELD
         elif slot == _SLOTS:  # each of these is for one message
             theirs[slot] = _nothing()
-        elif self._lost >> slot & 1:
-            lost = "its segment was lost with an earlier message"
         return theirs[slot], lost
 
     def _held(self) -> int:

@@ -185,11 +185,15 @@ class RequestsInProgress:
     def begin(self, first: int, batch: "list[ReceivedRequest]") -> None:
         """A batch is about to run."""
         self._batch = (first, batch)
+        later: set[int] = set()
         while self._early:
             # Its client left while it was on its way here: the control socket was faster.
-            place = self._early.pop() - first
-            if 0 <= place < len(batch):
-                batch[place].cancelled = True
+            number = self._early.pop()
+            if number >= first + len(batch):
+                later.add(number)
+            elif number >= first:
+                batch[number - first].cancelled = True
+        self._early |= later
         if self._paused:
             with self._pausing:
                 self._paused = {n for n in self._paused if n >= first or n in self._deferred}

@@ -18,6 +18,7 @@ from naiad.backends.python.api import context
 from naiad.errors import InferenceError, internal, unavailable
 from naiad.hosts.worker import codec, link
 from naiad.hosts.worker.asking import AskingServer
+from naiad.hosts.worker.payload import Payload
 from naiad.hosts.worker.requests import ReceivedRequest, RequestReader, RequestsInProgress
 
 LOG_MARK = "\x1e"
@@ -86,7 +87,9 @@ class Worker:
         # What is there now stays: looking through all of it again and again costs milliseconds in the middle of a batch.
         gc.freeze()
         threads = [runner.start() for runner in self._runners[1:]]
-        self._link.send(link.LOADED, codec.to_json({"threads": threads}).encode())
+        prefetches = all(instance.prefetches for instance in instances)
+        loaded = {"threads": threads, "prefetches": prefetches}
+        self._link.send(link.LOADED, codec.to_json(loaded).encode())
         return True
 
     def _run_one_shot(self, header: "bytes | bytearray") -> None:
@@ -208,7 +211,7 @@ class _Runner:
             text = f"the answer of {0 if payload is None else payload.size} bytes could not be handed over: {error}"
             self.link.send(link.OUTCOME, codec.write_failed_outcome(internal(text)))
 
-    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, link.Payload]":
+    def _answer(self, header: "bytes | bytearray", first: int) -> "tuple[bytes, Payload]":
         requests = self._requests.read(self.link.base, header, first)
         self._in_progress.begin(first, requests)
         execution = self.instance.execute(requests)

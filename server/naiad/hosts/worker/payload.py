@@ -1,0 +1,69 @@
+"""The tensors of a message that is being built: where each lies, and how they get into the message or into shared memory."""
+
+import mmap
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from naiad.hosts.worker.segments import Segment
+
+ALIGNED = 64
+"""The offset of a tensor is a multiple of this many bytes."""
+
+_COPIED = 1 << 16
+
+
+class Payload:
+    """The payload of a message that is being built.
+
+    Args:
+        parts: initial parts, each with its offset, as `places` of another payload gave for such parts.
+        size: bytes of these.
+
+    Attributes:
+        size: bytes of its tensors so far.
+    """
+
+    __slots__ = ("_parts", "size")
+
+    def __init__(self, parts: "list[tuple[int, Any]] | None" = None, size: int = 0) -> None:
+        self._parts = [] if parts is None else parts
+        self.size = size
+
+    def add(self, part: Any) -> "tuple[int, int]":
+        """Add bytes, or an array of numbers in any layout; returns its offset and its size in bytes."""
+        size = len(part) if type(part) is bytes else part.nbytes
+        at = self.size
+        if size:
+            self._parts.append((at, part))
+            self.size = (at + size + ALIGNED - 1) & -ALIGNED
+        return at, size
+
+    def places(self) -> "list[int]":
+        """The offset of each part that is not empty."""
+        return [at for at, _ in self._parts]
+
+    def joined(self) -> bytes:
+        """Everything as bytes."""
+        whole = [(part if type(part) is bytes else part.tobytes()) for _, part in self._parts]
+        return b"".join([each.ljust(len(each) + ALIGNED - 1 & -ALIGNED, b"\0") for each in whole])
+
+    def write(self, memory: mmap.mmap, base: Any) -> None:
+        """Put everything into a segment."""
+        for at, part in self._parts:
+            if type(part) is bytes:
+                memory[at : at + len(part)] = part
+            elif part.nbytes <= _COPIED:
+                memory[at : at + part.nbytes] = part.tobytes()
+            else:
+                np.copyto(np.ndarray(part.shape, part.dtype, base, at), part)
+
+
+class Prepared(NamedTuple):
+    """A call message that has a segment: the packet, what is copied into the segment, and the segment's descriptor if it is new, else -1."""
+
+    message: bytes
+    header: bytes
+    payload: "Payload | None"
+    segment: Segment
+    fresh: int
