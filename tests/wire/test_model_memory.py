@@ -126,6 +126,40 @@ def test_requests_load_evicted_models_again_within_the_limit(tmp_path: pathlib.P
         assert used <= 180 * MB
 
 
+_CALLER = """\
+import triton_python_backend_utils as pb_utils
+
+
+class TritonPythonModel:
+    def execute(self, requests):
+        return [self.call(request) for request in requests]
+
+    def call(self, request):
+        called = pb_utils.InferenceRequest(
+            model_name="a", inputs=request.inputs(), requested_output_names=["Y"]
+        ).exec()
+        if called.has_error():
+            return pb_utils.InferenceResponse(error=called.error())
+        return pb_utils.InferenceResponse(called.output_tensors())
+"""
+
+
+@pytest.mark.slow
+def test_a_model_may_call_one_that_was_evicted(tmp_path: pathlib.Path) -> None:
+    models = write_models(tmp_path, "a", "b", "caller")
+    (models / "caller" / "1" / "model.py").write_text(_CALLER)
+    options = ["--model-memory-limit=130MB", "--evicted-model-wait-secs=60"]
+    x = np.array([[1]], np.float32)
+    with (
+        ServerProcess(naiad_program(), [models], log=tmp_path / "log", options=options) as server,
+        client("http", server) as (asked, module),
+    ):
+        for name in ("b", "caller", "b", "caller"):
+            result = asked.infer(name, [tensor(module, "X", x, "FP32")])
+            np.testing.assert_array_equal(result.as_numpy("Y"), x + 1)
+        assert states(server) == {"a": "READY", "b": "evicted", "caller": "READY"}
+
+
 @pytest.mark.slow
 def test_requests_for_evicted_models_are_refused_by_default_until_a_client_loads_them(
     tmp_path: pathlib.Path,

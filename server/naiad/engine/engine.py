@@ -112,9 +112,8 @@ class ServingEngine:
         try:
             return self._repository.get(name, version)
         except InferenceError as error:
-            evicted = None if self._evicted is None else self._evicted.find(name, version)
-            if evicted is not None:
-                return evicted
+            if self._evicted is not None and (found := self._evicted.find(name, version)):
+                return found
             self.not_served[error.code] += 1
             raise
 
@@ -237,6 +236,15 @@ class ServingEngine:
     def model(self, name: str, version: int = LATEST) -> Model:
         """The version that serves now. Raises InferenceError as `look_up` does."""
         return self._repository.get(name, version)
+
+    def called_model(self, name: str, version: int = LATEST) -> Model | EvictedModel:
+        """As `look_up`, for calls between models, which `not_served` does not count."""
+        try:
+            return self._repository.get(name, version)
+        except InferenceError:
+            if self._evicted is not None and (found := self._evicted.find(name, version)):
+                return found
+            raise
 
     def models(self) -> list[tuple[str, int, Model]]:
         """Every READY version with its name and number: what the metrics page shows."""

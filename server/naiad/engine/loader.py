@@ -25,9 +25,10 @@ from naiad.config.resolve import NO_VERSION, Resolution, config_file, resolve
 from naiad.core.clock import Clock
 from naiad.engine.instances import HOST_PARAMETER, BackendOptions, InstanceFactory, known_host
 from naiad.engine.memory.gpu_limit import GpuLoadLimit
-from naiad.engine.memory.load_meter import LoadMeter
+from naiad.engine.memory.load_meter import LoadMeter, Measurement
 from naiad.engine.model import Model
 from naiad.errors import InferenceError, internal
+from naiad.hosts.host import Host, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
@@ -35,9 +36,6 @@ from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.scheduling.dynamic import make_scheduler
 from naiad.scheduling.resources import Resources
-
-if typing.TYPE_CHECKING:
-    from naiad.hosts.host import WorkerRpcHandler
 
 log = logging.getLogger("naiad.loader")
 
@@ -76,7 +74,7 @@ class Loader:
         threads: int,
         clock: Clock,
         resources: Resources,
-        rpc_handler_of: collections.abc.Callable[[str, str], "WorkerRpcHandler"],
+        rpc_handler_of: collections.abc.Callable[[str, str], WorkerRpcHandler],
         devices: DeviceMemory | None = None,
         gpu_limits: collections.abc.Mapping[int, float] = types.MappingProxyType({}),
     ) -> None:
@@ -102,6 +100,7 @@ class Loader:
         devices = devices or DeviceMemory(GpuMonitor(), {})
         self._meter = LoadMeter(in_thread=self._in_a_thread, devices=devices)
         self._gpu_limit = GpuLoadLimit(gpu_limits, devices)
+        self._measuring = set[asyncio.Future[None]]()
 
     async def read(self, folder: pathlib.Path, config: Value | None = None) -> Document:
         """Read the config of a model folder, or the one of a load request (JSON) in place of it (row 7.15).
@@ -153,7 +152,16 @@ class Loader:
         except BaseException:
             await model.stop()
             raise
+        model.on_resize = functools.partial(self._measure_again, measurement)
         return model
+
+    def _measure_again(
+        self, measurement: Measurement, hosts: collections.abc.Iterable[Host]
+    ) -> None:
+        pids = {host.pid for host in hosts if isinstance(host, InProcess)}
+        task = asyncio.ensure_future(self._meter.measure_again(measurement, pids))
+        self._measuring.add(task)
+        task.add_done_callback(self._measuring.discard)
 
     def interrupt(self) -> None:
         """The server stops: end the creation of environments and the worker processes that are still loading; their loads fail.

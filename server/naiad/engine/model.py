@@ -50,6 +50,8 @@ class Model:
         self._more = instances.more
         self._hosts = hosted(instance_specs(config), instances.hosts)
         self._clock = clock
+        self.on_resize: collections.abc.Callable[[list[Host]], None] = _ignore
+        """Called with its hosts when instances were added or removed."""
         self._validator = RequestValidator(config)
         self.inputs = _metadata(config.inputs, batched=config.max_batch_size > 0)
         self.outputs = _metadata(config.outputs, batched=config.max_batch_size > 0)
@@ -134,6 +136,7 @@ class Model:
         self._hosts += hosted(changed.added, added)
         self.config = config
         self._scheduler.resize(added, removed)
+        self.on_resize([host for _, host in self._hosts])
         return changed.in_words()
 
     async def stop(self) -> None:
@@ -142,6 +145,10 @@ class Model:
         release, self._release = self._release, None
         if release is not None:
             await asyncio.to_thread(release)
+
+
+def _ignore(_: list[Host]) -> None:
+    """What is called if nothing depends on the hosts."""
 
 
 def traits_of(config: ModelConfig) -> ModelTraits:

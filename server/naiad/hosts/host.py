@@ -122,6 +122,15 @@ class Host(typing.Protocol):
         ...
 
 
+@typing.runtime_checkable
+class InProcess(typing.Protocol):
+    """A host that runs its instance in a worker process."""
+
+    @property
+    def pid(self) -> int:
+        """The process's id; 0 while there is none."""
+
+
 EXECUTE = "naiad.execute_timeout"
 LOAD = "naiad.load_timeout"
 

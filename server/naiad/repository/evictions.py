@@ -4,6 +4,7 @@ An evicted model is UNAVAILABLE with the reason `evicted`; the server stays read
 """
 
 import collections.abc
+import functools
 import typing
 
 from naiad.repository.dependencies import DependencyGraph
@@ -63,7 +64,8 @@ class Evictions(typing.Generic[S]):
         self._evicted[name] = {number: version.plan for number, version in versions.items()}
         self._loaded_from.pop(name, None)
         self._dependencies.drop(name)
-        self._swap.unload(versions.values(), reason=EVICTED)
+        for unload in self._swap.unload(versions.values(), reason=EVICTED):
+            unload.add_done_callback(functools.partial(self._is_gone, name))
         self._table.choose_latest(name)
 
     def evicted(self, name: str) -> dict[int, VersionPlan]:
@@ -99,6 +101,11 @@ class Evictions(typing.Generic[S]):
     def watch(self, on_change: collections.abc.Callable[[], None]) -> None:
         """Set what is called when a model may have become a candidate, or the result of `may_change` another one."""
         self._locks.on_change = on_change
+
+    def _is_gone(self, name: str, _: object) -> None:
+        if name not in self._evicted:
+            # It was unloaded by request while it finished its requests.
+            self._table.end_eviction(name)
 
     def may_change(self, waiting: set[str]) -> bool:
         """Whether memory may still become free by itself, or models candidates.

@@ -156,7 +156,7 @@ class Server:
                 clock=self._clock,
             )
             await system_metrics.start()
-            calls.open(engine.model, asyncio.get_running_loop())
+            calls.open(engine.called_model, asyncio.get_running_loop())
             api.open(engine, asyncio.get_running_loop())
             try:
                 await frontends.open()

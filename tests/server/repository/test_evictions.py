@@ -6,6 +6,7 @@ import pytest
 
 from naiad.errors import InferenceError
 from naiad.repository.lifecycle import State
+from naiad.repository.polling.poller import Poller
 from tests.server.repository.world import World
 
 pytestmark = pytest.mark.looptime
@@ -64,6 +65,38 @@ async def test_an_unload_request_ends_the_eviction(tmp_path: pathlib.Path) -> No
     world = await evicted(tmp_path)
     await world.repository.unload("m")
     assert world.states()[0] == ("m", 1, State.UNAVAILABLE, "unloaded")
+    assert not world.repository.evictions.evicted("m")
+
+
+async def test_an_unload_request_that_comes_while_it_finishes_its_requests_counts_as_well(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, stop_seconds=5)
+    world.write("m", "one")
+    await world.repository.load_all()
+    world.repository.evictions.evict("m")
+    await world.repository.unload("m")
+    assert world.states() == [("m", 1, State.UNLOADING, "")]
+    await world.repository._unloads.join()
+    assert world.states() == [("m", 1, State.UNAVAILABLE, "unloaded")]
+
+
+async def test_a_poll_loads_an_evicted_model_only_if_its_files_have_changed(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = await evicted(tmp_path)
+    poller = Poller(
+        reader=world.reader, models=world.repository, interval_seconds=15, quiet_seconds=0, clock=world.clock
+    )  # fmt: skip
+    loads = len(world.loads)
+    await poller.poll()
+    await poller.applied()
+    assert len(world.loads) == loads
+    assert world.repository.evictions.evicted("m")
+    world.write("m", "m two")
+    await poller.poll()
+    await poller.applied()
+    assert world.repository.get("m").text == "m two"
     assert not world.repository.evictions.evicted("m")
 
 

@@ -14,6 +14,7 @@ from naiad.core.inference import Inference, OnResponse
 from naiad.core.record import Record
 from naiad.core.request import InferRequest
 from naiad.core.response import InferResponse, failure
+from naiad.engine.memory.evicted import EvictedModel
 from naiad.engine.model import Model
 from naiad.errors import ErrorCode, FailureReason, InferenceError, internal
 from naiad.scheduling.deadlock import Wait, find_cycle
@@ -24,8 +25,8 @@ CHECK_INTERVAL_S = 0.1
 """Interval of the check for cycles; a call that takes less is never checked."""
 
 
-FindModel = collections.abc.Callable[[str, int], Model]
-"""The version of a model that serves now, by name and version; raises InferenceError if none serves."""
+FindModel = collections.abc.Callable[[str, int], Model | EvictedModel]
+"""The version of a model that serves now, or would for this call, by name and version; raises InferenceError if none does."""
 
 
 class Caller(Record, frozen=True, gc=True):
@@ -65,6 +66,10 @@ class ModelCall:
         """The caller no longer needs the response. The last response still comes. Safe at any time."""
         if self.inference is not None:
             self.inference.cancel()
+
+    def runs(self, model: Model, inference: Inference) -> None:
+        """The model is loaded again for this call, and runs it."""
+        self.model, self.inference = model, inference
 
     def respond(self, response: InferResponse) -> None:
         """Send a response to the caller, unless the call is over."""
@@ -111,7 +116,7 @@ class ModelCalls:
         """
         call = ModelCall(self, request, caller=caller, on_response=on_response)
         try:
-            model = call.model = self._find(request, decoupled=decoupled)
+            model = self._find(request, decoupled=decoupled)
         except InferenceError as error:
             self._fail(call, _error(request, error))
             return call
@@ -128,7 +133,11 @@ class ModelCalls:
             else:
                 refused.append(response.error)
 
-        call.inference = model.infer(request, respond)
+        if isinstance(model, EvictedModel):
+            call.inference = model.infer_when_loaded(request, respond, call.runs)
+        else:
+            call.model = model
+            call.inference = model.infer(request, respond)
         begun = True
         for refusal in refused:
             # Refused before the call was in progress: with the message of the reference.
@@ -141,7 +150,7 @@ class ModelCalls:
         """Called by a call that has its last response."""
         self._calls.pop(call.number, None)
 
-    def _find(self, request: InferRequest, *, decoupled: bool) -> Model:
+    def _find(self, request: InferRequest, *, decoupled: bool) -> Model | EvictedModel:
         if self._find_model is None:
             raise internal("the server is stopping")
         name = request.model_name

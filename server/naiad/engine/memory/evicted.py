@@ -4,6 +4,7 @@ Every wait ends: with the load, its failure, the time limit, a cancel, or the en
 """
 
 import asyncio
+import collections.abc
 import functools
 import logging
 
@@ -21,6 +22,14 @@ log = logging.getLogger("naiad.memory")
 
 RETRY_SECONDS = 5.0
 """After a load that failed, requests get its error for so long before one tries again."""
+
+
+OnRun = collections.abc.Callable[[Model, Inference], None]
+"""Called with the model that is loaded again, and with the inference that it runs."""
+
+
+def _ignore(model: Model, inference: Inference) -> None:
+    """An `OnRun` for requests that nothing follows."""
 
 
 class EvictedModels:
@@ -126,7 +135,20 @@ class EvictedModel:
         context: RequestContext | None = None,
     ) -> Inference | None:
         """See `Infers`."""
-        waiting = WaitingRequest(self._models, self.traits, request, on_response, flow, context)
+        return self.infer_when_loaded(request, on_response, _ignore, flow, context)
+
+    def infer_when_loaded(
+        self,
+        request: InferRequest,
+        on_response: OnResponse,
+        on_run: OnRun,
+        flow: Flow | None = None,
+        context: RequestContext | None = None,
+    ) -> Inference | None:
+        """The same, and call `on_run` once the model runs the request."""
+        waiting = WaitingRequest(
+            self._models, self.traits, request, on_response, on_run, flow, context
+        )
         self._models.wait(waiting)
         return None if waiting.handle.completed else waiting.handle
 
@@ -138,6 +160,7 @@ class WaitingRequest:
         models: of all evicted models.
         traits: by which it was decoded.
         request: the request, and the other arguments of `infer`.
+        on_run: called once the model runs it.
     """
 
     def __init__(  # noqa: PLR0917 - those of `infer`
@@ -146,6 +169,7 @@ class WaitingRequest:
         traits: ModelTraits,
         request: InferRequest,
         on_response: OnResponse,
+        on_run: OnRun,
         flow: Flow | None,
         context: RequestContext | None,
     ) -> None:
@@ -154,6 +178,7 @@ class WaitingRequest:
         self._models = models
         self._traits = traits
         self._context = context
+        self._on_run = on_run
         self._inner: Inference | None = None
         self.handle = Inference(
             request, on_response, batch_size=1, received_ns=models.now_ns(), flow=flow
@@ -174,6 +199,8 @@ class WaitingRequest:
         self._inner = model.infer(
             self.handle.request, self._respond, self.handle.flow, self._context
         )
+        if self._inner is not None:
+            self._on_run(model, self._inner)
 
     def fail(self, error: InferenceError) -> None:
         """Respond with an error."""

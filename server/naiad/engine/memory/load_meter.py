@@ -102,6 +102,11 @@ class LoadMeter:
         for place, size in exact.items():
             load.measured(place, size, estimated=False)
 
+    async def measure_again(self, load: Measurement, pids: collections.abc.Collection[int]) -> None:
+        """The worker processes of a loaded version are others now. What threads hold stays as it was measured."""
+        for place, size in (await self._in_thread(self._of_processes, (load, pids))).items():
+            load.measured(place, size, estimated=False)
+
     def _levels(self, load: Measurement) -> Levels:
         levels = {HOST: resident_bytes()}
         for place in load.devices:

@@ -90,6 +90,7 @@ class World:
         sizes: what a model takes, if not its files.
         nested: which model each one loads in its initialize.
         gates: what the load of a model waits for.
+        responds: whether models that are loaded from now on do.
     """
 
     def __init__(self, root: pathlib.Path, *, limit: int, slots: int = 4) -> None:
@@ -99,6 +100,7 @@ class World:
         self.nested: dict[str, str] = {}
         self.gates: dict[str, asyncio.Event] = {}
         self.failing = set[str]()
+        self.responds = True
         self.began: list[str] = []
         self.made: dict[str, FakeModel] = {}
         self.pool = MemoryPool(
@@ -155,6 +157,7 @@ class World:
             raise internal("cannot run")
         size = self.sizes.get(name, (plan.version_dir / "model").stat().st_size)
         self.made[name] = FakeModel(plan.config, size)
+        self.made[name].responds = self.responds
         self.clock.advance(ns=1_000_000_000)
         return typing.cast(Model, self.made[name])
 

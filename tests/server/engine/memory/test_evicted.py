@@ -121,19 +121,11 @@ async def test_a_cancelled_request_is_over_at_once(waiting: Waiting) -> None:
     assert waiting.world.made["m"].requests == []
 
 
-async def test_a_cancel_after_the_load_reaches_the_model(
-    waiting: Waiting, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cancel_after_the_load_reaches_the_model(waiting: Waiting) -> None:
     gate = waiting.block()
     handle = waiting.ask()
     await waiting.world.settled(lambda: waiting.world.began[-1] == "m")
-    original = FakeModel.__init__
-
-    def silent(self: FakeModel, config: object, size: int) -> None:
-        original(self, config, size)
-        self.responds = False
-
-    monkeypatch.setattr(FakeModel, "__init__", silent)
+    waiting.world.responds = False
     gate.set()
     await waiting.world.settled(lambda: waiting.world.states()["m"] == "READY")
     await waiting.world.settled(lambda: bool(waiting.world.made["m"].requests))
@@ -169,3 +161,18 @@ async def test_a_model_that_came_back_with_other_traits_refuses_what_was_decoded
     monkeypatch.setattr(FakeModel, "__init__", decoupled)
     gate.set()
     assert "has changed since it was evicted" in (await waiting.error()).message
+
+
+async def test_a_call_between_models_learns_which_model_runs_it(waiting: Waiting) -> None:
+    """So that calls that wait for each other are found."""
+    model = waiting.models.find("m", -1)
+    assert model is not None
+    runs: list[tuple[object, Inference]] = []
+    gate = waiting.block()
+    model.infer_when_loaded(request("m"), waiting.responses.append, lambda *run: runs.append(run))
+    await waiting.world.settled(lambda: waiting.world.began[-1] == "m")
+    waiting.world.responds = False
+    gate.set()
+    await waiting.world.settled(lambda: bool(runs))
+    made = waiting.world.made["m"]
+    assert runs == [(made, made.inference)]

@@ -146,3 +146,15 @@ async def test_a_worker_that_nvml_does_not_list_is_estimated_by_the_growth_of_th
     world.monitor.used["GPU-a"] = 300 * MB
     await world.meter.end(load, {os.getpid()})
     assert statistics.memory[1] == gpu(300 * MB)
+
+
+async def test_worker_processes_are_measured_again_when_there_are_others(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_meter, "process_bytes", lambda _: 20 * MB)
+    load, statistics = await world.begin("m", 10 * MB)
+    await world.meter.end(load, {5})
+    await world.meter.measure_again(load, {5, 6})
+    assert statistics.memory == (cpu(40 * MB, estimated=False),)
+    await world.meter.measure_again(load, ())
+    assert statistics.memory == (cpu(40 * MB, estimated=False),)
