@@ -41,6 +41,7 @@ from naiad.protocol.http.transport.service import HttpService, HttpSettings
 from naiad.protocol.transport.connection_registry import ConnectionRegistry
 from naiad.repository.manager import Repository
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
 from naiad.repository.store import open_store
 from naiad.scheduling.resources import UnlimitedResources
 from naiad.serve.console import LoadingLines
@@ -216,7 +217,7 @@ async def _connections(folder: pathlib.Path) -> list[Connection]:
         registry=Registry(clock=clock), backend_options={}, config_name="", auto_complete=True, gpus=(), threads=1, resources=UnlimitedResources(), rpc_handler_of=lambda _model, _instance: ClosedRpcHandler(), clock=clock,
     )  # fmt: skip
     repository = Repository(
-        reader=RepositoryReader([open_store(str(folder))]), resolve=lambda model, _config: loader.plan(model), load=loader.load, load_thread_count=1, retry_count=0,
+        reader=RepositoryReader([open_store(str(folder))]), resolve=lambda model, _config: loader.plan(model), load=loader.load, coordination=Coordination(1), retry_count=0,
         progress=LoadingLines(None), clock=clock,
     )  # fmt: skip
     await repository.load_all()

@@ -163,6 +163,11 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "2.51 leaves it out of the index, where its reason is looked for",
     ),
     (
+        "namespaces: all statistics",
+        "*",
+        "Triton looks each model up by its name, and fails at the first ambiguous one",
+    ),
+    (
         "load of a model that is in no repository",
         "listed*",
         "Triton lists folders of repositories only; the index says what serves",

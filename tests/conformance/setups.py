@@ -84,6 +84,20 @@ def _explicit(folder: Path) -> list[Path]:
     return [first, catalogue.write(folder / "second", {})]
 
 
+def _namespaces(folder: Path) -> list[Path]:
+    good = catalogue.GOOD
+    first = {"identity": good["identity"], "shared": good["report"]}
+    second = {
+        "identity": good["identity"],
+        "words_one": good["words_one"],
+        "shared": good["report"],
+    }
+    return [
+        catalogue.write(folder / "first", first),
+        catalogue.write(folder / "second", second),
+    ]
+
+
 def _streaming(*names: str) -> Callable[[Path], list[Path]]:
     return lambda folder: [catalogue.write(folder / "models", catalogue.STREAMING, only=names)]
 
@@ -117,6 +131,17 @@ SETUPS: dict[str, Setup] = {
         (
             "--model-control-mode=explicit",
             "--load-model=identity",
+            "--disable-auto-complete-config",
+        ),
+        in_turn=True,
+    ),
+    "namespaces": Setup(
+        _namespaces,
+        (
+            "--model-namespacing=true",
+            "--model-control-mode=explicit",
+            "--load-model=identity",
+            "--load-model=words_one",
             "--disable-auto-complete-config",
         ),
         in_turn=True,

@@ -8,7 +8,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.engine.api import ModelTraits
 from naiad.errors import InferenceError, not_found
 from naiad.repository.load_progress import LoadProgress
-from naiad.repository.overrides import NO_PARAMETERS, Parameters
+from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
 
 class EngineOfOneModel:

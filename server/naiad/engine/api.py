@@ -15,7 +15,7 @@ from naiad.core.request import LATEST, InferRequest
 from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.load_progress import LoadProgress
-from naiad.repository.overrides import NO_PARAMETERS, Parameters
+from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 
 
 class ServerMetadata(msgspec.Struct, frozen=True, kw_only=True):

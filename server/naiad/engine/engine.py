@@ -27,7 +27,8 @@ from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.load_progress import LoadProgress
 from naiad.repository.manager import Repository, VersionState
-from naiad.repository.overrides import NO_PARAMETERS, Parameters
+from naiad.repository.requests.namespaces import Namespaces
+from naiad.repository.requests.overrides import NO_PARAMETERS, Parameters
 from naiad.repository.version import UNLOADED_REASONS
 
 EXTENSIONS = (
@@ -68,7 +69,7 @@ class ServingEngine:
     def __init__(
         self,
         *,
-        repository: Repository[Model],
+        repository: Repository[Model] | Namespaces[Model],
         server_id: str,
         version: str,
         strict_readiness: bool,
@@ -175,7 +176,8 @@ class ServingEngine:
         ]
         if not name:
             return entries
-        if not entries:
+        ready = ", ".join(map(str, self._repository.ready_versions(name)))
+        if not ready:
             raise invalid(
                 f"requested model '{name}' is not available: ask /v2/repository/index for the models and their states"
             )
@@ -183,7 +185,6 @@ class ServingEngine:
             return entries
         entries = [entry for entry in entries if entry.version == version]
         if not entries:
-            ready = ", ".join(map(str, self._repository.ready_versions(name)))
             raise invalid(
                 f"requested model version is not available for model '{name}': version {version}; versions that are ready: {ready}"
             )
@@ -191,27 +192,22 @@ class ServingEngine:
 
     async def index(self, *, ready_only: bool = False) -> list[IndexEntry]:
         """The repository index (rows 7.1 to 7.6); in mode explicit also the names of models that were never loaded."""
-        entries = [
-            IndexEntry(
-                name=state.name,
-                version=state.version,
-                state=state.state.value,
-                reason=state.reason,
-                memory=state.memory,
-            )
-            for state in self._repository.states()
-            if not ready_only or state.state is State.READY
-        ]
-        if ready_only or not self._control_mode.lists_unloaded:
-            return entries
-        folders = await self._repository.names()
-        # A model that has left the repository is no longer listed once it has stopped serving.
-        entries = [
-            entry for entry in entries if entry.name in folders or entry.state in _IN_SERVICE
-        ]
-        touched = {entry.name for entry in entries}
-        entries += [IndexEntry(name=name) for name in folders if name not in touched]
-        return sorted(entries, key=lambda entry: (entry.name, entry.version or 0))
+        lists_unloaded = self._control_mode.lists_unloaded and not ready_only
+        entries: list[IndexEntry] = []
+        for states, folders in await self._repository.listings(names=lists_unloaded):
+            listed = [_index_entry(state) for state in states]
+            if ready_only:
+                listed = [entry for entry in listed if entry.state == State.READY.value]
+            if lists_unloaded:
+                # A model that has left the repository is no longer listed once it has stopped serving.
+                listed = [
+                    entry for entry in listed if entry.name in folders or entry.state in _IN_SERVICE
+                ]
+                touched = {entry.name for entry in listed}
+                listed += [IndexEntry(name=name) for name in folders if name not in touched]
+                listed.sort(key=lambda entry: (entry.name, entry.version or 0))
+            entries += listed
+        return entries
 
     def load_progress(self) -> list[LoadProgress]:
         """See `Engine`."""
@@ -253,6 +249,16 @@ class ServingEngine:
     def _refuse_when_exiting(self) -> None:
         if self.phase is Phase.EXITING:
             raise unavailable("Server exiting")
+
+
+def _index_entry(state: VersionState) -> IndexEntry:
+    return IndexEntry(
+        name=state.name,
+        version=state.version,
+        state=state.state.value,
+        reason=state.reason,
+        memory=state.memory,
+    )
 
 
 def _counts_as_ready(state: VersionState) -> bool:

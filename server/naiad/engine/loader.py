@@ -32,8 +32,8 @@ from naiad.hosts.host import Host, InProcess, WorkerRpcHandler
 from naiad.metrics.device_memory import DeviceMemory
 from naiad.metrics.devices import GpuMonitor
 from naiad.metrics.statistics import ModelStatistics
-from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
+from naiad.repository.requests.overrides import Value
 from naiad.scheduling.dynamic import make_scheduler
 from naiad.scheduling.resources import Resources
 

@@ -30,7 +30,12 @@ class Model:
 
     Args:
         instances: those of the scheduler, and what they share, released with the model.
+
+    Attributes:
+        namespace: of its repository; "" without namespaces (row 7.37).
     """
+
+    namespace = ""
 
     def __init__(
         self,

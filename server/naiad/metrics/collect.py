@@ -27,6 +27,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         tags: the config's metric_tags; each is a label `_<key>` (row 8.30).
+        namespace: the model's; "" without namespaces (row 7.37).
         gpu_uuids: of its GPU instances; empty on CPU. With several, the counters, which are the model's, have the label of the first one.
     """
 
@@ -34,6 +35,7 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     statistics: ModelStatistics
     tags: collections.abc.Mapping[str, str]
+    namespace: str = ""
     gpu_uuids: tuple[str, ...] = ()
 
     def labels(self) -> Labels:
@@ -41,6 +43,8 @@ class Counted(msgspec.Struct, frozen=True, kw_only=True):
         labels = {f"_{key}": value for key, value in self.tags.items()}
         if self.gpu_uuids:
             labels["gpu_uuid"] = self.gpu_uuids[0]
+        if self.namespace:
+            labels["namespace"] = self.namespace
         return tuple(sorted({**labels, "model": self.name, "version": str(self.version)}.items()))
 
 

@@ -63,6 +63,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     model_config_name: str = ""
     model_load_thread_count: int = 4
     model_load_retry_count: int = 0
+    model_namespacing: bool = False
     min_supported_compute_capability: float = 0.0
     model_load_gpu_limit: collections.abc.Mapping[int, float] = _NOTHING
     model_memory_limit: collections.abc.Mapping[int, int] = _NOTHING
@@ -216,7 +217,7 @@ GROUPS: dict[str, tuple[Flag, ...]] = {
         _flag("model-config-name", _S, "Use configs/NAME.pbtxt of a model where there is one."),
         _flag("model-load-thread-count", _I, "Models to load at the same time.", minimum=1),
         _flag("model-load-retry-count", _I, "How often to try again when a model fails to load.", minimum=0),
-        _missing("model-namespacing", _B, "the same model name in two repositories", *_NO),
+        _flag("model-namespacing", _B, "Serve models of the same name from different repositories, each in the namespace of its repository."),
         _idle("enable-peer-access", _B, "frameworks decide that themselves"),
     ),
     "HTTP": (

@@ -18,16 +18,13 @@ import typing
 from naiad.core.clock import Clock
 from naiad.errors import ErrorCode, InferenceError, unavailable
 from naiad.repository.agents.actions import AgentEvent
-from naiad.repository.dependencies import DependencyCycleError, DependencyGraph
-from naiad.repository.dependents import DependentUnloads
+from naiad.repository.dependencies import DependencyCycleError
 from naiad.repository.errors import failed_plan, not_polled
 from naiad.repository.evictions import Evictions
 from naiad.repository.lifecycle import State
 from naiad.repository.load_progress import LoadTable, Phase, enter
 from naiad.repository.load_retrier import LoadRetrier
 from naiad.repository.model_table import ModelTable
-from naiad.repository.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
-from naiad.repository.per_model_lock import PerModelLock
 from naiad.repository.plan import (
     LoadedFrom,
     ModelPlan,
@@ -35,6 +32,8 @@ from naiad.repository.plan import (
     without_duplicates,
 )
 from naiad.repository.reading import LocalCopy, RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.overrides import NO_PARAMETERS, Overrides, Parameters, Value, parse
 from naiad.repository.store import StoredModel, check_name
 from naiad.repository.swap import VersionSwap
 from naiad.repository.unloads import Memory, Unloads
@@ -60,11 +59,11 @@ class Repository(typing.Generic[S]):
     """Every model of the stores.
 
     Args:
-        reader: of the stores; names must differ over all of them (row 7.6).
+        reader: of the stores; names must differ over all of them (row 7.6), unless `requests/namespaces.py` makes a repository of each.
         resolve: makes a plan of a model folder, with the config of the load request in place of its own if there is one; may take long in
             its own executor.
         load: makes a served version; the message of its InferenceError is the reason in the index.
-        load_thread_count: loads that run at the same time (row 7.32).
+        coordination: of all repositories of the server.
         retry_count: retries of a failed load (row 7.32).
         progress: gets every change of state.
         clock: measures load durations.
@@ -82,7 +81,7 @@ class Repository(typing.Generic[S]):
             [pathlib.Path, Value | None], collections.abc.Awaitable[ModelPlan]
         ],
         load: collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[S]],
-        load_thread_count: int,
+        coordination: Coordination,
         retry_count: int,
         progress: Progress,
         clock: Clock,
@@ -91,7 +90,8 @@ class Repository(typing.Generic[S]):
         self._reader = reader
         self._resolve = resolve
         progress = self._loads = LoadTable(progress, clock=clock)
-        self._slots = asyncio.Semaphore(load_thread_count)
+        self._coordination = coordination
+        self._slots = coordination.slots
         self._retrier = LoadRetrier(
             load=load, slots=self._slots, retry_count=retry_count, progress=progress, clock=clock
         )
@@ -104,11 +104,9 @@ class Repository(typing.Generic[S]):
         self._loaded_from: dict[str, LoadedFrom] = {}
         self.sources: dict[str, LoadedFrom | None] = {}
         self._listed: frozenset[str] | None = None
-        self._dependencies = DependencyGraph()
-        self._locks = PerModelLock()
-        self._dependents = DependentUnloads(
-            dependencies=self._dependencies, locks=self._locks, unload=self._unload_model
-        )
+        self._dependencies = coordination.dependencies
+        self._locks = coordination.locks
+        coordination.add(self._unload_model)
         self.evictions = Evictions(
             table=self._table, swap=self._swap, locks=self._locks, dependencies=self._dependencies, loaded_from=self._loaded_from
         )  # fmt: skip
@@ -118,6 +116,7 @@ class Repository(typing.Generic[S]):
         self.get = self._table.get
         self.served = self._table.served
         self.states = self._table.states
+        self.loaded_names = self._table.names
         self.needs = self._dependencies.needs
         self.load_progress = self._loads.snapshot
 
@@ -140,7 +139,7 @@ class Repository(typing.Generic[S]):
         if names is not None:
             models = [model for model in models if model.name in names]
         unique, refused = without_duplicates(models)
-        self._dependents.explicit.update(model.name for model in unique)
+        self._coordination.dependents.explicit.update(model.name for model in unique)
         fingerprints = await self._reader.fingerprints(unique)
         planned = list(await asyncio.gather(*map(self._plan, unique)))
         plans = [*refused, *(plan for plan, _ in planned)]
@@ -242,11 +241,9 @@ class Repository(typing.Generic[S]):
             requested_by: as for `load`.
         """
         async with self._retrier.slot_released(requested_by):
-            if with_dependents:
-                await self._dependents.unload(name, requested_by=requested_by)
-            else:
-                unload = functools.partial(self._unload_model, name, wait_for_requests=False)
-                await self._locks.run(name, unload, requested_by=requested_by)
+            await self._coordination.unload(
+                name, with_dependents=with_dependents, requested_by=requested_by
+            )
 
     async def unload_all(self) -> None:
         """Refuse further loads, cancel those in progress, then unload every served version.
@@ -254,19 +251,31 @@ class Repository(typing.Generic[S]):
         A model finishes its requests before the models that it depends on are unloaded. Models that do not depend on each other are unloaded
         at the same time.
         """
+        await self.refuse_loads()
+        for group in self._dependencies.unload_order(self._table.names()):
+            await self.unload_group(group)
+        await self.aclose()
+
+    async def refuse_loads(self) -> None:
+        """The first step of `unload_all`: refuse further loads, and cancel those in progress."""
         self._closed = True
         self._unloads.skip_memory()
         await self._locks.cancel_all()
-        await self._dependents.join()
-        for group in self._dependencies.unload_order(self._table.names()):
-            names = sorted(group)
-            unloads = self._unloads.start(
-                version for name in names for version in self._table.ready(name).values()
-            )
-            for name in names:
-                self._table.choose_latest(name)
-            if unloads:
-                await asyncio.wait(unloads)
+        await self._coordination.dependents.join()
+
+    async def unload_group(self, names: collections.abc.Iterable[str]) -> None:
+        """The second step: unload models that do not depend on each other, and wait for their requests."""
+        ordered = sorted(names)
+        unloads = self._unloads.start(
+            version for name in ordered for version in self._table.ready(name).values()
+        )
+        for name in ordered:
+            self._table.choose_latest(name)
+        if unloads:
+            await asyncio.wait(unloads)
+
+    async def aclose(self) -> None:
+        """The last step: release the local copies, and begin nothing more."""
         await self._unloads.join()
         await self._reader.aclose()
 
@@ -283,6 +292,22 @@ class Repository(typing.Generic[S]):
     def list_names(self, names: collections.abc.Iterable[str]) -> None:
         """Take the names of the models that the stores held when they were polled."""
         self._listed = frozenset(names)
+
+    async def listings(self, *, names: bool) -> list[tuple[list[VersionState], list[str]]]:
+        """The states of the versions and, if `names`, the models that the stores hold: one pair per namespace.
+
+        Raises:
+            InferenceError: as `names`.
+        """
+        return [(self.states(), await self.names() if names else [])]
+
+    def has(self, name: str) -> bool:
+        """Whether a model is loaded, is being loaded or unloaded, or failed."""
+        return bool(self._table.versions(name))
+
+    def was_loaded(self, name: str) -> bool:
+        """Whether a model was loaded or tried; the table remembers those that were unloaded last."""
+        return any(state.name == name for state in self.states())
 
     def ready_versions(self, name: str) -> list[int]:
         """The READY versions of a model, ascending; empty for an unknown model."""
@@ -333,7 +358,7 @@ class Repository(typing.Generic[S]):
     async def _load_model(self, name: str, overrides: Overrides, *, is_explicit: bool) -> None:
         self._check_open(name)
         if is_explicit:
-            self._dependents.explicit.add(name)
+            self._coordination.dependents.explicit.add(name)
         if overrides.model is not None:
             source = LoadedFrom(overrides.model, {})
         else:
@@ -419,7 +444,7 @@ class Repository(typing.Generic[S]):
     async def _unload_model(self, name: str, *, wait_for_requests: bool) -> None:
         self._table.drop_failed_plan(name)
         self._loaded_from.pop(name, None)
-        self._dependents.explicit.discard(name)
+        self._coordination.dependents.explicit.discard(name)
         self._dependencies.drop(name)
         self._table.clear_failures(name)
         self.evictions.unloaded(name)

@@ -82,7 +82,7 @@ class LoadingLines:
 
     def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
         """Remember how many versions are to be loaded."""
-        self._total = sum(max(1, len(plan.versions)) for plan in plans)
+        self._total += sum(max(1, len(plan.versions)) for plan in plans)
         if not plans:
             log.warning("the model repository holds no model folders: nothing will be served")
 

@@ -259,6 +259,7 @@ class Frontends:
                 version=version,
                 statistics=model.statistics,
                 tags=model.config.metric_tags,
+                namespace=model.namespace,
                 gpu_uuids=self._gpus_of(model),
             )
             for name, version, model in self._engine.models()

@@ -24,8 +24,6 @@ from naiad.engine.bls.server_api import ServerApi
 from naiad.engine.engine import Phase, ServingEngine
 from naiad.engine.loader import Loader
 from naiad.engine.memory.evicted import EvictedModels
-from naiad.engine.memory.pool import MemoryPool
-from naiad.engine.memory.sizes import HOST
 from naiad.engine.model import Model
 from naiad.errors import InferenceError
 from naiad.metrics.custom import CustomMetrics
@@ -35,8 +33,7 @@ from naiad.options.options import Options
 from naiad.repository.agents.resolver import AgentResolver
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
-from naiad.repository.polling.poller import Poller
-from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.namespaces import Namespaces
 from naiad.repository.store import open_store
 from naiad.repository.stores.process import StoreProcess
 from naiad.scheduling.resources import UnlimitedResources
@@ -46,6 +43,7 @@ from naiad.serve.drain import drain
 from naiad.serve.frontends import FrontEndError, Frontends
 from naiad.serve.gpus import find_gpus
 from naiad.serve.loop_lag import LoopLag
+from naiad.serve.repositories import Pollers, RepositoryFactory
 from naiad.serve.signals import EARLY, to_watch
 from naiad.serve.stall_watchdog import StallWatchdog
 
@@ -55,9 +53,6 @@ if typing.TYPE_CHECKING:
 log = logging.getLogger("naiad.serve")
 
 _MS_PER_SECOND = 1e3
-
-_QUIET_SECONDS = 5.0
-"""The default of `--repository-quiet-secs`, unless polls follow each other faster."""
 
 
 class Server:
@@ -122,14 +117,13 @@ class Server:
             agents = AgentResolver(
                 pathlib.Path(options.repoagent_directory), read=loader.read, plan=loader.plan
             )
-            reader = RepositoryReader(
-                [
-                    open_store(location, remote=self._stores.open)
-                    for location in options.model_repository
-                ]
-            )
-            repository = self._repository(loader, agents, reader)
-            poller = self._poller(reader, repository)
+            stores = [
+                open_store(location, remote=self._stores.open)
+                for location in options.model_repository
+            ]
+            repository, pollers = RepositoryFactory(
+                options, loader=loader, agents=agents, progress=self._lines, clock=self._clock
+            ).make(stores)
             engine = ServingEngine(
                 repository=repository,
                 server_id=options.id,
@@ -139,7 +133,7 @@ class Server:
                 evicted=EvictedModels(
                     repository, wait_seconds=options.evicted_model_wait_secs, clock=self._clock
                 )
-                if options.evicted_model_wait_secs
+                if options.evicted_model_wait_secs and isinstance(repository, Repository)
                 else None,
             )
             frontends = Frontends(
@@ -149,7 +143,7 @@ class Server:
                 system_metrics=lambda: [
                     *custom.series(),
                     self._lag.series(),
-                    *([] if poller is None else [poller.series()]),
+                    *pollers.series(),
                     *system_metrics.series(),
                 ],
                 gpu_uuids={gpu.index: gpu.uuid for gpu in gpus},
@@ -163,7 +157,7 @@ class Server:
                 interpreter.imported()
                 self._lag.start(asyncio.get_running_loop())
                 return await self._serve(
-                    repository, loader, agents, engine, frontends, poller=poller
+                    repository, loader, agents, engine, frontends, pollers=pollers
                 )
             finally:
                 await frontends.close_all()
@@ -180,56 +174,15 @@ class Server:
             loader.close()
             monitor.close()
 
-    def _repository(
-        self, loader: Loader, agents: AgentResolver, reader: RepositoryReader
-    ) -> Repository[Model]:
-        options = self._options
-        pool = MemoryPool(
-            loader.load,
-            limits={
-                HOST if device < 0 else ("GPU", device): size
-                for device, size in options.model_memory_limit.items()
-            },
-            progress=self._lines,
-            clock=self._clock,
-        )
-        limited = bool(options.model_memory_limit)
-        repository = Repository(
-            reader=reader,
-            resolve=agents.resolve,
-            load=pool.load if limited else loader.load,
-            load_thread_count=options.model_load_thread_count,
-            retry_count=options.model_load_retry_count,
-            progress=pool if limited else self._lines,
-            clock=self._clock,
-            memory=interpreter.ProcessMemory(),
-        )
-        pool.open(repository)
-        return repository
-
-    def _poller(self, reader: RepositoryReader, repository: Repository[Model]) -> Poller | None:
-        """Polls the stores of `reader`; None if that is switched off (row 7.30)."""
-        options = self._options
-        interval, quiet = options.repository_poll_secs, options.repository_quiet_secs
-        if not options.model_control_mode.polls or not interval:
-            return None
-        return Poller(
-            reader=reader,
-            models=repository,
-            interval_seconds=interval,
-            quiet_seconds=min(interval, _QUIET_SECONDS) if quiet is None else quiet,
-            clock=self._clock,
-        )
-
     async def _serve(
         self,
-        repository: Repository[Model],
+        repository: Repository[Model] | Namespaces[Model],
         loader: Loader,
         agents: AgentResolver,
         engine: ServingEngine,
         frontends: Frontends,
         *,
-        poller: Poller | None,
+        pollers: Pollers,
     ) -> int:
         options = self._options
         at_start = options.model_control_mode.models_at_start(options.load_model)
@@ -254,8 +207,7 @@ class Server:
                 interpreter.settle()
                 await frontends.accept()
                 engine.phase = Phase.SERVING
-                if poller is not None:
-                    poller.start()
+                pollers.start()
                 # Not before: imports and loads block the loop while there are no requests.
                 self._lag.stalls.clear()
                 self._watchdog.start()
@@ -264,8 +216,7 @@ class Server:
                 )
         await self._stopping.wait()
         loading.cancel()
-        if poller is not None:
-            await poller.aclose()
+        await pollers.aclose()
         loader.interrupt()
         agents.interrupt()
 

@@ -14,7 +14,7 @@ from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.control_mode import ControlMode
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import VersionState
-from naiad.repository.overrides import Parameters
+from naiad.repository.requests.overrides import Parameters
 from tests.support.inferences import make_config
 
 
@@ -64,8 +64,8 @@ class FakeRepository:
     def states(self) -> list[VersionState]:
         return self._states
 
-    async def names(self) -> list[str]:
-        return ["a", "m", "z"]
+    async def listings(self, *, names: bool) -> list[tuple[list[VersionState], list[str]]]:
+        return [(self._states, ["a", "m", "z"] if names else [])]
 
     async def load(self, name: str, parameters: Parameters, *, requested_by: str = "") -> None:
         self.changes.append(("load", name, *parameters))

@@ -11,9 +11,10 @@ from typing_extensions import override
 from naiad.core.clock import ManualClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.manager import Repository
-from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.overrides import Value
 from naiad.repository.store import Checkout, OnBytes, StoredModel, no_bytes
 from tests.server.repository.stores import FakeStore
 from tests.server.repository.world import Config, Progress, Served
@@ -38,7 +39,7 @@ class World:
             reader=self.reader,
             resolve=self._resolve,
             load=self._load,
-            load_thread_count=2,
+            coordination=Coordination(2),
             retry_count=retries,
             progress=Progress(),
             clock=ManualClock(),

@@ -13,9 +13,10 @@ from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import State
 from naiad.repository.load_progress import KEPT_RESULTS, LoadTable, Phase, enter
 from naiad.repository.manager import Repository, VersionState
-from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.overrides import Value
 from naiad.repository.store import Checkout, OnBytes, no_bytes
 from tests.server.repository.stores import FakeStore
 from tests.server.repository.world import Config, Progress, Served
@@ -122,7 +123,7 @@ class World:
             reader=RepositoryReader([Slow("/cache", "m")], timeout_seconds=None),
             resolve=self._resolve,
             load=self._load,
-            load_thread_count=1,
+            coordination=Coordination(1),
             retry_count=0,
             progress=Progress(),
             clock=ManualClock(),

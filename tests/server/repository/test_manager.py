@@ -12,9 +12,10 @@ from naiad.errors import ErrorCode, InferenceError, internal, invalid
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
-from naiad.repository.overrides import Value
 from naiad.repository.plan import DUPLICATE, ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.overrides import Value
 from naiad.repository.version import Update
 from tests.server.repository.stores import FakeStore
 
@@ -93,7 +94,7 @@ def make(
         reader=RepositoryReader(stores, timeout_seconds=None),
         resolve=resolve,
         load=load,
-        load_thread_count=threads,
+        coordination=Coordination(threads),
         retry_count=retries,
         progress=recorder or Recorder(),
         clock=ManualClock(),
@@ -216,7 +217,7 @@ async def test_no_more_models_load_at_once_than_allowed() -> None:
         reader=RepositoryReader([FakeStore("/r", *"abcdefg")], timeout_seconds=None),
         resolve=resolve,
         load=load,
-        load_thread_count=3,
+        coordination=Coordination(3),
         retry_count=0,
         progress=Recorder(),
         clock=ManualClock(),

@@ -10,9 +10,11 @@ from naiad.core.clock import ManualClock
 from naiad.errors import InferenceError, internal
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
-from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.namespaces import Namespaces
+from naiad.repository.requests.overrides import Value
 from naiad.repository.store import LocalStore
 from tests.server.repository.world import Progress, Served
 
@@ -33,25 +35,40 @@ class World:
         root: the repository.
         slots: how many load at once.
         asks: whom each one asks for; "unload x" unloads.
+        coordination: with other repositories; by default there is none.
+
+    Attributes:
+        own: the repository.
+        repository: the one that models ask.
     """
 
-    def __init__(self, root: pathlib.Path, *, slots: int, asks: dict[str, list[str]]) -> None:
+    def __init__(
+        self,
+        root: pathlib.Path,
+        *,
+        slots: int = 4,
+        asks: dict[str, list[str]],
+        coordination: Coordination | None = None,
+    ) -> None:
         self.asks = asks
         self.began: list[str] = []
         self.refusals: list[str] = []
         self.made: list[Served] = []
         self.at_once = self.most_at_once = 0
+        root.mkdir(exist_ok=True)
         for name in asks:
             (root / name / "1").mkdir(parents=True)
-        self.repository = Repository[Served](
+        self.own = Repository[Served](
             reader=RepositoryReader([LocalStore(str(root))], timeout_seconds=None),
             resolve=self._resolve,
             load=self._load,
-            load_thread_count=slots,
+            coordination=coordination or Coordination(slots),
             retry_count=0,
             progress=Progress(),
             clock=ManualClock(),
         )
+
+        self.repository: Repository[Served] | Namespaces[Served] = self.own
 
     def ready(self) -> list[str]:
         return [s.name for s in self.repository.states() if s.state is State.READY]

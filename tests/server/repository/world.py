@@ -12,9 +12,10 @@ from naiad.errors import internal
 from naiad.metrics.memory import MemoryUsage
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository, VersionState
-from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.overrides import Value
 from naiad.repository.store import LocalStore
 
 
@@ -135,7 +136,7 @@ class World:
             reader=self.reader,
             resolve=self._resolve,
             load=self._load,
-            load_thread_count=4,
+            coordination=Coordination(4),
             retry_count=0,
             progress=self.progress,
             clock=self.clock,

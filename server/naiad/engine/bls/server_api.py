@@ -29,7 +29,7 @@ from naiad.engine.bls.model_calls import Caller, ModelCall, ModelCalls
 from naiad.errors import InferenceError
 from naiad.hosts.thread import LoopQueue
 from naiad.metrics.custom import CustomMetrics
-from naiad.repository.overrides import CONFIG, Parameters, Value
+from naiad.repository.requests.overrides import CONFIG, Parameters, Value
 
 if typing.TYPE_CHECKING:
     from naiad.engine.bls.worker_rpc import ModelRpcHandler

@@ -16,7 +16,7 @@ from naiad.hosts.host import BatchAt, Reply
 from naiad.hosts.worker import codec
 from naiad.hosts.worker.link import ERROR, RESULT
 from naiad.hosts.worker.payload import Payload
-from naiad.repository.overrides import CONFIG, Value
+from naiad.repository.requests.overrides import CONFIG, Value
 
 _log = logging.getLogger(__name__)
 

@@ -17,8 +17,8 @@ from naiad.protocol.durations import Durations
 from naiad.protocol.grpc.codec.request_proto import parse, version_number
 from naiad.protocol.grpc.codec.response_proto import serialized
 
-_NOT_SERVED = frozenset((ErrorCode.NOT_FOUND, ErrorCode.UNAVAILABLE))
-"""The errors of a model that is unknown, not loaded, or between states (row 2.8)."""
+_NOT_SERVED = frozenset((ErrorCode.NOT_FOUND, ErrorCode.UNAVAILABLE, ErrorCode.INVALID_ARG))
+"""The errors of a model that is unknown, not loaded, between states (row 2.8), or in several namespaces (row 7.37)."""
 
 _SERVING, _NOT_SERVING = b"\x08\x01", b"\x08\x02"
 """A grpc.health.v1.HealthCheckResponse with its one field, status.

@@ -18,9 +18,10 @@ from naiad.metrics.memory import MemoryUsage
 from naiad.metrics.statistics import ModelStatistics
 from naiad.repository.lifecycle import State
 from naiad.repository.manager import Repository
-from naiad.repository.overrides import Value
 from naiad.repository.plan import ModelPlan, VersionPlan
 from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.overrides import Value
 from naiad.repository.store import LocalStore
 from tests.server.repository.world import Progress
 from tests.support.waiting import until
@@ -110,7 +111,7 @@ class World:
             reader=RepositoryReader([LocalStore(str(root))], timeout_seconds=None),
             resolve=self._resolve,
             load=self.pool.load,
-            load_thread_count=slots,
+            coordination=Coordination(slots),
             retry_count=0,
             progress=self.pool,
             clock=self.clock,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from naiad.errors import ErrorCode, InferenceError
-from naiad.repository import overrides
 from naiad.repository.lifecycle import State
-from naiad.repository.overrides import FileStore, Parameters, parse
+from naiad.repository.requests import overrides
+from naiad.repository.requests.overrides import FileStore, Parameters, parse
 from tests.server.repository.test_control import failure
 from tests.server.repository.world import World
 

@@ -1,0 +1,1 @@
+"""What load and unload requests may ask for beyond one model of one repository."""

@@ -1,0 +1,161 @@
+"""Makes the repositories of a server, one or one for each namespace, and what polls them."""
+
+import asyncio
+import collections
+import collections.abc
+
+import msgspec
+
+from naiad.core.clock import Clock
+from naiad.engine.loader import Loader
+from naiad.engine.memory.pool import MemoryPool
+from naiad.engine.memory.sizes import HOST
+from naiad.engine.model import Model
+from naiad.metrics.exposition import Sample, Series
+from naiad.options.options import Options
+from naiad.repository.agents.resolver import AgentResolver
+from naiad.repository.manager import Repository
+from naiad.repository.plan import VersionPlan
+from naiad.repository.polling.poller import Poller
+from naiad.repository.reading import RepositoryReader
+from naiad.repository.requests.coordination import Coordination
+from naiad.repository.requests.namespaces import Namespaces
+from naiad.repository.store import Store
+from naiad.repository.version import Progress
+from naiad.serve import interpreter
+
+Load = collections.abc.Callable[[VersionPlan], collections.abc.Awaitable[Model]]
+
+_QUIET_SECONDS = 5.0
+"""The default of `--repository-quiet-secs`, unless polls follow each other faster."""
+
+
+class Pollers:
+    """What polls the repositories; nothing in another mode than poll (row 7.30)."""
+
+    def __init__(self, pollers: collections.abc.Sequence[Poller]) -> None:
+        self._pollers = pollers
+
+    def start(self) -> None:
+        """See `Poller`."""
+        for poller in self._pollers:
+            poller.start()
+
+    async def aclose(self) -> None:
+        """See `Poller`."""
+        await asyncio.gather(*(poller.aclose() for poller in self._pollers))
+
+    def series(self) -> list[Series]:
+        """The number of polls, over all repositories; empty if none is polled."""
+        if not self._pollers:
+            return []
+        series = [poller.series() for poller in self._pollers]
+        counts = collections.Counter[tuple[tuple[str, str], ...]]()
+        for one in series:
+            for sample in one.samples:
+                counts[sample.labels] += int(sample.value)
+        samples = tuple(Sample(labels, count) for labels, count in counts.items())
+        return [msgspec.structs.replace(series[0], samples=samples)]
+
+
+class RepositoryFactory:
+    """Makes the repositories.
+
+    Args:
+        loader: of all of them, as are the agents.
+        progress: gets every change of state.
+        clock: measures load durations.
+    """
+
+    def __init__(
+        self,
+        options: Options,
+        *,
+        loader: Loader,
+        agents: AgentResolver,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self._options = options
+        self._loader = loader
+        self._agents = agents
+        self._progress = progress
+        self._clock = clock
+        self._coordination = Coordination(options.model_load_thread_count)
+        self._pollers: list[Poller] = []
+
+    def make(
+        self, stores: collections.abc.Sequence[Store]
+    ) -> tuple[Repository[Model] | Namespaces[Model], Pollers]:
+        """The repository of the stores, or the one of each namespace (row 7.37), and what polls them."""
+        options = self._options
+        if options.model_memory_limit:
+            return self._limited(stores), Pollers(self._pollers)
+        if not options.model_namespacing:
+            repository = self._repository(stores, load=self._loader.load, progress=self._progress)
+            return repository, Pollers(self._pollers)
+        repositories = {
+            store.location: self._repository(
+                [store], load=self._load_in(store.location), progress=self._progress
+            )
+            for store in sorted(stores, key=lambda store: store.location)
+        }
+        own = self._repository([], load=self._loader.load, progress=self._progress)
+        namespaces = Namespaces(repositories, own, coordination=self._coordination)
+        return namespaces, Pollers(self._pollers)
+
+    def _limited(self, stores: collections.abc.Sequence[Store]) -> Repository[Model]:
+        """A repository whose models stay within `--model-memory-limit`."""
+        pool = MemoryPool(
+            self._loader.load,
+            limits={
+                HOST if device < 0 else ("GPU", device): size
+                for device, size in self._options.model_memory_limit.items()
+            },
+            progress=self._progress,
+            clock=self._clock,
+        )
+        repository = self._repository(stores, load=pool.load, progress=pool)
+        pool.open(repository)
+        return repository
+
+    def _load_in(self, namespace: str) -> Load:
+        async def load(plan: VersionPlan) -> Model:
+            model = await self._loader.load(plan)
+            model.namespace = namespace
+            return model
+
+        return load
+
+    def _repository(
+        self, stores: collections.abc.Sequence[Store], *, load: Load, progress: Progress
+    ) -> Repository[Model]:
+        reader = RepositoryReader(stores)
+        repository = Repository(
+            reader=reader,
+            resolve=self._agents.resolve,
+            load=load,
+            coordination=self._coordination,
+            retry_count=self._options.model_load_retry_count,
+            progress=progress,
+            clock=self._clock,
+            memory=interpreter.ProcessMemory(),
+        )
+        if stores:
+            self._poll(reader, repository)
+        return repository
+
+    def _poll(self, reader: RepositoryReader, repository: Repository[Model]) -> None:
+        options = self._options
+        interval, quiet = options.repository_poll_secs, options.repository_quiet_secs
+        if not options.model_control_mode.polls or not interval:
+            return
+        self._pollers.append(
+            Poller(
+                reader=reader,
+                models=repository,
+                interval_seconds=interval,
+                quiet_seconds=min(interval, _QUIET_SECONDS) if quiet is None else quiet,
+                clock=self._clock,
+            )
+        )
