@@ -131,8 +131,17 @@ def with_agents(*agents: str) -> str:
 
 
 @contextlib.contextmanager
-def started(folder: pathlib.Path, program: Program, *, limit: str) -> Iterator[Agents]:
-    """A server with the agents `recorder` and `unpack`; `limit`: seconds of a load of the recorder."""
+def started(
+    folder: pathlib.Path, program: Program, *, limit: str, served: str = ""
+) -> Iterator[Agents]:
+    """A server with the agents `recorder` and `unpack`.
+
+    Args:
+        folder: for everything.
+        program: what to start.
+        limit: seconds of a load of the recorder.
+        served: an agent of the model `served`, which is loaded at start.
+    """
     shutil.copytree(EXAMPLES, folder / "repoagents")
     (folder / "repoagents" / "recorder").mkdir()
     code = RECORDER.format(log=str(folder / "agents.log"), limit=limit)
@@ -143,11 +152,14 @@ def started(folder: pathlib.Path, program: Program, *, limit: str) -> Iterator[A
         "--model-control-mode=explicit",
         f"--repoagent-directory={folder / 'repoagents'}",
         "--backend-config=python,host=thread",
+        *(["--load-model=served"] if served else []),
     )
-    with ServerProcess(
-        program, [folder / "models"], log=folder / "log", options=options
-    ) as running:
-        yield Agents(folder, running)
+    server = ServerProcess(program, [folder / "models"], log=folder / "log", options=options)
+    agents = Agents(folder, server)
+    if served:
+        agents.write("served", served)
+    with server:
+        yield agents
 
 
 @pytest.fixture(scope="module")
@@ -225,6 +237,24 @@ def test_a_model_that_fails_behind_its_agents_tells_them(agents: Agents) -> None
     assert agents.words("broken")[0] == "relocated"
 
 
+def test_the_agents_of_a_config_in_the_request_run_for_that_load(agents: Agents) -> None:
+    agents.write("overridden", "recorder as=A")
+    config = {
+        "backend": "python",
+        "output": [{"name": "WORDS", "data_type": "TYPE_STRING", "dims": [2]}],
+        "instance_group": [{"kind": "KIND_CPU", "count": 1}],
+        "model_repository_agents": {
+            "agents": [{"name": "recorder", "parameters": {"as": "B", "load": "relocate"}}]
+        },
+    }
+    body = {"parameters": {"config": json.dumps(config)}}
+    path = "/v2/repository/models/overridden/load"
+    status, reply = call(agents.server.http, "POST", path, body)
+    assert (status, reply) == (200, b"")
+    assert agents.words("overridden")[0] == "relocated"
+    assert agents.noted("overridden", "B load_complete") == ["B load", "B load_complete"]
+
+
 @pytest.mark.parametrize("algorithm", ["MD5", "SHA256"])
 def test_checksum_compares_files_with_the_config(agents: Agents, algorithm: str) -> None:
     digest = hashlib.new(algorithm, MODEL.encode()).hexdigest()
@@ -264,10 +294,11 @@ def test_a_server_that_stops_ends_its_agents_and_leaves_no_folder(tmp_path: path
     program = naiad_program()
     (tmp_path / "tmp").mkdir()
     environ = {**program.environ, "TMPDIR": str(tmp_path / "tmp")}
-    with started(tmp_path, dataclasses.replace(program, environ=environ), limit="3600") as agents:
-        agents.write("served", "recorder as=A load=relocate")
+    program = dataclasses.replace(program, environ=environ)
+    with started(tmp_path, program, limit="3600", served="recorder as=A load=relocate") as agents:
+        assert agents.noted("served", "A load_complete") == ["A load", "A load_complete"]
+        assert agents.words("served")[0] == "relocated"
         agents.write("stuck", "recorder as=A load=hang")
-        assert agents.change("load", "served") == (200, "")
         with concurrent.futures.ThreadPoolExecutor(1) as pool:
             loading = pool.submit(agents.change, "load", "stuck")
             assert agents.noted("stuck", "A load") == ["A load"]

@@ -12,7 +12,7 @@ import uvloop
 
 from naiad import __version__, logs
 from naiad.backends.catalog import OWN, Catalog
-from naiad.options.options import DEFAULT_BACKEND_DIRECTORY, Options
+from naiad.options.options import DEFAULT_AGENT_DIRECTORY, DEFAULT_BACKEND_DIRECTORY, Options
 from naiad.serve import interpreter
 from naiad.serve.console import open_console
 from naiad.serve.server import Server
@@ -75,10 +75,12 @@ def raise_descriptor_limit() -> int:
 def _log_versions(options: Options) -> None:
     """One line with the versions and backends, for readers of a log."""
     directory = pathlib.Path(options.backend_directory)
-    if options.backend_directory != DEFAULT_BACKEND_DIRECTORY and not directory.is_dir():
-        log.warning(
-            "--backend-directory=%s is not a folder: no backends are taken from it", directory
-        )
+    for name, folder, default in (
+        ("backend", options.backend_directory, DEFAULT_BACKEND_DIRECTORY),
+        ("repoagent", options.repoagent_directory, DEFAULT_AGENT_DIRECTORY),
+    ):
+        if folder != default and not pathlib.Path(folder).is_dir():
+            log.warning("--%s-directory=%s is not a folder: nothing is taken from it", name, folder)
     python = sys.version.split()[0]
     backends = sorted((*OWN, *Catalog(directory).python_based_names()))
     log.info(
