@@ -2,15 +2,17 @@
 
 import hashlib
 import pathlib
+import threading
 
 import pytest
 
 from naiad.repository.stores.address import parse
-from naiad.repository.stores.clients import http_requests
+from naiad.repository.stores.clients import http_requests, snapshots
 from naiad.repository.stores.clients.archive import ArchiveClient
 from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
 from tests.stores.clients.tarballs import repository, tarball
 from tests.stores.clients.web_server import Reply, Request, make_certificate, web_server
+from tests.support.waiting import wait_until
 
 CONTENT = bytes(range(256)) * 10_000
 
@@ -37,11 +39,12 @@ class Site:
 
     def __init__(self, content: bytes) -> None:
         self.content = content
+        self.cut_at: int | None = None
         self.requests: list[Request] = []
 
     def __call__(self, request: Request) -> Reply:
         self.requests.append(request)
-        return Reply.file(request, self.content)
+        return Reply.file(request, self.content, cut_at=self.cut_at)
 
 
 def names(client: ArchiveClient) -> list[str]:
@@ -49,6 +52,8 @@ def names(client: ArchiveClient) -> list[str]:
 
 
 def objects(client: ArchiveClient, below: str = "") -> dict[str, StoredObject]:
+    """What is listed for a load: the names first, which looks for a newer version."""
+    assert all(isinstance(entry, Folder) for entry in client.listing(recursive=False))
     listed = client.listing(below, recursive=True)
     return {entry.key: entry for entry in listed if isinstance(entry, StoredObject)}
 
@@ -95,19 +100,68 @@ def test_another_tarball_is_unpacked_and_the_same_one_is_not(scratch: pathlib.Pa
         client.close()
 
 
-def test_a_damaged_upload_leaves_what_was_there(scratch: pathlib.Path) -> None:
+def test_a_damaged_upload_fails_loads_and_leaves_what_was_there(scratch: pathlib.Path) -> None:
     whole = repository({"a": CONTENT})
     site = Site(whole)
     with web_server(site) as url:
         client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
         before = objects(client)["a/1/model.onnx"]
         site.content = whole[: len(whole) // 2]
-        with pytest.raises(StoreError, match="is not a readable tarball"):
-            objects(client)
+        for _ in range(3):
+            assert names(client) == ["a"]
+            with pytest.raises(StoreError, match="is not a readable tarball"):
+                objects(client)
         assert b"".join(client.read(before, 0, 3)) == CONTENT[:3]
         assert len(list(scratch.iterdir())) == 1
+        site.content = whole
+        assert objects(client)["a/1/model.onnx"] == before, "the upload was undone"
         site.content = repository({"a": b"new"})
         assert objects(client)["a/1/model.onnx"].size == 3
+        client.close()
+
+
+def test_a_failure_that_may_pass_is_tried_again(scratch: pathlib.Path) -> None:
+    site = Site(repository({"a": b"old"}))
+    with web_server(site) as url:
+        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        assert objects(client)["a/1/model.onnx"].size == 3
+        site.content = repository({"a": b"newer"})
+        site.cut_at = 0
+        with pytest.raises(StoreError, match="breaks again and again"):
+            objects(client)
+        site.cut_at = None
+        assert objects(client)["a/1/model.onnx"].size == 5
+        client.close()
+
+
+def test_polls_do_not_wait_for_a_new_version_and_loads_of_it_fail_until_it_is_complete(
+    scratch: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(snapshots, "_WAIT_S", 0.01)
+    served = [repository({"a": b"old"})]
+    complete = threading.Event()
+
+    def respond(request: Request) -> Reply:
+        if len(served) > 1 and request.headers["Range"]:
+            complete.wait(20)
+        cut_at = None if len(served) == 1 or request.headers["Range"] else 1
+        return Reply.file(request, served[-1], cut_at=cut_at)
+
+    with web_server(respond) as url:
+        client = ArchiveClient(parse(f"{url}/m.tgz"), scratch)
+        (old,) = objects(client).values()
+        served.append(repository({"a": b"newer", "b": b"b"}))
+        for _ in range(3):
+            assert names(client) == ["a"]
+        with pytest.raises(
+            StoreError, match="a newer version is being downloaded; load the model again"
+        ) as error:
+            list(client.listing("a", recursive=True))
+        assert error.value.retry
+        assert b"".join(client.read(old, 0, 3)) == b"old"
+        complete.set()
+        wait_until(lambda: names(client) == ["a", "b"])
+        assert objects(client)["a/1/model.onnx"].size == 5
         client.close()
 
 

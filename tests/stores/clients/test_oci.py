@@ -50,6 +50,8 @@ def client(registry: Registry, scratch: pathlib.Path, reference: str = "") -> Oc
 
 
 def objects(client: OciClient, below: str = "") -> dict[str, StoredObject]:
+    """What is listed for a load: the names first, which looks for a newer version."""
+    assert all(isinstance(entry, Folder) for entry in client.listing(recursive=False))
     listed = client.listing(below, recursive=True)
     return {entry.key: entry for entry in listed if isinstance(entry, StoredObject)}
 

@@ -5,25 +5,24 @@ unpacked at the top. Tarballs are unpacked while they arrive, into a temporary f
 """
 
 import collections.abc
+import functools
 import hashlib
 import http.client
 import logging
 import pathlib
 import platform
-import shutil
-import tempfile
-import threading
 
-import msgspec
+from typing_extensions import override
 
 from naiad.repository.stores.address import Address
 from naiad.repository.stores.clients import http_requests
 from naiad.repository.stores.clients.http_requests import ResumingReader
-from naiad.repository.stores.clients.listing import at_root, entries_below, name_of
+from naiad.repository.stores.clients.listing import at_root, name_of
 from naiad.repository.stores.clients.registry import Descriptor, Manifest, Registry
+from naiad.repository.stores.clients.snapshots import Newer, Snapshot, SnapshotClient, Version
 from naiad.repository.stores.clients.unpacked import UnpackedObjects
 from naiad.repository.stores.clients.unpacking import UnpackedFile, Unpacker
-from naiad.repository.stores.objects import ChangedError, Folder, StoredObject, StoreError
+from naiad.repository.stores.objects import StoredObject, StoreError
 
 _log = logging.getLogger("naiad.repository")
 
@@ -36,30 +35,15 @@ _IMAGE_CONFIGS = (
 )
 _IMAGE_FOLDER = "models/"
 
+_NO_LAYER = Descriptor("", 0)
+
 _PIECE = 1 << 20
 _PARTIAL = 206
 
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
-class _Artifact(msgspec.Struct, frozen=True):
-    """One version of the image or artifact.
-
-    Attributes:
-        digest: that the tag had.
-        objects: its files, in the order of their keys.
-        blobs: digests of the files that are not unpacked, by key and version.
-        folder: of the contents.
-    """
-
-    digest: str
-    objects: list[StoredObject]
-    blobs: dict[tuple[str, str], str]
-    contents: UnpackedObjects
-    folder: pathlib.Path
-
-
-class OciClient:
+class OciClient(SnapshotClient):
     """The files of an image or artifact.
 
     Args:
@@ -68,72 +52,26 @@ class OciClient:
     """
 
     def __init__(self, address: Address, scratch: pathlib.Path | None = None) -> None:
-        self._where = str(address)
+        super().__init__(str(address), scratch)
         self._reference = address.revision or "latest"
         self._registry = Registry(address.endpoint, address.bucket, where=self._where)
-        self._scratch = scratch
-        self._lock = threading.Lock()
-        self._artifact: _Artifact | None = None
 
-    def listing(
-        self, below: str = "", *, recursive: bool
-    ) -> collections.abc.Iterator[StoredObject | Folder]:
-        """The files of what the tag names now; one request if that is the same, none for a digest."""
-        with self._lock:
-            known = self._artifact
-            newest = self._artifact = self._newest(known)
-        if known is not None and known is not newest:
-            shutil.rmtree(known.folder, ignore_errors=True)
-        yield from entries_below(newest.objects, below, recursive=recursive)
-
-    def read(self, stored: StoredObject, start: int, end: int) -> collections.abc.Iterator[bytes]:
-        """The bytes of a file that was listed."""
-        artifact = self._artifact
-        if artifact is None:
-            raise ChangedError(f"{self._where}: {stored.key} was not listed")
-        digest = artifact.blobs.get((stored.key, stored.version))
-        if digest is None:
-            yield from artifact.contents.read(stored, start, end)
-            return
-        try:
-            with self._registry.blob(digest, http_requests.ranged(start, end)) as response:
-                if response.status != _PARTIAL:
-                    http_requests.skip(response, start)
-                while start < end and (piece := response.read(min(_PIECE, end - start))):
-                    start += len(piece)
-                    yield piece
-        except (OSError, http.client.HTTPException) as error:
-            raise http_requests.unreachable(self._where, error) from error
-
-    def checksum(self, stored: StoredObject) -> str:
-        """The digest of a layer that is a file."""
-        return stored.checksum
-
-    def close(self) -> None:
-        """Remove the unpacked files."""
-        with self._lock:
-            artifact, self._artifact = self._artifact, None
-        if artifact is not None:
-            shutil.rmtree(artifact.folder, ignore_errors=True)
-
-    def _newest(self, known: _Artifact | None) -> _Artifact:
+    @override
+    def _check(self, known: Version | None) -> Newer | None:
+        """One request for a tag; none for a digest that is known."""
         if known is not None:
             pinned = ":" in self._reference
             newest = self._reference if pinned else self._registry.digest(self._reference)
-            if known.digest == newest:
-                return known
-        top = self._registry.manifest(self._reference)
-        manifest = top
-        if top.manifests:
-            manifest = self._registry.manifest(self._for_this_machine(top.manifests).digest)
-        folder = pathlib.Path(tempfile.mkdtemp(prefix="naiad-oci-", dir=self._scratch))
-        try:
-            return self._unpacked(top.digest, manifest, folder)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+            if known == (newest,):
+                return None
+        manifest = self._registry.manifest(self._reference)
+        version = (manifest.digest,)
+        if manifest.manifests:
+            manifest = self._registry.manifest(self._for_this_machine(manifest.manifests).digest)
+        return Newer(version, functools.partial(self._downloaded, version, manifest))
 
-    def _unpacked(self, digest: str, manifest: Manifest, folder: pathlib.Path) -> _Artifact:
+    def _downloaded(self, version: Version, manifest: Manifest, folder: pathlib.Path) -> Snapshot:
+        """Unpack the layers that are tarballs."""
         is_image = manifest.config is not None and manifest.config.media_type in _IMAGE_CONFIGS
         unpacker = Unpacker(folder, where=self._where, below=_IMAGE_FOLDER if is_image else "")
         files = dict[str, UnpackedFile | Descriptor | None]()
@@ -145,9 +83,9 @@ class OciClient:
                 self._unpack(unpacker, layer)
         files |= unpacker.entries()
         if not files:
-            holds = "no folder /models" if is_image else "no files"
+            holds = "image holds no folder /models" if is_image else "artifact holds no files"
             raise StoreError(
-                f"{self._where}: this {'image' if is_image else 'artifact'} holds {holds}: put the models there, one folder per model"
+                f"{self._where}: this {holds}: put the models there, one folder per model"
             )
         entries = at_root(files)
         layers = {key: entry for key, entry in entries.items() if isinstance(entry, Descriptor)}
@@ -159,13 +97,24 @@ class OciClient:
             StoredObject(key, layer.size, layer.digest, checksum=layer.digest)
             for key, layer in layers.items()
         ]
-        return _Artifact(
-            digest,
-            sorted([*objects, *contents.objects], key=name_of),
-            {(key, layer.digest): layer.digest for key, layer in layers.items()},
-            contents,
-            folder,
-        )
+
+        def read(stored: StoredObject, start: int, end: int) -> collections.abc.Iterator[bytes]:
+            if layers.get(stored.key, _NO_LAYER).digest == stored.version:
+                return self._read_blob(stored.version, start, end)
+            return contents.read(stored, start, end)
+
+        return Snapshot(version, sorted([*objects, *contents.objects], key=name_of), read)
+
+    def _read_blob(self, digest: str, start: int, end: int) -> collections.abc.Iterator[bytes]:
+        try:
+            with self._registry.blob(digest, http_requests.ranged(start, end)) as response:
+                if response.status != _PARTIAL:
+                    http_requests.skip(response, start)
+                while start < end and (piece := response.read(min(_PIECE, end - start))):
+                    start += len(piece)
+                    yield piece
+        except (OSError, http.client.HTTPException) as error:
+            raise http_requests.unreachable(self._where, error) from error
 
     def _unpack(self, unpacker: Unpacker, layer: Descriptor) -> None:
         _log.info(

@@ -131,10 +131,6 @@ class Unpacker:
             content.check_end()
         except (tarfile.TarError, ValueError, OverflowError) as error:
             raise StoreError(f"{self._where}: is not a readable tarball: {error}") from error
-        except OSError as error:
-            raise StoreError(
-                f"{self._where}: cannot be unpacked in {self._folder}: {error.strerror or error}"
-            ) from error
         self._merge(layer)
 
     def entries(self) -> dict[str, UnpackedFile | None]:
