@@ -132,7 +132,7 @@ class Repository(typing.Generic[S]):
         Raises:
             InferenceError: a repository cannot be read.
         """
-        models = await self._reader.models()
+        models = await self._reader.models(at_start=True)
         missing = set[str]() if names is None else set(names) - {model.name for model in models}
         for name in sorted(missing):
             log.error("failed to poll model '%s': %s", name, self._not_found_reason())

@@ -20,6 +20,7 @@ from naiad.repository.agents.actions import AgentEvent
 from naiad.repository.agents.session import AgentSession
 from naiad.repository.polling.fingerprint import Fingerprint
 from naiad.repository.store import Checkout, OnBytes, Store, StoredModel, no_bytes
+from naiad.repository.stores.address import DOWNLOADED_WHOLE, scheme
 
 log = logging.getLogger("naiad.repository")
 
@@ -102,13 +103,19 @@ class RepositoryReader:
         """The locations of all stores, for messages."""
         return ", ".join(store.location for store in self._stores)
 
-    async def models(self) -> _Models:
+    async def models(self, *, at_start: bool = False) -> _Models:
         """The models of all stores; a name may be in several.
+
+        Args:
+            at_start: whether to wait for archives and images, which are downloaded first, without a timeout: their requests have one.
 
         Raises:
             InferenceError: a repository cannot be read; UNAVAILABLE when it does not answer in time.
         """
-        return await self._in_time(self._new_listing(), self.locations)
+        listing = self._new_listing()
+        if at_start and any(scheme(s.location) in DOWNLOADED_WHOLE for s in self._stores):
+            await asyncio.wait({listing})
+        return await self._in_time(listing, self.locations)
 
     async def fingerprint(self, model: StoredModel) -> Fingerprint:
         """The fingerprint of a model.

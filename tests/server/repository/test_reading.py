@@ -76,6 +76,20 @@ async def test_a_store_that_hangs_ends_the_call_and_keeps_one_thread(store: Slow
     await reader.aclose()
 
 
+async def test_an_archive_is_waited_for_at_the_start_only(store: SlowStore) -> None:
+    store.location = "https://host/models.tar.gz"
+    reader = RepositoryReader([store], timeout_seconds=0.01)
+    start = asyncio.create_task(reader.models(at_start=True))
+    await begun(store)
+    with pytest.raises(InferenceError, match="could not be read within"):
+        await reader.models()
+    assert not start.done()
+    store.may_end.release()
+    assert [model.name for model in await start] == ["a"]
+    store.may_end.release()
+    await reader.aclose()
+
+
 async def test_once_it_answers_again_so_does_the_reader(store: SlowStore) -> None:
     reader = RepositoryReader([store], timeout_seconds=0.01)
     with pytest.raises(InferenceError):

@@ -12,7 +12,7 @@ from naiad.repository.stores.clients.unpacking import Unpacker
 from naiad.repository.stores.objects import StoreError
 from tests.stores.clients.tarballs import entry, folder, link, tarball
 
-CONTENT = bytes(range(256)) * 5000
+CONTENT = bytes(range(256)) * 500
 
 
 def unpack(

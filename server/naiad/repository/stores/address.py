@@ -26,6 +26,9 @@ FORMS = {
 }
 """How the addresses of each scheme are written."""
 
+DOWNLOADED_WHOLE = frozenset(("http", "https", "oci"))
+"""Schemes whose repositories are downloaded before they can be listed."""
+
 
 class Address(msgspec.Struct, frozen=True, kw_only=True):
     """Where a repository is stored. `str()` gives it as a user writes it, without its query.

@@ -181,8 +181,10 @@ class ObjectStore:
     def _list(
         self, below: str, *, recursive: bool, most: int
     ) -> collections.abc.Iterator[StoredObject | Folder]:
-        end = self._clock.monotonic_ns() + LISTING_SECONDS * 10**9
+        end = 0
         for count, entry in enumerate(self._client.listing(below, recursive=recursive)):
+            if not end:  # an archive was downloaded before its first entry
+                end = self._clock.monotonic_ns() + LISTING_SECONDS * 10**9
             if count >= most:
                 raise _TooManyError
             if self._clock.monotonic_ns() > end:
