@@ -1,9 +1,16 @@
-"""A stand-in for the Hugging Face Hub: the API of one model repository, and its files, large ones from another host."""
+"""A stand-in for the Hugging Face Hub: the API of one model repository, and its files, large ones from another host.
 
+python -m tests.stores.clients.hub FOLDER      serves FOLDER as hf://owner/name on 127.0.0.1 until Ctrl-C, and prints the variable for clients
+"""
+
+import contextlib
 import hashlib
+import pathlib
 import re
+import sys
+import threading
 
-from tests.stores.clients.web_server import Reply, Request
+from tests.stores.clients.web_server import Reply, Request, web_server
 
 _INFO = re.compile(r"/api/models/owner/name/revision/([^/]+)")
 _FILE = re.compile(r"/owner/name/resolve/([^/]+)/(.+)")
@@ -70,3 +77,12 @@ class Hub:
             sha256 = hashlib.sha256(content).hexdigest()
             return Reply(302, headers={"Location": f"{self.storage}/{sha256}?signature=1"})
         return Reply.file(request, content)
+
+
+if __name__ == "__main__":
+    root, hub = pathlib.Path(sys.argv[1]), Hub()
+    paths = [path for path in root.rglob("*") if path.is_file()]
+    hub.commit({str(path.relative_to(root)): path.read_bytes() for path in paths})
+    with web_server(hub) as url, contextlib.suppress(KeyboardInterrupt):
+        print(f"export HF_ENDPOINT={url}", flush=True)  # noqa: T201 - it is a command
+        threading.Event().wait()

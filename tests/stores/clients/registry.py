@@ -1,4 +1,7 @@
-"""A minimal OCI registry: manifests, blobs in ranges, tokens; and images and artifacts to put into it."""
+"""A minimal OCI registry: manifests, blobs in ranges, tokens; and images and artifacts to put into it.
+
+python -m tests.stores.clients.registry FOLDER      serves the files of FOLDER as an artifact on 127.0.0.1 until Ctrl-C, and prints its address
+"""
 
 import base64
 import collections.abc
@@ -6,6 +9,9 @@ import contextlib
 import gzip
 import hashlib
 import json
+import pathlib
+import sys
+import threading
 import typing
 import urllib.parse
 
@@ -124,3 +130,15 @@ def serving(registry: Registry) -> collections.abc.Iterator[Registry]:
 def gzipped(content: bytes) -> bytes:
     """A compressed layer."""
     return gzip.compress(content, 1)
+
+
+if __name__ == "__main__":
+    root = pathlib.Path(sys.argv[1])
+    with serving(Registry()) as running, contextlib.suppress(KeyboardInterrupt):
+        paths = [path for path in root.rglob("*") if path.is_file()]
+        titles = {str(path.relative_to(root)): path.read_bytes() for path in paths}
+        running.push(
+            "latest", [running.layer(data, "x", title=name) for name, data in titles.items()]
+        )
+        print(f"oci://{running.host}/models/all", flush=True)  # noqa: T201 - it is a command
+        threading.Event().wait()
