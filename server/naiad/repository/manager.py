@@ -341,19 +341,20 @@ class Repository(typing.Generic[S]):
         """Load a model at start. Unlike in a later load, a version that fails does not affect the others."""
         versions = self._table.versions(name).values()
         try:
-            await asyncio.gather(*map(self._load_one_at_start, versions))
-            if any(version.state is State.READY for version in versions):
+            if any(await asyncio.gather(*map(self._load_one_at_start, versions))):
                 await copy.notify(AgentEvent.COMPLETE)
         finally:
             copy.release()
         if all(version.state is State.READY for version in versions):
             self._loaded_from[name] = source
 
-    async def _load_one_at_start(self, version: Version[S]) -> None:
+    async def _load_one_at_start(self, version: Version[S]) -> bool:
+        """Load a version; gives whether it was loaded, although it may have made room for another one since."""
         served = await self._retrier.load(version)
         if served is not None:
             self._swap.serve(version, served)
             self._table.choose_latest(version.plan.config.name)
+        return served is not None
 
     async def _load_model(self, name: str, overrides: Overrides, *, is_explicit: bool) -> None:
         self._check_open(name)

@@ -119,14 +119,17 @@ class AgentRegistry:
             returned: called in the thread when an abandoned call has returned.
 
         Raises:
-            InferenceError: INVALID_ARG: it raised; AbandonedCallError: it did not return in time, or the server stops.
+            InferenceError: INVALID_ARG: it raised; UNAVAILABLE: there is no thread for it; AbandonedCallError: it did not return in time, or the server stops.
         """
         result: concurrent.futures.Future[_Result] = concurrent.futures.Future()
         # A daemon: a call that hangs does not keep the process alive.
         thread = threading.Thread(
             target=_run, args=(work, result), name=f"agent-{name}", daemon=True
         )
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the limit of threads is reached
+            raise unavailable(f"repository agent '{name}': {what} cannot run: {error}") from None
         future = asyncio.wrap_future(result)
         await self._wait(future, load_seconds)
         if future.done():

@@ -246,6 +246,27 @@ async def test_a_call_that_hangs_elsewhere_holds_nothing_up_for_ever(
     may_end.set()
 
 
+async def test_without_a_thread_a_load_fails_and_leaves_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+    session = world.session("a")
+    await session.load()
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", start)
+        for event in (COMPLETE, UNLOAD):
+            await session.apply(event)
+        with pytest.raises(InferenceError, match="initialize cannot run: can't start new thread"):
+            await world.session("b").load()
+    await session.apply(END)
+    await world.registry.join()
+    assert world.calls[2:] == ["a unload_complete", "a finalize"]
+
+
 async def test_a_server_that_stops_does_not_wait_for_agents(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
