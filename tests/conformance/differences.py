@@ -168,6 +168,11 @@ _DECIDED: tuple[tuple[str, str, str], ...] = (
         "Triton looks each model up by its name, and fails at the first ambiguous one",
     ),
     (
+        "unload of a model that loaded another one",
+        "asked False",
+        "Triton's unload_dependents is for ensembles; here also for what a model loaded in its initialize",
+    ),
+    (
         "load of a model that is in no repository",
         "listed*",
         "Triton lists folders of repositories only; the index says what serves",

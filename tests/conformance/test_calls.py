@@ -59,6 +59,8 @@ PROBES: tuple[tuple[str, str, str], ...] = (
     ("buckets-none", "15.26", "Failed to create metric. Missing required buckets."),
     ("buckets-tuple", "15.26", "Failed to create metric. Buckets must be a list."),
     ("control", "15.24", ""),
+    ("load-sent", "15.24 7.16", ""),
+    ("load-sent-slash", "15.24 7.17", ""),
     ("load-files", "15.24", "files should be a dictionary of file paths and file contents"),
     ("unload-unknown", "15.24", ""),
     ("ready-unknown", "15.24", ""),
@@ -83,6 +85,9 @@ REFUSED: tuple[tuple[str, str, str], ...] = (
     ("buckets-falling", "15.26", "Bucket Boundaries must be strictly sorted"),
     ("load-unknown", "15.24", "failed to load 'absent', failed to poll from model repository"),
     ("load-broken", "15.24", "load failed for model 'raising': version 1 is at UNAVAILABLE state: "),
+    ("load-sent-outside", "15.24 7.17", "failed to load 'sent', failed to poll from model repository"),
+    ("load-sent-no-config", "15.24 7.16", "failed to load 'sent', failed to poll from model repository"),
+    ("load-sent-wrong-config", "15.24 7.15", "failed to load 'sent', failed to poll from model repository"),
     ("ready-version", "15.24", "failed to get model version from specified version string 'x'"),
     ("ready-negative", "15.24", "version should be an integral value > 0"),
 )  # fmt: skip

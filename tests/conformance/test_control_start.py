@@ -10,7 +10,7 @@ import pytest
 from tests.conformance import catalogue
 from tests.conformance.broken import BROKEN
 from tests.conformance.conftest import Ask
-from tests.conformance.control import change, unload
+from tests.conformance.control import REPORT, change, unload
 from tests.conformance.scenario import Scenario
 from tests.conformance.starting import exits, server_on, start
 from tests.conformance.wire import Answer, Target
@@ -105,6 +105,40 @@ def _readiness(target: Target) -> Answer:
     return found
 
 
+def _side_by_side(target: Target) -> Answer:
+    """How many models are loaded at the same time: each waits a moment for the import of the other one."""
+    found: Answer = {}
+    for threads in (1, 2):
+        with tempfile.TemporaryDirectory() as folder:
+            repository = catalogue.write(Path(folder) / "models", {"one": REPORT, "two": REPORT})
+            for name, other in (("one", "two"), ("two", "one")):
+                source = repository / name / "1" / "model.py"
+                source.write_text(
+                    _MEETING.format(folder=folder, name=name, other=other) + source.read_text()
+                )
+            options = (*_OPTIONS, "--load-model=*", f"--model-load-thread-count={threads}")
+            with server_on(target, repository, *options) as running:
+                found[f"ready {threads}"] = _ready(Target(running))
+            found[f"met {threads}"] = sum(1 for _ in Path(folder).glob("met-*"))
+    return found
+
+
+_MEETING = """
+import pathlib as _pathlib, time as _time
+_folder = _pathlib.Path({folder!r})
+(_folder / "begun-{name}").touch()
+for _ in range(100):
+    if (_folder / "ended-{other}").exists():
+        break
+    if (_folder / "begun-{other}").exists():
+        (_folder / "met-{name}").touch()
+        if (_folder / "met-{other}").exists():
+            break
+    _time.sleep(0.02)
+(_folder / "ended-{name}").touch()
+"""
+
+
 SCENARIOS = [
     start(
         "start with the models named",
@@ -161,6 +195,13 @@ SCENARIOS = [
         ready=200,
         status=400,
         **{"states.identity": "never loaded"},
+    ),
+    start(
+        "models loaded side by side",
+        "7.32",
+        _side_by_side,
+        None,
+        **{"ready 1": 200, "ready 2": 200, "met 1": 0, "met 2": 2},
     ),
     start("readiness under explicit control", "2.4 2.5 7.22", _readiness),
 ]

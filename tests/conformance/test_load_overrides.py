@@ -197,6 +197,33 @@ def _unencoded(target: Target) -> Answer:
     return found
 
 
+def _dependents(target: Target) -> Answer:
+    """A model that loads another one in its initialize is unloaded with its dependents, and again where a client loaded the other one, too."""
+    source = (
+        "import triton_python_backend_utils as pb_utils\n"
+        "class TritonPythonModel:\n"
+        "    def initialize(self, args):\n"
+        "        pb_utils.load_model('report')\n"
+        "    def execute(self, requests):\n"
+        "        return [None] * len(requests)\n"
+    )
+    body = json.dumps({"parameters": {"unload_dependents": True}})
+    found: Answer = {}
+    try:
+        for by_client in (False, True):
+            files = {"file:1/model.py": source.encode()}
+            found[f"load {by_client}"] = load_with(target, "bringing", CONFIG, files).status
+            if by_client:
+                load(target, "report")
+            reply = target.http("POST", "/v2/repository/models/bringing/unload", body)
+            found[f"unload {by_client}"] = reply.status
+            found[f"asked {by_client}"] = target.infer("report", ZERO).status
+    finally:
+        for name in ("bringing", "report"):
+            unload(target, name)
+    return found
+
+
 def _written_unusually() -> dict[str, Any]:
     first, second = CONFIG["input"][0], CONFIG["output"][0]
     return {
@@ -311,6 +338,13 @@ SCENARIOS = [
     _unusual("a path that begins with a slash", CONFIG, {"file:/1/model.py": DESCRIBE}),
     _unusual("a path on a detour", CONFIG, {"file:2/../1/./model.py": DESCRIBE}),
     _unusual("a file more", CONFIG, {**FILES, "file:a/b/c": b"more"}),
+    Scenario(
+        "unload of a model that loaded another one",
+        ("7.26", "15.24"),
+        _dependents,
+        expect={"load False": 200, "unload False": 200, "asked True": 200},
+        server="explicit",
+    ),
     Scenario("load with base64 of other forms", ("7.16",), _unencoded, server="explicit"),
 ]
 

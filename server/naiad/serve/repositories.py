@@ -19,7 +19,7 @@ from naiad.repository.plan import VersionPlan
 from naiad.repository.polling.poller import Poller
 from naiad.repository.reading import RepositoryReader
 from naiad.repository.requests.coordination import Coordination
-from naiad.repository.requests.namespaces import Namespaces
+from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
 from naiad.repository.store import Store
 from naiad.repository.version import Progress
 from naiad.serve import interpreter
@@ -96,7 +96,9 @@ class RepositoryFactory:
             return repository, Pollers(self._pollers)
         repositories = {
             store.location: self._repository(
-                [store], load=self._load_in(store.location), progress=self._progress
+                [store],
+                load=self._load_in(store.location),
+                progress=NamespacedProgress(self._progress, store.location),
             )
             for store in sorted(stores, key=lambda store: store.location)
         }

@@ -6,6 +6,7 @@ The BYTES input PROBE names one of the probes below. A probe that raises answers
 import asyncio
 import inspect
 import json
+import pathlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -204,6 +205,26 @@ def _controlled() -> Any:
     return [*found, answer]
 
 
+_IDENTITY = json.dumps(
+    {
+        "backend": "python",
+        "input": [{"name": "IN", "data_type": "TYPE_FP32", "dims": [4]}],
+        "output": [{"name": "OUT", "data_type": "TYPE_FP32", "dims": [4]}],
+    }
+)
+
+
+def _load_sent(model: TritonPythonModel, path: str = "1/model.py", **given: str) -> Any:
+    """Loads a model from the source of `identity`, asks it, and unloads it."""
+    source = pathlib.Path(model.args["model_repository"]).parent / "identity" / "1" / "model.py"
+    files = {f"file:{path}": source.read_bytes()}
+    pb_utils.load_model("sent", **{"config": _IDENTITY, **given}, files=files)
+    try:
+        return [pb_utils.is_model_ready("sent"), _seen(_ask("sent").exec())]
+    finally:
+        pb_utils.unload_model("sent", unload_dependents=True)
+
+
 _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "early": lambda model: model.early,
     "exec": lambda _: _seen(_ask("identity").exec()),
@@ -298,5 +319,10 @@ _PROBES: dict[str, Callable[[TritonPythonModel], Any]] = {
     "ready-unknown": lambda _: pb_utils.is_model_ready("absent"),
     "ready-version": lambda _: pb_utils.is_model_ready("identity", "x"),
     "ready-negative": lambda _: pb_utils.is_model_ready("identity", "-2"),
+    "load-sent": _load_sent,
+    "load-sent-slash": lambda model: _load_sent(model, "/1/model.py"),
+    "load-sent-outside": lambda model: _load_sent(model, "../model.py"),
+    "load-sent-no-config": lambda model: _load_sent(model, config=""),
+    "load-sent-wrong-config": lambda model: _load_sent(model, config='{"colour": "red"}'),
     "load-files": lambda _: pb_utils.load_model("batched", files=["x"]),
 }

@@ -9,17 +9,37 @@ import collections.abc
 import logging
 import typing
 
+import msgspec
+
 from naiad.core.request import LATEST
 from naiad.errors import InferenceError, invalid, not_found
 from naiad.repository.errors import not_polled
 from naiad.repository.load_progress import LoadProgress
 from naiad.repository.manager import Repository
+from naiad.repository.plan import ModelPlan
 from naiad.repository.requests.coordination import Coordination
 from naiad.repository.requests.overrides import FILE, NO_PARAMETERS, Parameters
 from naiad.repository.store import check_name
-from naiad.repository.version import S, VersionState
+from naiad.repository.version import Progress, S, VersionState
 
 log = logging.getLogger("naiad.repository")
+
+
+class NamespacedProgress:
+    """Passes changes of state on with the model's namespace before its name, as the reference writes it in its log."""
+
+    def __init__(self, progress: Progress, namespace: str) -> None:
+        self._progress = progress
+        self._namespace = namespace
+
+    def planned(self, plans: collections.abc.Sequence[ModelPlan]) -> None:
+        """See `Progress`."""
+        self._progress.planned(plans)
+
+    def changed(self, state: VersionState) -> None:
+        """See `Progress`."""
+        name = f"{self._namespace}::{state.name}"
+        self._progress.changed(msgspec.structs.replace(state, name=name))
 
 
 class Namespaces(typing.Generic[S]):

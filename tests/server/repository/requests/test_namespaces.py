@@ -8,10 +8,11 @@ import pytest
 from naiad.errors import ErrorCode, InferenceError
 from naiad.repository.lifecycle import State
 from naiad.repository.requests.coordination import Coordination
-from naiad.repository.requests.namespaces import Namespaces
+from naiad.repository.requests.namespaces import NamespacedProgress, Namespaces
+from naiad.repository.version import VersionState
 from tests.server.repository.test_control import failure
 from tests.server.repository.test_nested_loads import World
-from tests.server.repository.world import Served
+from tests.server.repository.world import Progress, Served
 
 pytestmark = pytest.mark.looptime
 
@@ -131,6 +132,13 @@ async def test_at_the_end_a_model_finishes_before_those_of_other_repositories_th
     assert len(servers.namespaces.unloading()) == 1
     await stopping
     assert servers.ready() == []
+
+
+def test_changes_are_shown_with_the_namespace() -> None:
+    shown = Progress()
+    progress = NamespacedProgress(shown, "/models")
+    progress.changed(VersionState(name="x", version=1, state=State.READY, reason=""))
+    assert [state.name for state in shown.seen] == ["/models::x"]
 
 
 async def test_each_repository_has_a_listing_of_its_own(tmp_path: pathlib.Path) -> None:
