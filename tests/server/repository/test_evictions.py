@@ -178,8 +178,11 @@ async def test_an_operation_may_change_something_unless_it_waits_for_one_that_wa
         seen.append(evictions.may_change({"inner"}))
         seen.append(evictions.may_change({"other"}))
 
+    async def middle() -> None:
+        await locks.run("inner", inner, requested_by="middle")
+
     async def outer() -> None:
-        await locks.run("inner", inner, requested_by="outer")
+        await locks.run("middle", middle, requested_by="outer")
 
     await locks.run("outer", outer)
     assert seen == [False, True]

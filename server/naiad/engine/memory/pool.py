@@ -122,8 +122,6 @@ class MemoryPool:
             self._waiting[woken] = name
             if is_new:
                 log.info("loading %s waits for memory%s", name, _of(names))
-                # This may have been the one that others wait for.
-                self._wake(but=woken)
             is_new = False
             try:
                 timeout = unloading_until - loop.time() if unloading_until else None
@@ -189,10 +187,10 @@ class MemoryPool:
         assert self._repository is not None, "opened before the first load"
         return self._repository
 
-    def _wake(self, but: "asyncio.Future[None] | None" = None) -> None:
+    def _wake(self) -> None:
         """Let every load that waits look again."""
         for woken in self._waiting:
-            if woken is not but and not woken.done():
+            if not woken.done():
                 woken.set_result(None)
 
     def _no_room(self, name: str, needed: Sizes) -> InferenceError:

@@ -90,6 +90,7 @@ class World:
     Attributes:
         sizes: what a model takes, if not its files.
         nested: which model each one loads in its initialize.
+        when_begun: the states when each model's last load began.
         gates: what the load of a model waits for.
         responds: whether models that are loaded from now on do.
     """
@@ -103,6 +104,7 @@ class World:
         self.failing = set[str]()
         self.responds = True
         self.began: list[str] = []
+        self.when_begun: dict[str, dict[str, str]] = {}
         self.made: dict[str, FakeModel] = {}
         self.pool = MemoryPool(
             self._load, limits={HOST: limit}, progress=Progress(), clock=self.clock
@@ -150,6 +152,7 @@ class World:
     async def _load(self, plan: VersionPlan) -> Model:
         name = plan.config.name
         self.began.append(name)
+        self.when_begun[name] = self.states()
         if name in self.gates:
             await self.gates[name].wait()
         if name in self.nested:

@@ -59,9 +59,11 @@ async def test_requests_run_once_their_model_is_loaded_again_by_one_load(waiting
     handles = [waiting.ask() for _ in range(3)]
     assert all(handles)
     assert waiting.models.inflight() == 3
+    requests = tuple(waiting.models._waiting["m"])
     await waiting.world.settled(lambda: len(waiting.responses) == 3)
     assert [response.error for response in waiting.responses] == [None] * 3
     assert waiting.models.inflight() == 0
+    assert all(each._timer.cancelled() for each in requests)
     assert len(waiting.world.began) == loads + 1
     assert waiting.world.states() == {"m": "READY", "other": "evicted"}
     for handle in handles:

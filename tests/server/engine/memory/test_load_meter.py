@@ -121,6 +121,18 @@ async def test_a_worker_process_has_its_own_pages(
     assert statistics.memory == (cpu(50 * MB, estimated=False),)
 
 
+async def test_a_load_in_a_process_has_no_share_of_what_the_server_grew(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(load_meter, "process_bytes", lambda _: 20 * MB)
+    there, _ = await world.begin("there", 10 * MB)
+    here, of_here = await world.begin("here", 10 * MB)
+    world.own = 60 * MB
+    await world.meter.end(there, {5})
+    await world.meter.end(here, ())
+    assert of_here.memory == (cpu(60 * MB),)
+
+
 async def test_a_device_is_estimated_by_its_growth_for_a_thread(world: World) -> None:
     load, statistics = await world.begin("m", 10 * MB, 0)
     world.monitor.used["GPU-a"] = 300 * MB

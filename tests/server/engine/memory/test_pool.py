@@ -24,6 +24,16 @@ async def test_the_least_recently_used_model_goes_before_a_load_that_would_not_f
     assert world.states() == {"a": "READY", "b": "evicted", "c": "READY"}
 
 
+async def test_of_models_without_requests_the_one_that_was_loaded_first_goes(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, limit=250)
+    world.write(z=100, a=100, c=100)
+    for name in ("z", "a", "c"):
+        await world.repository.load(name)
+    assert world.states() == {"z": "evicted", "a": "READY", "c": "READY"}
+
+
 async def test_a_load_that_fits_unloads_nothing(tmp_path: pathlib.Path) -> None:
     world = World(tmp_path, limit=220)
     world.write(a=100, b=100)
@@ -40,6 +50,7 @@ async def test_what_the_last_load_took_counts_the_next_time(tmp_path: pathlib.Pa
     await world.repository.load("b")
     assert world.states() == {"a": "evicted", "b": "READY"}
     await world.repository.load("a")
+    assert world.when_begun["a"] == {"a": "LOADING", "b": "evicted"}
     assert world.states() == {"a": "READY", "b": "evicted"}
 
 
@@ -113,10 +124,32 @@ async def test_a_load_waits_until_the_model_that_goes_has_finished_its_requests(
     world.made["a"].may_stop.clear()
     load = asyncio.ensure_future(world.repository.load("b"))
     await world.settled(lambda: world.states()["a"] == "UNLOADING")
+    await world.settled(lambda: bool(world.pool._waiting))
+    world.pool._wake()
+    await world.settled(lambda: all(not woken.done() for woken in world.pool._waiting))
+    assert world.pool._waiting
     assert world.began == ["a"]
     world.made["a"].may_stop.set()
     await load
     assert world.states() == {"a": "evicted", "b": "READY"}
+
+
+async def test_a_load_that_fits_once_an_unload_in_progress_is_done_evicts_nothing(
+    tmp_path: pathlib.Path,
+) -> None:
+    world = World(tmp_path, limit=250)
+    world.write(a=100, b=100, c=100)
+    for name in ("a", "b"):
+        await world.repository.load(name)
+    world.used("a")
+    world.made["a"].may_stop.clear()
+    unload = asyncio.ensure_future(world.repository.unload("a"))
+    await world.settled(lambda: world.states()["a"] == "UNLOADING")
+    load = asyncio.ensure_future(world.repository.load("c"))
+    await world.settled(lambda: bool(world.pool._waiting))
+    world.made["a"].may_stop.set()
+    await asyncio.gather(unload, load)
+    assert world.states() == {"a": "unloaded", "b": "READY", "c": "READY"}
 
 
 async def test_a_load_does_not_wait_for_ever_for_requests(
