@@ -59,6 +59,7 @@ class Agent(RepositoryAgent):
 
 MODEL = """\
 import pathlib
+import time
 
 import numpy as np
 import triton_python_backend_utils as pb_utils
@@ -70,6 +71,9 @@ class TritonPythonModel:
         self.word = (self.folder / args["model_version"] / "word").read_text()
 
     def execute(self, requests):
+        print("busy in", self.folder.name, flush=True)
+        while (self.folder.parent / "wait").exists():
+            time.sleep(0.01)
         words = np.array([self.word, str(self.folder)], dtype=object)
         return [pb_utils.InferenceResponse([pb_utils.Tensor("WORDS", words)]) for _ in requests]
 """
@@ -218,6 +222,38 @@ def test_an_agent_that_fails_fails_that_load_only(agents: Agents, agent: str, re
             agents.change("unload", folder.name)
             shutil.rmtree(folder)
         (agents.folder / "agents.log").write_text("")
+
+
+def test_a_model_with_agents_is_loaded_again_as_a_whole(agents: Agents) -> None:
+    folder = agents.write("whole", "recorder as=A load=relocate")
+    config = f"{(folder / 'config.pbtxt').read_text()}version_policy {{ all {{ }} }}\n"
+    (folder / "config.pbtxt").write_text(config)
+    shutil.copytree(folder / "1", folder / "2")
+    assert agents.change("load", "whole") == (200, "")
+    before = [agents.words(f"whole/versions/{version}")[1] for version in (1, 2)]
+    (folder / "2" / "model.py").touch()
+    assert agents.change("load", "whole") == (200, "")
+    after = [agents.words(f"whole/versions/{version}")[1] for version in (1, 2)]
+    assert (len(set(before)), len(set(after)), len({*before, *after})) == (1, 1, 2)
+    agents.noted("whole", "A unload_complete")
+    wait_until(lambda: not pathlib.Path(before[0]).exists())
+
+
+def test_agents_are_notified_before_the_last_requests_are_answered(agents: Agents) -> None:
+    folder = agents.write("busy", "recorder as=A")
+    assert agents.change("load", "busy") == (200, "")
+    wait = folder.parent / "wait"
+    wait.touch()
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        try:
+            request = pool.submit(agents.words, "busy")
+            wait_until(lambda: "busy in busy" in agents.server.output())
+            assert agents.change("unload", "busy") == (200, "")
+            assert agents.noted("busy", "A unload")[-1] == "A unload"
+        finally:
+            wait.unlink()
+        assert request.result()[0] == "plain"
+    assert agents.noted("busy", "A unload_complete") == ["A unload_complete"]
 
 
 def test_a_model_that_fails_behind_its_agents_tells_them(agents: Agents) -> None:
