@@ -79,6 +79,7 @@ class Scheduling(RuleBasedStateMachine):
         self.answers: list[str] = []
         self.left_queue: set[str] = set()
         self.left_prefetched: set[str] = set()
+        self.kept: list[Inference] = []
         self.stopping: asyncio.Task[None] | None = None
         config = make_config(batching=batching, max_batch_size=MAX_ROWS)
         self.scheduler = make_scheduler(
@@ -145,6 +146,7 @@ class Scheduling(RuleBasedStateMachine):
         busy = [host for host in self.hosts if host.out is not None]
         if busy:
             host = data.draw(st.sampled_from(busy))
+            self.kept.clear()
             if ok:
                 host.finish()
             else:
@@ -154,6 +156,9 @@ class Scheduling(RuleBasedStateMachine):
     def cannot_be_handed_over(self) -> None:
         for host in self.hosts:
             if host.prefetched is not None:
+                if self.batching is not None and self.batching.preserve_ordering:
+                    # Its responses wait for those of the batch in execution.
+                    self.kept.extend(host.prefetched)
                 host.fail_prefetched(InferenceError(ErrorCode.INTERNAL, "broken"))
 
     @hypothesis.stateful.precondition(lambda self: self.stopping is None)
@@ -175,10 +180,13 @@ class Scheduling(RuleBasedStateMachine):
     def the_gauges_are_right(self) -> None:
         executed = {each.request.id for each in self.executed()}
         unsettled = [each for each in self.taken if not each.completed]
-        out = [each for host in self.hosts for each in host.out or ()] + self.prefetched()
+        out = (
+            [each for host in self.hosts for each in host.out or ()] + self.prefetched() + self.kept
+        )
         left = [each for each in out if each.request.id in self.left_prefetched]
         assert self.scheduler.inflight() == len(unsettled) + len(left)
-        waiting = [each for each in unsettled if each.request.id not in executed]
+        begun = executed.union(each.request.id for each in self.kept)
+        waiting = [each for each in unsettled if each.request.id not in begun]
         assert self.statistics.pending == len(waiting)
 
     @invariant()
