@@ -202,7 +202,9 @@ def large(number: int) -> Inference:
     return inference(tensor("IN", row, datatypes.FP32))
 
 
-@pytest.mark.parametrize("aside", [1 << 22, 0], ids=["copied by the loop", "copied by a thread"])
+@pytest.mark.parametrize(
+    "aside", [1 << 22, 1 << 10], ids=["copied by the loop", "large ones by a thread"]
+)
 async def test_batches_come_back_with_their_own_tensors_while_two_are_there_all_the_time(
     hosts: Hosts, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, aside: int
 ) -> None:
