@@ -68,6 +68,8 @@ class Share:
 class _InPlace:
     """A `Host` that runs a batch where it is called, and answers in the next turn of the loop."""
 
+    prefetches = False
+
     def __init__(
         self,
         name: str,
