@@ -50,11 +50,15 @@ _logger = logging.getLogger(__name__)
 class Connection(asyncio.Protocol):
     """The protocol of one accepted socket."""
 
+    __slots__ = (
+        "__weakref__", "_dispatcher", "_heads", "_known", "_life", "_max_pipelined", "_peer", "_pipeline", "_read_paused", "_ready",
+        "_receiver", "_recorder", "_registry", "_sender", "_service", "_settings", "_short", "_taking", "_transport",
+    )  # fmt: skip
+
     # from `connection_made` on
     _transport: asyncio.Transport
     _peer: Peer
     _sender: ResponseSender
-    _requests: RequestDispatcher
     _pipeline: collections.deque[Exchange]
 
     def __init__(self, service: HttpService) -> None:
@@ -69,6 +73,7 @@ class Connection(asyncio.Protocol):
         self._max_pipelined = settings.max_pipelined
         self._life = Lifecycle(self._entered)
         self._receiver = RequestReceiver(settings, service.heads)
+        self._dispatcher: RequestDispatcher | None = None
         self._ready = True  # the next bytes begin a request
         self._read_paused = False
         self._taking = False  # inside `_take`
@@ -89,16 +94,6 @@ class Connection(asyncio.Protocol):
             resume=self._take,
         )
         self._pipeline = self._sender.pipeline
-        self._requests = RequestDispatcher(
-            self._service,
-            self._life,
-            self._receiver,
-            self._sender,
-            transport=self._transport,
-            peer=self._peer,
-            resume=self._take,
-            update_reading=self._update_reading,
-        )
         self._registry.add(self)
         self._peer.since = self._registry.now
         if self._registry.draining:
@@ -160,6 +155,23 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._sender.resume()
         self._take()
+
+    @property
+    def _requests(self) -> RequestDispatcher:
+        """What begins requests that are not of the usual case; made with the first of them."""
+        requests = self._dispatcher
+        if requests is None:
+            requests = self._dispatcher = RequestDispatcher(
+                self._service,
+                self._life,
+                self._receiver,
+                self._sender,
+                transport=self._transport,
+                peer=self._peer,
+                resume=self._take,
+                update_reading=self._update_reading,
+            )
+        return requests
 
     # Called by the registry and the listener
 
@@ -235,7 +247,8 @@ class Connection(asyncio.Protocol):
         self._registry.remove(self)
         self._receiver.drop()
         self._sender.abandon()
-        self._requests.disconnect()
+        if self._dispatcher is not None:
+            self._dispatcher.disconnect()
         self._peer.drained()
 
     # Requests

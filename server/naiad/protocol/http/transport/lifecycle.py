@@ -102,6 +102,13 @@ class IllegalTransition(Exception):  # noqa: N818 - a defect of the server, name
         super().__init__(f"a connection that is {state.value} cannot get the event '{event.value}'")
 
 
+_CLOSED = State.CLOSED
+
+
+def _nothing(_: Actions) -> None:
+    """No event follows."""
+
+
 class Lifecycle:
     """The state of one connection; `entered` is called after every transition, with the actions of its row."""
 
@@ -122,3 +129,5 @@ class Lifecycle:
             raise IllegalTransition(self.state, event)
         self.state, actions = row
         self._entered(actions)
+        if self.state is _CLOSED:
+            self._entered = _nothing  # the connection is freed without the garbage collector

@@ -75,6 +75,10 @@ class Exchange(msgspec.Struct, eq=False):
             _logger.exception("cancelling %s failed", self.head.path)
 
 
+def _nothing() -> None:
+    """Of a connection that is closed."""
+
+
 class ResponseSender:
     """The responses of one connection.
 
@@ -226,6 +230,7 @@ class ResponseSender:
 
     def abandon(self) -> None:
         """The client has gone: send nothing more and cancel all its requests."""
+        self._resume = _nothing  # the connection is freed without the garbage collector
         if self._streamed is not None:
             self._streamed.abandon()
             self._streamed = None

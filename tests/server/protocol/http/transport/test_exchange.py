@@ -1,12 +1,18 @@
 """An exchange ends with its reply, by reference counts alone: the garbage collector must find nothing to do on the hot path."""
 
+import asyncio
 import gc
 import typing
+import weakref
+
+import pytest
 
 from naiad.core.inference import Inference, RequestContext
 from naiad.protocol.http.message import HttpReply, OnReply
+from naiad.protocol.http.transport.connection import Connection
 from naiad.protocol.http.transport.head import NO_HEAD
 from naiad.protocol.http.transport.response_sender import Exchange, ResponseSender
+from tests.server.protocol.http.scripted import Client, FakeTransport, post, settle
 
 
 class Work:
@@ -84,3 +90,28 @@ def test_a_client_that_leaves_after_its_reply_cancels_nothing() -> None:
     work.on_reply(REPLY)
     exchange.abandon()
     assert not work.cancelled
+
+
+@pytest.mark.parametrize("last", [("Connection: close",), ()], ids=["one request", "several"])
+async def test_a_closed_connection_leaves_no_garbage(last: tuple[str, ...]) -> None:
+    first = Client()
+    first.send(post("/echo", b"1", *last))  # from now on the head is known
+    first.hang_up()
+    gc.collect()
+    gc.disable()
+    try:
+        connection = Connection(first.service)
+        transport = FakeTransport(asyncio.get_running_loop())
+        transport.protocol = connection
+        connection.connection_made(transport)
+        connection.data_received(post("/echo", b"2", *last))
+        assert b"2" in transport.sent
+        await settle()
+        if not last:
+            connection.connection_lost(None)
+        transport.protocol = None
+        left = weakref.ref(connection)
+        del connection, transport
+        assert left() is None
+    finally:
+        gc.enable()
