@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.conformance import callees, catalogue, environments
+from tests.conformance import callees, catalogue, environments, polling
 from tests.conformance.broken import BROKEN, COMPLETING
 from tests.conformance.wire import Target
 from tests.reference.install import install
@@ -37,11 +37,13 @@ class Setup:
         repositories: writes them below a folder and gives them in order.
         options: as on the command line.
         in_turn: scenarios change the repository that both servers read, so the servers are asked one after the other.
+        apart: scenarios change the repository at any time, so each server has one of its own.
     """
 
     repositories: Callable[[Path], list[Path]]
     options: tuple[str, ...]
     in_turn: bool = False
+    apart: bool = False
 
 
 def _main(folder: Path) -> list[Path]:
@@ -98,6 +100,14 @@ def _namespaces(folder: Path) -> list[Path]:
     ]
 
 
+def _polled(folder: Path) -> list[Path]:
+    unreadable = {polling.UNREADABLE: catalogue.Model("bogus: 1", None)}
+    return [
+        catalogue.write(folder / "first", unreadable),
+        catalogue.write(folder / "second", {}),
+    ]
+
+
 def _streaming(*names: str) -> Callable[[Path], list[Path]]:
     return lambda folder: [catalogue.write(folder / "models", catalogue.STREAMING, only=names)]
 
@@ -145,6 +155,16 @@ SETUPS: dict[str, Setup] = {
             "--disable-auto-complete-config",
         ),
         in_turn=True,
+    ),
+    "poll": Setup(
+        _polled,
+        (
+            "--model-control-mode=poll",
+            "--repository-poll-secs=1",
+            "--exit-on-error=false",
+            "--disable-auto-complete-config",
+        ),
+        apart=True,
     ),
     "calls": Setup(
         callees.write,
@@ -228,12 +248,19 @@ class Servers:
         spec = SETUPS[setup]
         home = self.folder / f"{setup}-{len(list(self.folder.iterdir()))}"
         home.mkdir()
-        repositories = spec.repositories(home)
+        if spec.apart:
+            repositories = {
+                program.name: spec.repositories(home / program.name) for program in self.programs
+            }
+        else:
+            repositories = dict.fromkeys(
+                (program.name for program in self.programs), spec.repositories(home)
+            )
         started = [
             Target(
                 ServerProcess(
                     program,
-                    repositories,
+                    repositories[program.name],
                     log=home / f"{program.name}.log",
                     options=spec.options,
                 ).start()

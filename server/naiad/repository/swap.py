@@ -9,6 +9,7 @@ import asyncio
 import collections.abc
 import functools
 import itertools
+import logging
 import typing
 
 import msgspec
@@ -25,6 +26,8 @@ from naiad.repository.polling.fingerprint import changed_paths, in_words
 from naiad.repository.reading import LocalCopy, RepositoryReader
 from naiad.repository.unloads import Unloads
 from naiad.repository.version import UNLOADED, S, Update, Version
+
+log = logging.getLogger("naiad.repository")
 
 _Update = tuple[Version[S], VersionPlan, Update]
 
@@ -177,6 +180,8 @@ class VersionSwap(typing.Generic[S]):
             for (version, version_plan), outcome in zip(plans, outcomes, strict=True)
             if not isinstance(outcome, BaseException)
         ]
+        for version, reason in failed.items():
+            log.error("'%s' version %d keeps its instances: %s", name, version, reason)
         if failed:
             await asyncio.gather(*(update.discard() for _, _, update in updates))
             raise failed_load(name, failed, serving=True, state=State.READY)
